@@ -112,6 +112,18 @@ export default tseslint.config(
       "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_", varsIgnorePattern: "^_" }]
     }
   },
+  {
+    files: ["test/**/*.ts"],
+    rules: {
+      "no-restricted-syntax": [
+        "error",
+        {
+          selector: "CallExpression[callee.name='it'] > FunctionExpression[generator=true]",
+          message: "Only it.effect and it.live run a generator."
+        }
+      ]
+    }
+  },
   ...layering,
   connection
 )

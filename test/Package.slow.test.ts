@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import {
   chmodSync,
@@ -12,7 +11,7 @@ import {
 } from "node:fs"
 import { join } from "node:path"
 import { generateKeyring } from "../src/crypto/keyring/Keyring.ts"
-import { layerLive } from "./support/process/layerLive.ts"
+import { assert, layerLive } from "./support/it.ts"
 import { freshDatabase } from "./support/database/freshDatabase.ts"
 import { nowhere } from "./support/process/runByok.ts"
 import { runNode, runProgram } from "./support/process/runNode.ts"
@@ -127,188 +126,165 @@ const InstalledLive = Layer.effect(
 )
 
 layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package", (it) => {
-  it.effect("holds the build and its types, and nothing else of the project", () =>
-    Effect.gen(function* () {
-      const { files } = yield* Installed
-      assert.sameMembers(
-        files.filter((file) => !file.includes("/")),
-        [...ours, "dist"]
-      )
-      const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/LICENCES.txt"]
-      assert.includeMembers([...files], [...program, "dist/Byok.js", "dist/api/Api.d.ts"])
-      assert.includeMembers(
-        [...files],
-        ["index.html", "hpke.js", "preact.js", "label.js", "simple.css"].map((file) => `dist/page/${file}`)
-      )
-      assert.include(files, "examples/gateway.py")
-      assert.notInclude(files, "examples/gateway.ts", "it imports the sources")
-    })
-  )
+  it.effect("holds the build and its types, and nothing else of the project", function* () {
+    const { files } = yield* Installed
+    assert.sameMembers(
+      files.filter((file) => !file.includes("/")),
+      [...ours, "dist"]
+    )
+    const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/LICENCES.txt"]
+    assert.includeMembers([...files], [...program, "dist/Byok.js", "dist/api/Api.d.ts"])
+    assert.includeMembers(
+      [...files],
+      ["index.html", "hpke.js", "preact.js", "label.js", "simple.css"].map((file) => `dist/page/${file}`)
+    )
+    assert.include(files, "examples/gateway.py")
+    assert.notInclude(files, "examples/gateway.ts", "it imports the sources")
+  })
 
-  it.effect("holds a bill of the materials that it runs on, and of no others", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const bill = JSON.parse(readFileSync(join(root, "node_modules/byok/dist/sbom.cdx.json"), "utf8")) as Bill
-      assert.deepInclude(bill.metadata.component, { name: manifest.name, version: manifest.version })
-      const { dependencies, devDependencies, optionalDependencies } = manifest
-      const names = bill.components.map(({ group, name }) => (group === undefined ? name : `${group}/${name}`))
-      assert.includeMembers(names, Object.keys({ ...dependencies, ...optionalDependencies }))
-      assert.notIncludeMembers(names, Object.keys(devDependencies))
-    })
-  )
+  it.effect("holds a bill of the materials that it runs on, and of no others", function* () {
+    const { root } = yield* Installed
+    const bill = JSON.parse(readFileSync(join(root, "node_modules/byok/dist/sbom.cdx.json"), "utf8")) as Bill
+    assert.deepInclude(bill.metadata.component, { name: manifest.name, version: manifest.version })
+    const { dependencies, devDependencies, optionalDependencies } = manifest
+    const names = bill.components.map(({ group, name }) => (group === undefined ? name : `${group}/${name}`))
+    assert.includeMembers(names, Object.keys({ ...dependencies, ...optionalDependencies }))
+    assert.notIncludeMembers(names, Object.keys(devDependencies))
+  })
 
-  it.effect("holds no two paths that differ in case only", () =>
-    Effect.gen(function* () {
-      const { files } = yield* Installed
-      assert.isNotEmpty(files)
-      assert.deepStrictEqual(sameButForCase(files), [])
-      assert.deepStrictEqual(
-        sameButForCase([...files, "dist/byok.js"]),
-        [["dist/Byok.js", "dist/byok.js"]],
-        "a planted one is found"
-      )
-    })
-  )
+  it.effect("holds no two paths that differ in case only", function* () {
+    const { files } = yield* Installed
+    assert.isNotEmpty(files)
+    assert.deepStrictEqual(sameButForCase(files), [])
+    assert.deepStrictEqual(
+      sameButForCase([...files, "dist/byok.js"]),
+      [["dist/Byok.js", "dist/byok.js"]],
+      "a planted one is found"
+    )
+  })
 
-  it.effect("has the types of every module that it exports beside it", () =>
-    Effect.gen(function* () {
-      const { files } = yield* Installed
-      const modules = Object.values(manifest.exports).map((path) => path.replace("./", ""))
-      assert.includeMembers(
-        [...files],
-        modules.flatMap((path) => [path, path.replace(/\.js$/, ".d.ts")])
-      )
-    })
-  )
+  it.effect("has the types of every module that it exports beside it", function* () {
+    const { files } = yield* Installed
+    const modules = Object.values(manifest.exports).map((path) => path.replace("./", ""))
+    assert.includeMembers(
+      [...files],
+      modules.flatMap((path) => [path, path.replace(/\.js$/, ".d.ts")])
+    )
+  })
 
-  it.effect("installs a program that runs by its name", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const { bin, version } = manifest
-      const program = join(root, "node_modules/.bin/byok")
-      symlinkSync(join(root, "node_modules/byok", bin.byok), program)
-      chmodSync(program, 0o755)
-      const { stdout } = succeeds(yield* runProgram(program, ["--version"], { cwd: root }))
-      assert.strictEqual(stdout, `byok v${version}\n`)
-      const alone = yield* temporaryDirectory
-      cpSync(join(root, "node_modules/byok/dist"), alone, { recursive: true })
-      writeFileSync(join(alone, "package.json"), `{ "type": "module" }`)
-      const { stdout: again } = succeeds(yield* runNode([join(alone, "bin.js"), "--version"], { cwd: alone }))
-      assert.strictEqual(again, stdout, "without its dependencies beside it")
-    })
-  )
+  it.effect("installs a program that runs by its name", function* () {
+    const { root } = yield* Installed
+    const { bin, version } = manifest
+    const program = join(root, "node_modules/.bin/byok")
+    symlinkSync(join(root, "node_modules/byok", bin.byok), program)
+    chmodSync(program, 0o755)
+    const { stdout } = succeeds(yield* runProgram(program, ["--version"], { cwd: root }))
+    assert.strictEqual(stdout, `byok v${version}\n`)
+    const alone = yield* temporaryDirectory
+    cpSync(join(root, "node_modules/byok/dist"), alone, { recursive: true })
+    writeFileSync(join(alone, "package.json"), `{ "type": "module" }`)
+    const { stdout: again } = succeeds(yield* runNode([join(alone, "bin.js"), "--version"], { cwd: alone }))
+    assert.strictEqual(again, stdout, "without its dependencies beside it")
+  })
 
-  it.effect("exports what the documents name", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      assert.includeMembers(documented(), ["byok", "byok/api", "byok/port/Cipher", "byok/service/Credentials"])
-      assert.includeMembers(exported, documented())
-      const names = documented()
-        .map((name) => `"${name}"`)
-        .join()
-      const program = `for (const name of [${names}]) console.log(name, Object.keys(await import(name)).sort().join())`
-      const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))
-      const found = Object.fromEntries(
-        Array.from(stdout.matchAll(/^(.*) (.*)$/gm), ([, name = "", names]) => [name, names])
-      )
-      assert.deepInclude(found, {
-        byok: "layer,layerWith",
-        "byok/api": "Api",
-        "byok/port/Cipher":
-          "AuthenticationFailed,Cipher,KeyStoreUnavailable,UnknownKeyId,UnsupportedFormat,withKeyStoreTimeout",
-        "byok/port/Credentials": "Credentials",
-        "byok/service/Credentials": "layer,make",
-        "byok/service/routing/Router": "Router"
-      })
+  it.effect("exports what the documents name", function* () {
+    const { root } = yield* Installed
+    assert.includeMembers(documented(), ["byok", "byok/api", "byok/port/Cipher", "byok/service/Credentials"])
+    assert.includeMembers(exported, documented())
+    const names = documented()
+      .map((name) => `"${name}"`)
+      .join()
+    const program = `for (const name of [${names}]) console.log(name, Object.keys(await import(name)).sort().join())`
+    const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))
+    const found = Object.fromEntries(
+      Array.from(stdout.matchAll(/^(.*) (.*)$/gm), ([, name = "", names]) => [name, names])
+    )
+    assert.deepInclude(found, {
+      byok: "layer,layerWith",
+      "byok/api": "Api",
+      "byok/port/Cipher":
+        "AuthenticationFailed,Cipher,KeyStoreUnavailable,UnknownKeyId,UnsupportedFormat,withKeyStoreTimeout",
+      "byok/port/Credentials": "Credentials",
+      "byok/service/Credentials": "layer,make",
+      "byok/service/routing/Router": "Router"
     })
-  )
+  })
 
-  it.effect("exports nothing else", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const names = ["byok/Byok", "byok/api/Api", "byok/crypto/keyring/Keyring", "byok/package.json"]
-      const program = `for (const name of ${JSON.stringify([...names, "byok/dist/Byok.js"])}) {
+  it.effect("exports nothing else", function* () {
+    const { root } = yield* Installed
+    const names = ["byok/Byok", "byok/api/Api", "byok/crypto/keyring/Keyring", "byok/package.json"]
+    const program = `for (const name of ${JSON.stringify([...names, "byok/dist/Byok.js"])}) {
           console.log(await import(name).then(() => name, ({ code }) => code))
         }`
-      const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))
-      assert.strictEqual(stdout, "ERR_PACKAGE_PATH_NOT_EXPORTED\n".repeat(5))
-    })
-  )
+    const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))
+    assert.strictEqual(stdout, "ERR_PACKAGE_PATH_NOT_EXPORTED\n".repeat(5))
+  })
 
-  it.effect("runs the in-process example of the documents, which prints what they say", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const { prints } = examples()
-      const DATABASE_URL = yield* freshDatabase
-      const variables = { ...nowhere, DATABASE_URL, BYOK_KEYRING: generateKeyring(new Date()) }
-      const { stderr, stdout } = succeeds(yield* runNode(["gateway.ts"], { cwd: root, variables }))
-      assert.deepStrictEqual({ stdout, stderr }, { stdout: prints, stderr: "" })
-      assert.isNotEmpty(prints)
-    })
-  )
+  it.effect("runs the in-process example of the documents, which prints what they say", function* () {
+    const { root } = yield* Installed
+    const { prints } = examples()
+    const DATABASE_URL = yield* freshDatabase
+    const variables = { ...nowhere, DATABASE_URL, BYOK_KEYRING: generateKeyring(new Date()) }
+    const { stderr, stdout } = succeeds(yield* runNode(["gateway.ts"], { cwd: root, variables }))
+    assert.deepStrictEqual({ stdout, stderr }, { stdout: prints, stderr: "" })
+    assert.isNotEmpty(prints)
+  })
 
-  it.effect("a port is replaced as the documents show: the service on top of it uses the replacement", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
-      const { stdout } = succeeds(yield* runNode(["replaced.ts"], { cwd: root, variables }))
-      assert.strictEqual(stdout, "sealed elsewhere\n")
-    })
-  )
+  it.effect("a port is replaced as the documents show: the service on top of it uses the replacement", function* () {
+    const { root } = yield* Installed
+    const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
+    const { stdout } = succeeds(yield* runNode(["replaced.ts"], { cwd: root, variables }))
+    assert.strictEqual(stdout, "sealed elsewhere\n")
+  })
 
-  it.effect("a service is reached over HTTP as the documents show", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
-      const { stdout } = succeeds(yield* runNode(["client.ts"], { cwd: root, variables }))
-      assert.match(stdout, /^sk-\.\.\.6789 [0-9a-f-]{36}\n$/)
-    })
-  )
+  it.effect("a service is reached over HTTP as the documents show", function* () {
+    const { root } = yield* Installed
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
+    const { stdout } = succeeds(yield* runNode(["client.ts"], { cwd: root, variables }))
+    assert.match(stdout, /^sk-\.\.\.6789 [0-9a-f-]{36}\n$/)
+  })
 
-  it.effect("a service is reached by an official SDK as the README shows", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
-      const { stdout } = succeeds(yield* runNode(["sdk.ts"], { cwd: root, variables }))
-      assert.strictEqual(stdout, "sk-...AbCd\n")
-    })
-  )
+  it.effect("a service is reached by an official SDK as the README shows", function* () {
+    const { root } = yield* Installed
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
+    const { stdout } = succeeds(yield* runNode(["sdk.ts"], { cwd: root, variables }))
+    assert.strictEqual(stdout, "sk-...AbCd\n")
+  })
 
   it.effect(
     "has types with which the examples of the documents check, strictly, and a wrong use does not (control)",
-    () =>
-      Effect.gen(function* () {
-        const { root } = yield* Installed
-        const wrong = [
-          `import { Credentials } from "byok/port/Credentials"`,
-          `export const wrong: number = Credentials`,
-          `export * from "byok/sql/rows"`
-        ].join("\n")
-        const all = exported.map((name, index) => `export * as module${index} from "${name}"`).join("\n")
-        const options = {
-          strict: true,
-          skipLibCheck: true,
-          noEmit: true,
-          module: "NodeNext",
-          target: "ES2024",
-          types: ["node"]
-        }
-        writeFileSync(join(root, "all.ts"), all)
-        writeFileSync(join(root, "wrong.ts"), wrong)
-        writeFileSync(
-          join(root, "tsconfig.json"),
-          JSON.stringify({
-            compilerOptions: options,
-            files: ["all.ts", "client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
-          })
-        )
-        const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
-        assert.strictEqual(code, 2)
-        assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\nwrong\.ts\(3,15\): error TS2307: .*\n$/)
-      })
+    function* () {
+      const { root } = yield* Installed
+      const wrong = [
+        `import { Credentials } from "byok/port/Credentials"`,
+        `export const wrong: number = Credentials`,
+        `export * from "byok/sql/rows"`
+      ].join("\n")
+      const all = exported.map((name, index) => `export * as module${index} from "${name}"`).join("\n")
+      const options = {
+        strict: true,
+        skipLibCheck: true,
+        noEmit: true,
+        module: "NodeNext",
+        target: "ES2024",
+        types: ["node"]
+      }
+      writeFileSync(join(root, "all.ts"), all)
+      writeFileSync(join(root, "wrong.ts"), wrong)
+      writeFileSync(
+        join(root, "tsconfig.json"),
+        JSON.stringify({
+          compilerOptions: options,
+          files: ["all.ts", "client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
+        })
+      )
+      const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
+      assert.strictEqual(code, 2)
+      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\nwrong\.ts\(3,15\): error TS2307: .*\n$/)
+    }
   )
 })

@@ -1,36 +1,31 @@
-import { assert, it } from "@effect/vitest"
-import { Effect } from "effect"
 import { readdirSync } from "node:fs"
 import { join } from "node:path"
 import { runNode } from "./support/process/runNode.ts"
 import { rows } from "./drill/rows.ts"
 import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
+import { assert, it } from "./support/it.ts"
 
 const repository = join(import.meta.dirname, "..")
 
-it.live.each(["R98,R99", "control", ""])("the drill refuses --only=%s and names its rows", (only) =>
-  Effect.gen(function* () {
-    const cwd = yield* temporaryDirectory
-    const { code, stderr, stdout } = yield* runNode([join(repository, "test/drill/main.ts"), `--only=${only}`], { cwd })
-    assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
-    assert.match(stderr, /^--only takes some of R1,R2,R3(,R\d+)+\n$/)
-    assert.deepStrictEqual(readdirSync(cwd), [])
-  })
-)
+it.live.each(["R98,R99", "control", ""])("the drill refuses --only=%s and names its rows", function* (only) {
+  const cwd = yield* temporaryDirectory
+  const { code, stderr, stdout } = yield* runNode([join(repository, "test/drill/main.ts"), `--only=${only}`], { cwd })
+  assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
+  assert.match(stderr, /^--only takes some of R1,R2,R3(,R\d+)+\n$/)
+  assert.deepStrictEqual(readdirSync(cwd), [])
+})
 
 it("every row of the drill has a name of its own", () => {
   const names = rows.map(({ fault }) => fault)
   assert.deepStrictEqual(Array.from(new Set(names)), names)
 })
 
-it.live("the mutation tests refuse an unknown path and name the known ones", () =>
-  Effect.gen(function* () {
-    const args = [join(repository, "test/mutation/main.ts"), "src/nonsense"]
-    assert.deepStrictEqual(yield* runNode(args, { cwd: repository }), {
-      code: 2,
-      stdout: "",
-      stderr:
-        "Known are paths that begin with src/domain, src/domain/routing, src/crypto, src/crypto/keyring, src/port, src/service/links, src/service/keyring, src/service/credentials, src/service/audit, src/service/accounts, src/service/routing, src/sql/routing, src/sql/credentials, src/gateway, src/http\n"
-    })
+it.live("the mutation tests refuse an unknown path and name the known ones", function* () {
+  const args = [join(repository, "test/mutation/main.ts"), "src/nonsense"]
+  assert.deepStrictEqual(yield* runNode(args, { cwd: repository }), {
+    code: 2,
+    stdout: "",
+    stderr:
+      "Known are paths that begin with src/domain, src/domain/routing, src/crypto, src/crypto/keyring, src/port, src/service/links, src/service/keyring, src/service/credentials, src/service/audit, src/service/accounts, src/service/routing, src/sql/routing, src/sql/credentials, src/gateway, src/http\n"
   })
-)
+})

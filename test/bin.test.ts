@@ -1,8 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
 import { ringOf } from "./support/keys/keyrings.ts"
 import { byokScript, byokSource } from "./support/process/runByok.ts"
 import { runNode } from "./support/process/runNode.ts"
+import { assert, describe, it } from "./support/it.ts"
 
 /** Runs the program in a Node that says it is of another version. */
 const runAs = (version: string, program: string) => {
@@ -14,36 +13,33 @@ describe.each([
   ["the sources", byokSource],
   ["the bundle", byokScript]
 ])("the version of Node.js that %s asks for", (_title, program) => {
-  it.live.each(["18.20.8", "20.20.2", "22.18.0"])("%s is refused in one sentence, with exit code 1", (version) =>
-    Effect.gen(function* () {
+  it.live.each(["18.20.8", "20.20.2", "22.18.0"])(
+    "%s is refused in one sentence, with exit code 1",
+    function* (version) {
       assert.deepStrictEqual(yield* runAs(version, program), {
         code: 1,
         stdout: "",
         stderr: `byok needs Node.js 22.19 or later; this is ${version}.\n`
       })
-    })
+    }
   )
 
-  it.live.each(["22.19.0", "24.0.0"])("%s is accepted", (version) =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* runAs(version, program), { code: 0, stdout: "byok v1.0.0\n", stderr: "" })
-    })
-  )
+  it.live.each(["22.19.0", "24.0.0"])("%s is accepted", function* (version) {
+    assert.deepStrictEqual(yield* runAs(version, program), { code: 0, stdout: "byok v1.0.0\n", stderr: "" })
+  })
 })
 
 describe("a service that is asked to stop while its program is loaded", () => {
-  it.live.each(["SIGTERM", "SIGINT"])("%s: ends with exit code 0 before it serves", (signal) =>
-    Effect.gen(function* () {
-      // Once the first lines of the program have run, and before it loads the rest.
-      const early = `const { on } = process
+  it.live.each(["SIGTERM", "SIGINT"])("%s: ends with exit code 0 before it serves", function* (signal) {
+    // Once the first lines of the program have run, and before it loads the rest.
+    const early = `const { on } = process
         process.on = function (name, listener) {
           if (name === "SIGHUP") queueMicrotask(() => process.kill(process.pid, "${signal}"))
           return on.call(this, name, listener)
         }`
-      const program = ["--import", `data:text/javascript,${encodeURIComponent(early)}`, byokScript, "serve"]
-      const variables = { DATABASE_URL: "postgres://u@127.0.0.1:1/d", BYOK_KEYRING: ringOf("kek"), PORT: "0" }
-      const { code, stdout } = yield* runNode(program, { variables })
-      assert.deepStrictEqual({ code, stdout }, { code: 0, stdout: "" })
-    })
-  )
+    const program = ["--import", `data:text/javascript,${encodeURIComponent(early)}`, byokScript, "serve"]
+    const variables = { DATABASE_URL: "postgres://u@127.0.0.1:1/d", BYOK_KEYRING: ringOf("kek"), PORT: "0" }
+    const { code, stdout } = yield* runNode(program, { variables })
+    assert.deepStrictEqual({ code, stdout }, { code: 0, stdout: "" })
+  })
 })

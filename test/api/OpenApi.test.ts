@@ -1,8 +1,7 @@
-import { assert } from "@effect/vitest"
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import { Effect } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, defaults, minimal } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import {
@@ -93,265 +92,239 @@ const errors: ReadonlyArray<
 ]
 
 layerLive(TestService.layer)("/openapi.json", (it) => {
-  it.effect("is OpenAPI 3.1 without an error under the linter's recommended rules", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const answer = yield* send(url, { path: "/openapi.json" })
-      assert.strictEqual(answer.status, 200)
-      assertHeaders(answer)
-      assert.deepStrictEqual(JSON.parse(answer.body), contract)
-      assert.match(contract.openapi, /^3\.1\./)
-      assert.deepStrictEqual(yield* errorsOf(answer.body), [])
-    })
-  )
+  it.effect("is OpenAPI 3.1 without an error under the linter's recommended rules", function* () {
+    const { url } = yield* TestService
+    const answer = yield* send(url, { path: "/openapi.json" })
+    assert.strictEqual(answer.status, 200)
+    assertHeaders(answer)
+    assert.deepStrictEqual(JSON.parse(answer.body), contract)
+    assert.match(contract.openapi, /^3\.1\./)
+    assert.deepStrictEqual(yield* errorsOf(answer.body), [])
+  })
 
-  it.effect("the linter finds errors in a broken document (control)", () =>
-    Effect.gen(function* () {
-      const { components, ...rest } = yield* document
-      const broken = { ...rest, components: { schemas: components.schemas } }
-      assert.include((yield* errorsOf(JSON.stringify(broken))).join(), "security-defined")
-    })
-  )
+  it.effect("the linter finds errors in a broken document (control)", function* () {
+    const { components, ...rest } = yield* document
+    const broken = { ...rest, components: { schemas: components.schemas } }
+    assert.include((yield* errorsOf(JSON.stringify(broken))).join(), "security-defined")
+  })
 
   it.effect(
     "has the nine operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
-    () =>
-      Effect.gen(function* () {
-        const found = yield* document
-        const listed = Object.entries(found.paths).flatMap(([path, item]) =>
-          Object.keys(item).map((method) => [method, path])
-        )
-        assert.sameDeepMembers(listed, [
-          ...operations.map((operation) => [...operation]),
-          ["get", "/health/live"],
-          ["get", "/health/ready"]
-        ])
-        const [[name, scheme] = ["", { type: "", scheme: "" }], ...others] = Object.entries(
-          found.components.securitySchemes
-        )
-        assert.lengthOf(others, 0)
-        assert.strictEqual(`${scheme.type} ${scheme.scheme.toLowerCase()}`, "http bearer")
-        for (const operation of operations) {
-          const { description, operationId, responses, security, summary } = operationOf(found, operation)
-          assert.deepStrictEqual(security, [{ [name]: [] }])
-          for (const text of [summary, description, operationId]) assert.isAbove(text.length, 5)
-          for (const [status, response] of Object.entries(responses))
-            assert.isAbove(response.description.length, 5, status)
-        }
-      })
-  )
-
-  it.effect("declares the idempotency key of create as an optional header, with its form", () =>
-    Effect.gen(function* () {
-      const [parameter, ...others] = operationOf(yield* document, create).parameters
-      assert.lengthOf(others, 0)
-      const { description, schema, ...rest } = parameter ?? assert.fail("no parameter")
-      assert.deepStrictEqual<object>(rest, { name: "Idempotency-Key", in: "header", required: false })
-      assert.isAbove(description.length, 10)
-      for (const [key, allowed] of [
-        ["k", true],
-        ["!~".repeat(127), true],
-        ["k".repeat(255), true],
-        ["", false],
-        ["k".repeat(256), false],
-        ["a b", false],
-        ["ä", false]
-      ] as const) {
-        assert.strictEqual(mismatches(schema, key, (yield* document).components.schemas).length === 0, allowed, key)
-      }
-    })
-  )
-
-  it.effect("declares what list may be asked for, with limits and defaults (L2, L4)", () =>
-    Effect.gen(function* () {
+    function* () {
       const found = yield* document
-      const parameters = operationOf(found, list).parameters.map(({ in: where, name, required, schema }) => {
-        const { default: byDefault, maximum, minimum, type } = schema
-        return [name, where, required, type, minimum, maximum, byDefault]
-      })
-      assert.sameDeepMembers(parameters, [
-        ["offset", "query", false, "integer", 0, 2_147_483_647, 0],
-        ["limit", "query", false, "integer", 1, 100, 50],
-        ["workspace_id", "query", false, "string", undefined, undefined, undefined],
-        ["provider", "query", false, "string", undefined, undefined, undefined],
-        ["state", "query", false, "string", undefined, undefined, undefined],
-        ["include", "query", false, "string", undefined, undefined, undefined],
-        ["q", "query", false, "string", undefined, undefined, undefined]
+      const listed = Object.entries(found.paths).flatMap(([path, item]) =>
+        Object.keys(item).map((method) => [method, path])
+      )
+      assert.sameDeepMembers(listed, [
+        ...operations.map((operation) => [...operation]),
+        ["get", "/health/live"],
+        ["get", "/health/ready"]
       ])
-    })
+      const [[name, scheme] = ["", { type: "", scheme: "" }], ...others] = Object.entries(
+        found.components.securitySchemes
+      )
+      assert.lengthOf(others, 0)
+      assert.strictEqual(`${scheme.type} ${scheme.scheme.toLowerCase()}`, "http bearer")
+      for (const operation of operations) {
+        const { description, operationId, responses, security, summary } = operationOf(found, operation)
+        assert.deepStrictEqual(security, [{ [name]: [] }])
+        for (const text of [summary, description, operationId]) assert.isAbove(text.length, 5)
+        for (const [status, response] of Object.entries(responses))
+          assert.isAbove(response.description.length, 5, status)
+      }
+    }
   )
 
-  it.effect("has the members of an update, none of them required and none with a default (L1)", () =>
-    Effect.gen(function* () {
-      const { components } = yield* document
-      const { properties = {}, required = [] } = components.schemas["CredentialChanges"] ?? {}
-      assert.sameMembers(
-        Object.keys(properties),
-        fields.filter((field) => field !== "provider" && field !== "workspace_id")
-      )
-      assert.isEmpty(required)
-      assert.match(JSON.stringify(properties["key"]), /A new key of these sets declared_region/)
-      for (const [field, schema] of Object.entries(properties)) {
-        assert.isTrue(described(schema), field)
-        assert.notProperty(schema, "default", field)
-      }
+  it.effect("declares the idempotency key of create as an optional header, with its form", function* () {
+    const [parameter, ...others] = operationOf(yield* document, create).parameters
+    assert.lengthOf(others, 0)
+    const { description, schema, ...rest } = parameter ?? assert.fail("no parameter")
+    assert.deepStrictEqual<object>(rest, { name: "Idempotency-Key", in: "header", required: false })
+    assert.isAbove(description.length, 10)
+    for (const [key, allowed] of [
+      ["k", true],
+      ["!~".repeat(127), true],
+      ["k".repeat(255), true],
+      ["", false],
+      ["k".repeat(256), false],
+      ["a b", false],
+      ["ä", false]
+    ] as const) {
+      assert.strictEqual(mismatches(schema, key, (yield* document).components.schemas).length === 0, allowed, key)
+    }
+  })
+
+  it.effect("declares what list may be asked for, with limits and defaults (L2, L4)", function* () {
+    const found = yield* document
+    const parameters = operationOf(found, list).parameters.map(({ in: where, name, required, schema }) => {
+      const { default: byDefault, maximum, minimum, type } = schema
+      return [name, where, required, type, minimum, maximum, byDefault]
     })
-  )
+    assert.sameDeepMembers(parameters, [
+      ["offset", "query", false, "integer", 0, 2_147_483_647, 0],
+      ["limit", "query", false, "integer", 1, 100, 50],
+      ["workspace_id", "query", false, "string", undefined, undefined, undefined],
+      ["provider", "query", false, "string", undefined, undefined, undefined],
+      ["state", "query", false, "string", undefined, undefined, undefined],
+      ["include", "query", false, "string", undefined, undefined, undefined],
+      ["q", "query", false, "string", undefined, undefined, undefined]
+    ])
+  })
+
+  it.effect("has the members of an update, none of them required and none with a default (L1)", function* () {
+    const { components } = yield* document
+    const { properties = {}, required = [] } = components.schemas["CredentialChanges"] ?? {}
+    assert.sameMembers(
+      Object.keys(properties),
+      fields.filter((field) => field !== "provider" && field !== "workspace_id")
+    )
+    assert.isEmpty(required)
+    assert.match(JSON.stringify(properties["key"]), /A new key of these sets declared_region/)
+    for (const [field, schema] of Object.entries(properties)) {
+      assert.isTrue(described(schema), field)
+      assert.notProperty(schema, "default", field)
+    }
+  })
 
   const described = (schema?: JsonSchema): boolean =>
     (schema?.description ?? "").length > 10 || schema?.allOf?.some(described) === true
 
-  it.effect("describes every field of the credential, all of them always present (section 2.1)", () =>
-    Effect.gen(function* () {
-      const { components } = yield* document
-      const { properties = {}, required } = components.schemas["Credential"] ?? {}
-      assert.sameMembers(Object.keys(properties), Object.keys(Credential.fields))
-      assert.sameMembers([...(required ?? [])], Object.keys(properties))
+  it.effect("describes every field of the credential, all of them always present (section 2.1)", function* () {
+    const { components } = yield* document
+    const { properties = {}, required } = components.schemas["Credential"] ?? {}
+    assert.sameMembers(Object.keys(properties), Object.keys(Credential.fields))
+    assert.sameMembers([...(required ?? [])], Object.keys(properties))
+    assert.deepStrictEqual(
+      Object.keys(properties).filter((field) => !described(properties[field])),
+      []
+    )
+    assert.strictEqual(properties["created_at"]?.format, "date-time")
+    assert.strictEqual(properties["sort_order"]?.minimum, 0)
+  })
+
+  it.effect("gives every error an integer code (section 7)", function* () {
+    const { components } = yield* document
+    const codes = Object.values(components.schemas).flatMap(
+      ({ properties }) => properties?.["error"]?.properties?.["code"] ?? []
+    )
+    assert.isAbove(codes.length, 5)
+    for (const { type } of codes) assert.strictEqual(type, "integer")
+  })
+
+  it.effect("describes every field of the request, and its defaults (section 4.1)", function* () {
+    const { components } = yield* document
+    const { properties = {}, required } = components.schemas["NewCredential"] ?? {}
+    assert.sameMembers(Object.keys(properties), fields)
+    assert.sameMembers([...(required ?? [])], ["key", "provider"])
+    assert.deepStrictEqual(
+      fields.filter((field) => !described(properties[field])),
+      []
+    )
+    const declared = Object.fromEntries(
+      Object.entries(properties).flatMap(([field, schema]) => ("default" in schema ? [[field, schema.default]] : []))
+    )
+    assert.deepStrictEqual(declared, defaults)
+  })
+
+  it.effect.each(limits)("states the limits the service applies: %s (section 8)", function* ([, change, allowed]) {
+    const { components } = yield* document
+    const found = mismatches(
+      { $ref: "#/components/schemas/NewCredential" },
+      { ...minimal, ...change },
+      components.schemas
+    )
+    assert.strictEqual(found.length === 0, allowed, found.join())
+  })
+
+  it.effect("has examples that match the schemas and that the service accepts (section 4)", function* () {
+    const found = yield* document
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const { content } = operationOf(found, create).requestBody ?? { content: undefined }
+    const { examples, schema } = content?.["application/json"] ?? { schema: { enum: [] } }
+    assert.deepStrictEqual(mismatches(schema, examples?.example.value, found.components.schemas), [])
+    const answer = yield* send(url, {
+      method: "POST",
+      path: "/api/v1/byok",
+      headers: [
+        ["Authorization", `Bearer ${management_key}`],
+        ["Content-Type", "application/json"]
+      ],
+      body: JSON.stringify(examples?.example.value)
+    })
+    assert.strictEqual(answer.status, 201)
+    const stored = (JSON.parse(answer.body) as { readonly data: { readonly id: string } }).data.id
+    const changes = operationOf(found, update).requestBody?.content["application/json"]
+    assert.deepStrictEqual(
+      mismatches(changes?.schema ?? { enum: [] }, changes?.examples?.example.value, found.components.schemas),
+      []
+    )
+    const tenant = yield* TestService.tenant
+    assert.strictEqual((yield* tenant.update(stored, changes?.examples?.example.value)).status, 200)
+    for (const operation of operations) {
+      const status = operation === create ? "201" : "200"
+      const success = operationOf(found, operation).responses[status]?.content["application/json"]
       assert.deepStrictEqual(
-        Object.keys(properties).filter((field) => !described(properties[field])),
+        mismatches(success?.schema ?? { enum: [] }, success?.examples?.example.value, found.components.schemas),
         []
       )
-      assert.strictEqual(properties["created_at"]?.format, "date-time")
-      assert.strictEqual(properties["sort_order"]?.minimum, 0)
-    })
-  )
+    }
+  })
 
-  it.effect("gives every error an integer code (section 7)", () =>
-    Effect.gen(function* () {
-      const { components } = yield* document
-      const codes = Object.values(components.schemas).flatMap(
-        ({ properties }) => properties?.["error"]?.properties?.["code"] ?? []
-      )
-      assert.isAbove(codes.length, 5)
-      for (const { type } of codes) assert.strictEqual(type, "integer")
-    })
-  )
-
-  it.effect("describes every field of the request, and its defaults (section 4.1)", () =>
-    Effect.gen(function* () {
-      const { components } = yield* document
-      const { properties = {}, required } = components.schemas["NewCredential"] ?? {}
-      assert.sameMembers(Object.keys(properties), fields)
-      assert.sameMembers([...(required ?? [])], ["key", "provider"])
-      assert.deepStrictEqual(
-        fields.filter((field) => !described(properties[field])),
-        []
-      )
-      const declared = Object.fromEntries(
-        Object.entries(properties).flatMap(([field, schema]) => ("default" in schema ? [[field, schema.default]] : []))
-      )
-      assert.deepStrictEqual(declared, defaults)
-    })
-  )
-
-  it.effect.each(limits)("states the limits the service applies: %s (section 8)", ([, change, allowed]) =>
-    Effect.gen(function* () {
-      const { components } = yield* document
-      const found = mismatches(
-        { $ref: "#/components/schemas/NewCredential" },
-        { ...minimal, ...change },
-        components.schemas
-      )
-      assert.strictEqual(found.length === 0, allowed, found.join())
-    })
-  )
-
-  it.effect("has examples that match the schemas and that the service accepts (section 4)", () =>
-    Effect.gen(function* () {
-      const found = yield* document
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const { content } = operationOf(found, create).requestBody ?? { content: undefined }
-      const { examples, schema } = content?.["application/json"] ?? { schema: { enum: [] } }
-      assert.deepStrictEqual(mismatches(schema, examples?.example.value, found.components.schemas), [])
-      const answer = yield* send(url, {
-        method: "POST",
-        path: "/api/v1/byok",
-        headers: [
-          ["Authorization", `Bearer ${management_key}`],
-          ["Content-Type", "application/json"]
-        ],
-        body: JSON.stringify(examples?.example.value)
-      })
-      assert.strictEqual(answer.status, 201)
-      const stored = (JSON.parse(answer.body) as { readonly data: { readonly id: string } }).data.id
-      const changes = operationOf(found, update).requestBody?.content["application/json"]
-      assert.deepStrictEqual(
-        mismatches(changes?.schema ?? { enum: [] }, changes?.examples?.example.value, found.components.schemas),
-        []
-      )
-      const tenant = yield* TestService.tenant
-      assert.strictEqual((yield* tenant.update(stored, changes?.examples?.example.value)).status, 200)
-      for (const operation of operations) {
-        const status = operation === create ? "201" : "200"
-        const success = operationOf(found, operation).responses[status]?.content["application/json"]
-        assert.deepStrictEqual(
-          mismatches(success?.schema ?? { enum: [] }, success?.examples?.example.value, found.components.schemas),
-          []
-        )
+  it.effect("declares exactly the errors that exist, word for word (section 7)", function* () {
+    const found = yield* document
+    const metadata = { issues: [{ path: ["allowed_models", 3], message: "must be a string" }] }
+    const headers = { "x-request-id": "a", "www-authenticate": "Bearer", "retry-after": "1" }
+    for (const [operation, expected] of errors) {
+      const declared = Object.keys(operationOf(found, operation).responses).filter((status) => Number(status) >= 400)
+      assert.sameMembers(declared, Array.from(new Set(expected.map((refusal) => String(refusals[refusal][0])))))
+      for (const refusal of expected) {
+        const body = envelope(refusal, refusal === "InvalidParams" ? metadata : undefined)
+        const answer = { status: refusals[refusal][0], headers, body }
+        assert.deepStrictEqual(undeclared(found, operation, answer), [], body)
       }
-    })
-  )
-
-  it.effect("declares exactly the errors that exist, word for word (section 7)", () =>
-    Effect.gen(function* () {
-      const found = yield* document
-      const metadata = { issues: [{ path: ["allowed_models", 3], message: "must be a string" }] }
-      const headers = { "x-request-id": "a", "www-authenticate": "Bearer", "retry-after": "1" }
-      for (const [operation, expected] of errors) {
-        const declared = Object.keys(operationOf(found, operation).responses).filter((status) => Number(status) >= 400)
-        assert.sameMembers(declared, Array.from(new Set(expected.map((refusal) => String(refusals[refusal][0])))))
-        for (const refusal of expected) {
-          const body = envelope(refusal, refusal === "InvalidParams" ? metadata : undefined)
-          const answer = { status: refusals[refusal][0], headers, body }
-          assert.deepStrictEqual(undeclared(found, operation, answer), [], body)
-        }
-      }
-    })
-  )
+    }
+  })
 
   it.effect(
     "an answer with other words, or a code, member or header that is not declared, does not match (control)",
-    () =>
-      Effect.gen(function* () {
-        const found = yield* document
-        const headers = { "x-request-id": "a" }
-        for (const body of [
-          '{"error":{"code":404,"message":"Not found"}}',
-          '{"error":{"code":400,"message":"Resource not found"}}',
-          '{"error":{"message":"Resource not found"}}',
-          '{"error":{"code":404,"message":"Resource not found"},"_tag":"NotFound"}',
-          '{"code":404,"message":"Resource not found"}',
-          "null"
-        ]) {
-          assert.isNotEmpty(undeclared(found, get, { status: 404, headers, body }), body)
-        }
-        assert.isNotEmpty(undeclared(found, get, { status: 418, headers, body: "{}" }))
-        const answer = yield* (yield* TestService.tenant).create(minimal)
-        const data = created(answer)
-        const { label: _label, ...less } = data
-        for (const other of [
-          { ...data, key: "k" },
-          less,
-          { ...data, sort_order: "0" },
-          { ...data, declared_region: "x" }
-        ]) {
-          assert.isNotEmpty(undeclared(found, create, { ...answer, body: JSON.stringify({ data: other }) }))
-        }
-        assert.isNotEmpty(undeclared(found, create, { ...answer, headers: {} }))
-      })
+    function* () {
+      const found = yield* document
+      const headers = { "x-request-id": "a" }
+      for (const body of [
+        '{"error":{"code":404,"message":"Not found"}}',
+        '{"error":{"code":400,"message":"Resource not found"}}',
+        '{"error":{"message":"Resource not found"}}',
+        '{"error":{"code":404,"message":"Resource not found"},"_tag":"NotFound"}',
+        '{"code":404,"message":"Resource not found"}',
+        "null"
+      ]) {
+        assert.isNotEmpty(undeclared(found, get, { status: 404, headers, body }), body)
+      }
+      assert.isNotEmpty(undeclared(found, get, { status: 418, headers, body: "{}" }))
+      const answer = yield* (yield* TestService.tenant).create(minimal)
+      const data = created(answer)
+      const { label: _label, ...less } = data
+      for (const other of [
+        { ...data, key: "k" },
+        less,
+        { ...data, sort_order: "0" },
+        { ...data, declared_region: "x" }
+      ]) {
+        assert.isNotEmpty(undeclared(found, create, { ...answer, body: JSON.stringify({ data: other }) }))
+      }
+      assert.isNotEmpty(undeclared(found, create, { ...answer, headers: {} }))
+    }
   )
 
-  it.effect("declares the headers of every answer (D2, D12, D14)", () =>
-    Effect.gen(function* () {
-      const found = yield* document
-      for (const operation of operations) {
-        for (const [status, { headers }] of Object.entries(operationOf(found, operation).responses)) {
-          const replayed = status === "201" ? ["Idempotent-Replayed"] : []
-          const more = ["401", "403"].includes(status) ? ["WWW-Authenticate"] : status === "503" ? ["Retry-After"] : []
-          assert.sameMembers(Object.keys(headers), ["X-Request-Id", ...replayed, ...more], status)
-        }
+  it.effect("declares the headers of every answer (D2, D12, D14)", function* () {
+    const found = yield* document
+    for (const operation of operations) {
+      for (const [status, { headers }] of Object.entries(operationOf(found, operation).responses)) {
+        const replayed = status === "201" ? ["Idempotent-Replayed"] : []
+        const more = ["401", "403"].includes(status) ? ["WWW-Authenticate"] : status === "503" ? ["Retry-After"] : []
+        assert.sameMembers(Object.keys(headers), ["X-Request-Id", ...replayed, ...more], status)
       }
-    })
-  )
+    }
+  })
 })

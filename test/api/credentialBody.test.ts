@@ -1,8 +1,8 @@
-import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { credentialBody } from "../../src/api/credentialBody.ts"
 import { Credential } from "../../src/domain/Credential.ts"
 import { anyCredential } from "../support/memory/arbitraries.ts"
+import { assert, it } from "../support/it.ts"
 
 const encode = Schema.encodeSync(Schema.Struct({ data: Credential }))
 

@@ -1,16 +1,16 @@
-import { assert, it } from "@effect/vitest"
-import { Effect } from "effect"
 import { cpSync, mkdirSync, symlinkSync } from "node:fs"
 import { createServer } from "node:http"
 import { join } from "node:path"
 import { listening } from "../support/database/listen.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, it } from "../support/it.ts"
 
 const repository = join(import.meta.dirname, "../..")
 
-it.live("without wrk the benchmark finds its own load generator, even in a folder with spaces in its name", () =>
-  Effect.gen(function* () {
+it.live(
+  "without wrk the benchmark finds its own load generator, even in a folder with spaces in its name",
+  function* () {
     const folder = join(yield* temporaryDirectory, "a folder, 100% ours")
     mkdirSync(folder)
     for (const name of ["test", "src", "package.json"]) {
@@ -37,5 +37,5 @@ it.live("without wrk the benchmark finds its own load generator, even in a folde
     })
     assert.include(stdout, '"errors":0', stderr)
     assert.notInclude(stdout, '"requests":0')
-  })
+  }
 )

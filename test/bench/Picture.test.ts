@@ -1,6 +1,6 @@
-import { assert, describe, it } from "@effect/vitest"
 import type { Cell, Round } from "./Cell.ts"
 import { pictureOf } from "./Picture.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const round = (rate: number): Round => ({
   rate,

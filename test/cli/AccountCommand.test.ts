@@ -1,55 +1,50 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../support/it.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { crc32, faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
 
 layerLive(CommandLine.layer)("byok account create", (it) => {
-  it.effect("--json prints ids, management key and its hash; only the hash is stored (D24, D40, D41)", () =>
-    Effect.gen(function* () {
-      const { runJson, sql } = yield* CommandLine
-      const made = yield* runJson("account", "create", "--name", "Søren & Søn 株")
-      assert.sameMembers(Object.keys(made), ["account_id", "workspace_id", "management_key", "management_key_hash"])
-      const key = textIn(made, "management_key")
-      assert.isUndefined(faultOf(key, "mk"))
-      assert.strictEqual(made["management_key_hash"], sha256(key))
+  it.effect("--json prints ids, management key and its hash; only the hash is stored (D24, D40, D41)", function* () {
+    const { runJson, sql } = yield* CommandLine
+    const made = yield* runJson("account", "create", "--name", "Søren & Søn 株")
+    assert.sameMembers(Object.keys(made), ["account_id", "workspace_id", "management_key", "management_key_hash"])
+    const key = textIn(made, "management_key")
+    assert.isUndefined(faultOf(key, "mk"))
+    assert.strictEqual(made["management_key_hash"], sha256(key))
 
-      const rows = yield* sql`
+    const rows = yield* sql`
         SELECT accounts.id AS account_id, accounts.name, workspaces.id AS workspace_id, is_default, deleted_at,
           encode(hash, 'hex') AS management_key_hash, management, revoked_at
         FROM accounts FULL JOIN workspaces ON workspaces.account_id = accounts.id
           FULL JOIN api_keys ON api_keys.account_id = accounts.id`
-      const { management_key: _, ...shown } = made
-      const fresh = { is_default: true, deleted_at: null, management: true, revoked_at: null }
-      assert.deepEqual(
-        rows.map((row) => ({ ...row })),
-        [{ ...shown, ...fresh, name: "Søren & Søn 株" }]
-      )
-      const content = yield* databaseContent(sql)
-      assert.include(content, sha256(key))
-      assert.isUndefined(leakOf(content, [withoutPrefix(key)]))
-    })
-  )
+    const { management_key: _, ...shown } = made
+    const fresh = { is_default: true, deleted_at: null, management: true, revoked_at: null }
+    assert.deepEqual(
+      rows.map((row) => ({ ...row })),
+      [{ ...shown, ...fresh, name: "Søren & Søn 株" }]
+    )
+    const content = yield* databaseContent(sql)
+    assert.include(content, sha256(key))
+    assert.isUndefined(leakOf(content, [withoutPrefix(key)]))
+  })
 
-  it.effect("without --json the same is printed for a person, one line each (D40)", () =>
-    Effect.gen(function* () {
-      const { run } = yield* CommandLine
-      const { code, stderr, stdout } = yield* run("account", "create", "--name", "Acme")
-      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-      const pairs = stdout
-        .trimEnd()
-        .split("\n")
-        .map((line) => line.split(/ {2,}/))
-      assert.deepStrictEqual(
-        pairs.map(([name]) => name),
-        ["account_id", "workspace_id", "management_key", "management_key_hash"]
-      )
-      const [, , [, key = ""] = [], [, hash] = []] = pairs
-      assert.isUndefined(faultOf(key, "mk"))
-      assert.strictEqual(hash, sha256(key))
-    })
-  )
+  it.effect("without --json the same is printed for a person, one line each (D40)", function* () {
+    const { run } = yield* CommandLine
+    const { code, stderr, stdout } = yield* run("account", "create", "--name", "Acme")
+    assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+    const pairs = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => line.split(/ {2,}/))
+    assert.deepStrictEqual(
+      pairs.map(([name]) => name),
+      ["account_id", "workspace_id", "management_key", "management_key_hash"]
+    )
+    const [, , [, key = ""] = [], [, hash] = []] = pairs
+    assert.isUndefined(faultOf(key, "mk"))
+    assert.strictEqual(hash, sha256(key))
+  })
 })
 
 describe("the check of issued keys", () => {
@@ -70,74 +65,69 @@ type Objects = ReadonlyArray<Record<string, unknown>>
 layerLive(CommandLine.layer)("byok account list (F15)", (it) => {
   it.effect(
     "prints id, name and time of creation of every account, for a person and as JSON; a sentence if none (C7)",
-    () =>
-      Effect.gen(function* () {
-        const { run, runJson } = yield* CommandLine
-        assert.deepStrictEqual(yield* runJson("account", "list"), { accounts: [] })
-        const none = "There is no account: `byok account create --name N` creates one.\n"
-        assert.deepStrictEqual(yield* run("account", "list"), { code: 0, stdout: none, stderr: "" })
-        const names = ["Acme", "Søren & Søn 株"]
-        const ids = yield* Effect.forEach(names, (name) =>
-          Effect.map(runJson("account", "create", "--name", name), (made) => textIn(made, "account_id"))
-        )
-        const accounts = (yield* runJson("account", "list"))["accounts"] as Objects
-        assert.deepStrictEqual(
-          accounts.map(({ account_id, name }) => [account_id, name]),
-          ids.map((id, index) => [id, names[index]])
-        )
-        for (const account of accounts) {
-          assert.deepStrictEqual(Object.keys(account), ["account_id", "name", "created_at"])
-          assert.match(textIn(account, "created_at"), iso)
-        }
-        const { stdout } = yield* run("account", "list")
-        const times = accounts.map((account) => textIn(account, "created_at"))
-        const blocks = ids.map((id, at) => `account_id  ${id}\nname        ${names[at]}\ncreated_at  ${times[at]}\n`)
-        assert.strictEqual(stdout, blocks.join("\n"))
-      })
+    function* () {
+      const { run, runJson } = yield* CommandLine
+      assert.deepStrictEqual(yield* runJson("account", "list"), { accounts: [] })
+      const none = "There is no account: `byok account create --name N` creates one.\n"
+      assert.deepStrictEqual(yield* run("account", "list"), { code: 0, stdout: none, stderr: "" })
+      const names = ["Acme", "Søren & Søn 株"]
+      const ids = yield* Effect.forEach(names, (name) =>
+        Effect.map(runJson("account", "create", "--name", name), (made) => textIn(made, "account_id"))
+      )
+      const accounts = (yield* runJson("account", "list"))["accounts"] as Objects
+      assert.deepStrictEqual(
+        accounts.map(({ account_id, name }) => [account_id, name]),
+        ids.map((id, index) => [id, names[index]])
+      )
+      for (const account of accounts) {
+        assert.deepStrictEqual(Object.keys(account), ["account_id", "name", "created_at"])
+        assert.match(textIn(account, "created_at"), iso)
+      }
+      const { stdout } = yield* run("account", "list")
+      const times = accounts.map((account) => textIn(account, "created_at"))
+      const blocks = ids.map((id, at) => `account_id  ${id}\nname        ${names[at]}\ncreated_at  ${times[at]}\n`)
+      assert.strictEqual(stdout, blocks.join("\n"))
+    }
   )
 
-  it.effect("names of older rows cannot act on the terminal or forge a line", () =>
-    Effect.gen(function* () {
-      const { run, runJson, sql } = yield* CommandLine
-      const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
-      const name = "\u001b[2J\nmanagement  true\u009b\u007f"
-      const shown = String.raw`\u001b[2J\u000amanagement  true\u009b\u007f`
-      for (const table of ["accounts", "workspaces", "api_keys"]) {
-        const column = table === "accounts" ? "id" : "account_id"
-        yield* sql`UPDATE ${sql(table)} SET name = ${name} WHERE ${sql(column)} = ${account_id}`
-      }
-      for (const [args, list] of [
-        [["account", "list"], "accounts"],
-        [["workspace", "list", "--account", account_id], "workspaces"],
-        [["api-key", "list", "--account", account_id], "api_keys"]
-      ] as const) {
-        const { stdout } = yield* run(...args)
-        assert.include(stdout.split("\n"), `${"name".padEnd(/^(\w+ +)/.exec(stdout)?.[1]?.length ?? 0)}${shown}`)
-        const json = yield* run(...args, "--json")
-        assert.notMatch(stdout + json.stdout, /[^\P{Cc}\n]/u)
-        const rows = (JSON.parse(json.stdout) as Record<string, Objects>)[list] ?? []
-        assert.include(
-          rows.map((row) => row["name"]),
-          name
-        )
-      }
-    })
-  )
+  it.effect("names of older rows cannot act on the terminal or forge a line", function* () {
+    const { run, runJson, sql } = yield* CommandLine
+    const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
+    const name = "\u001b[2J\nmanagement  true\u009b\u007f"
+    const shown = String.raw`\u001b[2J\u000amanagement  true\u009b\u007f`
+    for (const table of ["accounts", "workspaces", "api_keys"]) {
+      const column = table === "accounts" ? "id" : "account_id"
+      yield* sql`UPDATE ${sql(table)} SET name = ${name} WHERE ${sql(column)} = ${account_id}`
+    }
+    for (const [args, list] of [
+      [["account", "list"], "accounts"],
+      [["workspace", "list", "--account", account_id], "workspaces"],
+      [["api-key", "list", "--account", account_id], "api_keys"]
+    ] as const) {
+      const { stdout } = yield* run(...args)
+      assert.include(stdout.split("\n"), `${"name".padEnd(/^(\w+ +)/.exec(stdout)?.[1]?.length ?? 0)}${shown}`)
+      const json = yield* run(...args, "--json")
+      assert.notMatch(stdout + json.stdout, /[^\P{Cc}\n]/u)
+      const rows = (JSON.parse(json.stdout) as Record<string, Objects>)[list] ?? []
+      assert.include(
+        rows.map((row) => row["name"]),
+        name
+      )
+    }
+  })
 
-  it.effect("prints more accounts than it reads at a time", () =>
-    Effect.gen(function* () {
-      const { run, runJson, sql } = yield* CommandLine
-      yield* sql`
+  it.effect("prints more accounts than it reads at a time", function* () {
+    const { run, runJson, sql } = yield* CommandLine
+    yield* sql`
         INSERT INTO accounts (id, name, created_at)
         SELECT gen_random_uuid(), 'account ' || number, now() FROM generate_series(1, 2500) AS number`
-      const accounts = (yield* runJson("account", "list"))["accounts"] as Objects
-      const rows = yield* sql`SELECT id FROM accounts ORDER BY id`
-      assert.deepStrictEqual(
-        accounts.map(({ account_id }) => account_id),
-        rows.map(({ id }) => id)
-      )
-      const { stdout } = yield* run("account", "list")
-      assert.lengthOf(stdout.trimEnd().split("\n\n"), rows.length)
-    })
-  )
+    const accounts = (yield* runJson("account", "list"))["accounts"] as Objects
+    const rows = yield* sql`SELECT id FROM accounts ORDER BY id`
+    assert.deepStrictEqual(
+      accounts.map(({ account_id }) => account_id),
+      rows.map(({ id }) => id)
+    )
+    const { stdout } = yield* run("account", "list")
+    assert.lengthOf(stdout.trimEnd().split("\n\n"), rows.length)
+  })
 })

@@ -1,9 +1,8 @@
 import { userInfo } from "node:os"
-import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { migrate } from "../support/database/migrate.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -26,8 +25,9 @@ const migrated = Effect.gen(function* () {
 })
 
 layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
-  it.effect("export prints a line for each event, in order; verify counts them and prints the hash to keep", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "export prints a line for each event, in order; verify counts them and prints the hash to keep",
+    function* () {
       const { run, runJson, sql } = yield* CommandLine
       const account = yield* runJson("account", "create", "--name", "Acme")
       const [account_id, api_key_hash] = [textIn(account, "account_id"), textIn(account, "management_key_hash")]
@@ -62,62 +62,56 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
         actor: { kind: "cli", user: userInfo().username }
       })
       assert.deepStrictEqual(objects((yield* run("audit", "export", "--after", "1")).stdout), events.slice(3))
-    })
+    }
   )
 
-  it.effect("a keyring seen for the first time is recorded, with the actor", () =>
-    Effect.gen(function* () {
-      const { databaseUrl, run } = yield* CommandLine
-      const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: ringOf("first", "second") }
-      assert.strictEqual((yield* runCommand(["keyring", "status"], variables)).code, 0)
-      const events = objects((yield* run("audit", "export")).stdout)
-      assert.deepStrictEqual(
-        events.filter(({ action }) => action === "keyring.register").map(({ actor, kek_id }) => ({ actor, kek_id })),
-        ["first", "second"].map((kek_id) => ({ actor: { kind: "cli", user: userInfo().username }, kek_id }))
-      )
-    })
-  )
+  it.effect("a keyring seen for the first time is recorded, with the actor", function* () {
+    const { databaseUrl, run } = yield* CommandLine
+    const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: ringOf("first", "second") }
+    assert.strictEqual((yield* runCommand(["keyring", "status"], variables)).code, 0)
+    const events = objects((yield* run("audit", "export")).stdout)
+    assert.deepStrictEqual(
+      events.filter(({ action }) => action === "keyring.register").map(({ actor, kek_id }) => ({ actor, kek_id })),
+      ["first", "second"].map((kek_id) => ({ actor: { kind: "cli", user: userInfo().username }, kek_id }))
+    )
+  })
 
-  it.effect("verify exits with 1 and names the falsified entry", () =>
-    Effect.gen(function* () {
-      const { run, runJson } = yield* CommandLine
-      const sql = yield* migrated
-      const made = yield* sql<{
-        seq: number
-      }>`INSERT INTO audit_entries (events) VALUES ('[1]') RETURNING seq::int AS seq`
-      const seq = made[0]?.seq ?? 0
-      const before = yield* runJson("audit", "verify")
-      assert.deepInclude(yield* runJson("audit", "verify", "--from", textIn(before, "head")), { entries: 0, events: 0 })
-      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = ${seq}`
-      const { code, stderr, stdout } = yield* run("audit", "verify", "--json")
-      assert.deepStrictEqual({ code, stderr }, { code: 1, stderr: `Audit entry ${seq} was edited.\n` })
-      assert.deepInclude(objects(stdout)[0], { fault: { kind: "edited", seq } })
+  it.effect("verify exits with 1 and names the falsified entry", function* () {
+    const { run, runJson } = yield* CommandLine
+    const sql = yield* migrated
+    const made = yield* sql<{
+      seq: number
+    }>`INSERT INTO audit_entries (events) VALUES ('[1]') RETURNING seq::int AS seq`
+    const seq = made[0]?.seq ?? 0
+    const before = yield* runJson("audit", "verify")
+    assert.deepInclude(yield* runJson("audit", "verify", "--from", textIn(before, "head")), { entries: 0, events: 0 })
+    yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = ${seq}`
+    const { code, stderr, stdout } = yield* run("audit", "verify", "--json")
+    assert.deepStrictEqual({ code, stderr }, { code: 1, stderr: `Audit entry ${seq} was edited.\n` })
+    assert.deepInclude(objects(stdout)[0], { fault: { kind: "edited", seq } })
 
-      yield* sql`DELETE FROM audit_checkpoints`
-      const expected = yield* run("audit", "verify", "--expect", textIn(before, "head"))
-      assert.strictEqual(expected.code, 1)
-      assert.match(expected.stderr, /^No checkpoint up to audit entry \d+ has the expected hash: .*\.\n$/)
-    })
-  )
+    yield* sql`DELETE FROM audit_checkpoints`
+    const expected = yield* run("audit", "verify", "--expect", textIn(before, "head"))
+    assert.strictEqual(expected.code, 1)
+    assert.match(expected.stderr, /^No checkpoint up to audit entry \d+ has the expected hash: .*\.\n$/)
+  })
 
-  it.effect("export streams more than fits into its memory, and ends quietly when its reader goes away", () =>
-    Effect.gen(function* () {
-      const { databaseUrl } = yield* CommandLine
-      const sql = yield* migrated
-      yield* sql`DELETE FROM audit_checkpoints`
-      yield* sql`DELETE FROM audit_entries`
-      yield* sql`
+  it.effect("export streams more than fits into its memory, and ends quietly when its reader goes away", function* () {
+    const { databaseUrl } = yield* CommandLine
+    const sql = yield* migrated
+    yield* sql`DELETE FROM audit_checkpoints`
+    yield* sql`DELETE FROM audit_entries`
+    yield* sql`
         INSERT INTO audit_entries (events) SELECT json_build_array(json_build_object('long', repeat('x', 250000)))
         FROM generate_series(1, 300)`
-      const variables = { DATABASE_URL: databaseUrl, NODE_OPTIONS: "--max-old-space-size=110" }
-      const whole = yield* runShell("byok audit export | wc -lc", { variables })
-      const [lines, characters] = whole.stdout.trim().split(/\s+/).map(Number)
-      assert.strictEqual(lines, 300, whole.stderr)
-      assert.isAbove(characters ?? 0, 75_000_000)
-      const onePage = '{ byok audit export; echo "exit $?" >&2; } | head -c 1000 | wc -c'
-      const first = yield* runShell(onePage, { variables })
-      assert.strictEqual(first.stdout.trim(), "1000")
-      assert.match(first.stderr, /^Sealed up to \d+, with hash [0-9a-f]{64}\nexit 0\n$/)
-    })
-  )
+    const variables = { DATABASE_URL: databaseUrl, NODE_OPTIONS: "--max-old-space-size=110" }
+    const whole = yield* runShell("byok audit export | wc -lc", { variables })
+    const [lines, characters] = whole.stdout.trim().split(/\s+/).map(Number)
+    assert.strictEqual(lines, 300, whole.stderr)
+    assert.isAbove(characters ?? 0, 75_000_000)
+    const onePage = '{ byok audit export; echo "exit $?" >&2; } | head -c 1000 | wc -c'
+    const first = yield* runShell(onePage, { variables })
+    assert.strictEqual(first.stdout.trim(), "1000")
+    assert.match(first.stderr, /^Sealed up to \d+, with hash [0-9a-f]{64}\nexit 0\n$/)
+  })
 })

@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
@@ -10,6 +9,7 @@ import { leakOf } from "../support/keys/leakSearch.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 type Objects = ReadonlyArray<Record<string, unknown>>
 
@@ -45,80 +45,77 @@ const begin = Effect.gen(function* () {
 describe("byok credential", () => {
   it.live(
     "list, show, disable, enable and delete act on one account, without its keys and with an event each (T4, T6)",
-    () =>
-      Effect.gen(function* () {
-        const { account_id, ids, run, runJson, settings, sql, workspace_id } = yield* begin
-        const listed = (yield* runJson("list"))["credentials"] as Objects
-        assert.sameMembers(
-          listed.map(({ id }) => id),
-          ids
-        )
-        assert.lengthOf(Object.keys(listed[0] ?? {}), 17)
-        const groq = (yield* runJson("list", "--provider", "groq", "--workspace", workspace_id))["credentials"]
-        assert.lengthOf(groq as Objects, 3)
-        const blocks = (yield* run("list", "--long")).stdout
-        assert.lengthOf(blocks.trimEnd().split("\n\n"), 4)
+    function* () {
+      const { account_id, ids, run, runJson, settings, sql, workspace_id } = yield* begin
+      const listed = (yield* runJson("list"))["credentials"] as Objects
+      assert.sameMembers(
+        listed.map(({ id }) => id),
+        ids
+      )
+      assert.lengthOf(Object.keys(listed[0] ?? {}), 17)
+      const groq = (yield* runJson("list", "--provider", "groq", "--workspace", workspace_id))["credentials"]
+      assert.lengthOf(groq as Objects, 3)
+      const blocks = (yield* run("list", "--long")).stdout
+      assert.lengthOf(blocks.trimEnd().split("\n\n"), 4)
 
-        const [id = ""] = ids
-        const shown = yield* runJson("show", id)
-        const credential = listed.find((one) => one["id"] === id)
-        const more = { revision: 1, key_version: 1, kek_id: "kek", workspace_deleted: false, parked: [] }
-        const unused = { last_leased_at: null, last_succeeded_at: null, last_failed_at: null, last_failure: null }
-        assert.deepStrictEqual(shown, { ...credential, ...more, ...unused })
-        yield* sql`
+      const [id = ""] = ids
+      const shown = yield* runJson("show", id)
+      const credential = listed.find((one) => one["id"] === id)
+      const more = { revision: 1, key_version: 1, kek_id: "kek", workspace_deleted: false, parked: [] }
+      const unused = { last_leased_at: null, last_succeeded_at: null, last_failed_at: null, last_failure: null }
+      assert.deepStrictEqual(shown, { ...credential, ...more, ...unused })
+      yield* sql`
           INSERT INTO credential_use (account_id, credential_id, last_leased_at, last_failed_at, last_failure, last_failed_version)
           VALUES (${account_id}, ${id}, '2026-11-20T10:00:00Z', '2026-11-20T10:00:01Z', 'rejected', 1)`
-        const used = {
-          state: "failing",
-          ...{ last_leased_at: "2026-11-20T10:00:00.000Z", last_succeeded_at: null },
-          ...{ last_failed_at: "2026-11-20T10:00:01.000Z", last_failure: "rejected" }
-        }
-        assert.deepStrictEqual(yield* runJson("show", id), { ...credential, ...more, ...used })
-        assert.match(
-          (yield* run("show", id)).stdout,
-          /^last_failed_at +2026-11-20T10:00:01\.000Z\nlast_failure +rejected$/m
-        )
-        const text = (yield* run("show", id)).stdout
-        assert.isUndefined(leakOf(blocks + text + JSON.stringify(listed), [key(0).slice(0, -5)]))
+      const used = {
+        state: "failing",
+        ...{ last_leased_at: "2026-11-20T10:00:00.000Z", last_succeeded_at: null },
+        ...{ last_failed_at: "2026-11-20T10:00:01.000Z", last_failure: "rejected" }
+      }
+      assert.deepStrictEqual(yield* runJson("show", id), { ...credential, ...more, ...used })
+      assert.match(
+        (yield* run("show", id)).stdout,
+        /^last_failed_at +2026-11-20T10:00:01\.000Z\nlast_failure +rejected$/m
+      )
+      const text = (yield* run("show", id)).stdout
+      assert.isUndefined(leakOf(blocks + text + JSON.stringify(listed), [key(0).slice(0, -5)]))
 
-        const withoutKeyring = { DATABASE_URL: settings.DATABASE_URL }
-        const refused = yield* runCommand(["credential", "disable", id, "--account", account_id], withoutKeyring)
-        assert.match(refused.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set /)
-        assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
-        assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
-        assert.strictEqual((yield* runJson("show", id))["revision"], 2)
-        assert.deepStrictEqual(yield* runJson("enable", id), { id, disabled: false })
+      const withoutKeyring = { DATABASE_URL: settings.DATABASE_URL }
+      const refused = yield* runCommand(["credential", "disable", id, "--account", account_id], withoutKeyring)
+      assert.match(refused.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set /)
+      assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
+      assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
+      assert.strictEqual((yield* runJson("show", id))["revision"], 2)
+      assert.deepStrictEqual(yield* runJson("enable", id), { id, disabled: false })
 
-        const deleted = yield* runCommand(
-          ["credential", "delete", id, "--account", account_id, "--json"],
-          withoutKeyring
-        )
-        assert.strictEqual(onlyObject(deleted)["id"], id)
-        for (const command of ["show", "delete", "disable", "enable"]) {
-          const again = yield* run(command, id)
-          assert.deepStrictEqual([again.code, again.stderr], [1, "There is no such credential.\n"], command)
-        }
-        const actions = (yield* eventsIn(sql))
-          .filter((event) => "credential_id" in event && event.credential_id === id)
-          .map(({ action, actor }) => [action, actor.kind])
-        assert.deepStrictEqual(actions, [
-          ["credential.create", "cli"],
-          ["credential.update", "cli"],
-          ["credential.update", "cli"],
-          ["credential.delete", "cli"]
-        ])
+      const deleted = yield* runCommand(["credential", "delete", id, "--account", account_id, "--json"], withoutKeyring)
+      assert.strictEqual(onlyObject(deleted)["id"], id)
+      for (const command of ["show", "delete", "disable", "enable"]) {
+        const again = yield* run(command, id)
+        assert.deepStrictEqual([again.code, again.stderr], [1, "There is no such credential.\n"], command)
+      }
+      const actions = (yield* eventsIn(sql))
+        .filter((event) => "credential_id" in event && event.credential_id === id)
+        .map(({ action, actor }) => [action, actor.kind])
+      assert.deepStrictEqual(actions, [
+        ["credential.create", "cli"],
+        ["credential.update", "cli"],
+        ["credential.update", "cli"],
+        ["credential.delete", "cli"]
+      ])
 
-        const stranger = textIn(yield* createAccount(settings), "account_id")
-        for (const command of ["show", "delete", "disable"]) {
-          const foreign = yield* runCommand(["credential", command, ids[1] ?? "", "--account", stranger], settings)
-          assert.deepStrictEqual([foreign.code, foreign.stderr], [1, "There is no such credential.\n"], command)
-        }
-      }),
+      const stranger = textIn(yield* createAccount(settings), "account_id")
+      for (const command of ["show", "delete", "disable"]) {
+        const foreign = yield* runCommand(["credential", command, ids[1] ?? "", "--account", stranger], settings)
+        assert.deepStrictEqual([foreign.code, foreign.stderr], [1, "There is no such credential.\n"], command)
+      }
+    },
     180_000
   )
 
-  it.live("list prints a row each with its state, and show why it is in that state and since when (C7, C8)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "list prints a row each with its state, and show why it is in that state and since when (C7, C8)",
+    function* () {
       const { account_id, ids, run, runJson, settings, sql } = yield* begin
       const [one = "", two = "", three = "", four = ""] = ids
       const found = yield* runCommand(["leak", "find", "--park"], settings, key(0))
@@ -159,11 +156,12 @@ describe("byok credential", () => {
       const unverified = { DATABASE_URL: settings.DATABASE_URL }
       const blind = yield* runCommand(["credential", "show", four, "--account", account_id], unverified)
       assert.match(blind.stdout, /^state +active$/m)
-    })
+    }
   )
 
-  it.live("create takes the key from standard input, and says why it refuses one without showing it (C7)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "create takes the key from standard input, and says why it refuses one without showing it (C7)",
+    function* () {
       const { account_id, runJson, settings, workspace_id } = yield* begin
       const create = (given: string, ...args: ReadonlyArray<string>) =>
         runCommand(["credential", "create", "--account", account_id, "--provider", "xai", ...args], settings, given)
@@ -177,47 +175,46 @@ describe("byok credential", () => {
       assert.strictEqual((yield* create("\n")).stderr, "The key must not be empty.\n")
       const nobody = ["credential", "create", "--account", randomUUID(), "--provider", "xai"]
       assert.strictEqual((yield* runCommand(nobody, settings, key(9))).stderr, "There is no such account.\n")
-    })
+    }
   )
 
   it.live(
     "reorder takes all ids of a workspace and provider, else names what is missing or foreign (L14)",
-    () =>
-      Effect.gen(function* () {
-        const { ids, run, runJson, sql, workspace_id } = yield* begin
-        // The import creates several at a time.
-        const before = yield* sql<{
-          id: string
-        }>`SELECT id FROM credentials WHERE provider = 'groq' ORDER BY sort_order`
-        const [one = "", two = "", three = ""] = before.map(({ id }) => id)
-        const other = ids[3] ?? ""
-        const group = ["--workspace", workspace_id, "--provider", "groq"]
-        const refused = yield* run("reorder", three, other, one, ...group)
-        assert.deepStrictEqual(
-          [refused.code, refused.stdout, refused.stderr],
-          [1, "", `The order was not changed. Missing: ${two}. Not of this workspace and provider: ${other}.\n`]
-        )
-        assert.deepStrictEqual(yield* runJson("reorder", three, one, two, ...group), {
-          workspace_id,
-          provider: "groq",
-          ids: [three, one, two]
-        })
-        yield* run("reorder", three, one, two, ...group)
-        const stored = yield* sql<{ id: string }>`
+    function* () {
+      const { ids, run, runJson, sql, workspace_id } = yield* begin
+      // The import creates several at a time.
+      const before = yield* sql<{
+        id: string
+      }>`SELECT id FROM credentials WHERE provider = 'groq' ORDER BY sort_order`
+      const [one = "", two = "", three = ""] = before.map(({ id }) => id)
+      const other = ids[3] ?? ""
+      const group = ["--workspace", workspace_id, "--provider", "groq"]
+      const refused = yield* run("reorder", three, other, one, ...group)
+      assert.deepStrictEqual(
+        [refused.code, refused.stdout, refused.stderr],
+        [1, "", `The order was not changed. Missing: ${two}. Not of this workspace and provider: ${other}.\n`]
+      )
+      assert.deepStrictEqual(yield* runJson("reorder", three, one, two, ...group), {
+        workspace_id,
+        provider: "groq",
+        ids: [three, one, two]
+      })
+      yield* run("reorder", three, one, two, ...group)
+      const stored = yield* sql<{ id: string }>`
           SELECT id FROM credentials WHERE provider = 'groq' ORDER BY sort_order`
-        assert.deepStrictEqual(
-          stored.map(({ id }) => id),
-          [three, one, two]
-        )
-        const events = (yield* eventsIn(sql)).filter(({ action }) => action === "credential.reorder")
-        assert.deepStrictEqual(
-          events.map((event) => Reflect.get(event, "credential_ids") as unknown),
-          [[three, one, two]],
-          "one event: the second run changed nothing"
-        )
-        const unknown = yield* run("list", "--workspace", randomUUID())
-        assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such workspace.\n"])
-      }),
+      assert.deepStrictEqual(
+        stored.map(({ id }) => id),
+        [three, one, two]
+      )
+      const events = (yield* eventsIn(sql)).filter(({ action }) => action === "credential.reorder")
+      assert.deepStrictEqual(
+        events.map((event) => Reflect.get(event, "credential_ids") as unknown),
+        [[three, one, two]],
+        "one event: the second run changed nothing"
+      )
+      const unknown = yield* run("list", "--workspace", randomUUID())
+      assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such workspace.\n"])
+    },
     180_000
   )
 })

@@ -1,7 +1,6 @@
 import { spawnSync } from "node:child_process"
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import type { SqlClient } from "effect/sql"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
@@ -13,6 +12,7 @@ import { eventually } from "../support/process/eventually.ts"
 import { runByok, runShell } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/commands.md"), "utf8")
 /** Converts keys.csv, as docs/commands.md gives it. */
@@ -65,97 +65,93 @@ const linesOf = (count: number) =>
   Array.from({ length: count }, (_, number) => `${JSON.stringify({ provider: "groq", key: keyOf(number) })}\n`).join("")
 
 describe("byok credential import", () => {
-  it.live("prints a result for each line, and a second run adds only the corrected lines", () =>
-    Effect.gen(function* () {
-      const { importFrom, sql, write } = yield* begin
-      const good = [
-        '{"provider":"openai","key":"sk-0123456789-0123456789-AbCd","name":"one"}',
-        '{"provider":"groq","key":"gsk-0123456789-0123456789-AbCd","disabled":true}'
+  it.live("prints a result for each line, and a second run adds only the corrected lines", function* () {
+    const { importFrom, sql, write } = yield* begin
+    const good = [
+      '{"provider":"openai","key":"sk-0123456789-0123456789-AbCd","name":"one"}',
+      '{"provider":"groq","key":"gsk-0123456789-0123456789-AbCd","disabled":true}'
+    ]
+    const file = write("keys.jsonl", [good[0], "", '{"provider":"nope","key":"x"}', "{", good[1]].join("\n"))
+
+    const dry = yield* importFrom(file, "--dry-run")
+    assert.deepStrictEqual([dry.code, dry.stderr], [1, "Lines were refused. Valid 2, refused 2.\n"])
+    assert.deepStrictEqual(
+      printed(dry.stdout).map(({ issues = [], line }) => [line, issues.length]),
+      [
+        [3, 1],
+        [4, 1]
       ]
-      const file = write("keys.jsonl", [good[0], "", '{"provider":"nope","key":"x"}', "{", good[1]].join("\n"))
+    )
+    assert.strictEqual(yield* countIn(sql), 0, "a dry run stores nothing")
+    assert.isFalse(existsSync(`${file}.journal`), "a dry run makes no journal")
 
-      const dry = yield* importFrom(file, "--dry-run")
-      assert.deepStrictEqual([dry.code, dry.stderr], [1, "Lines were refused. Valid 2, refused 2.\n"])
-      assert.deepStrictEqual(
-        printed(dry.stdout).map(({ issues = [], line }) => [line, issues.length]),
-        [
-          [3, 1],
-          [4, 1]
-        ]
-      )
-      assert.strictEqual(yield* countIn(sql), 0, "a dry run stores nothing")
-      assert.isFalse(existsSync(`${file}.journal`), "a dry run makes no journal")
+    const first = yield* importFrom(file)
+    assert.deepStrictEqual(
+      [first.code, first.stderr],
+      [1, "Lines were refused. Imported 2, imported before 0, refused 2.\n"]
+    )
+    const results = printed(first.stdout)
+    assert.deepStrictEqual(
+      results.map(({ label, line, replayed }) => [line, label, replayed]),
+      [
+        [1, "sk-...AbCd", false],
+        [3, undefined, undefined],
+        [4, undefined, undefined],
+        [5, "gsk...AbCd", false]
+      ]
+    )
+    assert.deepStrictEqual(results[1]?.issues, [{ path: ["provider"], message: "must be a known provider slug" }])
+    assert.deepStrictEqual(results[2]?.issues, [{ path: [], message: "must be valid JSON" }])
+    assert.strictEqual(statSync(`${file}.journal`).mode & 0o777, 0o600)
 
-      const first = yield* importFrom(file)
-      assert.deepStrictEqual(
-        [first.code, first.stderr],
-        [1, "Lines were refused. Imported 2, imported before 0, refused 2.\n"]
-      )
-      const results = printed(first.stdout)
-      assert.deepStrictEqual(
-        results.map(({ label, line, replayed }) => [line, label, replayed]),
-        [
-          [1, "sk-...AbCd", false],
-          [3, undefined, undefined],
-          [4, undefined, undefined],
-          [5, "gsk...AbCd", false]
-        ]
-      )
-      assert.deepStrictEqual(results[1]?.issues, [{ path: ["provider"], message: "must be a known provider slug" }])
-      assert.deepStrictEqual(results[2]?.issues, [{ path: [], message: "must be valid JSON" }])
-      assert.strictEqual(statSync(`${file}.journal`).mode & 0o777, 0o600)
+    write("keys.jsonl", [good[0], '{"provider":"xai","key":"xai-0123456789-0123456789"}', good[1]].join("\n"))
+    const second = yield* importFrom(file)
+    assert.deepStrictEqual([second.code, second.stderr], [0, "Imported 1, imported before 2, refused 0.\n"])
+    const [one, two, three] = printed(second.stdout)
+    assert.deepStrictEqual([one?.id, one?.replayed], [results[0]?.id, true])
+    assert.isFalse(two?.replayed)
+    assert.deepStrictEqual([three?.id, three?.replayed], [results[3]?.id, true])
+    assert.strictEqual(yield* countIn(sql), 3)
 
-      write("keys.jsonl", [good[0], '{"provider":"xai","key":"xai-0123456789-0123456789"}', good[1]].join("\n"))
-      const second = yield* importFrom(file)
-      assert.deepStrictEqual([second.code, second.stderr], [0, "Imported 1, imported before 2, refused 0.\n"])
-      const [one, two, three] = printed(second.stdout)
-      assert.deepStrictEqual([one?.id, one?.replayed], [results[0]?.id, true])
-      assert.isFalse(two?.replayed)
-      assert.deepStrictEqual([three?.id, three?.replayed], [results[3]?.id, true])
-      assert.strictEqual(yield* countIn(sql), 3)
+    const creates = (yield* eventsIn(sql)).filter(({ action }) => action === "credential.create")
+    assert.lengthOf(creates, 3)
+    for (const { actor } of creates) assert.strictEqual(actor.kind, "cli")
+  })
 
-      const creates = (yield* eventsIn(sql)).filter(({ action }) => action === "credential.create")
-      assert.lengthOf(creates, 3)
-      for (const { actor } of creates) assert.strictEqual(actor.kind, "cli")
-    })
-  )
+  it.live("a dry run foresees MAX_CREDENTIALS, with what is stored, was imported before and comes twice", function* () {
+    const { account_id, settings, sql, write } = yield* begin
+    const run = (file: string, ...flags: ReadonlyArray<string>) =>
+      runCommand(["credential", "import", file, "--account", account_id, ...flags], {
+        ...settings,
+        MAX_CREDENTIALS: "3"
+      })
+    const openai = '{"provider":"openai","key":"sk-0123456789-0123456789-AbCd"}\n'
+    const full = [{ path: ["provider"], message: "must have at most 3 credentials in a workspace" }]
+    const refused = (stdout: string) => printed(stdout).flatMap(({ issues = [] }) => (issues.length > 0 ? issues : []))
 
-  it.live("a dry run foresees MAX_CREDENTIALS, with what is stored, was imported before and comes twice", () =>
-    Effect.gen(function* () {
-      const { account_id, settings, sql, write } = yield* begin
-      const run = (file: string, ...flags: ReadonlyArray<string>) =>
-        runCommand(["credential", "import", file, "--account", account_id, ...flags], {
-          ...settings,
-          MAX_CREDENTIALS: "3"
-        })
-      const openai = '{"provider":"openai","key":"sk-0123456789-0123456789-AbCd"}\n'
-      const full = [{ path: ["provider"], message: "must have at most 3 credentials in a workspace" }]
-      const refused = (stdout: string) =>
-        printed(stdout).flatMap(({ issues = [] }) => (issues.length > 0 ? issues : []))
+    const tooMany = yield* run(write("first.jsonl", linesOf(5)), "--dry-run")
+    assert.deepStrictEqual([tooMany.code, tooMany.stderr], [1, "Lines were refused. Valid 3, refused 2.\n"])
+    assert.deepStrictEqual(refused(tooMany.stdout), [...full, ...full])
+    assert.strictEqual((yield* run(write("first.jsonl", linesOf(3)))).code, 0)
+    const repeated = yield* run(write("first.jsonl", linesOf(3) + linesOf(3)), "--dry-run")
+    assert.deepStrictEqual([repeated.code, repeated.stderr], [0, "Valid 6, refused 0.\n"])
 
-      const tooMany = yield* run(write("first.jsonl", linesOf(5)), "--dry-run")
-      assert.deepStrictEqual([tooMany.code, tooMany.stderr], [1, "Lines were refused. Valid 3, refused 2.\n"])
-      assert.deepStrictEqual(refused(tooMany.stdout), [...full, ...full])
-      assert.strictEqual((yield* run(write("first.jsonl", linesOf(3)))).code, 0)
-      const repeated = yield* run(write("first.jsonl", linesOf(3) + linesOf(3)), "--dry-run")
-      assert.deepStrictEqual([repeated.code, repeated.stderr], [0, "Valid 6, refused 0.\n"])
+    const file = write("second.jsonl", linesOf(1) + openai)
+    const dry = yield* run(file, "--dry-run")
+    assert.deepStrictEqual([dry.code, dry.stderr], [1, "Lines were refused. Valid 1, refused 1.\n"])
+    assert.deepStrictEqual(refused(dry.stdout), full)
+    assert.strictEqual(yield* countIn(sql), 3)
+    const real = yield* run(file)
+    assert.deepStrictEqual(
+      [real.code, real.stderr],
+      [1, "Lines were refused. Imported 1, imported before 0, refused 1.\n"]
+    )
+    assert.deepStrictEqual(refused(real.stdout), full)
+  })
 
-      const file = write("second.jsonl", linesOf(1) + openai)
-      const dry = yield* run(file, "--dry-run")
-      assert.deepStrictEqual([dry.code, dry.stderr], [1, "Lines were refused. Valid 1, refused 1.\n"])
-      assert.deepStrictEqual(refused(dry.stdout), full)
-      assert.strictEqual(yield* countIn(sql), 3)
-      const real = yield* run(file)
-      assert.deepStrictEqual(
-        [real.code, real.stderr],
-        [1, "Lines were refused. Imported 1, imported before 0, refused 1.\n"]
-      )
-      assert.deepStrictEqual(refused(real.stdout), full)
-    })
-  )
-
-  it.live.skipIf(withoutJq)("CSV is refused, and becomes JSON lines by the line of jq in docs/commands.md", () =>
-    Effect.gen(function* () {
+  it.live.skipIf(withoutJq)(
+    "CSV is refused, and becomes JSON lines by the line of jq in docs/commands.md",
+    function* () {
       const { account_id, directory, importFrom, settings, sql, write } = yield* begin
       const file = write(
         "keys.csv",
@@ -183,42 +179,42 @@ describe("byok credential import", () => {
         printed(first.stdout).map(({ id }) => id)
       )
       assert.strictEqual(yield* countIn(sql), 2)
-    })
+    }
   )
 
   it.live(
     "killed in the middle and run again, it makes no second copy",
-    () =>
-      Effect.gen(function* () {
-        const { account_id, importFrom, settings, sql, write } = yield* begin
-        const count = 1500
-        const file = write("keys.jsonl", linesOf(count))
-        const running = yield* Effect.forkScoped(
-          runByok(["credential", "import", file, "--account", account_id], settings)
-        )
-        yield* eventually(
-          "some are stored",
-          Effect.map(countIn(sql), (stored) => stored >= 100)
-        )
-        yield* Fiber.interrupt(running)
-        const before = yield* countIn(sql)
-        assert.isBelow(before, count, "killed before the end (control)")
-        const again = yield* importFrom(file)
-        assert.strictEqual(again.code, 0, again.stderr)
-        const results = printed(again.stdout)
-        assert.deepStrictEqual(
-          results.map(({ line }) => line),
-          Array.from({ length: count }, (_, index) => index + 1)
-        )
-        assert.isAtLeast(results.filter(({ replayed }) => replayed).length, 100)
-        assert.strictEqual(new Set(results.map(({ id }) => id)).size, count)
-        assert.strictEqual(yield* countIn(sql), count)
-      }),
+    function* () {
+      const { account_id, importFrom, settings, sql, write } = yield* begin
+      const count = 1500
+      const file = write("keys.jsonl", linesOf(count))
+      const running = yield* Effect.forkScoped(
+        runByok(["credential", "import", file, "--account", account_id], settings)
+      )
+      yield* eventually(
+        "some are stored",
+        Effect.map(countIn(sql), (stored) => stored >= 100)
+      )
+      yield* Fiber.interrupt(running)
+      const before = yield* countIn(sql)
+      assert.isBelow(before, count, "killed before the end (control)")
+      const again = yield* importFrom(file)
+      assert.strictEqual(again.code, 0, again.stderr)
+      const results = printed(again.stdout)
+      assert.deepStrictEqual(
+        results.map(({ line }) => line),
+        Array.from({ length: count }, (_, index) => index + 1)
+      )
+      assert.isAtLeast(results.filter(({ replayed }) => replayed).length, 100)
+      assert.strictEqual(new Set(results.map(({ id }) => id)).size, count)
+      assert.strictEqual(yield* countIn(sql), count)
+    },
     180_000
   )
 
-  it.live("refuses a file that others may read, a journal that is not its own or too old, and an unknown account", () =>
-    Effect.gen(function* () {
+  it.live(
+    "refuses a file that others may read, a journal that is not its own or too old, and an unknown account",
+    function* () {
       const { account_id, importFrom, settings, sql, write } = yield* begin
       for (const mode of [0o644, 0o640, 0o666, 0o700]) {
         const file = write("shared.jsonl", linesOf(1), mode)
@@ -262,42 +258,41 @@ describe("byok credential import", () => {
         `${file}.absent: expected a file that can be read: no such file or directory (ENOENT).\n`
       )
       assert.strictEqual(yield* countIn(sql), 0)
-    })
+    }
   )
 
   it.live(
     "nothing of a file gets out: neither its keys nor a wrong line, in results, errors, journal or log (T4)",
-    () =>
-      Effect.gen(function* () {
-        const { directory, importFrom, write } = yield* begin
-        const secrets = [
-          "Qx7Lm2Rt9Wk4Zp8Vb3Nc6Hd1",
-          "Ty5Gf8Js2Mq7Xw4Bz9Kr3Pv6",
-          "Ec1Ua6Yh9Di4Ol7Sn2Fg5Tj8",
-          "Wb3Xn7Cq1Lz5Rv9Mk4Pd8Jh2"
-        ]
-        const content = [
-          `{"provider":"openai","key":"${secrets[0]}"}`,
-          `{"provider":"groq","key":"${secrets[1]}","name":7}`,
-          `{"provider":"groq","key":"${secrets[2]}"`,
-          secrets[3]
-        ].join("\n")
-        const outputs: Array<string> = []
-        for (const [name, text] of [
-          ["keys.jsonl", content],
-          ["csv.jsonl", `provider,key\ngroq,"${secrets[0]}"x\ngroq,${secrets[1]}"\n${secrets[2]},${secrets[3]}\n`]
-        ] as const) {
-          const file = write(name, text)
-          for (const flags of [["--dry-run"], []]) {
-            const { code, stderr, stdout } = yield* importFrom(file, ...flags, "--log-level", "trace")
-            assert.strictEqual(code, 1)
-            outputs.push(stdout, stderr)
-          }
-          assert.isTrue(existsSync(join(directory, `${name}.journal`)))
-          outputs.push(readFileSync(join(directory, `${name}.journal`), "utf8"))
+    function* () {
+      const { directory, importFrom, write } = yield* begin
+      const secrets = [
+        "Qx7Lm2Rt9Wk4Zp8Vb3Nc6Hd1",
+        "Ty5Gf8Js2Mq7Xw4Bz9Kr3Pv6",
+        "Ec1Ua6Yh9Di4Ol7Sn2Fg5Tj8",
+        "Wb3Xn7Cq1Lz5Rv9Mk4Pd8Jh2"
+      ]
+      const content = [
+        `{"provider":"openai","key":"${secrets[0]}"}`,
+        `{"provider":"groq","key":"${secrets[1]}","name":7}`,
+        `{"provider":"groq","key":"${secrets[2]}"`,
+        secrets[3]
+      ].join("\n")
+      const outputs: Array<string> = []
+      for (const [name, text] of [
+        ["keys.jsonl", content],
+        ["csv.jsonl", `provider,key\ngroq,"${secrets[0]}"x\ngroq,${secrets[1]}"\n${secrets[2]},${secrets[3]}\n`]
+      ] as const) {
+        const file = write(name, text)
+        for (const flags of [["--dry-run"], []]) {
+          const { code, stderr, stdout } = yield* importFrom(file, ...flags, "--log-level", "trace")
+          assert.strictEqual(code, 1)
+          outputs.push(stdout, stderr)
         }
-        assert.isUndefined(leakOf(outputs.join("\n"), secrets))
-        assert.isDefined(leakOf([...outputs, content].join("\n"), secrets), "control")
-      })
+        assert.isTrue(existsSync(join(directory, `${name}.journal`)))
+        outputs.push(readFileSync(join(directory, `${name}.journal`), "utf8"))
+      }
+      assert.isUndefined(leakOf(outputs.join("\n"), secrets))
+      assert.isDefined(leakOf([...outputs, content].join("\n"), secrets), "control")
+    }
   )
 })

@@ -1,12 +1,11 @@
 import { spawn } from "node:child_process"
 import { readdirSync } from "node:fs"
 import { join } from "node:path"
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { listen } from "../support/database/listen.ts"
 import { refuseInserts } from "../support/database/transactions.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
 import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
 import { environment } from "../support/process/runNode.ts"
@@ -27,51 +26,43 @@ layerLive(CommandLine.layer, { concurrent: true })(
       [`api-key list --account ${uuid}`, "There is no such account."],
       [`workspace delete ${uuid} --yes`, "There is no such workspace."],
       [`api-key revoke ${"0".repeat(64)}`, "There is no such API key."]
-    ])("%s (D40)", ([args, sentence]) =>
-      Effect.gen(function* () {
-        const { run } = yield* CommandLine
-        assert.deepStrictEqual(yield* run(...args.split(" ")), { code: 1, stdout: "", stderr: `${sentence}\n` })
-      })
-    )
+    ])("%s (D40)", function* ([args, sentence]) {
+      const { run } = yield* CommandLine
+      assert.deepStrictEqual(yield* run(...args.split(" ")), { code: 1, stdout: "", stderr: `${sentence}\n` })
+    })
 
-    it.effect("a refused connection to the database is reported at once and without its URL (C9)", () =>
-      Effect.gen(function* () {
-        const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
-        const stderr = "DATABASE_URL cannot be reached (ECONNREFUSED).\n"
-        for (const command of [
-          ["migrate", "--json"],
-          ["account", "list"]
-        ]) {
-          assert.deepStrictEqual(yield* runCommand(command, { DATABASE_URL }), { code: 1, stdout: "", stderr })
-        }
-      })
-    )
+    it.effect("a refused connection to the database is reported at once and without its URL (C9)", function* () {
+      const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
+      const stderr = "DATABASE_URL cannot be reached (ECONNREFUSED).\n"
+      for (const command of [
+        ["migrate", "--json"],
+        ["account", "list"]
+      ]) {
+        assert.deepStrictEqual(yield* runCommand(command, { DATABASE_URL }), { code: 1, stdout: "", stderr })
+      }
+    })
 
-    it.effect("a statement that fails is told in words (C4)", () =>
-      Effect.gen(function* () {
-        const DATABASE_URL = yield* migratedDatabase
-        const sql = yield* adminClient(DATABASE_URL)
-        for (const [sqlstate, said] of [
-          ["42501", "the user lacks a permission (AuthorizationError 42501)"],
-          ["53100", "the disk of the database is full (UnknownError 53100)"],
-          ["53300", "the database takes no more connections (UnknownError 53300)"],
-          ["25P02", "an earlier statement of the transaction failed (UnknownError 25P02)"]
-        ] as const) {
-          yield* refuseInserts(sql, "accounts", sqlstate)
-          const { code, stderr } = yield* runCommand(["account", "create", "--name", "n"], { DATABASE_URL })
-          assert.deepStrictEqual([code, stderr], [1, `The database failed: ${said}.\n`])
-          yield* sql`DROP FUNCTION refuse CASCADE`
-        }
-      })
-    )
+    it.effect("a statement that fails is told in words (C4)", function* () {
+      const DATABASE_URL = yield* migratedDatabase
+      const sql = yield* adminClient(DATABASE_URL)
+      for (const [sqlstate, said] of [
+        ["42501", "the user lacks a permission (AuthorizationError 42501)"],
+        ["53100", "the disk of the database is full (UnknownError 53100)"],
+        ["53300", "the database takes no more connections (UnknownError 53300)"],
+        ["25P02", "an earlier statement of the transaction failed (UnknownError 25P02)"]
+      ] as const) {
+        yield* refuseInserts(sql, "accounts", sqlstate)
+        const { code, stderr } = yield* runCommand(["account", "create", "--name", "n"], { DATABASE_URL })
+        assert.deepStrictEqual([code, stderr], [1, `The database failed: ${said}.\n`])
+        yield* sql`DROP FUNCTION refuse CASCADE`
+      }
+    })
 
-    it.effect("an empty DATABASE_URL is refused, for it must not select the embedded database", () =>
-      Effect.gen(function* () {
-        const sentence = "DATABASE_URL must not be empty: unset it to use the embedded database."
-        const failed = { code: 1, stdout: "", stderr: `${sentence}\n` }
-        assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], { DATABASE_URL: "" }), failed)
-      })
-    )
+    it.effect("an empty DATABASE_URL is refused, for it must not select the embedded database", function* () {
+      const sentence = "DATABASE_URL must not be empty: unset it to use the embedded database."
+      const failed = { code: 1, stdout: "", stderr: `${sentence}\n` }
+      assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], { DATABASE_URL: "" }), failed)
+    })
 
     it.effect.each(["SIGINT", "SIGTERM"] as const)("a command that %s interrupts exits with 130", (signal) =>
       Effect.gen(function* () {
@@ -104,20 +95,18 @@ layerLive(CommandLine.layer, { concurrent: true })(
       }).pipe(Effect.scoped)
     )
 
-    it.effect("a variable that is nearly a setting is warned of, with the name that is meant (C6)", () =>
-      Effect.gen(function* () {
-        const misspelt = { BYOK_KEYRINGFILE: canary, BYOK_DATABASE_URL: canary, BYOK_SERVICE_HOST: canary }
-        const { stderr } = yield* runByok(["account", "list"], { ...misspelt, LOG_FORMAT: "logfmt" })
-        assert.deepStrictEqual(
-          Array.from(stderr.matchAll(/level=WARN .*message="(.*)"/g), ([, message]) => message),
-          [
-            "BYOK_KEYRINGFILE is not a setting: is BYOK_KEYRING_FILE meant?",
-            "BYOK_DATABASE_URL is not a setting: is DATABASE_URL meant?"
-          ]
-        )
-        assert.notInclude(stderr, canary)
-      })
-    )
+    it.effect("a variable that is nearly a setting is warned of, with the name that is meant (C6)", function* () {
+      const misspelt = { BYOK_KEYRINGFILE: canary, BYOK_DATABASE_URL: canary, BYOK_SERVICE_HOST: canary }
+      const { stderr } = yield* runByok(["account", "list"], { ...misspelt, LOG_FORMAT: "logfmt" })
+      assert.deepStrictEqual(
+        Array.from(stderr.matchAll(/level=WARN .*message="(.*)"/g), ([, message]) => message),
+        [
+          "BYOK_KEYRINGFILE is not a setting: is BYOK_KEYRING_FILE meant?",
+          "BYOK_DATABASE_URL is not a setting: is DATABASE_URL meant?"
+        ]
+      )
+      assert.notInclude(stderr, canary)
+    })
 
     const missing = "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is"
     it.effect.each<readonly [args: string, variables: Record<string, string>, sentence: string]>([
@@ -135,15 +124,16 @@ layerLive(CommandLine.layer, { concurrent: true })(
       ],
       ["keyring status", {}, missing],
       ["keyring add", {}, missing]
-    ])("%s %j: a missing or wrong keyring is reported before waiting for the database", ([args, given, sentence]) =>
-      Effect.gen(function* () {
+    ])(
+      "%s %j: a missing or wrong keyring is reported before waiting for the database",
+      function* ([args, given, sentence]) {
         const DATABASE_URL = `postgres://u@127.0.0.1:1/d`
         const { code, stderr, stdout } = yield* runCommand(args.split(" "), { DATABASE_URL, ...given })
         assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
         assert.strictEqual(stderr.slice(0, sentence.length), sentence)
         assert.match(stderr, /^[^\n]+\.\n$/)
         assert.notInclude(stderr, canary)
-      })
+      }
     )
 
     it.effect.each<readonly [variables: Record<string, string>, sentence: string, command?: string]>([
@@ -163,14 +153,12 @@ layerLive(CommandLine.layer, { concurrent: true })(
         { DATABASE_URL: `postgres://u:${canary}@db.example.org/d` },
         "DATABASE_URL points to another machine without TLS: add sslmode=verify-full."
       ]
-    ])("a wrong setting is named without its value: %j", ([variables, sentence, command = "account list"]) =>
-      Effect.gen(function* () {
-        assert.deepStrictEqual(yield* runCommand(command.split(" "), variables), {
-          code: 1,
-          stdout: "",
-          stderr: `${sentence}\n`
-        })
+    ])("a wrong setting is named without its value: %j", function* ([variables, sentence, command = "account list"]) {
+      assert.deepStrictEqual(yield* runCommand(command.split(" "), variables), {
+        code: 1,
+        stdout: "",
+        stderr: `${sentence}\n`
       })
-    )
+    })
   }
 )

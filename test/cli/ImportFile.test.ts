@@ -1,7 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect } from "effect"
 import { readEntries } from "../../src/cli/ImportFile.ts"
 import { acceptedBody, bytes, elementOf, integer, text } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 async function* inChunks(content: Buffer, size: number) {
   for (let start = 0; start < content.length; start += size) yield Buffer.from(content.subarray(start, start + size))
@@ -29,60 +29,55 @@ describe("the records of an import", () => {
   it.effect.prop(
     "are the bodies on its lines, in chunks of any size, with either end of line (import)",
     [Arbitrary.array(acceptedBody(text(1, 40)), { maxLength: 6 }), integer(1, 200), elementOf(["\n", "\r\n"])],
-    ([bodies, size, end]) =>
-      Effect.gen(function* () {
-        const lines = bodies.map((body) => JSON.stringify(body) + end)
-        assert.deepStrictEqual(bodiesOf(yield* readAll(lines.join(""), size)), JSON.parse(`[${lines.join()}]`))
-      }),
+    function* ([bodies, size, end]) {
+      const lines = bodies.map((body) => JSON.stringify(body) + end)
+      assert.deepStrictEqual(bodiesOf(yield* readAll(lines.join(""), size)), JSON.parse(`[${lines.join()}]`))
+    },
     { arbitrary: { runs: 60 } }
   )
 
   it.effect.prop(
     "no bytes at all make reading fail, and every line that is not blank has one result",
     [bytes(0, 200), integer(1, 50)],
-    ([content, size]) =>
-      Effect.gen(function* () {
-        const lines = (yield* readAll(content, size)).map(({ line }) => line)
-        const expected = content
-          .toString("latin1")
-          .replace(/^\u00ef\u00bb\u00bf/, "")
-          .split("\n")
-          .flatMap((line, index) => (/^[ \t\r]*$/.test(line) ? [] : [index + 1]))
-        assert.deepStrictEqual(lines, expected)
-      })
+    function* ([content, size]) {
+      const lines = (yield* readAll(content, size)).map(({ line }) => line)
+      const expected = content
+        .toString("latin1")
+        .replace(/^\u00ef\u00bb\u00bf/, "")
+        .split("\n")
+        .flatMap((line, index) => (/^[ \t\r]*$/.test(line) ? [] : [index + 1]))
+      assert.deepStrictEqual(lines, expected)
+    }
   )
 
-  it.effect("a line that is too long, not UTF-8 or not JSON is an issue of that line", () =>
-    Effect.gen(function* () {
-      const long = `{"key":"${"k".repeat(256 * 1024)}"}`
-      const longest = `{"key":"${"k".repeat(256 * 1024 - 11)}"}`
-      const content = Buffer.concat([
-        Buffer.from(`\ufeff{}\n${long}\n`),
-        Buffer.from([0x22, 0xff, 0x22, 0x0a]),
-        Buffer.from(`{\n \t\r\n${longest}\n${long}`)
-      ])
-      const expected = [
-        1,
-        [2, "must have at most 256 KiB"],
-        [3, "must be UTF-8"],
-        [4, "must be valid JSON"],
-        6,
-        [7, "must have at most 256 KiB"]
-      ]
-      for (const size of [7, 64 * 1024, content.length]) {
-        assert.deepStrictEqual(outcome(yield* readAll(content, size)), expected)
-      }
-    })
-  )
+  it.effect("a line that is too long, not UTF-8 or not JSON is an issue of that line", function* () {
+    const long = `{"key":"${"k".repeat(256 * 1024)}"}`
+    const longest = `{"key":"${"k".repeat(256 * 1024 - 11)}"}`
+    const content = Buffer.concat([
+      Buffer.from(`\ufeff{}\n${long}\n`),
+      Buffer.from([0x22, 0xff, 0x22, 0x0a]),
+      Buffer.from(`{\n \t\r\n${longest}\n${long}`)
+    ])
+    const expected = [
+      1,
+      [2, "must have at most 256 KiB"],
+      [3, "must be UTF-8"],
+      [4, "must be valid JSON"],
+      6,
+      [7, "must have at most 256 KiB"]
+    ]
+    for (const size of [7, 64 * 1024, content.length]) {
+      assert.deepStrictEqual(outcome(yield* readAll(content, size)), expected)
+    }
+  })
 
   it.effect.each(["provider,key,name", '\ufeff"key";"provider"\r', "name\tkey\tprovider"])(
     "a first line that names columns of CSV is refused, and only a first one: %j",
-    (header) =>
-      Effect.gen(function* () {
-        const read = collect(readEntries(inChunks(Buffer.from(`${header}\ngroq,sk-canary`), 9), () => undefined))
-        const refused = yield* Effect.promise(() => read.then(() => "nothing", String))
-        assert.match(refused, /Only JSON lines are imported: convert CSV to them first, .*docs\/commands\.md\.$/)
-        assert.deepStrictEqual(outcome(yield* readAll(`{}\n${header}`)), [1, [2, "must be valid JSON"]])
-      })
+    function* (header) {
+      const read = collect(readEntries(inChunks(Buffer.from(`${header}\ngroq,sk-canary`), 9), () => undefined))
+      const refused = yield* Effect.promise(() => read.then(() => "nothing", String))
+      assert.match(refused, /Only JSON lines are imported: convert CSV to them first, .*docs\/commands\.md\.$/)
+      assert.deepStrictEqual(outcome(yield* readAll(`{}\n${header}`)), [1, [2, "must be valid JSON"]])
+    }
   )
 })

@@ -1,6 +1,5 @@
 import { readFileSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { storesOn } from "../support/database/stores.ts"
@@ -15,6 +14,7 @@ import { runShell } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/keys.md"), "utf8")
 const [, section = ""] = /^## Rotate the keyring\n(.*?)^## /ms.exec(page) ?? []
@@ -52,8 +52,9 @@ const reread = ({ stderr }: ServiceProcess, times: number) =>
   )
 
 describe("byok keyring add, promote, rewrap, retire and status", () => {
-  it.live("the four steps of docs/keys.md, typed as written, next to a service that is never restarted (T10)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "the four steps of docs/keys.md, typed as written, next to a service that is never restarted (T10)",
+    function* () {
       const { ids, keyring, settings, shell, sql } = yield* begin
       const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
       const { pid, url } = service
@@ -117,11 +118,12 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
       assert.strictEqual(yield* readyAt(url), '{"status":"ready"}')
       assert.notInclude(service.stderr(), readFileSync(keyring, "utf8").slice(added.length + 1, added.length + 12))
-    })
+    }
   )
 
-  it.live("promote refuses a key that one of two running instances has not loaded, and names that one (T10)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "promote refuses a key that one of two running instances has not loaded, and names that one (T10)",
+    function* () {
       const { ids, settings } = yield* begin
       const services = yield* Effect.forEach([1, 2], () => startService({ ...settings, LOG_LEVEL: "info" }))
       const [one, other] = services
@@ -144,11 +146,12 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       yield* reload(other)
       assert.strictEqual((yield* promote).code, 0)
       assert.deepStrictEqual(ids(), [added, "old"])
-    })
+    }
   )
 
-  it.live("a key in the wrong state is refused in one sentence with exit code 1, and a dry run changes nothing", () =>
-    Effect.gen(function* () {
+  it.live(
+    "a key in the wrong state is refused in one sentence with exit code 1, and a dry run changes nothing",
+    function* () {
       const { ids, settings, sql } = yield* begin
       const { BYOK_KEYRING_FILE: _, ...others } = settings
       const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
@@ -171,71 +174,65 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       ]
       assert.deepStrictEqual(onlyObject(foretold), { rewrapped: 0, left: 2, failed: [], keys })
       assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'old'`, 2)
-    })
+    }
   )
 
-  it.live("the status in JSON has the time at which a key was registered", () =>
-    Effect.gen(function* () {
-      const { settings, sql } = yield* begin
-      const { BYOK_KEYRING_FILE: _, ...others } = settings
-      const status = runCommand(["keyring", "status", "--json"], { ...others, BYOK_KEYRING: ringOf("new", "old") })
-      assert.strictEqual((yield* status).code, 0)
-      yield* sql`
+  it.live("the status in JSON has the time at which a key was registered", function* () {
+    const { settings, sql } = yield* begin
+    const { BYOK_KEYRING_FILE: _, ...others } = settings
+    const status = runCommand(["keyring", "status", "--json"], { ...others, BYOK_KEYRING: ringOf("new", "old") })
+    assert.strictEqual((yield* status).code, 0)
+    yield* sql`
         UPDATE keks SET registered_at = '2026-03-01 12:30:15.25+00'`
-      const known = { credentials: 0, wraps: 0, may_be_retired: false }
-      assert.deepStrictEqual(onlyObject(yield* status), {
-        keys: [
-          { kek_id: "new", role: "primary", registered_at: "2026-03-01T12:30:15.250Z", ...known },
-          { kek_id: "old", role: "pending", registered_at: "2026-03-01T12:30:15.250Z", ...known }
-        ]
-      })
-    })
-  )
-
-  it.live("a credential that does not open is reported by id and reason, with exit code 1", () =>
-    Effect.gen(function* () {
-      const { settings, sql } = yield* begin
-      const stores = yield* storesOn(settings.DATABASE_URL)
-      const [one] = yield* Effect.provide(sealUnder(ringOf("old"), 2), stores)
-      const { id } = one ?? assert.fail("nothing was made")
-      yield* sql`UPDATE credentials SET disabled = NOT disabled WHERE id = ${id}`
-      const { BYOK_KEYRING_FILE: _, ...others } = settings
-      const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
-
-      const failed = [{ id, reason: "the credential or its sealed key was altered" }]
-      const told = yield* runCommand(["keyring", "rewrap", "--json"], rotated)
-      const keys = [
-        { kek_id: "new", credentials: 1 },
-        { kek_id: "old", credentials: 1 }
+    const known = { credentials: 0, wraps: 0, may_be_retired: false }
+    assert.deepStrictEqual(onlyObject(yield* status), {
+      keys: [
+        { kek_id: "new", role: "primary", registered_at: "2026-03-01T12:30:15.250Z", ...known },
+        { kek_id: "old", role: "pending", registered_at: "2026-03-01T12:30:15.250Z", ...known }
       ]
-      assert.strictEqual(told.stdout, `${JSON.stringify({ rewrapped: 1, left: 1, failed, keys })}\n`)
-      const sentence = "Credentials that still name another key: 1.\n"
-      assert.strictEqual(told.stderr, `rewrapped 1 of 2 credentials, 1 failed\n${sentence}`)
-      assert.strictEqual(told.code, 1)
-
-      const again = yield* runCommand(["keyring", "rewrap"], rotated)
-      assert.strictEqual(
-        again.stdout,
-        `rewrapped  0\nleft       1\nunder      new: 1\nunder      old: 1\nfailed     ${id}: ${String(failed[0]?.reason)}\n`
-      )
-      assert.strictEqual(again.code, 1)
     })
-  )
+  })
+
+  it.live("a credential that does not open is reported by id and reason, with exit code 1", function* () {
+    const { settings, sql } = yield* begin
+    const stores = yield* storesOn(settings.DATABASE_URL)
+    const [one] = yield* Effect.provide(sealUnder(ringOf("old"), 2), stores)
+    const { id } = one ?? assert.fail("nothing was made")
+    yield* sql`UPDATE credentials SET disabled = NOT disabled WHERE id = ${id}`
+    const { BYOK_KEYRING_FILE: _, ...others } = settings
+    const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
+
+    const failed = [{ id, reason: "the credential or its sealed key was altered" }]
+    const told = yield* runCommand(["keyring", "rewrap", "--json"], rotated)
+    const keys = [
+      { kek_id: "new", credentials: 1 },
+      { kek_id: "old", credentials: 1 }
+    ]
+    assert.strictEqual(told.stdout, `${JSON.stringify({ rewrapped: 1, left: 1, failed, keys })}\n`)
+    const sentence = "Credentials that still name another key: 1.\n"
+    assert.strictEqual(told.stderr, `rewrapped 1 of 2 credentials, 1 failed\n${sentence}`)
+    assert.strictEqual(told.code, 1)
+
+    const again = yield* runCommand(["keyring", "rewrap"], rotated)
+    assert.strictEqual(
+      again.stdout,
+      `rewrapped  0\nleft       1\nunder      new: 1\nunder      old: 1\nfailed     ${id}: ${String(failed[0]?.reason)}\n`
+    )
+    assert.strictEqual(again.code, 1)
+  })
 })
 
 const line = /^kek-\d{4}-\d\d-\d\d-[0-9a-f]{6}:[A-Za-z0-9+/]{43}=$/
 
 describe("byok keyring generate (SECURITY.md, Keyring)", () => {
-  it.live("prints one new id:base64 of 32 bytes, ready for a keyring file, without a database", () =>
-    Effect.gen(function* () {
-      const { code, stderr, stdout } = yield* runCommand(["keyring", "generate"])
-      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-      assert.match(stdout.trimEnd(), line)
-      assert.strictEqual(parseKeyring(stdout).byId.size, 1)
+  it.live("prints one new id:base64 of 32 bytes, ready for a keyring file, without a database", function* () {
+    const { code, stderr, stdout } = yield* runCommand(["keyring", "generate"])
+    assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+    assert.match(stdout.trimEnd(), line)
+    assert.strictEqual(parseKeyring(stdout).byId.size, 1)
 
-      const keyring = textIn(onlyObject(yield* runCommand(["keyring", "generate", "--json"])), "keyring")
-      assert.match(keyring, line)
-      assert.notStrictEqual(keyring.split(":")[1], stdout.trimEnd().split(":")[1])
-    })
-  )
+    const keyring = textIn(onlyObject(yield* runCommand(["keyring", "generate", "--json"])), "keyring")
+    assert.match(keyring, line)
+    assert.notStrictEqual(keyring.split(":")[1], stdout.trimEnd().split(":")[1])
+  })
 })

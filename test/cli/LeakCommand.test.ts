@@ -1,6 +1,5 @@
 import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { labelOf } from "../../src/domain/Label.ts"
@@ -14,6 +13,7 @@ import { runCommand } from "../support/process/runCommand.ts"
 import type { Finished } from "../support/process/runNode.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const plain = "sk-Jq8vXw2RkTz5-Yb7NcLm4Hd9Gf3-Ps6A"
 const privateKey = "-----BEGIN FAKE KEY-----\nZx7Qw9Er5Ty3Ui1Op\n-----END FAKE KEY-----\n"
@@ -84,59 +84,59 @@ const begin = Effect.gen(function* () {
 describe("byok leak find and clear", () => {
   it.live(
     "finds whole keys and parts of keys of all accounts, equally with --all, and shows nothing of them (L15, T4)",
-    () =>
-      Effect.gen(function* () {
-        const { find, made, printed, search, settings, sql } = yield* begin
-        const isFound = Effect.fnUntraced(function* (leak: string, ...flags: ReadonlyArray<string>) {
-          const holders = made.filter((one) => one.leak === leak)
-          assert.isNotEmpty(holders)
-          const { found, opened, searched } = yield* search(leak, ...flags)
-          assert.strictEqual(searched, made.length)
-          assert.sameDeepMembers<unknown>(
-            found.map(({ label: _label, name: _name, ...shown }) => shown),
-            holders.map(({ ids, provider }) => ({ ...ids, provider, key_version: 1, parked: false }))
-          )
-          return opened
-        })
-        for (const leak of leaks) yield* isFound(leak)
-        assert.strictEqual(yield* isFound(plain, "--all"), made.length)
-        const { found, opened } = yield* search("sk-Jq8vXw2RkTz5-Nobody-s-Key-01-Ps6A")
-        assert.deepStrictEqual(found, [], "a key with the label of another one")
-        assert.strictEqual(opened, 6, "two of that label, three JSON, and a hidden one")
-        printed.push(yield* runCommand(["leak", "find", "--all"], { ...settings, LOG_LEVEL: "trace" }, plain))
-        const { code, stderr, stdout } = yield* find(`${plain}\n`)
-        assert.strictEqual(code, 0)
-        assert.match(
-          stdout,
-          /^searched {2}8, 6 opened\nfound {5}[0-9a-f-]{36} {2}account: .*label: sk-\.\.\.Ps6A, key version: 1\n/
+    function* () {
+      const { find, made, printed, search, settings, sql } = yield* begin
+      const isFound = Effect.fnUntraced(function* (leak: string, ...flags: ReadonlyArray<string>) {
+        const holders = made.filter((one) => one.leak === leak)
+        assert.isNotEmpty(holders)
+        const { found, opened, searched } = yield* search(leak, ...flags)
+        assert.strictEqual(searched, made.length)
+        assert.sameDeepMembers<unknown>(
+          found.map(({ label: _label, name: _name, ...shown }) => shown),
+          holders.map(({ ids, provider }) => ({ ...ids, provider, key_version: 1, parked: false }))
         )
-        assert.match(stderr, /^searched 8 of 8 credentials, 6 opened, 2 found\n$/)
-
-        const searches = (yield* eventsIn(sql)).filter(({ action }) => action === "leak.search")
-        assert.lengthOf(searches, leaks.length + 4)
-        assert.deepInclude(searches.at(-1), { searched: 8, found: 2 })
-
-        const [altered] = made
-        assert(altered !== undefined)
-        const { account_id, credential_id } = altered.ids
-        yield* sql`UPDATE credentials SET disabled = true WHERE id = ${credential_id}`
-        const damaged = yield* find(plain, "--json")
-        const { found: left, unopened } = JSON.parse(damaged.stdout) as Search
-        assert.lengthOf(left, 1)
-        const reason = "the credential or its sealed key was altered"
-        assert.deepStrictEqual(unopened, [{ ...altered.ids, key_version: 1, reason }])
-        assert.match(damaged.stderr, /\nCredentials that may hold it and did not open: 1\.\n$/)
-        assert.strictEqual(damaged.code, 1)
-        assert.include((yield* find(plain)).stdout, `unopened  ${credential_id}  account: ${account_id}: ${reason}\n`)
-
-        const shown = printed.flatMap(({ stderr, stdout }) => [stdout, stderr])
-        assert.isUndefined(leakOf([...shown, yield* databaseContent(sql)].join("\n"), leaks))
-        assert.strictEqual(leakOf(`${shown.join("\n")}${plain.slice(5, 14)}`, leaks), plain, "control")
+        return opened
       })
+      for (const leak of leaks) yield* isFound(leak)
+      assert.strictEqual(yield* isFound(plain, "--all"), made.length)
+      const { found, opened } = yield* search("sk-Jq8vXw2RkTz5-Nobody-s-Key-01-Ps6A")
+      assert.deepStrictEqual(found, [], "a key with the label of another one")
+      assert.strictEqual(opened, 6, "two of that label, three JSON, and a hidden one")
+      printed.push(yield* runCommand(["leak", "find", "--all"], { ...settings, LOG_LEVEL: "trace" }, plain))
+      const { code, stderr, stdout } = yield* find(`${plain}\n`)
+      assert.strictEqual(code, 0)
+      assert.match(
+        stdout,
+        /^searched {2}8, 6 opened\nfound {5}[0-9a-f-]{36} {2}account: .*label: sk-\.\.\.Ps6A, key version: 1\n/
+      )
+      assert.match(stderr, /^searched 8 of 8 credentials, 6 opened, 2 found\n$/)
+
+      const searches = (yield* eventsIn(sql)).filter(({ action }) => action === "leak.search")
+      assert.lengthOf(searches, leaks.length + 4)
+      assert.deepInclude(searches.at(-1), { searched: 8, found: 2 })
+
+      const [altered] = made
+      assert(altered !== undefined)
+      const { account_id, credential_id } = altered.ids
+      yield* sql`UPDATE credentials SET disabled = true WHERE id = ${credential_id}`
+      const damaged = yield* find(plain, "--json")
+      const { found: left, unopened } = JSON.parse(damaged.stdout) as Search
+      assert.lengthOf(left, 1)
+      const reason = "the credential or its sealed key was altered"
+      assert.deepStrictEqual(unopened, [{ ...altered.ids, key_version: 1, reason }])
+      assert.match(damaged.stderr, /\nCredentials that may hold it and did not open: 1\.\n$/)
+      assert.strictEqual(damaged.code, 1)
+      assert.include((yield* find(plain)).stdout, `unopened  ${credential_id}  account: ${account_id}: ${reason}\n`)
+
+      const shown = printed.flatMap(({ stderr, stdout }) => [stdout, stderr])
+      assert.isUndefined(leakOf([...shown, yield* databaseContent(sql)].join("\n"), leaks))
+      assert.strictEqual(leakOf(`${shown.join("\n")}${plain.slice(5, 14)}`, leaks), plain, "control")
+    }
   )
 
-  it.live("parks what it finds until the key is replaced or the mark is cleared; each act is recorded once (L16)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "parks what it finds until the key is replaced or the mark is cleared; each act is recorded once (L16)",
+    function* () {
       const { made, search, settings, sql } = yield* begin
       const { url } = yield* startService(settings)
       const [one, other] = made.filter(({ leak }) => leak === plain)
@@ -216,57 +216,54 @@ describe("byok leak find and clear", () => {
       const left = sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${id}`
       assert.lengthOf(yield* left, 0)
       assert.deepStrictEqual(yield* clear(id, one), unknown)
-    })
+    }
   )
 
-  it.live("refuses text that it cannot search for, and works without a keyring only to clear", () =>
-    Effect.gen(function* () {
-      const DATABASE_URL = yield* migratedDatabase
-      const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
-      const directory = yield* temporaryDirectory
-      const file = (name: string, mode: number) => {
-        const path = join(directory, name)
-        writeFileSync(path, plain)
-        chmodSync(path, mode)
-        return path
-      }
-      const find = (input: string | Buffer, ...flags: ReadonlyArray<string>) =>
-        runCommand(["leak", "find", ...flags], settings, input)
-      const refused: ReadonlyArray<readonly [input: string | Buffer, flags: ReadonlyArray<string>, sentence: string]> =
-        [
-          ["", [], "The leaked text must not be empty."],
-          ["\uFEFF\r\n", [], "The leaked text must not be empty."],
-          ["k".repeat(256 * 1024 + 1), [], "The leaked text must have at most 256 KiB."],
-          [Buffer.from(`${plain}\xff`, "latin1"), [], "The leaked text must be UTF-8."],
-          [Buffer.from(plain, "utf16le"), [], "The leaked text must be UTF-8 without U+0000."],
-          ["", ["--file", file("open", 0o644)], "--file: expected a file of mode 0400 or 0600; found 0644."],
-          [
-            "",
-            ["--file", join(directory, "gone")],
-            "--file: expected a file that can be read: no such file or directory (ENOENT)."
-          ]
-        ]
-      for (const [input, flags, sentence] of refused) {
-        assert.deepStrictEqual(yield* find(input, ...flags), { code: 1, stdout: "", stderr: `${sentence}\n` })
-      }
-      for (const mode of [0o400, 0o600]) {
-        const { stdout } = yield* find("", "--json", "--file", file(`private-${mode}`, mode))
-        assert.deepStrictEqual<unknown>(JSON.parse(stdout), {
-          searched: 0,
-          opened: 0,
-          found: [],
-          unopened: [],
-          unopened_total: 0
-        })
-      }
-      assert.strictEqual((yield* find("k".repeat(256 * 1024))).code, 0, "as much as a body may have")
+  it.live("refuses text that it cannot search for, and works without a keyring only to clear", function* () {
+    const DATABASE_URL = yield* migratedDatabase
+    const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
+    const directory = yield* temporaryDirectory
+    const file = (name: string, mode: number) => {
+      const path = join(directory, name)
+      writeFileSync(path, plain)
+      chmodSync(path, mode)
+      return path
+    }
+    const find = (input: string | Buffer, ...flags: ReadonlyArray<string>) =>
+      runCommand(["leak", "find", ...flags], settings, input)
+    const refused: ReadonlyArray<readonly [input: string | Buffer, flags: ReadonlyArray<string>, sentence: string]> = [
+      ["", [], "The leaked text must not be empty."],
+      ["\uFEFF\r\n", [], "The leaked text must not be empty."],
+      ["k".repeat(256 * 1024 + 1), [], "The leaked text must have at most 256 KiB."],
+      [Buffer.from(`${plain}\xff`, "latin1"), [], "The leaked text must be UTF-8."],
+      [Buffer.from(plain, "utf16le"), [], "The leaked text must be UTF-8 without U+0000."],
+      ["", ["--file", file("open", 0o644)], "--file: expected a file of mode 0400 or 0600; found 0644."],
+      [
+        "",
+        ["--file", join(directory, "gone")],
+        "--file: expected a file that can be read: no such file or directory (ENOENT)."
+      ]
+    ]
+    for (const [input, flags, sentence] of refused) {
+      assert.deepStrictEqual(yield* find(input, ...flags), { code: 1, stdout: "", stderr: `${sentence}\n` })
+    }
+    for (const mode of [0o400, 0o600]) {
+      const { stdout } = yield* find("", "--json", "--file", file(`private-${mode}`, mode))
+      assert.deepStrictEqual<unknown>(JSON.parse(stdout), {
+        searched: 0,
+        opened: 0,
+        found: [],
+        unopened: [],
+        unopened_total: 0
+      })
+    }
+    assert.strictEqual((yield* find("k".repeat(256 * 1024))).code, 0, "as much as a body may have")
 
-      const without = yield* runCommand(["leak", "find"], { DATABASE_URL }, plain)
-      assert.strictEqual(without.code, 1)
-      assert.match(without.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/)
-      const id = "01935f6a-0000-7000-8000-000000000000"
-      const unknown = yield* runCommand(["leak", "clear", id, "--account", id], { DATABASE_URL })
-      assert.deepStrictEqual(unknown, { code: 1, stdout: "", stderr: "There is no such credential.\n" })
-    })
-  )
+    const without = yield* runCommand(["leak", "find"], { DATABASE_URL }, plain)
+    assert.strictEqual(without.code, 1)
+    assert.match(without.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/)
+    const id = "01935f6a-0000-7000-8000-000000000000"
+    const unknown = yield* runCommand(["leak", "clear", id, "--account", id], { DATABASE_URL })
+    assert.deepStrictEqual(unknown, { code: 1, stdout: "", stderr: "There is no such credential.\n" })
+  })
 })

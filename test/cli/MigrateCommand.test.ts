@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { adminClient, freshDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
@@ -6,58 +5,54 @@ import { runCommand } from "../support/process/runCommand.ts"
 import { latest } from "../../src/sql/Migrations.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 describe("byok migrate", () => {
-  it.live("brings an empty database up to date, and says so when there is nothing to do", () =>
-    Effect.gen(function* () {
-      const DATABASE_URL = yield* freshDatabase
-      const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL })
-      assert.deepStrictEqual(yield* run("migrate"), {
-        code: 0,
-        stderr: "",
-        stdout: "Migrated: schema\n"
-      })
-      assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
-      assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], restored: [] })
+  it.live("brings an empty database up to date, and says so when there is nothing to do", function* () {
+    const DATABASE_URL = yield* freshDatabase
+    const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL })
+    assert.deepStrictEqual(yield* run("migrate"), {
+      code: 0,
+      stderr: "",
+      stdout: "Migrated: schema\n"
     })
-  )
+    assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
+    assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], restored: [] })
+  })
 
   it.live(
     "restores every foreign key that was lost on the way back from Citus, and says so; until then nothing serves",
-    () =>
-      Effect.gen(function* () {
-        const DATABASE_URL = yield* migratedDatabase
-        const sql = yield* adminClient(DATABASE_URL)
-        const keys = sql<{ table: string; conname: string; definition: string }>`
+    function* () {
+      const DATABASE_URL = yield* migratedDatabase
+      const sql = yield* adminClient(DATABASE_URL)
+      const keys = sql<{ table: string; conname: string; definition: string }>`
         SELECT conrelid::regclass::text AS table, conname, pg_get_constraintdef(oid) AS definition
         FROM pg_constraint WHERE contype = 'f' ORDER BY conname`
-        const before = yield* keys
-        assert.lengthOf(before, 7)
-        for (const { conname, table } of before) yield* sql.unsafe(`ALTER TABLE ${table} DROP CONSTRAINT ${conname}`)
-        const stderr = "DATABASE_URL: foreign keys are missing, as after the way back from Citus: run `byok migrate`.\n"
-        const refused = { code: 1, stdout: "", stderr }
-        assert.deepStrictEqual(yield* runCommand(["account", "list"], { DATABASE_URL }), refused)
-        const { code, stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
-        assert.strictEqual(code, 0)
-        const [, names = ""] = /^The database is up to date\.\nRestored the foreign keys (.*)\n$/.exec(stdout) ?? []
-        assert.sameMembers(
-          names.split(", "),
-          before.map(({ conname }) => conname)
-        )
-        assert.deepStrictEqual(yield* keys, before)
-        assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
-      })
+      const before = yield* keys
+      assert.lengthOf(before, 7)
+      for (const { conname, table } of before) yield* sql.unsafe(`ALTER TABLE ${table} DROP CONSTRAINT ${conname}`)
+      const stderr = "DATABASE_URL: foreign keys are missing, as after the way back from Citus: run `byok migrate`.\n"
+      const refused = { code: 1, stdout: "", stderr }
+      assert.deepStrictEqual(yield* runCommand(["account", "list"], { DATABASE_URL }), refused)
+      const { code, stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
+      assert.strictEqual(code, 0)
+      const [, names = ""] = /^The database is up to date\.\nRestored the foreign keys (.*)\n$/.exec(stdout) ?? []
+      assert.sameMembers(
+        names.split(", "),
+        before.map(({ conname }) => conname)
+      )
+      assert.deepStrictEqual(yield* keys, before)
+      assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
+    }
   )
 
-  it.live("--distribute refuses a database without Citus in one sentence", () =>
-    Effect.gen(function* () {
-      const DATABASE_URL = yield* migratedDatabase
-      const stderr =
-        "DATABASE_URL cannot be distributed: the extension citus is not installed in it; see docs/scaling.md.\n"
-      const refused = { code: 1, stdout: "", stderr }
-      assert.deepStrictEqual(yield* runCommand(["migrate", "--distribute"], { DATABASE_URL }), refused)
-    })
-  )
+  it.live("--distribute refuses a database without Citus in one sentence", function* () {
+    const DATABASE_URL = yield* migratedDatabase
+    const stderr =
+      "DATABASE_URL cannot be distributed: the extension citus is not installed in it; see docs/scaling.md.\n"
+    const refused = { code: 1, stdout: "", stderr }
+    assert.deepStrictEqual(yield* runCommand(["migrate", "--distribute"], { DATABASE_URL }), refused)
+  })
 })
 
 const createAccount = ["account", "create", "--name", "n"]
@@ -69,32 +64,29 @@ const begin = Effect.gen(function* () {
 })
 
 describe("a schema of another version than the program", () => {
-  it.live("that is behind is refused in one sentence if BYOK_MIGRATE is check, except by migrate (F1)", () =>
-    Effect.gen(function* () {
-      const { settings, sql } = yield* begin
-      const checking = { ...settings, BYOK_MIGRATE: "check" }
-      const stderr = "DATABASE_URL: the schema is behind this version, and BYOK_MIGRATE is check: run `byok migrate`.\n"
-      for (const command of [["serve"], createAccount, ["audit", "verify"], ["keyring", "status"]]) {
-        assert.deepStrictEqual(yield* runCommand(command, checking), { code: 1, stdout: "", stderr })
-      }
-      assert.lengthOf(yield* sql`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`, 0)
-      assert.strictEqual((yield* runCommand(["migrate"], checking)).code, 0)
-      assert.strictEqual((yield* runCommand(createAccount, checking)).code, 0)
-    })
-  )
+  it.live("that is behind is refused in one sentence if BYOK_MIGRATE is check, except by migrate (F1)", function* () {
+    const { settings, sql } = yield* begin
+    const checking = { ...settings, BYOK_MIGRATE: "check" }
+    const stderr = "DATABASE_URL: the schema is behind this version, and BYOK_MIGRATE is check: run `byok migrate`.\n"
+    for (const command of [["serve"], createAccount, ["audit", "verify"], ["keyring", "status"]]) {
+      assert.deepStrictEqual(yield* runCommand(command, checking), { code: 1, stdout: "", stderr })
+    }
+    assert.lengthOf(yield* sql`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`, 0)
+    assert.strictEqual((yield* runCommand(["migrate"], checking)).code, 0)
+    assert.strictEqual((yield* runCommand(createAccount, checking)).code, 0)
+  })
 
   it.live(
     "that is newer is refused by commands in one sentence; serve warns and serves, so that an upgrade can be undone (F1)",
-    () =>
-      Effect.gen(function* () {
-        const { settings, sql } = yield* begin
-        yield* runCommand(["migrate"], settings)
-        yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${latest + 1}, 'of_tomorrow')`
-        const newer = "DATABASE_URL: the schema is newer than this version of byok"
-        const stderr = `${newer}: use the version that migrated it.\n`
-        assert.deepStrictEqual(yield* runCommand(createAccount, settings), { code: 1, stdout: "", stderr })
-        const service = yield* startService(settings)
-        assert.include(service.stderr(), newer)
-      })
+    function* () {
+      const { settings, sql } = yield* begin
+      yield* runCommand(["migrate"], settings)
+      yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${latest + 1}, 'of_tomorrow')`
+      const newer = "DATABASE_URL: the schema is newer than this version of byok"
+      const stderr = `${newer}: use the version that migrated it.\n`
+      assert.deepStrictEqual(yield* runCommand(createAccount, settings), { code: 1, stdout: "", stderr })
+      const service = yield* startService(settings)
+      assert.include(service.stderr(), newer)
+    }
   )
 })

@@ -1,6 +1,6 @@
-import { assert, describe, it } from "@effect/vitest"
 import { printable } from "../../src/cli/Output.ts"
 import { text } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 describe("what is printed (F15)", () => {
   it.each([

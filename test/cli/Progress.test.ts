@@ -1,9 +1,9 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
 import { rewrapView } from "../../src/cli/KeyringCommand.ts"
 import { StandardStreams } from "../../src/cli/Output.ts"
 import { makeProgress } from "../../src/cli/Progress.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const progressOn = (stderr: { readonly isTTY?: boolean; readonly columns?: number }, written: Array<string>) =>
   Effect.provideService(makeProgress(rewrapView), StandardStreams, {
@@ -25,40 +25,34 @@ const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }
   })
 
 describe("the progress of a rewrap", () => {
-  it.effect("prints at most a line a second without a terminal, the last one at the end", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(
-        yield* tellAll({}),
-        [0, 110, 200].map((count) => `rewrapped ${count} of 200 credentials, 0 failed\n`)
-      )
-    })
-  )
+  it.effect("prints at most a line a second without a terminal, the last one at the end", function* () {
+    assert.deepStrictEqual(
+      yield* tellAll({}),
+      [0, 110, 200].map((count) => `rewrapped ${count} of 200 credentials, 0 failed\n`)
+    )
+  })
 
-  it.effect("redraws one line on a terminal, no wider than that, and leaves it when complete", () =>
-    Effect.gen(function* () {
-      for (const columns of [20, 40, 60, 80, 200]) {
-        const written = yield* tellAll({ isTTY: true, columns })
-        const bars = written.slice(0, -1)
-        assert.isAbove(bars.length, 5)
-        for (const bar of bars) {
-          assert.match(bar, /^\r[^\r\n]*\u001b\[K$/)
-          assert.isBelow(bar.length - "\r\u001b[K".length, columns)
-        }
-        assert.strictEqual(written.at(-1), "\n")
+  it.effect("redraws one line on a terminal, no wider than that, and leaves it when complete", function* () {
+    for (const columns of [20, 40, 60, 80, 200]) {
+      const written = yield* tellAll({ isTTY: true, columns })
+      const bars = written.slice(0, -1)
+      assert.isAbove(bars.length, 5)
+      for (const bar of bars) {
+        assert.match(bar, /^\r[^\r\n]*\u001b\[K$/)
+        assert.isBelow(bar.length - "\r\u001b[K".length, columns)
       }
-      assert.deepStrictEqual(yield* tellAll({ isTTY: true, columns: 0 }), yield* tellAll({ isTTY: true, columns: 80 }))
-      const [first = "", ...others] = yield* tellAll({ isTTY: true, columns: 80 })
-      assert.include(first, `[${" ".repeat(34)}] rewrapped 0 of 200`)
-      assert.include(others.at(-2), `[${"#".repeat(34)}] rewrapped 200 of 200`)
-    })
-  )
+      assert.strictEqual(written.at(-1), "\n")
+    }
+    assert.deepStrictEqual(yield* tellAll({ isTTY: true, columns: 0 }), yield* tellAll({ isTTY: true, columns: 80 }))
+    const [first = "", ...others] = yield* tellAll({ isTTY: true, columns: 80 })
+    assert.include(first, `[${" ".repeat(34)}] rewrapped 0 of 200`)
+    assert.include(others.at(-2), `[${"#".repeat(34)}] rewrapped 200 of 200`)
+  })
 
-  it.effect("prints nothing if there is nothing to do", () =>
-    Effect.gen(function* () {
-      const written: Array<string> = []
-      const { end } = yield* progressOn({ isTTY: true }, written)
-      yield* end
-      assert.deepStrictEqual(written, [])
-    })
-  )
+  it.effect("prints nothing if there is nothing to do", function* () {
+    const written: Array<string> = []
+    const { end } = yield* progressOn({ isTTY: true }, written)
+    yield* end
+    assert.deepStrictEqual(written, [])
+  })
 })

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { randomBytes } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Context, DateTime, Effect, Exit } from "effect"
 import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
@@ -18,6 +17,7 @@ import { onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8")
 const [grants = "", erasingGrants = ""] = Array.from(page.matchAll(/^```sql\n(.*?)^```/gms), ([, block]) => block ?? "")
@@ -41,23 +41,22 @@ const newRole = Effect.fnUntraced(function* (url: string) {
 })
 
 describe("a role without the privilege to create tables", () => {
-  it.live("is told so on an empty database, not what failed afterwards (C4)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* newRole(yield* freshDatabase)
-      for (const args of [["migrate"], ["account", "create", "--name", "n"]]) {
-        const { code, stderr } = yield* runCommand(args, { DATABASE_URL: url })
-        assert.deepStrictEqual(
-          [code, stderr],
-          [1, "DATABASE_URL: the user lacks a permission (42501); run `byok migrate` as the owner of the database.\n"]
-        )
-      }
-    })
-  )
+  it.live("is told so on an empty database, not what failed afterwards (C4)", function* () {
+    const { url } = yield* newRole(yield* freshDatabase)
+    for (const args of [["migrate"], ["account", "create", "--name", "n"]]) {
+      const { code, stderr } = yield* runCommand(args, { DATABASE_URL: url })
+      assert.deepStrictEqual(
+        [code, stderr],
+        [1, "DATABASE_URL: the user lacks a permission (42501); run `byok migrate` as the owner of the database.\n"]
+      )
+    }
+  })
 })
 
 describe("a role with the privileges that docs/operating.md grants", () => {
-  it.live("serves and runs commands; it cannot migrate or retire a key, and says so in one sentence (F1)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "serves and runs commands; it cannot migrate or retire a key, and says so in one sentence (F1)",
+    function* () {
       const owner = yield* migratedDatabase
       const sql = yield* adminClient(owner)
       const { role, url } = yield* newRole(owner)
@@ -165,6 +164,6 @@ describe("a role with the privileges that docs/operating.md grants", () => {
         migrate.stderr,
         /^DATABASE_URL: the user lacks a permission \(42501\); run `byok migrate` as the owner of the database\.\n$/
       )
-    })
+    }
   )
 })

@@ -1,6 +1,5 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
@@ -12,6 +11,7 @@ import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { addKeys, addToken, pin, softHsm, withoutSoftHsm } from "../support/keys/SoftHsm.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const begin = Effect.gen(function* () {
   const hsm = yield* softHsm
@@ -38,8 +38,9 @@ const begin = Effect.gen(function* () {
 describe.skipIf(withoutSoftHsm !== undefined)(
   `byok with keys on a PKCS#11 token${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
   () => {
-    it.live("rewraps everything from a keyring to a token, and from one key of the token to another (T10)", () =>
-      Effect.gen(function* () {
+    it.live(
+      "rewraps everything from a keyring to a token, and from one key of the token to another (T10)",
+      function* () {
         const { database, sql, token } = yield* begin
         const account = yield* createAccount(database)
         const key = textIn(account, "management_key")
@@ -75,39 +76,37 @@ describe.skipIf(withoutSoftHsm !== undefined)(
         yield* createdUnder(rotated)
         assert.deepStrictEqual(yield* rewrap(rotated), { rewrapped: 1, left: 0, failed: [] })
         assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'token-2'`, 0)
-      })
+      }
     )
 
-    it.live("wrong settings are reported by name in one sentence, and nothing is written (T12)", () =>
-      Effect.gen(function* () {
-        const { hsm, sql, token } = yield* begin
-        const status = (settings: Record<string, string>) => runCommand(["keyring", "status"], settings)
-        assert.strictEqual((yield* status(token("token-1"))).code, 0)
-        const before = yield* databaseContent(sql)
-        const { BYOK_PKCS11_TOKEN: _, ...withoutLabel } = token("token-1")
-        const { BYOK_PKCS11_PIN_FILE: __, ...withoutPin } = token("token-1")
-        yield* addKeys(hsm, "byok", { id: "token-1", remove: true }, { id: "token-1" })
-        const expected: ReadonlyArray<readonly [Record<string, string>, string]> = [
-          [withoutLabel, "BYOK_PKCS11_TOKEN must be set when keys are on a PKCS#11 token."],
-          [withoutPin, "BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN must be set when keys are on a PKCS#11 token."],
-          [
-            { ...withoutPin, BYOK_PKCS11_PIN: "canary" },
-            "BYOK_PKCS11_PIN: expected the PIN of the token's user; found CKR_PIN_INCORRECT."
-          ],
-          [
-            { ...token("token-2"), BYOK_KEYRING: ringOf("token-2") },
-            "BYOK_KEYRING: expected ids that are not in BYOK_PKCS11_KEYS; found token-2 in both."
-          ],
-          [
-            token("token-2", "token-1"),
-            "BYOK_PKCS11_KEYS: expected the keys that the database knows; found other bytes under token-1."
-          ]
+    it.live("wrong settings are reported by name in one sentence, and nothing is written (T12)", function* () {
+      const { hsm, sql, token } = yield* begin
+      const status = (settings: Record<string, string>) => runCommand(["keyring", "status"], settings)
+      assert.strictEqual((yield* status(token("token-1"))).code, 0)
+      const before = yield* databaseContent(sql)
+      const { BYOK_PKCS11_TOKEN: _, ...withoutLabel } = token("token-1")
+      const { BYOK_PKCS11_PIN_FILE: __, ...withoutPin } = token("token-1")
+      yield* addKeys(hsm, "byok", { id: "token-1", remove: true }, { id: "token-1" })
+      const expected: ReadonlyArray<readonly [Record<string, string>, string]> = [
+        [withoutLabel, "BYOK_PKCS11_TOKEN must be set when keys are on a PKCS#11 token."],
+        [withoutPin, "BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN must be set when keys are on a PKCS#11 token."],
+        [
+          { ...withoutPin, BYOK_PKCS11_PIN: "canary" },
+          "BYOK_PKCS11_PIN: expected the PIN of the token's user; found CKR_PIN_INCORRECT."
+        ],
+        [
+          { ...token("token-2"), BYOK_KEYRING: ringOf("token-2") },
+          "BYOK_KEYRING: expected ids that are not in BYOK_PKCS11_KEYS; found token-2 in both."
+        ],
+        [
+          token("token-2", "token-1"),
+          "BYOK_PKCS11_KEYS: expected the keys that the database knows; found other bytes under token-1."
         ]
-        for (const [settings, sentence] of expected) {
-          assert.deepStrictEqual(yield* status(settings), { code: 1, stdout: "", stderr: `${sentence}\n` })
-        }
-        assert.strictEqual(yield* databaseContent(sql), before)
-      })
-    )
+      ]
+      for (const [settings, sentence] of expected) {
+        assert.deepStrictEqual(yield* status(settings), { code: 1, stdout: "", stderr: `${sentence}\n` })
+      }
+      assert.strictEqual(yield* databaseContent(sql), before)
+    })
   }
 )

@@ -1,6 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
 import { runCommand } from "../support/process/runCommand.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const key = "byok_mk_canarycanarycanarycanarycanarycanarycanary"
@@ -27,14 +26,12 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["a command that needs another one", "account", /create +Create an account/],
     ["a flag that is missing", `workspace create --account ${uuid}`, /Missing required flag: --name/],
     ["an unknown flag", `api-key issue --account ${uuid} --name n --managment`, /--managment/]
-  ])("%s: with help", ([, args, says]) =>
-    Effect.gen(function* () {
-      const { code, stderr, stdout } = yield* runCommand(args.split(" "))
-      assert.strictEqual(code, 2)
-      assert.match(stdout + stderr, says)
-      assert.match(stdout + stderr, /USAGE\n {2}byok /)
-    })
-  )
+  ])("%s: with help", function* ([, args, says]) {
+    const { code, stderr, stdout } = yield* runCommand(args.split(" "))
+    assert.strictEqual(code, 2)
+    assert.match(stdout + stderr, says)
+    assert.match(stdout + stderr, /USAGE\n {2}byok /)
+  })
 
   it.live.each<readonly [name: string, args: string, sentence: string]>([
     ["an account that is not a UUID", "workspace list --account 42", "--account must be a UUID."],
@@ -67,14 +64,15 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["a plan for another provider", `${explain} --provider canary`, slugsExpected],
     ["a plan for a key", `${explain} --provider xai --api-key-hash canary`, `--api-key-hash ${planHashExpected}`],
     ["a plan of a workspace", `${explain} --provider xai --workspace canary`, "--workspace must be a UUID."]
-  ])("%s: with help and a sentence that says what is expected, without echoing the argument", ([, args, sentence]) =>
-    Effect.gen(function* () {
+  ])(
+    "%s: with help and a sentence that says what is expected, without echoing the argument",
+    function* ([, args, sentence]) {
       const { code, stderr, stdout } = yield* runCommand(args.split(" "))
       assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
       assert.match(stderr, /^DESCRIPTION\n.*\n\nUSAGE\n {2}byok /)
       assert.strictEqual(stderr.split("\nERROR\n")[1], `  ${sentence}\n`)
       assert.notInclude(stderr, "canary")
-    })
+    }
   )
 
   it.live.each([
@@ -84,28 +82,22 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["a short argument too many", "leak find sk-canary-0123456"],
     ["a short command", "sk-canary-0123456"],
     ["the level of the log", "account list --log-level sk-canary-0123456"]
-  ])("a key given as %s is not echoed either", ([, args]) =>
-    Effect.gen(function* () {
-      const { code, stderr, stdout } = yield* runCommand((args ?? "").split(" "))
-      assert.strictEqual(code, 2)
-      assert.notInclude(stdout + stderr, "canary")
-    })
-  )
+  ])("a key given as %s is not echoed either", function* ([, args]) {
+    const { code, stderr, stdout } = yield* runCommand((args ?? "").split(" "))
+    assert.strictEqual(code, 2)
+    assert.notInclude(stdout + stderr, "canary")
+  })
 
-  it.live("--help says where the settings are (C9)", () =>
-    Effect.gen(function* () {
-      const { code, stdout } = yield* runCommand(["--help"])
-      assert.strictEqual(code, 0)
-      assert.match(stdout, /DATABASE_URL and BYOK_KEYRING_FILE: docs\/settings\.md lists/)
-    })
-  )
+  it.live("--help says where the settings are (C9)", function* () {
+    const { code, stdout } = yield* runCommand(["--help"])
+    assert.strictEqual(code, 0)
+    assert.match(stdout, /DATABASE_URL and BYOK_KEYRING_FILE: docs\/settings\.md lists/)
+  })
 
-  it.live("--json leaves standard output empty, so help is never taken for a result", () =>
-    Effect.gen(function* () {
-      const { code, stderr, stdout } = yield* runCommand(["account", "create", "--json"])
-      assert.strictEqual(code, 2)
-      assert.match(stderr, /Missing required flag: --name/)
-      assert.strictEqual(stdout, "")
-    })
-  )
+  it.live("--json leaves standard output empty, so help is never taken for a result", function* () {
+    const { code, stderr, stdout } = yield* runCommand(["account", "create", "--json"])
+    assert.strictEqual(code, 2)
+    assert.match(stderr, /Missing required flag: --name/)
+    assert.strictEqual(stdout, "")
+  })
 })

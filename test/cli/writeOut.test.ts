@@ -1,12 +1,11 @@
 import { closeSync, openSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Writable } from "node:stream"
-import { assert } from "@effect/vitest"
 import { Effect, type Scope } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { sha256 } from "../support/keys/issuedKey.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { runShell } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -49,22 +48,20 @@ const writingTo = Effect.fnUntraced(function* (stream: Effect.Effect<Writable, n
 layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
   it.effect.each(["--help", "--version", "keyring generate", "audit verify --json", "audit export"])(
     "%s: is one sentence on standard error and exit code 1",
-    (args) =>
-      Effect.gen(function* () {
-        const { run } = yield* CommandLine
-        if (args === "audit export") yield* run("account", "create", "--name", "Acme")
-        assert.deepStrictEqual(yield* writingTo(full, args), failed(`${cannot} (ENOSPC).\n`))
-      })
+    function* (args) {
+      const { run } = yield* CommandLine
+      if (args === "audit export") yield* run("account", "create", "--name", "Acme")
+      assert.deepStrictEqual(yield* writingTo(full, args), failed(`${cannot} (ENOSPC).\n`))
+    }
   )
 
-  it.effect("is one sentence as well if a process of its own writes", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* shell("byok --help >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
-    })
-  )
+  it.effect("is one sentence as well if a process of its own writes", function* () {
+    assert.deepStrictEqual(yield* shell("byok --help >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
+  })
 
-  it.effect.each(["", " --json"])("account create%s: names the account, for which another key can be issued", (json) =>
-    Effect.gen(function* () {
+  it.effect.each(["", " --json"])(
+    "account create%s: names the account, for which another key can be issued",
+    function* (json) {
       const { run, sql } = yield* CommandLine
       const lost = yield* writingTo(full, `account create --name Lost${json}`)
       const [account] = yield* sql<{ id: string }>`SELECT id FROM accounts ORDER BY id DESC LIMIT 1`
@@ -72,76 +69,64 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
       const made = `account ${account?.id} was created, and \`byok ${issue}\` issues another key`
       assert.deepStrictEqual(lost, failed(`${cannot} (ENOSPC): ${made}.\n`))
       assert.strictEqual((yield* run(...issue.split(" "))).code, 0)
-    })
+    }
   )
 
-  it.effect("api-key issue: says how to revoke the key that nobody saw", () =>
-    Effect.gen(function* () {
-      const { run, runJson, sql } = yield* CommandLine
-      const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
-      const lost = yield* writingTo(full, `api-key issue --account ${account_id} --name lost`)
-      const [key] = yield* sql<{ hash: string }>`SELECT encode(hash, 'hex') AS hash FROM api_keys WHERE name = 'lost'`
-      const made = `a key was issued, and \`byok api-key revoke ${key?.hash}\` revokes it`
-      assert.deepStrictEqual(lost, failed(`${cannot} (ENOSPC): ${made}.\n`))
-      assert.strictEqual((yield* run("api-key", "revoke", key?.hash ?? "")).code, 0)
-    })
-  )
+  it.effect("api-key issue: says how to revoke the key that nobody saw", function* () {
+    const { run, runJson, sql } = yield* CommandLine
+    const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
+    const lost = yield* writingTo(full, `api-key issue --account ${account_id} --name lost`)
+    const [key] = yield* sql<{ hash: string }>`SELECT encode(hash, 'hex') AS hash FROM api_keys WHERE name = 'lost'`
+    const made = `a key was issued, and \`byok api-key revoke ${key?.hash}\` revokes it`
+    assert.deepStrictEqual(lost, failed(`${cannot} (ENOSPC): ${made}.\n`))
+    assert.strictEqual((yield* run("api-key", "revoke", key?.hash ?? "")).code, 0)
+  })
 
   it.effect.each([
     ["full", full, "ENOSPC"],
     ["unread", unreadPipe, "EPIPE"]
-  ] as const)("credential import: says how much was imported before the output was %s", ([, stream, code]) =>
-    Effect.gen(function* () {
-      const { runJson } = yield* CommandLine
-      const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
-      const file = join(yield* temporaryDirectory, "keys.jsonl")
-      writeFileSync(file, '{"provider":"groq","key":"fake-key"}', { mode: 0o600 })
-      const lost = yield* writingTo(stream, `credential import ${file} --account ${account_id}`)
-      const done = "imported 1, imported before 0, refused 0; run it again"
-      assert.deepStrictEqual(lost, failed(`${cannot} (${code}): ${done}.\n`))
-    })
-  )
+  ] as const)("credential import: says how much was imported before the output was %s", function* ([, stream, code]) {
+    const { runJson } = yield* CommandLine
+    const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
+    const file = join(yield* temporaryDirectory, "keys.jsonl")
+    writeFileSync(file, '{"provider":"groq","key":"fake-key"}', { mode: 0o600 })
+    const lost = yield* writingTo(stream, `credential import ${file} --account ${account_id}`)
+    const done = "imported 1, imported before 0, refused 0; run it again"
+    assert.deepStrictEqual(lost, failed(`${cannot} (${code}): ${done}.\n`))
+  })
 
-  it.effect("is a failure as well if a file takes only a part of it", () =>
-    Effect.gen(function* () {
-      const { runJson, sql } = yield* CommandLine
-      const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
-      yield* sql`
+  it.effect("is a failure as well if a file takes only a part of it", function* () {
+    const { runJson, sql } = yield* CommandLine
+    const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
+    yield* sql`
         INSERT INTO workspaces (id, account_id, name, is_default, created_at)
         SELECT gen_random_uuid(), ${account_id}, repeat('n', 255), false, now() FROM generate_series(1, 4)`
-      const list = `byok workspace list --account ${account_id}`
-      const { stderr, stdout } = yield* shell(`ulimit -f 1; ${list} >out || echo "exit $?"; wc -c <out`)
-      assert.strictEqual(stderr, `${cannot} (EFBIG).\n`)
-      assert.match(stdout, /^exit 1\n *(512|1024)\n$/)
-    })
-  )
+    const list = `byok workspace list --account ${account_id}`
+    const { stderr, stdout } = yield* shell(`ulimit -f 1; ${list} >out || echo "exit $?"; wc -c <out`)
+    assert.strictEqual(stderr, `${cannot} (EFBIG).\n`)
+    assert.match(stdout, /^exit 1\n *(512|1024)\n$/)
+  })
 
-  it.effect("is nobody's loss if the reader of a list has gone away, which ends quietly", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* shell(`${unread}\nbyok --help >&3`), { code: 0, stdout: "", stderr: "" })
-    })
-  )
+  it.effect("is nobody's loss if the reader of a list has gone away, which ends quietly", function* () {
+    assert.deepStrictEqual(yield* shell(`${unread}\nbyok --help >&3`), { code: 0, stdout: "", stderr: "" })
+  })
 
-  it.effect("is a failure if the reader of a new key has gone away", () =>
-    Effect.gen(function* () {
-      const { stderr, ...rest } = yield* writingTo(unreadPipe, "account create --name Unread")
-      assert.deepStrictEqual(rest, { code: 1, stdout: "" })
-      assert.match(stderr, /^Standard output cannot be written \(EPIPE\): account \S{36} was created, .*\.\n$/)
-    })
-  )
+  it.effect("is a failure if the reader of a new key has gone away", function* () {
+    const { stderr, ...rest } = yield* writingTo(unreadPipe, "account create --name Unread")
+    assert.deepStrictEqual(rest, { code: 1, stdout: "" })
+    assert.match(stderr, /^Standard output cannot be written \(EPIPE\): account \S{36} was created, .*\.\n$/)
+  })
 
-  it.effect("is not what happens to a file that can be written, nor to a pipe (control)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* CommandLine
-      const { stderr, stdout } = yield* shell(
-        "byok account create --name Kept --json >out; echo $?; cat out; byok --version | cat"
-      )
-      assert.strictEqual(stderr, "")
-      const [code, made = "", version] = stdout.split("\n")
-      assert.deepStrictEqual([code, version], ["0", "byok v1.0.0"])
-      const key = textIn(JSON.parse(made) as Record<string, unknown>, "management_key")
-      const found = yield* sql`SELECT 1 FROM api_keys WHERE hash = decode(${sha256(key)}, 'hex')`
-      assert.lengthOf(found, 1)
-    })
-  )
+  it.effect("is not what happens to a file that can be written, nor to a pipe (control)", function* () {
+    const { sql } = yield* CommandLine
+    const { stderr, stdout } = yield* shell(
+      "byok account create --name Kept --json >out; echo $?; cat out; byok --version | cat"
+    )
+    assert.strictEqual(stderr, "")
+    const [code, made = "", version] = stdout.split("\n")
+    assert.deepStrictEqual([code, version], ["0", "byok v1.0.0"])
+    const key = textIn(JSON.parse(made) as Record<string, unknown>, "management_key")
+    const found = yield* sql`SELECT 1 FROM api_keys WHERE hash = decode(${sha256(key)}, 'hex')`
+    assert.lengthOf(found, 1)
+  })
 })

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { HTTPClient, OpenRouter } from "@openrouter/sdk"
 import type { BYOKKey, CreateBYOKKeyRequest, UpdateBYOKKeyRequest } from "@openrouter/sdk/models"
 import type { ListBYOKKeysRequest } from "@openrouter/sdk/models/operations"
@@ -11,7 +10,7 @@ import { createdId, minimal, statusesOf, unknownId } from "../support/http/Bodie
 import { type Refusal, refusals } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { offeredKey } from "../support/keys/offeredKey.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const { key } = minimal
 const otherKey = "sk-9876543210-9876543210-WxYz"
@@ -111,169 +110,157 @@ const shapes: ReadonlyArray<readonly [provider: string, given: object]> = [
 ]
 
 layerLive(TestService.layer)("the official client of the reference API", (it) => {
-  it.effect.each(shapes)("creates a credential of %s with %j, and reads it back (section 4, D1)", ([provider, given]) =>
-    Effect.gen(function* () {
+  it.effect.each(shapes)(
+    "creates a credential of %s with %j, and reads it back (section 4, D1)",
+    function* ([provider, given]) {
       const { client, workspace_id } = yield* newClient
       const made = yield* create(client, { ...given, provider, key } as CreateBYOKKeyRequest)
       const { createdAt, id, ...rest } = made.data
       assert.deepStrictEqual<object>(rest, { ...defaults, provider, workspaceId: workspace_id, sortOrder: 0, ...given })
       assert.isFalse(Number.isNaN(Date.parse(createdAt)))
       assert.deepStrictEqual(yield* get(client, id), made)
-    })
+    }
   )
 
-  it.effect("passes a workspace, API key hashes and key material (section 4.1)", () =>
-    Effect.gen(function* () {
-      const { account_id, client, management_key_hash } = yield* newClient
-      const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
-      const given = { workspaceId: workspace_id, allowedApiKeyHashes: [management_key_hash] }
-      const material = JSON.stringify({ api_key: key, region: "eu" })
-      const { data } = yield* create(client, { ...given, provider: "fireworks", key: material })
-      assert.deepInclude(data, { ...given, label: "sk-...AbCd" })
-    })
-  )
+  it.effect("passes a workspace, API key hashes and key material (section 4.1)", function* () {
+    const { account_id, client, management_key_hash } = yield* newClient
+    const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
+    const given = { workspaceId: workspace_id, allowedApiKeyHashes: [management_key_hash] }
+    const material = JSON.stringify({ api_key: key, region: "eu" })
+    const { data } = yield* create(client, { ...given, provider: "fireworks", key: material })
+    assert.deepInclude(data, { ...given, label: "sk-...AbCd" })
+  })
 
-  it.effect("lists 120 credentials page by page, each once and in order (L4)", () =>
-    Effect.gen(function* () {
-      const { client, create } = yield* newClient
-      const providers = ["openai", "cohere", "xai"]
-      const bodies = Array.from({ length: 120 }, (_, n) => ({ provider: providers[n % 3], key }))
-      const ids = yield* Effect.forEach(bodies, (body) => Effect.map(create(body), createdId))
-      const idsOf = ({ found }: { readonly found: ReadonlyArray<BYOKKey> }) => found.map(({ id }) => id)
-      const all = yield* listAll(client)
-      assert.deepStrictEqual(idsOf(all), ids)
-      assert.deepStrictEqual(all.counts, [120, 120, 120])
-      const few = yield* listAll(client, { limit: 7, provider: "cohere" })
-      assert.deepStrictEqual(
-        idsOf(few),
-        ids.filter((_, n) => n % 3 === 1)
-      )
-      assert.deepStrictEqual(few.counts, [40, 40, 40, 40, 40, 40])
-      const none = yield* listAll(client, { provider: "azure" })
-      assert.deepStrictEqual([none.found, none.counts], [[], [0]])
-    })
-  )
+  it.effect("lists 120 credentials page by page, each once and in order (L4)", function* () {
+    const { client, create } = yield* newClient
+    const providers = ["openai", "cohere", "xai"]
+    const bodies = Array.from({ length: 120 }, (_, n) => ({ provider: providers[n % 3], key }))
+    const ids = yield* Effect.forEach(bodies, (body) => Effect.map(create(body), createdId))
+    const idsOf = ({ found }: { readonly found: ReadonlyArray<BYOKKey> }) => found.map(({ id }) => id)
+    const all = yield* listAll(client)
+    assert.deepStrictEqual(idsOf(all), ids)
+    assert.deepStrictEqual(all.counts, [120, 120, 120])
+    const few = yield* listAll(client, { limit: 7, provider: "cohere" })
+    assert.deepStrictEqual(
+      idsOf(few),
+      ids.filter((_, n) => n % 3 === 1)
+    )
+    assert.deepStrictEqual(few.counts, [40, 40, 40, 40, 40, 40])
+    const none = yield* listAll(client, { provider: "azure" })
+    assert.deepStrictEqual([none.found, none.counts], [[], [0]])
+  })
 
-  it.effect("updates every member that it knows, and clears those that may be null (L1)", () =>
-    Effect.gen(function* () {
-      const { client, create, management_key_hash } = yield* newClient
-      const id = createdId(yield* create(minimal))
-      const { data: before } = yield* get(client, id)
-      const changes = {
-        name: "new",
-        disabled: true,
-        isFallback: false,
-        isRequired: true,
-        isByokOnly: true,
-        declaredZdr: true,
-        allowedApiKeyHashes: [management_key_hash],
-        allowedModels: ["a/b"],
-        allowedUserIds: []
-      }
-      const { data } = yield* update(client, id, changes)
-      assert.deepStrictEqual(data, { ...before, ...changes })
-      const { label: _, ...cleared } = { ...defaults, isFallback: true }
-      const again = yield* update(client, id, cleared)
-      assert.deepStrictEqual(again.data, { ...before, ...cleared })
-      assert.deepStrictEqual((yield* get(client, id)).data, again.data)
-    })
-  )
+  it.effect("updates every member that it knows, and clears those that may be null (L1)", function* () {
+    const { client, create, management_key_hash } = yield* newClient
+    const id = createdId(yield* create(minimal))
+    const { data: before } = yield* get(client, id)
+    const changes = {
+      name: "new",
+      disabled: true,
+      isFallback: false,
+      isRequired: true,
+      isByokOnly: true,
+      declaredZdr: true,
+      allowedApiKeyHashes: [management_key_hash],
+      allowedModels: ["a/b"],
+      allowedUserIds: []
+    }
+    const { data } = yield* update(client, id, changes)
+    assert.deepStrictEqual(data, { ...before, ...changes })
+    const { label: _, ...cleared } = { ...defaults, isFallback: true }
+    const again = yield* update(client, id, cleared)
+    assert.deepStrictEqual(again.data, { ...before, ...cleared })
+    assert.deepStrictEqual((yield* get(client, id)).data, again.data)
+  })
 
-  it.effect("replaces the key, and deletes the credential (L10, L11)", () =>
-    Effect.gen(function* () {
-      const { account_id, client, create } = yield* newClient
-      const id = createdId(yield* create(minimal))
-      assert.strictEqual((yield* update(client, id, { key: otherKey })).data.label, "sk-...WxYz")
-      assert.deepStrictEqual(yield* offeredKey(account_id, CredentialId.make(id)), Option.some(otherKey))
-      assert.deepStrictEqual(yield* remove(client, id), { deleted: true })
-      assert.instanceOf(yield* Effect.flip(get(client, id)), errors.NotFoundResponseError)
-      assert.deepStrictEqual((yield* listAll(client)).found, [])
-    })
-  )
+  it.effect("replaces the key, and deletes the credential (L10, L11)", function* () {
+    const { account_id, client, create } = yield* newClient
+    const id = createdId(yield* create(minimal))
+    assert.strictEqual((yield* update(client, id, { key: otherKey })).data.label, "sk-...WxYz")
+    assert.deepStrictEqual(yield* offeredKey(account_id, CredentialId.make(id)), Option.some(otherKey))
+    assert.deepStrictEqual(yield* remove(client, id), { deleted: true })
+    assert.instanceOf(yield* Effect.flip(get(client, id)), errors.NotFoundResponseError)
+    assert.deepStrictEqual((yield* listAll(client)).found, [])
+  })
 
-  it.effect("sees the errors that it declares for each operation (section 7, D2 to D5, D11)", () =>
-    Effect.gen(function* () {
-      const { client, create: createHere, ordinaryKey } = yield* newClient
-      const id = createdId(yield* createHere(minimal))
-      const requests = (client: OpenRouter, id: string) => ({
-        create: create(client, { provider: "openai", key }),
-        list: listAll(client),
-        get: get(client, id),
-        update: update(client, id, { name: "x" }),
-        delete: remove(client, id)
+  it.effect("sees the errors that it declares for each operation (section 7, D2 to D5, D11)", function* () {
+    const { client, create: createHere, ordinaryKey } = yield* newClient
+    const id = createdId(yield* createHere(minimal))
+    const requests = (client: OpenRouter, id: string) => ({
+      create: create(client, { provider: "openai", key }),
+      list: listAll(client),
+      get: get(client, id),
+      update: update(client, id, { name: "x" }),
+      delete: remove(client, id)
+    })
+    /** Each fails with the class; with the default one where the client declares none for the operation. */
+    const fail = (
+      asked: Partial<ReturnType<typeof requests>>,
+      refusal: Refusal,
+      declared: Parameters<typeof failsWith>[1],
+      undeclared: ReadonlyArray<string> = []
+    ) =>
+      Effect.forEach(Object.entries(asked), ([name, request]) => {
+        const expected = undeclared.includes(name) ? errors.OpenRouterDefaultError : declared
+        const [status, message] = refusals[refusal]
+        return failsWith(request, expected, status, message)
       })
-      /** Each fails with the class; with the default one where the client declares none for the operation. */
-      const fail = (
-        asked: Partial<ReturnType<typeof requests>>,
-        refusal: Refusal,
-        declared: Parameters<typeof failsWith>[1],
-        undeclared: ReadonlyArray<string> = []
-      ) =>
-        Effect.forEach(Object.entries(asked), ([name, request]) => {
-          const expected = undeclared.includes(name) ? errors.OpenRouterDefaultError : declared
-          const [status, message] = refusals[refusal]
-          return failsWith(request, expected, status, message)
-        })
-      const { UnauthorizedResponseError } = errors
-      yield* fail(requests(yield* sdkWith("unknown"), id), "InvalidKey", UnauthorizedResponseError)
-      yield* fail(requests(yield* sdkWith(""), id), "MissingKey", UnauthorizedResponseError)
-      const ordinary = requests(yield* sdkWith(yield* ordinaryKey), id)
-      yield* fail(ordinary, "Forbidden", errors.ForbiddenResponseError, ["get", "list", "delete"])
-      for (const other of [unknownId, "nonsense", "a/b", ".."]) {
-        const { create: _, list: __, ...ofOne } = requests(client, other)
-        yield* fail(ofOne, "NotFound", errors.NotFoundResponseError)
-      }
-      const all = fail(requests(client, id), "InternalError", errors.InternalServerResponseError)
-      yield* withoutTable("credentials", all)
-      const conflict = { isFallback: true, isByokOnly: true }
-      for (const request of [update(client, id, conflict), listAll(client, { workspaceId: unknownId })]) {
-        yield* failsWith(request, errors.BadRequestResponseError, ...refusals.InvalidParams)
-      }
-      const refused = create(client, { provider: "openai", key, ...conflict })
-      const { error } = yield* failsWith(refused, errors.BadRequestResponseError, ...refusals.InvalidParams)
-      assert.deepStrictEqual(error.metadata, {
-        issues: [{ path: ["is_byok_only"], message: "cannot be combined with is_fallback" }]
-      })
+    const { UnauthorizedResponseError } = errors
+    yield* fail(requests(yield* sdkWith("unknown"), id), "InvalidKey", UnauthorizedResponseError)
+    yield* fail(requests(yield* sdkWith(""), id), "MissingKey", UnauthorizedResponseError)
+    const ordinary = requests(yield* sdkWith(yield* ordinaryKey), id)
+    yield* fail(ordinary, "Forbidden", errors.ForbiddenResponseError, ["get", "list", "delete"])
+    for (const other of [unknownId, "nonsense", "a/b", ".."]) {
+      const { create: _, list: __, ...ofOne } = requests(client, other)
+      yield* fail(ofOne, "NotFound", errors.NotFoundResponseError)
+    }
+    const all = fail(requests(client, id), "InternalError", errors.InternalServerResponseError)
+    yield* withoutTable("credentials", all)
+    const conflict = { isFallback: true, isByokOnly: true }
+    for (const request of [update(client, id, conflict), listAll(client, { workspaceId: unknownId })]) {
+      yield* failsWith(request, errors.BadRequestResponseError, ...refusals.InvalidParams)
+    }
+    const refused = create(client, { provider: "openai", key, ...conflict })
+    const { error } = yield* failsWith(refused, errors.BadRequestResponseError, ...refusals.InvalidParams)
+    assert.deepStrictEqual(error.metadata, {
+      issues: [{ path: ["is_byok_only"], message: "cannot be combined with is_fallback" }]
     })
-  )
+  })
 
   it.effect(
     "repeats after a 502: a create with an idempotency key is stored once, without one, the default, twice",
-    () =>
-      Effect.gen(function* () {
-        const { management_key } = yield* TestService.newTenant
-        for (const [headers, stored] of [
-          [{ "Idempotency-Key": randomUUID() }, 1],
-          [{}, 2]
-        ] as const) {
-          const { answers, client } = yield* sdkThroughLoss(management_key)
-          const createBYOKKeyRequest = { provider: "openai", key } as const
-          const made = call(() => client.byok.create({ createBYOKKeyRequest }, { headers }))
-          const { data } = yield* TestService.storing(stored, made)
-          assert.deepStrictEqual(
-            answers.map(({ replayed }) => replayed),
-            [null, stored === 1 ? "true" : null]
-          )
-          assert.strictEqual(answers[0]?.body === answers[1]?.body, stored === 1)
-          assert.include(answers[1]?.body, data.id)
-        }
-      })
+    function* () {
+      const { management_key } = yield* TestService.newTenant
+      for (const [headers, stored] of [
+        [{ "Idempotency-Key": randomUUID() }, 1],
+        [{}, 2]
+      ] as const) {
+        const { answers, client } = yield* sdkThroughLoss(management_key)
+        const createBYOKKeyRequest = { provider: "openai", key } as const
+        const made = call(() => client.byok.create({ createBYOKKeyRequest }, { headers }))
+        const { data } = yield* TestService.storing(stored, made)
+        assert.deepStrictEqual(
+          answers.map(({ replayed }) => replayed),
+          [null, stored === 1 ? "true" : null]
+        )
+        assert.strictEqual(answers[0]?.body === answers[1]?.body, stored === 1)
+        assert.include(answers[1]?.body, data.id)
+      }
+    }
   )
 
-  it.effect("repeats after a 502: an update is stored once, a deletion is found to be done (L6, L11)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const id = createdId(yield* tenant.create(minimal))
-      const updating = yield* sdkThroughLoss(tenant.management_key)
-      const { data } = yield* update(updating.client, id, { key: otherKey, disabled: true })
-      assert.isTrue(data.disabled)
-      assert.deepStrictEqual(statusesOf(updating.answers), [200, 200])
-      const rows = yield* sql`SELECT revision, key_version FROM credentials WHERE id = ${id}`
-      assert.deepStrictEqual(rows, [{ revision: 2, key_version: 2 }])
-      const deleting = yield* sdkThroughLoss(tenant.management_key)
-      yield* failsWith(remove(deleting.client, id), errors.NotFoundResponseError, 404)
-      assert.deepStrictEqual(statusesOf(deleting.answers), [200, 404])
-    })
-  )
+  it.effect("repeats after a 502: an update is stored once, a deletion is found to be done (L6, L11)", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const id = createdId(yield* tenant.create(minimal))
+    const updating = yield* sdkThroughLoss(tenant.management_key)
+    const { data } = yield* update(updating.client, id, { key: otherKey, disabled: true })
+    assert.isTrue(data.disabled)
+    assert.deepStrictEqual(statusesOf(updating.answers), [200, 200])
+    const rows = yield* sql`SELECT revision, key_version FROM credentials WHERE id = ${id}`
+    assert.deepStrictEqual(rows, [{ revision: 2, key_version: 2 }])
+    const deleting = yield* sdkThroughLoss(tenant.management_key)
+    yield* failsWith(remove(deleting.client, id), errors.NotFoundResponseError, 404)
+    assert.deepStrictEqual(statusesOf(deleting.answers), [200, 404])
+  })
 })

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { DateTime, Effect, Fiber, Layer, Redacted, Schema } from "effect"
 import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http"
 import { HttpApiClient } from "effect/http-api"
@@ -9,7 +8,7 @@ import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { PlanRequest } from "../../src/domain/routing/RoutingRequest.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { refusals } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
@@ -37,85 +36,75 @@ const create = (body: unknown) =>
   Effect.flatMap(client, ({ byok }) => byok.create({ headers: {}, payload: newCredential(body) }))
 
 layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.layer))("the typed client", (it) => {
-  it.effect("creates and gets, with decoded fields (section 4)", () =>
-    Effect.gen(function* () {
-      const { byok } = yield* client
-      const { body: made } = yield* create({ ...minimal, name: "n", allowed_models: ["m"] })
-      assert.strictEqual(made.data.label, "sk-...AbCd")
-      assert.strictEqual(made.data.name, "n")
-      assert.isTrue(DateTime.isDateTime(made.data.created_at))
-      assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
-    })
-  )
+  it.effect("creates and gets, with decoded fields (section 4)", function* () {
+    const { byok } = yield* client
+    const { body: made } = yield* create({ ...minimal, name: "n", allowed_models: ["m"] })
+    assert.strictEqual(made.data.label, "sk-...AbCd")
+    assert.strictEqual(made.data.name, "n")
+    assert.isTrue(DateTime.isDateTime(made.data.created_at))
+    assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
+  })
 
-  it.effect("explains a plan, with decoded fields and typed errors (Q8, E19)", () =>
-    Effect.gen(function* () {
-      const { management_key } = yield* TestService.newTenant
-      const { byok } = yield* clientWith(management_key)
-      const { body: made } = yield* byok.create({ headers: {}, payload: newCredential(minimal) })
-      const request = Schema.decodeUnknownSync(PlanRequest)({ model: "a/model", targets: [{ provider: "openai" }] })
-      const { data } = yield* byok.plan({ payload: request })
-      assert.deepStrictEqual(
-        data.steps.map((step) => (step.kind === "own" ? step.credential_id : step.kind)),
-        [made.data.id, "shared"]
+  it.effect("explains a plan, with decoded fields and typed errors (Q8, E19)", function* () {
+    const { management_key } = yield* TestService.newTenant
+    const { byok } = yield* clientWith(management_key)
+    const { body: made } = yield* byok.create({ headers: {}, payload: newCredential(minimal) })
+    const request = Schema.decodeUnknownSync(PlanRequest)({ model: "a/model", targets: [{ provider: "openai" }] })
+    const { data } = yield* byok.plan({ payload: request })
+    assert.deepStrictEqual(
+      data.steps.map((step) => (step.kind === "own" ? step.credential_id : step.kind)),
+      [made.data.id, "shared"]
+    )
+    const elsewhere = byok.plan({ payload: { ...request, workspace_id: WorkspaceId.make(unknownId) } })
+    assert.instanceOf(yield* Effect.flip(elsewhere), Errors.InvalidParams)
+  })
+
+  it.effect("lists, updates and deletes, with decoded fields and typed errors (L1, L2, L4, L11)", function* () {
+    const { management_key } = yield* TestService.newTenant
+    const { byok } = yield* clientWith(management_key)
+    const made = yield* Effect.forEach([0, 1, 2], (n) =>
+      Effect.map(
+        byok.create({ headers: {}, payload: newCredential({ ...minimal, name: `n${n}` }) }),
+        ({ body }) => body
       )
-      const elsewhere = byok.plan({ payload: { ...request, workspace_id: WorkspaceId.make(unknownId) } })
-      assert.instanceOf(yield* Effect.flip(elsewhere), Errors.InvalidParams)
-    })
-  )
+    )
+    const id = made[1]?.data.id ?? assert.fail("nothing created")
+    const listed = yield* byok.list({ query: { offset: 1, limit: 1, provider: "openai" } })
+    assert.deepStrictEqual(listed, { data: made.slice(1, 2).map(({ data }) => data), total_count: 3 })
+    assert.lengthOf((yield* byok.list({ query: {} })).data, 3)
 
-  it.effect("lists, updates and deletes, with decoded fields and typed errors (L1, L2, L4, L11)", () =>
-    Effect.gen(function* () {
-      const { management_key } = yield* TestService.newTenant
-      const { byok } = yield* clientWith(management_key)
-      const made = yield* Effect.forEach([0, 1, 2], (n) =>
-        Effect.map(
-          byok.create({ headers: {}, payload: newCredential({ ...minimal, name: `n${n}` }) }),
-          ({ body }) => body
-        )
-      )
-      const id = made[1]?.data.id ?? assert.fail("nothing created")
-      const listed = yield* byok.list({ query: { offset: 1, limit: 1, provider: "openai" } })
-      assert.deepStrictEqual(listed, { data: made.slice(1, 2).map(({ data }) => data), total_count: 3 })
-      assert.lengthOf((yield* byok.list({ query: {} })).data, 3)
+    const { data } = yield* byok.update({ params: { id }, payload: { key: Redacted.make("k"), name: null } })
+    assert.deepStrictEqual(data, { ...listed.data[0], label: "***...***", name: null } as typeof data)
+    const conflict = byok.update({ params: { id }, payload: { is_fallback: true, is_required: true } })
+    assert.instanceOf(yield* Effect.flip(conflict), Errors.InvalidParams)
 
-      const { data } = yield* byok.update({ params: { id }, payload: { key: Redacted.make("k"), name: null } })
-      assert.deepStrictEqual(data, { ...listed.data[0], label: "***...***", name: null } as typeof data)
-      const conflict = byok.update({ params: { id }, payload: { is_fallback: true, is_required: true } })
-      assert.instanceOf(yield* Effect.flip(conflict), Errors.InvalidParams)
+    assert.deepStrictEqual(yield* byok.delete({ params: { id } }), { deleted: true })
+    assert.instanceOf(yield* Effect.flip(byok.delete({ params: { id } })), Errors.NotFound)
+    assert.instanceOf(yield* Effect.flip(byok.update({ params: { id }, payload: {} })), Errors.NotFound)
+    assert.strictEqual((yield* byok.list({ query: {} })).total_count, 2)
+  })
 
-      assert.deepStrictEqual(yield* byok.delete({ params: { id } }), { deleted: true })
-      assert.instanceOf(yield* Effect.flip(byok.delete({ params: { id } })), Errors.NotFound)
-      assert.instanceOf(yield* Effect.flip(byok.update({ params: { id }, payload: {} })), Errors.NotFound)
-      assert.strictEqual((yield* byok.list({ query: {} })).total_count, 2)
-    })
-  )
+  it.effect("repeats a create under an idempotency key; 409 is a Conflict", function* () {
+    const { byok } = yield* client
+    const headers = { "idempotency-key": IdempotencyKey.make("typed") }
+    const [first, again] = [
+      yield* byok.create({ headers, payload: newCredential(minimal) }),
+      yield* byok.create({ headers, payload: newCredential(minimal) })
+    ]
+    assert.deepStrictEqual(again.body, first.body)
+    assert.deepStrictEqual([first.headers, again.headers], [{}, { "idempotent-replayed": "true" }])
+    const error = yield* Effect.flip(byok.create({ headers, payload: newCredential({ ...minimal, name: "n" }) }))
+    assert.instanceOf(error, Errors.Conflict)
+  })
 
-  it.effect("repeats a create under an idempotency key; 409 is a Conflict", () =>
-    Effect.gen(function* () {
-      const { byok } = yield* client
-      const headers = { "idempotency-key": IdempotencyKey.make("typed") }
-      const [first, again] = [
-        yield* byok.create({ headers, payload: newCredential(minimal) }),
-        yield* byok.create({ headers, payload: newCredential(minimal) })
-      ]
-      assert.deepStrictEqual(again.body, first.body)
-      assert.deepStrictEqual([first.headers, again.headers], [{}, { "idempotent-replayed": "true" }])
-      const error = yield* Effect.flip(byok.create({ headers, payload: newCredential({ ...minimal, name: "n" }) }))
-      assert.instanceOf(error, Errors.Conflict)
-    })
-  )
-
-  it.effect("400 is an InvalidParams with its issues (section 7, D7)", () =>
-    Effect.gen(function* () {
-      const error = yield* Effect.flip(create({ ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }))
-      assert.strictEqual(error._tag, "InvalidParams")
-      assert.instanceOf(error, Errors.InvalidParams)
-      assert.deepStrictEqual(error.error.metadata.issues, [
-        { path: ["allowed_api_key_hashes", 0], message: "is not an API key of this account" }
-      ])
-    })
-  )
+  it.effect("400 is an InvalidParams with its issues (section 7, D7)", function* () {
+    const error = yield* Effect.flip(create({ ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }))
+    assert.strictEqual(error._tag, "InvalidParams")
+    assert.instanceOf(error, Errors.InvalidParams)
+    assert.deepStrictEqual(error.error.metadata.issues, [
+      { path: ["allowed_api_key_hashes", 0], message: "is not an API key of this account" }
+    ])
+  })
 
   /** What create and get fail with under a key. */
   const failuresOf = (token: string | undefined) =>
@@ -158,10 +147,8 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
     })
   )
 
-  it.effect("413 is a PayloadTooLarge (D9)", () =>
-    Effect.gen(function* () {
-      const error = yield* Effect.flip(create({ provider: "xai", key: "k".repeat(300_000) }))
-      assert.instanceOf(error, HttpErrors.PayloadTooLarge)
-    })
-  )
+  it.effect("413 is a PayloadTooLarge (D9)", function* () {
+    const error = yield* Effect.flip(create({ provider: "xai", key: "k".repeat(300_000) }))
+    assert.instanceOf(error, HttpErrors.PayloadTooLarge)
+  })
 })

@@ -1,7 +1,7 @@
 import { createSecretKey } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { decrypt, encrypt, overhead } from "../../src/crypto/AesGcm.ts"
 import vectors from "../vectors/aes-256-gcm.json" with { type: "json" }
+import { assert, describe, it } from "../support/it.ts"
 
 const bytesOf = (hex: string) => Buffer.from(hex, "hex")
 const read = ({ aad, ct, iv, key, msg, tag }: (typeof vectors)[number]) => ({

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted, Schema, Struct } from "effect"
 import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
 import { Credential } from "../../src/domain/Credential.ts"
@@ -9,6 +8,7 @@ import { defaults } from "../support/http/Bodies.ts"
 import { cipherOn } from "../support/memory/inMemory.ts"
 import { seal } from "../support/keys/sealing.ts"
 import vectors from "../vectors/sealing-format-1.json" with { type: "json" }
+import { assert, describe, it } from "../support/it.ts"
 
 const Context = Schema.Struct({ ...Struct.pick(Credential.fields, boundNames), account_id: AccountId })
 /** The context of a vector; members that were added since have their defaults. */
@@ -28,12 +28,13 @@ describe("golden ciphertexts of sealing format 1 must open for ever (SECURITY.md
     assert.strictEqual(encodeSealingContext(contextOf(credential)), context)
   })
 
-  it.effect.each(vectors)("$name: opens through the cipher", ({ credential, kek, kek_id, key, sealed, wrapped_dek }) =>
-    Effect.gen(function* () {
+  it.effect.each(vectors)(
+    "$name: opens through the cipher",
+    function* ({ credential, kek, kek_id, key, sealed, wrapped_dek }) {
       const cipher = yield* Effect.provide(Cipher, cipherOn(`${kek_id}:${bytesOf(kek).toString("base64")}`))
       const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
       const opened = yield* cipher.open(row, contextOf(credential))
       assert.strictEqual(Redacted.value(opened), key)
-    })
+    }
   )
 })

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs"
-import { assert, it } from "@effect/vitest"
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "hpke"
+import { assert, it } from "../support/it.ts"
 
 interface Vector {
   readonly info: string

@@ -1,9 +1,9 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import * as RewrapperLive from "../../src/crypto/RewrapperLive.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { Rewrapper } from "../../src/port/Rewrapper.ts"
 import { fixedKeyring, keyringEncryption, ringOf } from "../support/keys/keyrings.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const rewrapperWith = (ring: string) =>
   Effect.provide(
@@ -15,17 +15,13 @@ const rewrapperWith = (ring: string) =>
   )
 
 describe("a rewrapper (T10; SECURITY.md, Rotating the keyring)", () => {
-  it.effect("has the keys of the keyring, of which the first is primary", () =>
-    Effect.gen(function* () {
-      const { kek_ids, primary } = yield* rewrapperWith(ringOf("new", "old", "older"))
-      assert.deepStrictEqual([primary, ...kek_ids], ["new", "new", "old", "older"])
-    })
-  )
+  it.effect("has the keys of the keyring, of which the first is primary", function* () {
+    const { kek_ids, primary } = yield* rewrapperWith(ringOf("new", "old", "older"))
+    assert.deepStrictEqual([primary, ...kek_ids], ["new", "new", "old", "older"])
+  })
 
-  it.effect("cannot be made from an empty keyring", () =>
-    Effect.gen(function* () {
-      const refused = yield* Effect.flip(rewrapperWith(""))
-      assert.strictEqual(refused.reason, "the keyring is empty")
-    })
-  )
+  it.effect("cannot be made from an empty keyring", function* () {
+    const refused = yield* Effect.flip(rewrapperWith(""))
+    assert.strictEqual(refused.reason, "the keyring is empty")
+  })
 })

@@ -1,8 +1,8 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { SecureRandom } from "effect/crypto"
 import * as SecureRandomLive from "../../src/crypto/SecureRandomLive.ts"
 import { RandomBlock } from "../../src/crypto/SecureRandomLive.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 describe("random bytes for ids and API keys (D34, D41)", () => {
   it.effect("have the requested length and are never handed out twice, over many blocks", () =>

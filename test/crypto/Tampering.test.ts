@@ -1,10 +1,10 @@
 import { createDecipheriv } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
 import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { flipped, open, seal } from "../support/keys/sealing.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 type Row = Pick<SealedKey, "sealed" | "wrapped_dek">
 

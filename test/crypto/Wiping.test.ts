@@ -1,5 +1,4 @@
 import { createSecretKey, hkdfSync } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Redacted, Result } from "effect"
 import { vi } from "vitest"
 import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
@@ -10,6 +9,7 @@ import { sealingContext } from "../support/memory/arbitraries.ts"
 import { cipherOn } from "../support/memory/inMemory.ts"
 import { open, rewrap, seal } from "../support/keys/sealing.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 

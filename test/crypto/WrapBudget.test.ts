@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Layer } from "effect"
 import { layerLimited, limits, WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
@@ -7,6 +6,7 @@ import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { logLines } from "../support/process/Recording.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** Another instance of the service over the registry in scope. */
 const instance = (lowered: typeof limits) =>
@@ -170,11 +170,9 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
     withinLimit(steps, instance)
   )
 
-  it.effect("would not hold if every instance counted for itself (control)", () =>
-    Effect.gen(function* () {
-      const alone = (lowered: typeof limits) => registered(instance(lowered))
-      const checked = yield* Arbitrary.checkEffect(plan, (steps) => withinLimit(steps, alone))
-      assert.strictEqual(checked._tag, "Falsified")
-    })
-  )
+  it.effect("would not hold if every instance counted for itself (control)", function* () {
+    const alone = (lowered: typeof limits) => registered(instance(lowered))
+    const checked = yield* Arbitrary.checkEffect(plan, (steps) => withinLimit(steps, alone))
+    assert.strictEqual(checked._tag, "Falsified")
+  })
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import type { TestContext } from "vitest"
 import { type Mistake, problemsIn } from "./Check.ts"
@@ -10,6 +9,7 @@ import { image } from "./image.ts"
 import { kubernetes, kustomize } from "./kubernetes.ts"
 import { closedPatroni, haproxy, patroni, pgbouncer } from "./postgresql.ts"
 import { systemd } from "./systemd.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const quick = [containerfile, compose, kubernetes, kustomize, systemd, alerts, promtool, dashboard]
 const databases = [haproxy, pgbouncer, closedPatroni, patroni]

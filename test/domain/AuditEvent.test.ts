@@ -1,7 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Option, Schema } from "effect"
 import { AuditEvent } from "../../src/domain/AuditEvent.ts"
 import { CurrentActor } from "../../src/domain/CurrentCaller.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const id = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const api_key_hash = "a".repeat(64)

@@ -1,7 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
 import { anyCredential } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const encode = Schema.encodeSync(Credential)
 const decode = Schema.decodeUnknownSync(Credential)

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Exit, Option, Redacted, Result, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
 import { changeCredential, CredentialChanges, decodeCredentialChanges } from "../../src/domain/CredentialChanges.ts"
@@ -17,6 +16,7 @@ import {
   json,
   text
 } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const decode = Schema.decodeUnknownSync(CredentialChanges)
 const encode = Schema.encodeSync(Credential)

@@ -1,8 +1,8 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import * as HttpErrors from "../../src/api/HttpErrors.ts"
 import * as DomainErrors from "../../src/domain/Errors.ts"
 import { envelope, type Refusal, refusals } from "../support/http/Refusal.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const { fixedMessage: _, ...Errors } = { ...DomainErrors, ...HttpErrors }
 

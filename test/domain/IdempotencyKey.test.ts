@@ -1,8 +1,8 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Result, Schema } from "effect"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const decode = Schema.decodeUnknownResult(IdempotencyKey)
 

@@ -1,8 +1,8 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Result, Schema } from "effect"
 import { AccountId, CredentialId, isKekId, kekIdForm, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const nil = "00000000-0000-0000-0000-000000000000"
 const max = "ffffffff-ffff-ffff-ffff-ffffffffffff"

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Result, Schema, SchemaIssue, SchemaTransformation } from "effect"
 import { type Issue, issuesOf } from "../../src/domain/Issue.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
@@ -13,6 +12,7 @@ import {
   oneOf,
   text
 } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const windowLength = 6
 
@@ -85,28 +85,24 @@ describe("issues (D7)", () => {
     runs
   )
 
-  it.effect("would fail if a sentence ended with the value (control)", () =>
-    Effect.gen(function* () {
-      const valueAt = (input: unknown, path: Issue["path"]) =>
-        path.reduce((value: unknown, segment) => Reflect.get(Object(value), segment), input)
-      const planted = (input: unknown) =>
-        issuesFrom(decodeBody(input)).map(({ message, path }) => ({
-          path,
-          message: `${message}, not ${JSON.stringify(valueAt(input, path))}`
-        }))
-      const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
-      assert.strictEqual(checked._tag, "Falsified")
-    })
-  )
+  it.effect("would fail if a sentence ended with the value (control)", function* () {
+    const valueAt = (input: unknown, path: Issue["path"]) =>
+      path.reduce((value: unknown, segment) => Reflect.get(Object(value), segment), input)
+    const planted = (input: unknown) =>
+      issuesFrom(decodeBody(input)).map(({ message, path }) => ({
+        path,
+        message: `${message}, not ${JSON.stringify(valueAt(input, path))}`
+      }))
+    const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
+    assert.strictEqual(checked._tag, "Falsified")
+  })
 
-  it.effect("would fail if an undeclared member were named (control)", () =>
-    Effect.gen(function* () {
-      const planted = (input: unknown) =>
-        Object.keys(Object(input) as object).map((name) => ({ path: [name], message: "is unknown" }))
-      const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
-      assert.strictEqual(checked._tag, "Falsified")
-    })
-  )
+  it.effect("would fail if an undeclared member were named (control)", function* () {
+    const planted = (input: unknown) =>
+      Object.keys(Object(input) as object).map((name) => ({ path: [name], message: "is unknown" }))
+    const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
+    assert.strictEqual(checked._tag, "Falsified")
+  })
 
   it("would fail if they quoted JSON.parse (control)", () => {
     const secret = "canary-0123456789"

@@ -1,7 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
 import { keyFaultIn } from "../../src/domain/KeyHygiene.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { canary, elementOf, text } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const blank = "must not have white space or a control character at either end"
 const quoted = "must not have quotes around it"

@@ -1,7 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Option, Redacted, Schema } from "effect"
 import { parseJson, readKeyMaterial, secretsIn, secretsOfLeak } from "../../src/domain/KeyMaterial.ts"
 import { keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => {
   it.for([

@@ -1,7 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary } from "effect"
 import { inconclusiveLabel, labelOf } from "../../src/domain/Label.ts"
 import { anyString, elementOf, text } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** How many characters of the secret the label depends on: those that cannot be exchanged without changing it. */
 const shownBy = (label: (secret: string) => string, secret: string) => {

@@ -1,5 +1,4 @@
 import { inspect } from "node:util"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted, Result, Schema } from "effect"
 import { ChangeableField, decodeCredentialChanges } from "../../src/domain/CredentialChanges.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
@@ -8,6 +7,7 @@ import { Provider } from "../../src/domain/Provider.ts"
 import { defaults } from "../support/http/Bodies.ts"
 import { acceptedBody, elementOf, givenKey, integer } from "../support/memory/arbitraries.ts"
 import slugs from "./providers.json" with { type: "json" }
+import { assert, describe, it } from "../support/it.ts"
 
 const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
 
@@ -387,13 +387,11 @@ describe("the content of the key (D28)", () => {
 })
 
 describe("the input of create, in process (section 4.1, D7)", () => {
-  it.effect("fails with at most 100 issues, and with one for what is no object", () =>
-    Effect.gen(function* () {
-      const many = Array.from({ length: 100 }, () => 1)
-      const refused = yield* Effect.flip(decodeNewCredential({ allowed_models: many, allowed_user_ids: many }))
-      assert.lengthOf(refused.error.metadata.issues, 100)
-      const { error } = yield* Effect.flip(decodeNewCredential("text"))
-      assert.deepStrictEqual([...error.metadata.issues], [{ path: [], message: "must be a JSON object" }])
-    })
-  )
+  it.effect("fails with at most 100 issues, and with one for what is no object", function* () {
+    const many = Array.from({ length: 100 }, () => 1)
+    const refused = yield* Effect.flip(decodeNewCredential({ allowed_models: many, allowed_user_ids: many }))
+    assert.lengthOf(refused.error.metadata.issues, 100)
+    const { error } = yield* Effect.flip(decodeNewCredential("text"))
+    assert.deepStrictEqual([...error.metadata.issues], [{ path: [], message: "must be a JSON object" }])
+  })
 })

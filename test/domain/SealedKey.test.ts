@@ -1,9 +1,9 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Struct } from "effect"
 import { memberNames, members } from "../../src/domain/Credential.ts"
 import { fingerprinted } from "../../src/domain/NewCredential.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { accountId, anyCredential } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** Two credentials with their accounts, and for each member one that differs from the first in that alone. */
 const pairs = Arbitrary.map(

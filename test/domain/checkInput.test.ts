@@ -1,9 +1,9 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Result, Schema } from "effect"
 import { HttpApiEndpoint } from "effect/http-api"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { withMaxLength } from "../../src/domain/checkInput.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const lists = ["allowed_api_key_hashes", "allowed_models", "allowed_user_ids"]
 

@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { runNode } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const root = join(import.meta.dirname, "../..")
 

@@ -1,7 +1,6 @@
 import { createServer } from "node:http"
 import { join } from "node:path"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { assert } from "@effect/vitest"
 import { Context, DateTime, Effect, Layer, Logger, Option, Redacted } from "effect"
 import { HttpRouter, HttpServer } from "effect/http"
 import { gateway } from "../../examples/gateway.ts"
@@ -17,7 +16,7 @@ import { createdId } from "../support/http/Bodies.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { runCommand } from "../support/process/runCommand.ts"
@@ -162,59 +161,56 @@ const untilSteps = (tenant: Tenant, count: number) =>
   eventually("the parkings are stored", planOf(tenant), ({ steps }) => steps.length === count)
 
 layerLive(service)("the example of a gateway", (it) => {
-  it.effect("tries each key once, streams, and wipes every lease long before the stream ends (Q21, Q29)", () =>
-    Effect.gen(function* () {
-      const { ask, buffers, gate, upstream } = yield* scene(gatewaysOwn)
-      gate.close()
-      const response = yield* ask()
-      const reader = response.body?.getReader() ?? assert.fail("no body")
-      const first = yield* Effect.promise(() => reader.read())
-      assert.include(Buffer.from(first.value ?? []).toString(), "data: 1 of own")
-      assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
-      assert.lengthOf(buffers, 3)
-      for (const buffer of buffers) assert.isTrue(isWiped(buffer))
-      gate.open()
-      let rest = ""
-      for (;;) {
-        const next: { readonly done: boolean; readonly value?: Uint8Array } = yield* Effect.promise(() => reader.read())
-        if (next.done) break
-        rest += Buffer.from(next.value ?? []).toString()
-      }
-      assert.include(rest, "data: 5")
-    })
-  )
+  it.effect("tries each key once, streams, and wipes every lease long before the stream ends (Q21, Q29)", function* () {
+    const { ask, buffers, gate, upstream } = yield* scene(gatewaysOwn)
+    gate.close()
+    const response = yield* ask()
+    const reader = response.body?.getReader() ?? assert.fail("no body")
+    const first = yield* Effect.promise(() => reader.read())
+    assert.include(Buffer.from(first.value ?? []).toString(), "data: 1 of own")
+    assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
+    assert.lengthOf(buffers, 3)
+    for (const buffer of buffers) assert.isTrue(isWiped(buffer))
+    gate.open()
+    let rest = ""
+    for (;;) {
+      const next: { readonly done: boolean; readonly value?: Uint8Array } = yield* Effect.promise(() => reader.read())
+      if (next.done) break
+      rest += Buffer.from(next.value ?? []).toString()
+    }
+    assert.include(rest, "data: 5")
+  })
 
-  it.effect("goes to the good key alone next, and explanations say why (Q26, Q28, Q30)", () =>
-    Effect.gen(function* () {
-      const { databaseUrl } = yield* TestService
-      const { askAll, id1, id2, id3, tenant, upstream } = yield* scene()
-      yield* askAll
-      assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
-      yield* askAll
-      assert.deepStrictEqual(upstream.seen(), [k3])
-      yield* untilSteps(tenant, 1)
-      const data = yield* planOf(tenant)
-      assert.strictEqual(data.steps[0]?.credential_id, id3)
-      const args = ["--account", tenant.account_id, "--provider", "openai", "--model", "openai/gpt-4o", "--json"]
-      const printed = onlyObject(
-        yield* runByok(["explain", ...args], { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring })
-      )
-      /** Each asks the database how long a pause still lasts, a moment apart. */
-      const untimed = (explanation: object) =>
-        JSON.stringify(explanation).replaceAll(/"until":"[^"]+"|at [\d:]{8}Z/g, "TIME")
-      const text = JSON.stringify(printed)
-      assert.strictEqual(untimed(printed), untimed({ ...data, seals_verified: true }))
-      for (const [id, cause] of [
-        [id1, "rejected"],
-        [id2, "rate_limited"]
-      ]) {
-        assert.match(text, new RegExp(`"credential_id":"${id}"[^\\]]*"cause":"${cause}"`))
-      }
-    })
-  )
+  it.effect("goes to the good key alone next, and explanations say why (Q26, Q28, Q30)", function* () {
+    const { databaseUrl } = yield* TestService
+    const { askAll, id1, id2, id3, tenant, upstream } = yield* scene()
+    yield* askAll
+    assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
+    yield* askAll
+    assert.deepStrictEqual(upstream.seen(), [k3])
+    yield* untilSteps(tenant, 1)
+    const data = yield* planOf(tenant)
+    assert.strictEqual(data.steps[0]?.credential_id, id3)
+    const args = ["--account", tenant.account_id, "--provider", "openai", "--model", "openai/gpt-4o", "--json"]
+    const printed = onlyObject(
+      yield* runByok(["explain", ...args], { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring })
+    )
+    /** Each asks the database how long a pause still lasts, a moment apart. */
+    const untimed = (explanation: object) =>
+      JSON.stringify(explanation).replaceAll(/"until":"[^"]+"|at [\d:]{8}Z/g, "TIME")
+    const text = JSON.stringify(printed)
+    assert.strictEqual(untimed(printed), untimed({ ...data, seals_verified: true }))
+    for (const [id, cause] of [
+      [id1, "rejected"],
+      [id2, "rate_limited"]
+    ]) {
+      assert.match(text, new RegExp(`"credential_id":"${id}"[^\\]]*"cause":"${cause}"`))
+    }
+  })
 
-  it.effect("uses shared capacity only where no key forbids it, whatever the health of the keys (Q5, Q7)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "uses shared capacity only where no key forbids it, whatever the health of the keys (Q5, Q7)",
+    function* () {
       const free = yield* scene(gatewaysOwn, {})
       yield* free.tenant.update(free.id3, { disabled: true })
       for (const seen of [[k1, k2, gatewaysOwn], [gatewaysOwn]]) {
@@ -228,41 +224,38 @@ layerLive(service)("the example of a gateway", (it) => {
         assert.deepStrictEqual([status, bound.upstream.seen()], [429, seen])
         assert.include(text, `${bound.id3} disabled`)
       }
-    })
+    }
   )
 
-  it.effect("leaves no key in memory and parks nothing when the client leaves in mid-stream (Q21, Q27)", () =>
-    Effect.gen(function* () {
-      const { ask, askAll, buffers, gate, tenant, upstream } = yield* scene()
-      yield* askAll
-      upstream.seen()
-      yield* untilSteps(tenant, 1)
-      gate.close()
-      const leaving = new AbortController()
-      const response = yield* ask(leaving.signal)
-      yield* Effect.promise(async () => response.body?.getReader().read())
-      leaving.abort()
-      gate.open()
-      assert.deepStrictEqual(upstream.seen(), [k3])
-      for (const buffer of buffers) assert.isTrue(isWiped(buffer))
-      yield* askAll
-      assert.deepStrictEqual(upstream.seen(), [k3])
-      assert.lengthOf((yield* planOf(tenant)).steps, 1)
-    })
-  )
+  it.effect("leaves no key in memory and parks nothing when the client leaves in mid-stream (Q21, Q27)", function* () {
+    const { ask, askAll, buffers, gate, tenant, upstream } = yield* scene()
+    yield* askAll
+    upstream.seen()
+    yield* untilSteps(tenant, 1)
+    gate.close()
+    const leaving = new AbortController()
+    const response = yield* ask(leaving.signal)
+    yield* Effect.promise(async () => response.body?.getReader().read())
+    leaving.abort()
+    gate.open()
+    assert.deepStrictEqual(upstream.seen(), [k3])
+    for (const buffer of buffers) assert.isTrue(isWiped(buffer))
+    yield* askAll
+    assert.deepStrictEqual(upstream.seen(), [k3])
+    assert.lengthOf((yield* planOf(tenant)).steps, 1)
+  })
 
-  it.effect("logs what an upstream says without the key that it repeats (Q22)", () =>
-    Effect.gen(function* () {
-      const { askAll, id1, logged } = yield* scene()
-      yield* askAll
-      const text = logged.join("\n")
-      assert.include(text, `Incorrect API key: <${id1}>`)
-      for (let at = 0; at + 9 <= k1.length; at++) assert.notInclude(text, k1.slice(at, at + 9))
-    })
-  )
+  it.effect("logs what an upstream says without the key that it repeats (Q22)", function* () {
+    const { askAll, id1, logged } = yield* scene()
+    yield* askAll
+    const text = logged.join("\n")
+    assert.include(text, `Incorrect API key: <${id1}>`)
+    for (let at = 0; at + 9 <= k1.length; at++) assert.notInclude(text, k1.slice(at, at + 9))
+  })
 
-  it.effect("shows no part of the shared key to clients and logs, and a bounded part of what repeats it (R5)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "shows no part of the shared key to clients and logs, and a bounded part of what repeats it (R5)",
+    function* () {
       const { askAll, id1, id2, id3, logged, tenant } = yield* scene(echoed, {})
       for (const id of [id1, id2, id3]) yield* tenant.update(id, { disabled: true })
       const { status, text } = yield* askAll
@@ -272,11 +265,12 @@ layerLive(service)("the example of a gateway", (it) => {
       for (const shown of [text, ...logged]) {
         for (let at = 0; at + 9 <= echoed.length; at++) assert.notInclude(shown, echoed.slice(at, at + 9))
       }
-    })
+    }
   )
 
-  it.effect("answers 400 to a model that no request may have, and 403 for a workspace that is gone (E19)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "answers 400 to a model that no request may have, and 403 for a workspace that is gone (E19)",
+    function* () {
       const { answerTo, askAll, tenant, upstream } = yield* scene(gatewaysOwn)
       for (const model of ["", "m".repeat(300), "a\0b", 5, undefined]) {
         assert.strictEqual((yield* answerTo(JSON.stringify({ model }))).status, 400)
@@ -285,40 +279,39 @@ layerLive(service)("the example of a gateway", (it) => {
       yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
       assert.strictEqual((yield* askAll).status, 403)
       assert.deepStrictEqual(upstream.seen(), [])
-    })
+    }
   )
 
   it.effect(
     "as two processes: what one parks the other leaves out, and both leave out a leaked key at once (Q30, L16)",
-    () =>
-      Effect.gen(function* () {
-        const { databaseUrl } = yield* TestService
-        const { tenant, upstream } = yield* scene()
-        const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring }
-        const GATEWAY = JSON.stringify({ ...tenant, upstream: upstream.url })
-        const program = [join(import.meta.dirname, "GatewayProcess.ts")]
-        const start = startService({ ...variables, GATEWAY, LOG_LEVEL: "none" }, program)
-        const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
-        assert.notStrictEqual(one.pid, other.pid)
-        const ask = ({ url }: ServiceProcess) =>
-          Effect.promise(async () => {
-            const body = JSON.stringify({ model: "openai/gpt-4o" })
-            const response = await fetch(`${url}/v1/chat/completions`, { method: "POST", body })
-            await response.text()
-            return response.status
-          })
+    function* () {
+      const { databaseUrl } = yield* TestService
+      const { tenant, upstream } = yield* scene()
+      const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring }
+      const GATEWAY = JSON.stringify({ ...tenant, upstream: upstream.url })
+      const program = [join(import.meta.dirname, "GatewayProcess.ts")]
+      const start = startService({ ...variables, GATEWAY, LOG_LEVEL: "none" }, program)
+      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      assert.notStrictEqual(one.pid, other.pid)
+      const ask = ({ url }: ServiceProcess) =>
+        Effect.promise(async () => {
+          const body = JSON.stringify({ model: "openai/gpt-4o" })
+          const response = await fetch(`${url}/v1/chat/completions`, { method: "POST", body })
+          await response.text()
+          return response.status
+        })
 
-        assert.strictEqual(yield* ask(one), 200)
-        assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
-        yield* untilSteps(tenant, 1)
-        assert.strictEqual(yield* ask(other), 200)
-        assert.deepStrictEqual(upstream.seen(), [k3])
+      assert.strictEqual(yield* ask(one), 200)
+      assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
+      yield* untilSteps(tenant, 1)
+      assert.strictEqual(yield* ask(other), 200)
+      assert.deepStrictEqual(upstream.seen(), [k3])
 
-        const found = yield* runCommand(["leak", "find", "--park"], variables, k3)
-        assert.strictEqual(found.code, 0, found.stderr)
-        for (const side of [one, other]) assert.strictEqual(yield* ask(side), 429)
-        assert.deepStrictEqual(upstream.seen(), [])
-      }),
+      const found = yield* runCommand(["leak", "find", "--park"], variables, k3)
+      assert.strictEqual(found.code, 0, found.stderr)
+      for (const side of [one, other]) assert.strictEqual(yield* ask(side), 429)
+      assert.deepStrictEqual(upstream.seen(), [])
+    },
     60_000
   )
 })

@@ -1,6 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -12,6 +11,7 @@ import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { fakeUpstream } from "./FakeUpstream.ts"
 import { terminalOf, type Typed } from "./Terminal.ts"
+import { assert, it } from "../support/it.ts"
 
 const project = join(import.meta.dirname, "../..")
 const picture = join(project, "docs/session.svg")

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
@@ -9,10 +8,12 @@ import { runProgram } from "../support/process/runNode.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { load, newLedger, untilAcked } from "../support/database/AckChecker.ts"
 import { faultsAfterwards } from "./faultsAfterwards.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 describe("a copy of the files of a stopped database", () => {
-  it.live("opens to every key with its keyring; with another one the service refuses to start (R15, T12)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "opens to every key with its keyring; with another one the service refuses to start (R15, T12)",
+    function* () {
       const settings = yield* newDirectory
       const ledger = newLedger()
       const key = yield* Effect.scoped(
@@ -41,6 +42,6 @@ describe("a copy of the files of a stopped database", () => {
         stdout: "",
         stderr: `BYOK_DATA_DIR/keyring: expected the keys that the database knows; found other bytes under ${id}.\n`
       })
-    })
+    }
   )
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { PgClient } from "@effect/sql-pg"
 import { embeddedClient, startedBefore } from "../support/process/firstStart.ts"
@@ -6,6 +5,7 @@ import { eventually } from "../support/process/eventually.ts"
 import { postmasterOf, startService } from "../support/process/ServiceProcess.ts"
 import { type Ledger, load, newLedger, untilAcked } from "../support/database/AckChecker.ts"
 import { faultsAfterwards } from "./faultsAfterwards.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** How many times the service is killed. */
 const kills = 3
@@ -31,79 +31,74 @@ const nothing = () => Effect.void
 describe("everything acknowledged is stored and opens to the key that was sent, and nothing else is stored", () => {
   it.live(
     `after the service was killed ${kills} times under load (R1); the checker finds a row that is gone and one that came back (control)`,
-    () =>
+    function* () {
+      const started = yield* startedBefore
+      const ledger = newLedger()
+      for (let n = 0; n < kills; n++) {
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const service = yield* startService(started.settings)
+            yield* Effect.asVoid(load(service.url, started.key, ledger))
+            yield* untilAcked(ledger, enough)
+            yield* service.signal("SIGKILL")
+            assert.strictEqual(yield* service.ended, "SIGKILL")
+          })
+        )
+      }
+      assert.isAtLeast(ledger.acked.length, kills * enough)
+      assert.deepStrictEqual(yield* Effect.scoped(check(started, ledger, nothing)), [])
+
+      assert.isTrue(ledger.acked.some(({ deleted }) => deleted === "acknowledged"))
+      const [victim, revenant] = ledger.acked.filter(({ deleted }) => deleted === "no")
+      assert(victim !== undefined && revenant !== undefined)
+      revenant.deleted = "acknowledged"
+      const faults = yield* check(started, ledger, (sql) => sql`DELETE FROM credentials WHERE id = ${victim.id}`)
+      assert.deepStrictEqual(faults, [
+        `lost: ${victim.id}`,
+        `deleted and there again: ${revenant.id}`,
+        `get answers otherwise: ${victim.id}`
+      ])
+    }
+  )
+
+  it.live("after SIGTERM under load: every request is answered and the exit code is 0 (R2)", function* () {
+    const started = yield* startedBefore
+    const ledger = newLedger()
+    yield* Effect.scoped(
       Effect.gen(function* () {
-        const started = yield* startedBefore
-        const ledger = newLedger()
-        for (let n = 0; n < kills; n++) {
-          yield* Effect.scoped(
-            Effect.gen(function* () {
-              const service = yield* startService(started.settings)
-              yield* Effect.asVoid(load(service.url, started.key, ledger))
-              yield* untilAcked(ledger, enough)
-              yield* service.signal("SIGKILL")
-              assert.strictEqual(yield* service.ended, "SIGKILL")
-            })
-          )
-        }
-        assert.isAtLeast(ledger.acked.length, kills * enough)
-        assert.deepStrictEqual(yield* Effect.scoped(check(started, ledger, nothing)), [])
-
-        assert.isTrue(ledger.acked.some(({ deleted }) => deleted === "acknowledged"))
-        const [victim, revenant] = ledger.acked.filter(({ deleted }) => deleted === "no")
-        assert(victim !== undefined && revenant !== undefined)
-        revenant.deleted = "acknowledged"
-        const faults = yield* check(started, ledger, (sql) => sql`DELETE FROM credentials WHERE id = ${victim.id}`)
-        assert.deepStrictEqual(faults, [
-          `lost: ${victim.id}`,
-          `deleted and there again: ${revenant.id}`,
-          `get answers otherwise: ${victim.id}`
-        ])
+        const service = yield* startService(started.settings)
+        yield* Effect.asVoid(load(service.url, started.key, ledger))
+        yield* untilAcked(ledger, enough)
+        yield* service.signal("SIGTERM")
+        assert.strictEqual(yield* service.ended, 0)
       })
-  )
+    )
+    assert.deepStrictEqual(ledger.unknown, [])
+    assert.deepStrictEqual(yield* check(started, ledger, nothing), [])
+  })
 
-  it.live("after SIGTERM under load: every request is answered and the exit code is 0 (R2)", () =>
-    Effect.gen(function* () {
-      const started = yield* startedBefore
-      const ledger = newLedger()
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const service = yield* startService(started.settings)
-          yield* Effect.asVoid(load(service.url, started.key, ledger))
-          yield* untilAcked(ledger, enough)
-          yield* service.signal("SIGTERM")
-          assert.strictEqual(yield* service.ended, 0)
-        })
-      )
-      assert.deepStrictEqual(ledger.unknown, [])
-      assert.deepStrictEqual(yield* check(started, ledger, nothing), [])
-    })
-  )
-
-  it.live("after PostgreSQL was killed under load: the service survives and recovers by itself (R3)", () =>
-    Effect.gen(function* () {
-      const started = yield* startedBefore
-      const ledger = newLedger()
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const { url } = yield* startService(started.settings)
-          yield* Effect.asVoid(load(url, started.key, ledger))
-          yield* untilAcked(ledger, enough)
-          const postmaster = postmasterOf(started.settings.BYOK_DATA_DIR)
-          process.kill(postmaster, "SIGKILL")
-          // Requests may well succeed throughout: they are retried until their deadline (F5).
-          yield* eventually(
-            "another postmaster",
-            Effect.try(() => postmasterOf(started.settings.BYOK_DATA_DIR)).pipe(
-              Effect.match({ onFailure: () => false, onSuccess: (pid) => pid !== postmaster })
-            )
+  it.live("after PostgreSQL was killed under load: the service survives and recovers by itself (R3)", function* () {
+    const started = yield* startedBefore
+    const ledger = newLedger()
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const { url } = yield* startService(started.settings)
+        yield* Effect.asVoid(load(url, started.key, ledger))
+        yield* untilAcked(ledger, enough)
+        const postmaster = postmasterOf(started.settings.BYOK_DATA_DIR)
+        process.kill(postmaster, "SIGKILL")
+        // Requests may well succeed throughout: they are retried until their deadline (F5).
+        yield* eventually(
+          "another postmaster",
+          Effect.try(() => postmasterOf(started.settings.BYOK_DATA_DIR)).pipe(
+            Effect.match({ onFailure: () => false, onSuccess: (pid) => pid !== postmaster })
           )
-          yield* untilAcked(ledger, enough)
-        })
-      )
-      assert.deepStrictEqual(ledger.refused, [])
-      assert.isBelow(ledger.slowest, deadline + 3_000)
-      assert.deepStrictEqual(yield* check(started, ledger, nothing), [])
-    })
-  )
+        )
+        yield* untilAcked(ledger, enough)
+      })
+    )
+    assert.deepStrictEqual(ledger.refused, [])
+    assert.isBelow(ledger.slowest, deadline + 3_000)
+    assert.deepStrictEqual(yield* check(started, ledger, nothing), [])
+  })
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Option } from "effect"
 import { CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
@@ -11,6 +10,7 @@ import { created, minimal } from "../support/http/Bodies.ts"
 import { create, get, type Header } from "../support/http/HttpProbe.ts"
 import { assertInvalid } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** What happens between the check of the workspace and the insert, which the seal lies between. */
 let meanwhile: Effect.Effect<unknown> = Effect.void
@@ -48,71 +48,63 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
   it.live.each([
     ["without an idempotency record", []],
     ["with one", withKey]
-  ] as const)("%s is refused like one deleted before (F12, D6, D43)", ([, headers]) =>
-    Effect.gen(function* () {
-      const { accounts, rowCount, sql, tenant, url } = yield* begin(batching)
-      const { account_id, management_key, workspace_id } = tenant
-      const other = (yield* Effect.orDie(accounts.createWorkspace(account_id, "w"))).workspace_id
-      const deleting = (id: WorkspaceId) => {
-        meanwhile = Effect.orDie(accounts.deleteWorkspace(id))
-      }
+  ] as const)("%s is refused like one deleted before (F12, D6, D43)", function* ([, headers]) {
+    const { accounts, rowCount, sql, tenant, url } = yield* begin(batching)
+    const { account_id, management_key, workspace_id } = tenant
+    const other = (yield* Effect.orDie(accounts.createWorkspace(account_id, "w"))).workspace_id
+    const deleting = (id: WorkspaceId) => {
+      meanwhile = Effect.orDie(accounts.deleteWorkspace(id))
+    }
 
-      deleting(other)
-      const body = { ...minimal, workspace_id: other }
-      assertInvalid(yield* create(url, management_key, body, headers), notOurs)
-      deleting(workspace_id)
-      assertInvalid(yield* create(url, management_key, minimal, headers), noDefault)
-      assert.strictEqual(yield* rowCount, 0)
-      assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 0)
-      assert.lengthOf(yield* sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%credential.create%'`, 0)
-    })
-  )
+    deleting(other)
+    const body = { ...minimal, workspace_id: other }
+    assertInvalid(yield* create(url, management_key, body, headers), notOurs)
+    deleting(workspace_id)
+    assertInvalid(yield* create(url, management_key, minimal, headers), noDefault)
+    assert.strictEqual(yield* rowCount, 0)
+    assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 0)
+    assert.lengthOf(yield* sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%credential.create%'`, 0)
+  })
 
-  it.live("refuses only its own of the creates that share a statement (F12)", () =>
-    Effect.gen(function* () {
-      const { newTenant, rowCount, sql, tenant, url } = yield* begin(batching)
-      const lasting = yield* newTenant
-      const { workspace_id } = tenant
-      let sealed = 0
-      meanwhile = Effect.suspend(() =>
-        (sealed += 1) === 1
-          ? Effect.orDie(sql`UPDATE workspaces SET deleted_at = now() WHERE id = ${workspace_id}`)
-          : Effect.void
-      )
-      const keys = [tenant, lasting, lasting].map(({ management_key }) => management_key)
-      const answers = yield* Effect.forEach(keys, (key) => create(url, key, minimal), { concurrency: "unbounded" })
-      const statuses = answers.map(({ status }) => status)
-      assert.deepStrictEqual(statuses.slice(1), [201, 201])
-      assert.strictEqual(yield* rowCount, statuses.filter((status) => status === 201).length)
-    })
-  )
+  it.live("refuses only its own of the creates that share a statement (F12)", function* () {
+    const { newTenant, rowCount, sql, tenant, url } = yield* begin(batching)
+    const lasting = yield* newTenant
+    const { workspace_id } = tenant
+    let sealed = 0
+    meanwhile = Effect.suspend(() =>
+      (sealed += 1) === 1
+        ? Effect.orDie(sql`UPDATE workspaces SET deleted_at = now() WHERE id = ${workspace_id}`)
+        : Effect.void
+    )
+    const keys = [tenant, lasting, lasting].map(({ management_key }) => management_key)
+    const answers = yield* Effect.forEach(keys, (key) => create(url, key, minimal), { concurrency: "unbounded" })
+    const statuses = answers.map(({ status }) => status)
+    assert.deepStrictEqual(statuses.slice(1), [201, 201])
+    assert.strictEqual(yield* rowCount, statuses.filter((status) => status === 201).length)
+  })
 
-  it.live("waits for a delete that is not committed, and takes its outcome (F12)", () =>
-    Effect.gen(function* () {
-      const { rowCount, sql, tenant, url } = yield* begin(batching)
-      const { workspace_id } = tenant
-      const commit = yield* holdOpen(sql, `UPDATE workspaces SET deleted_at = now() WHERE id = '${workspace_id}'`)
-      const answer = yield* Effect.forkChild(create(url, tenant.management_key, minimal))
-      yield* untilWaiting(sql, 1)
-      yield* commit
-      assertInvalid(yield* Fiber.join(answer), noDefault)
-      assert.strictEqual(yield* rowCount, 0)
-    })
-  )
+  it.live("waits for a delete that is not committed, and takes its outcome (F12)", function* () {
+    const { rowCount, sql, tenant, url } = yield* begin(batching)
+    const { workspace_id } = tenant
+    const commit = yield* holdOpen(sql, `UPDATE workspaces SET deleted_at = now() WHERE id = '${workspace_id}'`)
+    const answer = yield* Effect.forkChild(create(url, tenant.management_key, minimal))
+    yield* untilWaiting(sql, 1)
+    yield* commit
+    assertInvalid(yield* Fiber.join(answer), noDefault)
+    assert.strictEqual(yield* rowCount, 0)
+  })
 
-  it.live("keeps its credentials readable, and none is offered to a router (F12)", () =>
-    Effect.gen(function* () {
-      const { accounts, context, tenant, url } = yield* begin(batching)
-      const { account_id, management_key, workspace_id } = tenant
-      const made = yield* create(url, management_key, minimal)
-      const id = CredentialId.make(String(created(made)["id"]))
-      const offered = Effect.map(Effect.provide(offeredKey(account_id, id), context), Option.isSome)
-      assert.isTrue(yield* offered)
-      const next = yield* Effect.orDie(accounts.createWorkspace(account_id, "next"))
-      yield* Effect.orDie(accounts.makeDefault(next.workspace_id))
-      yield* Effect.orDie(accounts.deleteWorkspace(workspace_id))
-      assert.isFalse(yield* offered)
-      assert.strictEqual((yield* get(url, management_key, id)).body, made.body)
-    })
-  )
+  it.live("keeps its credentials readable, and none is offered to a router (F12)", function* () {
+    const { accounts, context, tenant, url } = yield* begin(batching)
+    const { account_id, management_key, workspace_id } = tenant
+    const made = yield* create(url, management_key, minimal)
+    const id = CredentialId.make(String(created(made)["id"]))
+    const offered = Effect.map(Effect.provide(offeredKey(account_id, id), context), Option.isSome)
+    assert.isTrue(yield* offered)
+    const next = yield* Effect.orDie(accounts.createWorkspace(account_id, "next"))
+    yield* Effect.orDie(accounts.makeDefault(next.workspace_id))
+    yield* Effect.orDie(accounts.deleteWorkspace(workspace_id))
+    assert.isFalse(yield* offered)
+    assert.strictEqual((yield* get(url, management_key, id)).body, made.body)
+  })
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { holdOpen } from "../support/database/transactions.ts"
@@ -7,6 +6,7 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const readiness = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).status)
 
@@ -31,33 +31,31 @@ const credential = { provider: "groq", key: "fake-key-fake-key" }
 describe("while somebody else holds locks on every table", () => {
   it.live(
     "as a backup does, commands and a new instance work at once, and the running one stays ready (F1)",
-    () =>
-      Effect.gen(function* () {
-        const { key, list, settings, sql } = yield* begin
-        const running = yield* startService(settings)
-        const release = yield* holdOpen(sql, dump)
-        assert.strictEqual((yield* list).code, 0)
-        const started = yield* startService({ ...settings, BYOK_KEYRING: ringOf("kek", "next") })
-        for (const { url } of [running, started]) {
-          assert.strictEqual(yield* readiness(url), 200)
-          assert.strictEqual((yield* createOver(url, key, credential)).status, 201)
-        }
-        yield* release
-      }),
+    function* () {
+      const { key, list, settings, sql } = yield* begin
+      const running = yield* startService(settings)
+      const release = yield* holdOpen(sql, dump)
+      assert.strictEqual((yield* list).code, 0)
+      const started = yield* startService({ ...settings, BYOK_KEYRING: ringOf("kek", "next") })
+      for (const { url } of [running, started]) {
+        assert.strictEqual(yield* readiness(url), 200)
+        assert.strictEqual((yield* createOver(url, key, credential)).status, 201)
+      }
+      yield* release
+    },
     60_000
   )
 
   it.live(
     "readiness does not wait for the table of migrations, even if nobody else can read it (F1)",
-    () =>
-      Effect.gen(function* () {
-        const { settings, sql } = yield* begin
-        const { url } = yield* startService(settings)
-        const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN ACCESS EXCLUSIVE MODE")
-        // The lock is held until there is an answer: a statement that waited for it would fail at its deadline.
-        assert.strictEqual(yield* readiness(url), 200)
-        yield* release
-      }),
+    function* () {
+      const { settings, sql } = yield* begin
+      const { url } = yield* startService(settings)
+      const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN ACCESS EXCLUSIVE MODE")
+      // The lock is held until there is an answer: a statement that waited for it would fail at its deadline.
+      assert.strictEqual(yield* readiness(url), 200)
+      yield* release
+    },
     60_000
   )
 })

@@ -1,6 +1,5 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import { Recording } from "../support/process/Recording.ts"
@@ -50,10 +49,8 @@ layerLive(service)("a key store", (it) => {
     ([state, why]) => fails(state, why)
   )
 
-  it.effect("that does not answer: likewise, and get does not wait for create (R10, D11)", () =>
-    Effect.gen(function* () {
-      const ended = yield* fails("slow", "it does not answer")
-      assert.sameMembers(ended.slice(0, 2), ["get", "live"])
-    })
-  )
+  it.effect("that does not answer: likewise, and get does not wait for create (R10, D11)", function* () {
+    const ended = yield* fails("slow", "it does not answer")
+    assert.sameMembers(ended.slice(0, 2), ["get", "live"])
+  })
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer } from "effect"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
@@ -7,6 +6,7 @@ import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const { poolSize } = databaseSettings
 
@@ -14,8 +14,9 @@ describe("while every connection for writes waits for a lock", () => {
   it.live.each([
     ["a statement for each request", false, poolSize],
     ["requests share statements", true, 2]
-  ] as const)("(%s) create is 500 at the deadline; get and liveness are answered (R5, D11)", ([, batching, waiting]) =>
-    Effect.gen(function* () {
+  ] as const)(
+    "(%s) create is 500 at the deadline; get and liveness are answered (R5, D11)",
+    function* ([, batching, waiting]) {
       const service = TestService.layerWith({
         settings: (settings) => ({ ...settings, database: { ...settings.database, batching } })
       })
@@ -43,6 +44,6 @@ describe("while every connection for writes waits for a lock", () => {
       for (const answer of answers) assertRefused(answer, "InternalError")
       yield* unlock
       created(yield* create(url, management_key, minimal))
-    })
+    }
   )
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, Context, Duration, Effect, Exit, Layer } from "effect"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import * as DatabaseLive from "../../src/sql/connection/Database.ts"
@@ -6,6 +5,7 @@ import { Database, type DatabaseSettings } from "../../src/sql/connection/Databa
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
 import { postgresMessage } from "../support/database/RefusingPostgres.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** Replaces a message that arrives in one piece, as those of the start of a session do. */
 const replacing = (before: Buffer, after: Buffer) => (bytes: Buffer) => {
@@ -36,16 +36,15 @@ const insertThrough = (change: (bytes: Buffer) => Buffer, settings: Partial<Data
 describe("behind a pooler", () => {
   const outdated = replacing(standby("off"), standby("on"))
 
-  it.live("that still says what the server was before its promotion, writes succeed (F2)", () =>
-    Effect.gen(function* () {
-      const { exit, stored } = yield* insertThrough(outdated)
-      assert.isTrue(Exit.isSuccess(exit))
-      assert.deepStrictEqual(stored, [{ id: 1 }])
-    })
-  )
+  it.live("that still says what the server was before its promotion, writes succeed (F2)", function* () {
+    const { exit, stored } = yield* insertThrough(outdated)
+    assert.isTrue(Exit.isSuccess(exit))
+    assert.deepStrictEqual(stored, [{ id: 1 }])
+  })
 
-  it.live("a server that says itself that it is a standby is left, and another one is looked for (control)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "a server that says itself that it is a standby is left, and another one is looked for (control)",
+    function* () {
       const { exit, stored } = yield* insertThrough(outdated, { pooler: false, deadline: Duration.millis(500) })
       assert(Exit.isFailure(exit))
       const failure = Cause.squash(exit.cause)
@@ -53,19 +52,17 @@ describe("behind a pooler", () => {
       // Which it is depends on where the last attempt was when the time was over.
       assert.isTrue(failure.sqlstate === "ECONNRESET" || failure.kind === "Deadline", failure.message)
       assert.deepStrictEqual(stored, [])
-    })
+    }
   )
 
-  it.live("that adds an error of its own to the server's, a statement is retried (F5)", () =>
-    Effect.gen(function* () {
-      let failures = 0
-      const { exit, stored } = yield* insertThrough((bytes) => {
-        if (failures > 0 || !bytes.includes("INSERT 0 1")) return bytes
-        failures += 1
-        return Buffer.concat([error("57P01"), error("08P01")])
-      })
-      assert.isTrue(Exit.isSuccess(exit))
-      assert.deepStrictEqual({ failures, stored }, { failures: 1, stored: [{ id: 1 }] })
+  it.live("that adds an error of its own to the server's, a statement is retried (F5)", function* () {
+    let failures = 0
+    const { exit, stored } = yield* insertThrough((bytes) => {
+      if (failures > 0 || !bytes.includes("INSERT 0 1")) return bytes
+      failures += 1
+      return Buffer.concat([error("57P01"), error("08P01")])
     })
-  )
+    assert.isTrue(Exit.isSuccess(exit))
+    assert.deepStrictEqual({ failures, stored }, { failures: 1, stored: [{ id: 1 }] })
+  })
 })

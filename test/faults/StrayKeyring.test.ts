@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, type Context, Effect, Exit, Layer, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
@@ -15,6 +14,7 @@ import { onlyObject } from "../support/process/CommandLine.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { runCommand } from "../support/process/runCommand.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 type Instance = Context.Context<Parts>
 
@@ -50,117 +50,107 @@ const refusal = Effect.fnUntraced(function* (attempt: Effect.Effect<unknown, unk
 const well = { problems: [], warnings: [] }
 
 describe("an instance with another keyring than the others", () => {
-  it.live("stores nothing and is not ready; the others stay ready and store (F3)", () =>
-    Effect.gen(function* () {
+  it.live("stores nothing and is not ready; the others stay ready and store (F3)", function* () {
+    const url = yield* migratedDatabase
+    const sql = yield* adminClient(url)
+    const [one, other] = [yield* instanceWith(url, "ours"), yield* instanceWith(url, "ours")]
+    const account_id = yield* newAccount(one)
+    yield* create(one, account_id)
+    const stray = yield* instanceWith(url, "stray")
+    const reason = "neither key stray nor another key of this keyring has ever sealed"
+    assert.strictEqual(yield* refusal(create(stray, account_id)), `${reason}: put key ours back`)
+    assert.deepStrictEqual((yield* reported(stray)).problems, [`${reason}: nothing can be sealed`])
+    for (const instance of [one, other]) {
+      yield* create(instance, account_id)
+      assert.deepStrictEqual(yield* reported(instance), well)
+    }
+    assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'ours'`, 0)
+  })
+
+  it.live("of several that store for the first time at the same moment, those of one keyring do (F3)", function* () {
+    for (const _ of [1, 2, 3, 4, 5]) {
       const url = yield* migratedDatabase
       const sql = yield* adminClient(url)
-      const [one, other] = [yield* instanceWith(url, "ours"), yield* instanceWith(url, "ours")]
-      const account_id = yield* newAccount(one)
-      yield* create(one, account_id)
-      const stray = yield* instanceWith(url, "stray")
-      const reason = "neither key stray nor another key of this keyring has ever sealed"
-      assert.strictEqual(yield* refusal(create(stray, account_id)), `${reason}: put key ours back`)
-      assert.deepStrictEqual((yield* reported(stray)).problems, [`${reason}: nothing can be sealed`])
-      for (const instance of [one, other]) {
-        yield* create(instance, account_id)
-        assert.deepStrictEqual(yield* reported(instance), well)
-      }
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'ours'`, 0)
-    })
-  )
+      const instances = yield* Effect.forEach(["a", "b", "c"], (id) => instanceWith(url, id))
+      const account_id = yield* newAccount(instances[0] as Instance)
+      const exits = yield* Effect.forEach(instances, (instance) => Effect.exit(create(instance, account_id)), {
+        concurrency: "unbounded"
+      })
+      assert.lengthOf(exits.filter(Exit.isSuccess), 1)
+      assert.lengthOf(yield* sql`SELECT DISTINCT kek_id FROM credentials`, 1)
+    }
+  })
 
-  it.live("of several that store for the first time at the same moment, those of one keyring do (F3)", () =>
-    Effect.gen(function* () {
-      for (const _ of [1, 2, 3, 4, 5]) {
-        const url = yield* migratedDatabase
-        const sql = yield* adminClient(url)
-        const instances = yield* Effect.forEach(["a", "b", "c"], (id) => instanceWith(url, id))
-        const account_id = yield* newAccount(instances[0] as Instance)
-        const exits = yield* Effect.forEach(instances, (instance) => Effect.exit(create(instance, account_id)), {
-          concurrency: "unbounded"
-        })
-        assert.lengthOf(exits.filter(Exit.isSuccess), 1)
-        assert.lengthOf(yield* sql`SELECT DISTINCT kek_id FROM credentials`, 1)
-      }
-    })
-  )
-
-  it.live("a rotation goes on beside credentials that nobody can open, which are warned of (F3)", () =>
-    Effect.gen(function* () {
-      const url = yield* migratedDatabase
-      const sql = yield* adminClient(url)
-      const ours = yield* instanceWith(url, "ours")
-      const account_id = yield* newAccount(ours)
-      yield* create(ours, account_id)
-      const { id } = yield* create(ours, account_id)
-      yield* sql`UPDATE credentials SET kek_id = 'lost' WHERE id = ${id}`
-      const rotated = yield* instanceWith(url, "next", "ours")
-      yield* create(rotated, account_id)
-      const warnings = ["key lost is missing from the keyring; credentials that cannot be opened: 1"]
-      for (const instance of [rotated]) assert.deepStrictEqual(yield* reported(instance), { problems: [], warnings })
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'next'`, 1)
-    })
-  )
+  it.live("a rotation goes on beside credentials that nobody can open, which are warned of (F3)", function* () {
+    const url = yield* migratedDatabase
+    const sql = yield* adminClient(url)
+    const ours = yield* instanceWith(url, "ours")
+    const account_id = yield* newAccount(ours)
+    yield* create(ours, account_id)
+    const { id } = yield* create(ours, account_id)
+    yield* sql`UPDATE credentials SET kek_id = 'lost' WHERE id = ${id}`
+    const rotated = yield* instanceWith(url, "next", "ours")
+    yield* create(rotated, account_id)
+    const warnings = ["key lost is missing from the keyring; credentials that cannot be opened: 1"]
+    for (const instance of [rotated]) assert.deepStrictEqual(yield* reported(instance), { problems: [], warnings })
+    assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'next'`, 1)
+  })
 })
 
 describe("a keyring without the key of a credential", () => {
-  it.live("is named at the start of the service, and by a command that needs the key (C3)", () =>
-    Effect.gen(function* () {
-      const DATABASE_URL = yield* migratedDatabase
-      const ours = yield* instanceWith(DATABASE_URL, "ours")
-      const account_id = yield* newAccount(ours)
-      const { id } = yield* create(ours, account_id)
-      const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("stray") }
-      const service = yield* startService(settings)
-      yield* eventually("what is not ready is in the log", () =>
-        service.stderr().includes("Not ready: neither key stray")
-      )
-      assert.match(service.stderr(), /key ours is missing from the keyring; credentials that cannot be opened: 1\n/)
-      const disable = runCommand(["credential", "disable", id, "--account", account_id], settings)
-      const failed = `The key of credential ${id} cannot be opened: `
-      assert.include((yield* disable).stderr, `${failed}the key store is unavailable: neither key stray`)
-      assert.match((yield* disable).stderr, /: put key ours back\.\n$/)
-      yield* runCommand(["keyring", "admit"], settings)
-      const { code, stderr } = yield* disable
-      const cure =
-        "key ours is not in the keyring. Put it back: until then the credential can only be renamed or deleted."
-      assert.deepStrictEqual([code, stderr], [1, `${failed}${cure}\n`])
-    })
-  )
+  it.live("is named at the start of the service, and by a command that needs the key (C3)", function* () {
+    const DATABASE_URL = yield* migratedDatabase
+    const ours = yield* instanceWith(DATABASE_URL, "ours")
+    const account_id = yield* newAccount(ours)
+    const { id } = yield* create(ours, account_id)
+    const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("stray") }
+    const service = yield* startService(settings)
+    yield* eventually("what is not ready is in the log", () =>
+      service.stderr().includes("Not ready: neither key stray")
+    )
+    assert.match(service.stderr(), /key ours is missing from the keyring; credentials that cannot be opened: 1\n/)
+    const disable = runCommand(["credential", "disable", id, "--account", account_id], settings)
+    const failed = `The key of credential ${id} cannot be opened: `
+    assert.include((yield* disable).stderr, `${failed}the key store is unavailable: neither key stray`)
+    assert.match((yield* disable).stderr, /: put key ours back\.\n$/)
+    yield* runCommand(["keyring", "admit"], settings)
+    const { code, stderr } = yield* disable
+    const cure =
+      "key ours is not in the keyring. Put it back: until then the credential can only be renamed or deleted."
+    assert.deepStrictEqual([code, stderr], [1, `${failed}${cure}\n`])
+  })
 })
 
 describe("byok keyring stranded and admit", () => {
-  it.live("list what a lost key holds, and let a new keyring seal after all (F3)", () =>
-    Effect.gen(function* () {
-      const url = yield* migratedDatabase
-      const sql = yield* adminClient(url)
-      const ours = yield* instanceWith(url, "ours")
-      const account_id = yield* newAccount(ours)
-      const { id, workspace_id } = yield* create(ours, account_id)
-      const byok = (keyring: string, ...args: ReadonlyArray<string>) =>
-        runCommand(["keyring", ...args], { DATABASE_URL: url, BYOK_KEYRING: ringOf(keyring) })
+  it.live("list what a lost key holds, and let a new keyring seal after all (F3)", function* () {
+    const url = yield* migratedDatabase
+    const sql = yield* adminClient(url)
+    const ours = yield* instanceWith(url, "ours")
+    const account_id = yield* newAccount(ours)
+    const { id, workspace_id } = yield* create(ours, account_id)
+    const byok = (keyring: string, ...args: ReadonlyArray<string>) =>
+      runCommand(["keyring", ...args], { DATABASE_URL: url, BYOK_KEYRING: ringOf(keyring) })
 
-      assert.deepStrictEqual(yield* byok("ours", "stranded"), {
-        code: 0,
-        stdout: "No credential is stranded.\n",
-        stderr: ""
-      })
-      assert.deepStrictEqual(yield* byok("new", "stranded"), {
-        code: 0,
-        stdout: `${id}  account: ${account_id}, workspace: ${workspace_id}, key: ours\n`,
-        stderr: ""
-      })
-      const credentials = [{ kek_id: "ours", account_id, workspace_id, credential_id: id }]
-      assert.deepStrictEqual(onlyObject(yield* byok("new", "stranded", "--json")), { credentials, total: 1 })
-
-      const renewed = yield* instanceWith(url, "new")
-      yield* refusal(create(renewed, account_id))
-      assert.strictEqual((yield* byok("new", "admit")).stdout, "kek_id  new\nrole    primary\n")
-      yield* create(renewed, account_id)
-      assert.deepStrictEqual((yield* reported(renewed)).problems, [])
-      yield* byok("new", "admit")
-      const admitted = sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%"keyring.admit"%'`
-      assert.lengthOf(yield* admitted, 1, "recorded once")
+    assert.deepStrictEqual(yield* byok("ours", "stranded"), {
+      code: 0,
+      stdout: "No credential is stranded.\n",
+      stderr: ""
     })
-  )
+    assert.deepStrictEqual(yield* byok("new", "stranded"), {
+      code: 0,
+      stdout: `${id}  account: ${account_id}, workspace: ${workspace_id}, key: ours\n`,
+      stderr: ""
+    })
+    const credentials = [{ kek_id: "ours", account_id, workspace_id, credential_id: id }]
+    assert.deepStrictEqual(onlyObject(yield* byok("new", "stranded", "--json")), { credentials, total: 1 })
+
+    const renewed = yield* instanceWith(url, "new")
+    yield* refusal(create(renewed, account_id))
+    assert.strictEqual((yield* byok("new", "admit")).stdout, "kek_id  new\nrole    primary\n")
+    yield* create(renewed, account_id)
+    assert.deepStrictEqual((yield* reported(renewed)).problems, [])
+    yield* byok("new", "admit")
+    const admitted = sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%"keyring.admit"%'`
+    assert.lengthOf(yield* admitted, 1, "recorded once")
+  })
 })

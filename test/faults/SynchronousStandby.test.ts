@@ -1,15 +1,16 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { embeddedClient, firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { eventually } from "../support/process/eventually.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const internalError = { status: 500, body: '{"error":{"code":500,"message":"Internal Server Error"}}' }
 
 describe("while the synchronous standby is away", () => {
-  it.live("create is 500, even if its wait is cancelled or its connection terminated, and get is 200 (R6)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "create is 500, even if its wait is cancelled or its connection terminated, and get is 200 (R6)",
+    function* () {
       const settings = yield* newDirectory
       const { key, stderr, url } = yield* firstStart({ ...settings, DATABASE_BATCHING: "false" })
       const create = createOver(url, key, minimal)
@@ -59,6 +60,6 @@ describe("while the synchronous standby is away", () => {
       yield* sql`SELECT pg_reload_conf()`
       yield* untilWaiting(0)
       assert.strictEqual((yield* create).status, 201)
-    })
+    }
   )
 })

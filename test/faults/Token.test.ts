@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Context, Duration, Effect, Layer, Option, Redacted } from "effect"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
@@ -17,6 +16,7 @@ import {
   withoutTokens
 } from "../support/keys/SoftHsm.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** Create answers 500 with this reason in the log and stores nothing; get and liveness answer meanwhile. */
 const createFails = Effect.fnUntraced(function* (id: string, reason: RegExp) {
@@ -81,38 +81,33 @@ describe.skipIf(withoutSoftHsm !== undefined)(
   `a PKCS#11 token that fails (R10)${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
   () => {
     it.layer(onToken, { excludeTestServices: true })((it) => {
-      it.effect("away: create is 500, get is 200, and create recovers with it", () =>
-        Effect.gen(function* () {
-          const id = yield* createdOne
-          yield* withoutTokens(yield* Hsm, createFails(id, /KeyStoreUnavailable/))
-          yield* wellAgain
-        })
-      )
+      it.effect("away: create is 500, get is 200, and create recovers with it", function* () {
+        const id = yield* createdOne
+        yield* withoutTokens(yield* Hsm, createFails(id, /KeyStoreUnavailable/))
+        yield* wellAgain
+      })
 
-      it.effect("hanging: create is 500 at the deadline, get is 200 meanwhile", () =>
-        Effect.gen(function* () {
-          const id = yield* createdOne
-          const [pid] = childProcesses()
-          if (pid === undefined) return assert.fail("no process")
-          process.kill(pid, "SIGSTOP")
-          yield* createFails(id, /does not answer|was lost/)
-          yield* wellAgain
-        })
-      )
+      it.effect("hanging: create is 500 at the deadline, get is 200 meanwhile", function* () {
+        const id = yield* createdOne
+        const [pid] = childProcesses()
+        if (pid === undefined) return assert.fail("no process")
+        process.kill(pid, "SIGSTOP")
+        yield* createFails(id, /does not answer|was lost/)
+        yield* wellAgain
+      })
 
       it.effect(
         "with another key under the label: create is 500, get is 200, and nothing is sealed under it (T12)",
-        () =>
-          Effect.gen(function* () {
-            const hsm = yield* Hsm
-            const id = yield* createdOne
-            const replace = (other: string) =>
-              addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
-            yield* replace(Buffer.alloc(32, "another key").toString("hex"))
-            yield* createFails(id, /KeyStoreUnavailable/)
-            yield* replace(bytes)
-            yield* wellAgain
-          })
+        function* () {
+          const hsm = yield* Hsm
+          const id = yield* createdOne
+          const replace = (other: string) =>
+            addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
+          yield* replace(Buffer.alloc(32, "another key").toString("hex"))
+          yield* createFails(id, /KeyStoreUnavailable/)
+          yield* replace(bytes)
+          yield* wellAgain
+        }
       )
     })
   }

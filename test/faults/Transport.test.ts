@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
 import { HttpServer } from "effect/http"
 import { Reactivity } from "effect/reactivity"
@@ -15,6 +14,7 @@ import type { Answer } from "../support/http/RawConnection.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type FaultyProxy, faultyProxy } from "./FaultyProxy.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const shortDeadlines: DatabaseSettings = {
   ...databaseSettings,
@@ -73,68 +73,65 @@ const faults: ReadonlyArray<readonly [string, boolean, (proxy: FaultyProxy) => v
 describe("a network to the database that", () => {
   it.live.each(faults)(
     "%s: every request is answered, the service recovers by itself and leaks no connection (R4, D11)",
-    (row) =>
-      Effect.gen(function* () {
-        const [, batching, fail, silent] = row
-        const { burst, close, connections, first, proxy } = yield* open(batching)
-        const right = isRight(first)
-        yield* eventually(
-          "every request succeeds",
-          Effect.map(burst, (answered) => answered.every(right))
-        )
-        assert.isAbove(yield* connections, 0)
+    function* (row) {
+      const [, batching, fail, silent] = row
+      const { burst, close, connections, first, proxy } = yield* open(batching)
+      const right = isRight(first)
+      yield* eventually(
+        "every request succeeds",
+        Effect.map(burst, (answered) => answered.every(right))
+      )
+      assert.isAbove(yield* connections, 0)
 
-        const during = yield* Effect.forkChild(burst)
-        fail(proxy)
-        const answers = [...(yield* Fiber.join(during)), ...(yield* burst)]
-        for (const answer of answers) {
-          if (!right(answer)) assertRefused(answer, answer.status === 503 ? "ServiceUnavailable" : "InternalError")
-        }
-        if (silent) {
-          assert.isAbove(answers.filter(({ status }) => status === 500).length, 0)
-          assert.isAbove(proxy.swallowed(), 0)
-        }
+      const during = yield* Effect.forkChild(burst)
+      fail(proxy)
+      const answers = [...(yield* Fiber.join(during)), ...(yield* burst)]
+      for (const answer of answers) {
+        if (!right(answer)) assertRefused(answer, answer.status === 503 ? "ServiceUnavailable" : "InternalError")
+      }
+      if (silent) {
+        assert.isAbove(answers.filter(({ status }) => status === 500).length, 0)
+        assert.isAbove(proxy.swallowed(), 0)
+      }
 
-        proxy.forward()
-        yield* eventually(
-          "every request succeeds again",
-          Effect.map(burst, (answered) => answered.every(right))
-        )
-        assert.isAtMost(yield* connections, 2 * shortDeadlines.poolSize + 1, "both pools, and the one of the audit log")
-        yield* close
-        yield* eventually(
-          "no connection is left",
-          Effect.map(connections, (n) => n === 0)
-        )
-      })
+      proxy.forward()
+      yield* eventually(
+        "every request succeeds again",
+        Effect.map(burst, (answered) => answered.every(right))
+      )
+      assert.isAtMost(yield* connections, 2 * shortDeadlines.poolSize + 1, "both pools, and the one of the audit log")
+      yield* close
+      yield* eventually(
+        "no connection is left",
+        Effect.map(connections, (n) => n === 0)
+      )
+    }
   )
 
   it.live.each([false, true])(
     "answers 200 ms later, batching %s: everything is slower and nothing fails (R4)",
-    (batching) =>
-      Effect.gen(function* () {
-        const { burst, connections, first, proxy } = yield* open(batching, { ...databaseSettings, poolSize: 20 })
-        const began = performance.now()
-        proxy.delay(200)
-        const answers = [...(yield* burst), ...(yield* burst)]
-        assert.isTrue(answers.every(isRight(first)))
-        assert.isAtLeast(performance.now() - began, 4 * 200, "control: at least two statements for each burst")
-        assert.isAtMost(yield* connections, 2 * 20 + 1)
-      })
+    function* (batching) {
+      const { burst, connections, first, proxy } = yield* open(batching, { ...databaseSettings, poolSize: 20 })
+      const began = performance.now()
+      proxy.delay(200)
+      const answers = [...(yield* burst), ...(yield* burst)]
+      assert.isTrue(answers.every(isRight(first)))
+      assert.isAtLeast(performance.now() - began, 4 * 200, "control: at least two statements for each burst")
+      assert.isAtMost(yield* connections, 2 * 20 + 1)
+    }
   )
 
   it.live.each([false, true])(
     "answers each statement 600 ms late, batching %s: a request of too many ends at its own deadline (F10, D11)",
-    (batching) =>
-      Effect.gen(function* () {
-        const { key, proxy, url } = yield* open(batching)
-        proxy.delay(600)
-        const began = performance.now()
-        const answer = yield* create(url, key, minimal, [["Idempotency-Key", "one"]])
-        // No statement is as late as its own deadline, so that only the request's can refuse it.
-        assert.isBelow(600, Duration.toMillis(shortDeadlines.statementTimeout))
-        assertRefused(answer, "InternalError")
-        assert.isAtLeast(performance.now() - began, Duration.toMillis(shortDeadlines.deadline) - 100)
-      })
+    function* (batching) {
+      const { key, proxy, url } = yield* open(batching)
+      proxy.delay(600)
+      const began = performance.now()
+      const answer = yield* create(url, key, minimal, [["Idempotency-Key", "one"]])
+      // No statement is as late as its own deadline, so that only the request's can refuse it.
+      assert.isBelow(600, Duration.toMillis(shortDeadlines.statementTimeout))
+      assertRefused(answer, "InternalError")
+      assert.isAtLeast(performance.now() - began, Duration.toMillis(shortDeadlines.deadline) - 100)
+    }
   )
 })

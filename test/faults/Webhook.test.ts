@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process"
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Scope } from "effect"
 import { load, newLedger, untilAcked } from "../support/database/AckChecker.ts"
 import { type Received, verifies } from "../support/http/webhookReceiver.ts"
@@ -9,6 +8,7 @@ import { embeddedClient, startedBefore } from "../support/process/firstStart.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { byokSource } from "../support/process/runByok.ts"
 import { postmasterOf, startService } from "../support/process/ServiceProcess.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const secrets = [1, 2].map((byte) => `whsec_${Buffer.alloc(32, byte).toString("base64")}`)
 const other = `whsec_${Buffer.alloc(32, 3).toString("base64")}`
@@ -112,33 +112,30 @@ const idsOf = (received: ReadonlyArray<Received>) => received.map(({ headers }) 
 describe("events for a webhook, while receiver, PostgreSQL and service are killed in turn and answers are lost", () => {
   it.live(
     "arrive each at least once and in order, repeated at once or not at all, and all signatures verify (Standard Webhooks)",
-    () =>
-      Effect.gen(function* () {
-        const { received, written } = yield* deliver()
-        const ids = idsOf(received)
-        assert.deepStrictEqual(faultsOf(written, ids), [])
-        assert.isAbove(written.length, 100)
-        assert.isTrue(received.some(({ answer }) => answer === "lost"))
-        assert.isAtMost(ids.length - written.length, received.filter(({ answer }) => answer === "lost").length + 3)
-        for (const one of received) {
-          assert.deepStrictEqual(
-            [...secrets, other].map((secret) => verifies(secret, one)),
-            [true, true, false]
-          )
-        }
-        assert.isNotEmpty(faultsOf(written, ids.toReversed()), "control")
-      })
+    function* () {
+      const { received, written } = yield* deliver()
+      const ids = idsOf(received)
+      assert.deepStrictEqual(faultsOf(written, ids), [])
+      assert.isAbove(written.length, 100)
+      assert.isTrue(received.some(({ answer }) => answer === "lost"))
+      assert.isAtMost(ids.length - written.length, received.filter(({ answer }) => answer === "lost").length + 3)
+      for (const one of received) {
+        assert.deepStrictEqual(
+          [...secrets, other].map((secret) => verifies(secret, one)),
+          [true, true, false]
+        )
+      }
+      assert.isNotEmpty(faultsOf(written, ids.toReversed()), "control")
+    }
   )
 
-  it.live("are lost by a service whose cursor moves before the answer (control)", () =>
-    Effect.gen(function* () {
-      const { received, written } = yield* deliver([
-        "--import",
-        join(import.meta.dirname, "hastyCursor.ts"),
-        byokSource,
-        "serve"
-      ])
-      assert.include(faultsOf(written, idsOf(received)).join(), "lost: ")
-    })
-  )
+  it.live("are lost by a service whose cursor moves before the answer (control)", function* () {
+    const { received, written } = yield* deliver([
+      "--import",
+      join(import.meta.dirname, "hastyCursor.ts"),
+      byokSource,
+      "serve"
+    ])
+    assert.include(faultsOf(written, idsOf(received)).join(), "lost: ")
+  })
 })

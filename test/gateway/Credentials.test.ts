@@ -1,10 +1,9 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Api } from "../../src/api/Api.ts"
 import { GatewayApi } from "../../src/gateway/GatewayApi.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { ask, listening, own, socketPath } from "./socket.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"

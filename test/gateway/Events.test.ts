@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Context, Duration, Effect, Fiber } from "effect"
 import { request } from "node:http"
 import { Events } from "../../src/port/Events.ts"
@@ -6,7 +5,7 @@ import { Draining } from "../../src/port/Readiness.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { ask, listening, socketPath } from "./socket.ts"
 
 interface Page {

@@ -1,6 +1,5 @@
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit } from "effect"
 import { TestClock } from "effect/testing"
 import { NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
@@ -12,6 +11,7 @@ import { PoolsUnavailable } from "../../src/service/routing/RouterErrors.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
 import { type Act, anyActs, type Code, fakeRouter, planOf, runAtOnce, runInTurn } from "./routesModel.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const runs = casesOf(300)
 

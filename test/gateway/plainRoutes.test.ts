@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Arbitrary, Effect, Schema } from "effect"
 import { ReportAnswer, Route } from "../../src/gateway/GatewayApi.ts"
 import { createdId } from "../support/http/Bodies.ts"
@@ -7,7 +6,7 @@ import type { Answer } from "../support/http/RawConnection.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { wipedBy } from "../support/http/wipedBy.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { listening, own, socketPath } from "./socket.ts"
 
 /** The same media type in another spelling, which is left to the other routes' way. */

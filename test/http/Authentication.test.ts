@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Context, Effect, Option, Redacted } from "effect"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { formatApiKey } from "../../src/port/ApiKey.ts"
@@ -19,7 +18,7 @@ import {
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, type Tenant, TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const operations: ReadonlyArray<Request> = [
   { path: "/api/v1/byok/nonsense" },
@@ -85,8 +84,9 @@ const createWithoutBody = Effect.fnUntraced(function* (token: string, length: st
 })
 
 layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
-  it.effect.each(missing)("401 Missing Authentication header: %s, whatever else is wrong (D2)", ([, headers, found]) =>
-    Effect.gen(function* () {
+  it.effect.each(missing)(
+    "401 Missing Authentication header: %s, whatever else is wrong (D2)",
+    function* ([, headers, found]) {
       const given = headers(yield* TestService.tenant)
       const issues = [{ path: ["Authorization"], message: found }]
       for (const request of operations) {
@@ -94,115 +94,99 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
         assertRefused(answer, "MissingKey", found === undefined ? undefined : { issues })
         assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok"')
       }
-    })
+    }
   )
 
-  it.effect.each(invalid)("401 Invalid API key: %s, whatever else is wrong (D3)", ([, token]) =>
-    Effect.gen(function* () {
-      const given = bearer(token(yield* TestService.tenant))
-      for (const request of operations) {
-        const headers = [json, given, ...(request.headers ?? [])]
-        assertInvalidKey(yield* TestService.send({ ...request, headers }))
-      }
-    })
-  )
+  it.effect.each(invalid)("401 Invalid API key: %s, whatever else is wrong (D3)", function* ([, token]) {
+    const given = bearer(token(yield* TestService.tenant))
+    for (const request of operations) {
+      const headers = [json, given, ...(request.headers ?? [])]
+      assertInvalidKey(yield* TestService.send({ ...request, headers }))
+    }
+  })
 
-  it.effect("401: a revoked key is refused like an unknown one, from the next request on (D3, D42)", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* TestService
-      const accounts = yield* Accounts
-      const { account_id, create: createHere, get: getHere } = yield* TestService.newTenant
-      const issued = yield* accounts.issueApiKey(account_id, { name: "soon revoked", management: true })
-      const key = Redacted.value(issued.key)
-      const once: ReadonlyArray<Header> = [["Idempotency-Key", "once"]]
-      const id = createdId(yield* create(url, key, minimal, once))
-      yield* accounts.revokeApiKey(issued.hash)
-      const asked = Effect.all([create(url, key, minimal), create(url, key, minimal, once), get(url, key, id)])
-      for (const answer of yield* TestService.storing(0, asked)) assertInvalidKey(answer)
-      assert.strictEqual((yield* getHere(id)).status, 200)
-      // Behind the service's back it is just as soon.
-      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
-      assertInvalidKey(yield* createHere(minimal))
-    })
-  )
+  it.effect("401: a revoked key is refused like an unknown one, from the next request on (D3, D42)", function* () {
+    const { sql, url } = yield* TestService
+    const accounts = yield* Accounts
+    const { account_id, create: createHere, get: getHere } = yield* TestService.newTenant
+    const issued = yield* accounts.issueApiKey(account_id, { name: "soon revoked", management: true })
+    const key = Redacted.value(issued.key)
+    const once: ReadonlyArray<Header> = [["Idempotency-Key", "once"]]
+    const id = createdId(yield* create(url, key, minimal, once))
+    yield* accounts.revokeApiKey(issued.hash)
+    const asked = Effect.all([create(url, key, minimal), create(url, key, minimal, once), get(url, key, id)])
+    for (const answer of yield* TestService.storing(0, asked)) assertInvalidKey(answer)
+    assert.strictEqual((yield* getHere(id)).status, 200)
+    // Behind the service's back it is just as soon.
+    yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
+    assertInvalidKey(yield* createHere(minimal))
+  })
 
-  it.effect("401 before the body is read (D4)", () =>
-    Effect.gen(function* () {
-      assertInvalidKey(yield* Effect.timeout(createWithoutBody("unknown", "1000"), "4 seconds"))
-      const issues = [{ path: ["Authorization"], message: noKey }]
-      assertRefused(yield* Effect.timeout(createWithoutBody("", "1000"), "4 seconds"), "MissingKey", { issues })
-    })
-  )
+  it.effect("401 before the body is read (D4)", function* () {
+    assertInvalidKey(yield* Effect.timeout(createWithoutBody("unknown", "1000"), "4 seconds"))
+    const issues = [{ path: ["Authorization"], message: noKey }]
+    assertRefused(yield* Effect.timeout(createWithoutBody("", "1000"), "4 seconds"), "MissingKey", { issues })
+  })
 
-  it.effect("the scheme may be in any case (RFC 9110, section 11.1)", () =>
-    Effect.gen(function* () {
-      const { management_key } = yield* TestService.tenant
-      for (const scheme of ["bearer", "BEARER"]) {
-        const headers: ReadonlyArray<Header> = [["Authorization", `${scheme} ${management_key}`], json]
-        const body = JSON.stringify(minimal)
-        created(yield* TestService.send({ method: "POST", path: "/api/v1/byok", headers, body }))
-      }
-    })
-  )
+  it.effect("the scheme may be in any case (RFC 9110, section 11.1)", function* () {
+    const { management_key } = yield* TestService.tenant
+    for (const scheme of ["bearer", "BEARER"]) {
+      const headers: ReadonlyArray<Header> = [["Authorization", `${scheme} ${management_key}`], json]
+      const body = JSON.stringify(minimal)
+      created(yield* TestService.send({ method: "POST", path: "/api/v1/byok", headers, body }))
+    }
+  })
 
   it.effect.each(["imported key, with a comma", "импортированный-clé-鍵"])(
     "a key of another form that was imported by hash works: %s (D24, D41)",
-    (token) =>
-      Effect.gen(function* () {
-        const { sql, url } = yield* TestService
-        const { account_id } = yield* TestService.newTenant
-        yield* sql`
+    function* (token) {
+      const { sql, url } = yield* TestService
+      const { account_id } = yield* TestService.newTenant
+      yield* sql`
           INSERT INTO api_keys (hash, account_id, name, management, created_at)
           VALUES (sha256(convert_to(${token}, 'UTF8')), ${account_id}, 'imported', true, now())`
-        created(yield* create(url, Buffer.from(token).toString("latin1"), minimal))
-      })
+      created(yield* create(url, Buffer.from(token).toString("latin1"), minimal))
+    }
   )
 
   it.effect.each([
     ["a valid body", minimal],
     ["no JSON", "{"],
     ["a body over the limit", "x".repeat(300_000)]
-  ])("403 for an ordinary key on create with %s, without a row (T7)", ([, body]) =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      assertForbidden(yield* TestService.storing(0, create(url, yield* ordinaryKey, body)))
-    })
-  )
+  ])("403 for an ordinary key on create with %s, without a row (T7)", function* ([, body]) {
+    const { url } = yield* TestService
+    assertForbidden(yield* TestService.storing(0, create(url, yield* ordinaryKey, body)))
+  })
 
-  it.effect("403 for an ordinary key on every other operation, whatever the id (D4)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const tenant = yield* TestService.tenant
-      const own = createdId(yield* tenant.create(minimal))
-      const key = yield* ordinaryKey
-      const ordinary = operationsOf(url, key)
-      for (const id of [own, unknownId, "nonsense"]) {
-        const status = send(url, { path: `/api/v1/byok/${id}/status`, headers: [bearer(key)] })
-        const requests = [ordinary.get(id), status, ordinary.update(id, { name: "x" }), ordinary.delete(id)]
-        for (const answer of yield* Effect.all(requests)) assertForbidden(answer)
-      }
-      for (const answer of [yield* ordinary.list(), yield* ordinary.plan("{")]) assertForbidden(answer)
-      assert.strictEqual((yield* tenant.get(own)).status, 200)
-    })
-  )
+  it.effect("403 for an ordinary key on every other operation, whatever the id (D4)", function* () {
+    const { url } = yield* TestService
+    const tenant = yield* TestService.tenant
+    const own = createdId(yield* tenant.create(minimal))
+    const key = yield* ordinaryKey
+    const ordinary = operationsOf(url, key)
+    for (const id of [own, unknownId, "nonsense"]) {
+      const status = send(url, { path: `/api/v1/byok/${id}/status`, headers: [bearer(key)] })
+      const requests = [ordinary.get(id), status, ordinary.update(id, { name: "x" }), ordinary.delete(id)]
+      for (const answer of yield* Effect.all(requests)) assertForbidden(answer)
+    }
+    for (const answer of [yield* ordinary.list(), yield* ordinary.plan("{")]) assertForbidden(answer)
+    assert.strictEqual((yield* tenant.get(own)).status, 200)
+  })
 
   it.effect.each(["1000", "10737418240"])(
     "403 before the body is read: %s bytes declared, none sent (D4, T7)",
-    (length) =>
-      Effect.gen(function* () {
-        assertForbidden(yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds"))
-      })
+    function* (length) {
+      assertForbidden(yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds"))
+    }
   )
 
-  it.effect("403 for a key that is no longer a management key, from the next request on (D42)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { account_id, create } = yield* TestService.newTenant
-      created(yield* create(minimal))
-      yield* sql`UPDATE api_keys SET management = false WHERE account_id = ${account_id}`
-      assertForbidden(yield* create(minimal))
-    })
-  )
+  it.effect("403 for a key that is no longer a management key, from the next request on (D42)", function* () {
+    const { sql } = yield* TestService
+    const { account_id, create } = yield* TestService.newTenant
+    created(yield* create(minimal))
+    yield* sql`UPDATE api_keys SET management = false WHERE account_id = ${account_id}`
+    assertForbidden(yield* create(minimal))
+  })
 })
 
 /** A build that takes every live key for a management key. */
@@ -218,12 +202,10 @@ const everyKeyManages = Effect.gen(function* () {
 })
 
 layerLive(TestService.layerWith({ parts: everyKeyManages }))("control: a build that takes every key (T7)", (it) => {
-  it.effect("stores a row, and waits for the body", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      created(yield* TestService.storing(1, create(url, yield* ordinaryKey, minimal)))
-      const answer = yield* Effect.timeoutOption(createWithoutBody(yield* ordinaryKey, "1000"), "300 millis")
-      assert.isTrue(Option.isNone(answer))
-    })
-  )
+  it.effect("stores a row, and waits for the body", function* () {
+    const { url } = yield* TestService
+    created(yield* TestService.storing(1, create(url, yield* ordinaryKey, minimal)))
+    const answer = yield* Effect.timeoutOption(createWithoutBody(yield* ordinaryKey, "1000"), "300 millis")
+    assert.isTrue(Option.isNone(answer))
+  })
 })

@@ -1,6 +1,5 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { type Header, json } from "../support/http/HttpProbe.ts"
 import { assertInvalid, type Issue } from "../support/http/Refusal.ts"
@@ -85,12 +84,10 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
 
   it.effect.each(bodies)("the body is %s (D8)", ([, body, ...issues]) => refuses(body, ...issues))
 
-  it.effect.each(contentTypes)("the content type is %s (D8)", ([, headers]) =>
-    Effect.gen(function* () {
-      const answer = yield* TestService.storing(0, createWith(headers))
-      assertInvalid(answer, issue("must be sent as application/json"))
-    })
-  )
+  it.effect.each(contentTypes)("the content type is %s (D8)", function* ([, headers]) {
+    const answer = yield* TestService.storing(0, createWith(headers))
+    assertInvalid(answer, issue("must be sent as application/json"))
+  })
 
   it.effect.each([
     "application/json",
@@ -101,33 +98,27 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
     Effect.map(createWith([["Content-Type", type]]), created)
   )
 
-  it.effect.each(["gzip", "x-canary"])("the body is encoded as %s (D8)", (encoding) =>
-    Effect.gen(function* () {
-      const answer = yield* createWith([json, ["Content-Encoding", encoding]])
-      assertInvalid(answer, issue("must be sent without content encoding"))
-    })
-  )
+  it.effect.each(["gzip", "x-canary"])("the body is encoded as %s (D8)", function* (encoding) {
+    const answer = yield* createWith([json, ["Content-Encoding", encoding]])
+    assertInvalid(answer, issue("must be sent without content encoding"))
+  })
 
   it.effect("but accepts Content-Encoding: identity, in any case (RFC 9110, section 8.4.1)", () =>
     Effect.map(createWith([json, ["Content-Encoding", "Identity"]]), created)
   )
 
-  it.effect("but accepts a byte order mark in front of the object (RFC 8259, section 8.1)", () =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      created(yield* create(`\ufeff${JSON.stringify(minimal)}`))
-    })
-  )
+  it.effect("but accepts a byte order mark in front of the object (RFC 8259, section 8.1)", function* () {
+    const { create } = yield* TestService.tenant
+    created(yield* create(`\ufeff${JSON.stringify(minimal)}`))
+  })
 
-  it.effect("names at most 100 of 100,000 wrong places (D7)", () =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      const answer = yield* create({
-        ...minimal,
-        allowed_models: Array.from({ length: 100_000 }, () => 1)
-      })
-      assert.strictEqual(answer.status, 400)
-      assert.isBelow(answer.body.length, 10_000)
+  it.effect("names at most 100 of 100,000 wrong places (D7)", function* () {
+    const { create } = yield* TestService.tenant
+    const answer = yield* create({
+      ...minimal,
+      allowed_models: Array.from({ length: 100_000 }, () => 1)
     })
-  )
+    assert.strictEqual(answer.status, 400)
+    assert.isBelow(answer.body.length, 10_000)
+  })
 })

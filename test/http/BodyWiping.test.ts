@@ -1,28 +1,25 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { minimal } from "../support/http/Bodies.ts"
 import { create } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { wipedBy } from "../support/http/wipedBy.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 layerLive(TestService.layer)("the buffer of a body is overwritten after use", (it) => {
   it.effect.each([
     [201, JSON.stringify(minimal)],
     [400, JSON.stringify({ ...minimal, name: 1 })],
     [400, `${JSON.stringify(minimal)}}`]
-  ] as const)("%i: %s", ([status, body]) =>
-    Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      let answered = 0
-      const wiped = yield* wipedBy(
-        Effect.map(create(url, management_key, body), (answer) => {
-          answered = answer.status
-        })
-      )
-      assert.strictEqual(answered, status)
-      assert.include(wiped, body)
-    })
-  )
+  ] as const)("%i: %s", function* ([status, body]) {
+    const { tenant, url } = yield* TestService
+    const { management_key } = yield* tenant
+    let answered = 0
+    const wiped = yield* wipedBy(
+      Effect.map(create(url, management_key, body), (answer) => {
+        answered = answer.status
+      })
+    )
+    assert.strictEqual(answered, status)
+    assert.include(wiped, body)
+  })
 })

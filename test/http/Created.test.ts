@@ -1,9 +1,8 @@
-import { assert } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, createdId, defaults, minimal } from "../support/http/Bodies.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
@@ -19,8 +18,9 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
 })
 
 layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) => {
-  it.effect("has every omitted field at its default, and get answers the same (D1, D12, D20, D32, D33, D34)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has every omitted field at its default, and get answers the same (D1, D12, D20, D32, D33, D34)",
+    function* () {
       const { create, get, send, workspace_id } = yield* TestService.newTenant
       const before = Date.now()
       const answer = yield* create(minimal)
@@ -42,41 +42,38 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
       assert.deepStrictEqual([head.status, head.body], [200, ""])
       assert.strictEqual(head.headers["content-length"], found.headers["content-length"])
       assertHeaders(head)
-    })
+    }
   )
 
-  it.effect("has every member as given (rules 4 and 5)", () =>
-    Effect.gen(function* () {
-      const { create, management_key_hash } = yield* TestService.tenant
-      const given = {
-        ...{ name: "n", disabled: true, is_required: true, declared_region: "global", declared_zdr: true },
-        ...{ allowed_api_key_hashes: [management_key_hash], allowed_models: ["m"], allowed_user_ids: ["u"] }
-      }
-      assert.deepInclude(created(yield* create({ ...minimal, ...given })), given)
-    })
-  )
+  it.effect("has every member as given (rules 4 and 5)", function* () {
+    const { create, management_key_hash } = yield* TestService.tenant
+    const given = {
+      ...{ name: "n", disabled: true, is_required: true, declared_region: "global", declared_zdr: true },
+      ...{ allowed_api_key_hashes: [management_key_hash], allowed_models: ["m"], allowed_user_ids: ["u"] }
+    }
+    assert.deepInclude(created(yield* create({ ...minimal, ...given })), given)
+  })
 
-  it.effect("has the last of repeated members, even if the first would be refused, byte for byte (D13, D26)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has the last of repeated members, even if the first would be refused, byte for byte (D13, D26)",
+    function* () {
       const tenant = yield* TestService.tenant
       const key = "sk  padded \ufeff\t\n\r[\u0001\u007f\u2028\u{10ffff}\uffff]."
       const body = `{"key":5,"provider":"nobody","key":${JSON.stringify(key)},"provider":"azure"}`
       const { id, provider } = created(yield* tenant.create(body))
       assert.strictEqual(provider, "azure")
       assert.strictEqual(yield* openedKey(tenant, id), key)
-    })
+    }
   )
 
-  it.effect("has a label that is made once and stored; get never opens a key (D35)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { create, get } = yield* TestService.tenant
-      const made = yield* create(minimal)
-      const id = createdId(made)
-      yield* sql`UPDATE credentials SET sealed = ${Buffer.alloc(100)} WHERE id = ${id}`
-      assert.strictEqual((yield* get(id)).body, made.body)
-    })
-  )
+  it.effect("has a label that is made once and stored; get never opens a key (D35)", function* () {
+    const { sql } = yield* TestService
+    const { create, get } = yield* TestService.tenant
+    const made = yield* create(minimal)
+    const id = createdId(made)
+    yield* sql`UPDATE credentials SET sealed = ${Buffer.alloc(100)} WHERE id = ${id}`
+    assert.strictEqual((yield* get(id)).body, made.body)
+  })
 
   it.effect.each([
     ["a provider of another version", { provider: "of-tomorrow/2" }, ["provider"], "must be a known provider slug"],
@@ -86,8 +83,9 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
       ["allowed_models", 0],
       "must have at most 255 characters"
     ]
-  ] as const)("is shown with %s if it was stored so, though create refuses it (F4, D46)", ([, other, path, message]) =>
-    Effect.gen(function* () {
+  ] as const)(
+    "is shown with %s if it was stored so, though create refuses it (F4, D46)",
+    function* ([, other, path, message]) {
       const { sql } = yield* TestService
       const { create, get, list } = yield* TestService.newTenant
       const made = created(yield* create(minimal))
@@ -99,6 +97,6 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
       assert.deepStrictEqual(JSON.parse((yield* get(String(made["id"]))).body), { data: shown })
       assert.deepStrictEqual(JSON.parse((yield* list()).body), { data: [shown], total_count: 1 })
       assertInvalid(yield* create({ ...minimal, ...other }), { path, message })
-    })
+    }
   )
 })

@@ -1,9 +1,8 @@
-import { assert, describe } from "@effect/vitest"
 import { Effect } from "effect"
 import { isInstalled, openPage } from "../support/http/Browser.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, describe, layerLive } from "../support/it.ts"
 
 /** What Scalar writes on the console in any case: its version, and how long each step took. */
 const isScalars = (message: string) => /@scalar\/api-reference@|: \d+ ms"/.test(message)

@@ -1,44 +1,33 @@
-import { assert } from "@effect/vitest"
-import { Effect } from "effect"
 import { send } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 layerLive(TestService.layer)("/docs", (it) => {
-  it.effect("is compressed, may be kept, and is not sent again to who has it (F17)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { headers, status } = yield* send(url, { path: "/docs", method: "HEAD" })
-      assert.strictEqual(status, 200)
-      assert.strictEqual(headers["content-type"], "text/html; charset=utf-8")
-      assert.strictEqual(headers["content-encoding"], "gzip")
-      assert.isBelow(Number(headers["content-length"]), 1_000_000)
-      assert.strictEqual(headers["cache-control"], "public, max-age=300")
-      const known = [["If-None-Match", headers["etag"] ?? ""]] as const
-      assert.strictEqual((yield* send(url, { path: "/docs", method: "HEAD", headers: known })).status, 304)
-    })
-  )
+  it.effect("is compressed, may be kept, and is not sent again to who has it (F17)", function* () {
+    const { url } = yield* TestService
+    const { headers, status } = yield* send(url, { path: "/docs", method: "HEAD" })
+    assert.strictEqual(status, 200)
+    assert.strictEqual(headers["content-type"], "text/html; charset=utf-8")
+    assert.strictEqual(headers["content-encoding"], "gzip")
+    assert.isBelow(Number(headers["content-length"]), 1_000_000)
+    assert.strictEqual(headers["cache-control"], "public, max-age=300")
+    const known = [["If-None-Match", headers["etag"] ?? ""]] as const
+    assert.strictEqual((yield* send(url, { path: "/docs", method: "HEAD", headers: known })).status, 304)
+  })
 
-  it.effect("may run its own scripts alone, ask this service alone, and stand in nobody's frame (F17)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { headers } = yield* send(url, { path: "/docs", method: "HEAD" })
-      const policy = headers["content-security-policy"] ?? ""
-      assert.match(policy, /; script-src( 'sha256-[\w+/]{43}='){2}; style-src 'unsafe-inline'; connect-src 'self'; /)
-      assert.match(policy, /^default-src 'none'; .*base-uri 'none'; form-action 'none'; frame-ancestors 'none'$/)
-      assert.notMatch(policy, /\*|http|unsafe-eval/)
-      assert.deepStrictEqual(
-        [headers["x-content-type-options"], headers["referrer-policy"]],
-        ["nosniff", "no-referrer"]
-      )
-    })
-  )
+  it.effect("may run its own scripts alone, ask this service alone, and stand in nobody's frame (F17)", function* () {
+    const { url } = yield* TestService
+    const { headers } = yield* send(url, { path: "/docs", method: "HEAD" })
+    const policy = headers["content-security-policy"] ?? ""
+    assert.match(policy, /; script-src( 'sha256-[\w+/]{43}='){2}; style-src 'unsafe-inline'; connect-src 'self'; /)
+    assert.match(policy, /^default-src 'none'; .*base-uri 'none'; form-action 'none'; frame-ancestors 'none'$/)
+    assert.notMatch(policy, /\*|http|unsafe-eval/)
+    assert.deepStrictEqual([headers["x-content-type-options"], headers["referrer-policy"]], ["nosniff", "no-referrer"])
+  })
 
-  it.effect("is where / leads to (D10)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { headers, status } = yield* send(url, { path: "/" })
-      assert.deepStrictEqual([status, headers["location"]], [302, "/docs"])
-    })
-  )
+  it.effect("is where / leads to (D10)", function* () {
+    const { url } = yield* TestService
+    const { headers, status } = yield* send(url, { path: "/" })
+    assert.deepStrictEqual([status, headers["location"]], [302, "/docs"])
+  })
 })

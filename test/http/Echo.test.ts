@@ -1,8 +1,7 @@
-import { assert } from "@effect/vitest"
 import { Arbitrary, Context, Effect, Redacted } from "effect"
 import { InvalidParams } from "../../src/domain/Errors.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { acceptedBody, anyBody, elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 import { addHeader, bearer, type Header, json, send } from "../support/http/HttpProbe.ts"
 import { credentialIn, minimal } from "../support/http/Bodies.ts"
@@ -167,19 +166,17 @@ layerLive(TestService.recordedWith({}))("whatever is sent", (it) => {
     { arbitrary: { runs: 500 } }
   )
 
-  it.effect("was varied enough to be answered in most of the possible ways (control)", () =>
-    Effect.gen(function* () {
-      yield* examine({
-        method: "POST",
-        path: "/api/v1/byok",
-        authorization: (key) => [bearer(key)],
-        type: [json],
-        more: [],
-        body: JSON.stringify({ provider: "cohere", key: secret })
-      })
-      assert.includeMembers(Array.from(seen), [200, 201, 400, 401, 404, 405])
+  it.effect("was varied enough to be answered in most of the possible ways (control)", function* () {
+    yield* examine({
+      method: "POST",
+      path: "/api/v1/byok",
+      authorization: (key) => [bearer(key)],
+      type: [json],
+      more: [],
+      body: JSON.stringify({ provider: "cohere", key: secret })
     })
-  )
+    assert.includeMembers(Array.from(seen), [200, 201, 400, 401, 404, 405])
+  })
 })
 
 /** A build that repeats the key where its caller asks it to, and in logs and traces. */
@@ -226,13 +223,11 @@ layerLive(TestService.recordedWith({ parts: parrot }))("positive control: a buil
     ["in the log", true],
     ["in a span", true],
     ["nowhere", false]
-  ] as const)("%s, which no answer shows; logs and traces: %s", ([name, leaks]) =>
-    Effect.gen(function* () {
-      const { all, logs, spans } = yield* Recording
-      logs.length = 0
-      spans.length = 0
-      assert.deepStrictEqual(yield* faults(name), [])
-      assert.strictEqual(leakOf(yield* all, [secret]), leaks ? secret : undefined)
-    })
-  )
+  ] as const)("%s, which no answer shows; logs and traces: %s", function* ([name, leaks]) {
+    const { all, logs, spans } = yield* Recording
+    logs.length = 0
+    spans.length = 0
+    assert.deepStrictEqual(yield* faults(name), [])
+    assert.strictEqual(leakOf(yield* all, [secret]), leaks ? secret : undefined)
+  })
 })

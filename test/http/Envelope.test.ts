@@ -1,9 +1,9 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Layer } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import * as Envelope from "../../src/http/Envelope.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const canary = "a canary of a cause"
 const died = Cause.die(new Error(canary))

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { CurrentActor } from "../../src/domain/CurrentCaller.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
@@ -9,7 +8,7 @@ import { createdId, credentialIn, minimal, unknownId } from "../support/http/Bod
 import { assertInvalid } from "../support/http/Refusal.ts"
 import { type Parts, type Tenant, TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 interface Shown {
   readonly id: string
@@ -30,62 +29,59 @@ const events = (tenant: Tenant, query = "") =>
 const actionsOf = (found: ReadonlyArray<Shown>) => found.map(({ action }) => action)
 
 layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
-  it.effect("says who deleted which key, by the name of the API key, the newest event first", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      const answer = yield* tenant.create(minimal)
-      const [id, label] = [createdId(answer), String(credentialIn(answer)["label"])]
-      const { provider } = minimal
-      const other = createdId(yield* tenant.create(minimal))
-      yield* tenant.update(id, { key: "sk-9876543210-9876543210-WxYz" })
-      yield* tenant.delete(id)
-      const ofCredential = yield* events(tenant, `?credential_id=${id}`)
-      const [deleted, ...before] = ofCredential
-      const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash, name: "first management key" }
-      assert.deepInclude(deleted, { action: "credential.delete", credential_id: id, provider, actor })
-      assert.deepStrictEqual(actionsOf(before), ["credential.update", "credential.rotate", "credential.create"])
-      assert.deepStrictEqual(
-        ofCredential.map(({ label }) => label),
-        ["sk-...WxYz", "sk-...WxYz", "sk-...WxYz", label]
-      )
-      assert.deepStrictEqual(
-        before.slice(0, 2).map(({ id, seq }) => id === `${seq}.0` || id === `${seq}.1`),
-        [true, true]
-      )
-      const all = yield* events(tenant)
-      assert.deepStrictEqual(actionsOf(all).slice(-3), ["account.create", "workspace.create", "api_key.issue"])
-      assert.lengthOf(all, 8)
-      assert.isTrue(all.some(({ credential_id }) => credential_id === other))
-      assert.isFalse(all.some((event) => "account_id" in event))
-      assert.deepStrictEqual(yield* events(tenant, `?credential_id=${unknownId}`), [])
-    })
-  )
+  it.effect("says who deleted which key, by the name of the API key, the newest event first", function* () {
+    const tenant = yield* TestService.newTenant
+    const answer = yield* tenant.create(minimal)
+    const [id, label] = [createdId(answer), String(credentialIn(answer)["label"])]
+    const { provider } = minimal
+    const other = createdId(yield* tenant.create(minimal))
+    yield* tenant.update(id, { key: "sk-9876543210-9876543210-WxYz" })
+    yield* tenant.delete(id)
+    const ofCredential = yield* events(tenant, `?credential_id=${id}`)
+    const [deleted, ...before] = ofCredential
+    const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash, name: "first management key" }
+    assert.deepInclude(deleted, { action: "credential.delete", credential_id: id, provider, actor })
+    assert.deepStrictEqual(actionsOf(before), ["credential.update", "credential.rotate", "credential.create"])
+    assert.deepStrictEqual(
+      ofCredential.map(({ label }) => label),
+      ["sk-...WxYz", "sk-...WxYz", "sk-...WxYz", label]
+    )
+    assert.deepStrictEqual(
+      before.slice(0, 2).map(({ id, seq }) => id === `${seq}.0` || id === `${seq}.1`),
+      [true, true]
+    )
+    const all = yield* events(tenant)
+    assert.deepStrictEqual(actionsOf(all).slice(-3), ["account.create", "workspace.create", "api_key.issue"])
+    assert.lengthOf(all, 8)
+    assert.isTrue(all.some(({ credential_id }) => credential_id === other))
+    assert.isFalse(all.some((event) => "account_id" in event))
+    assert.deepStrictEqual(yield* events(tenant, `?credential_id=${unknownId}`), [])
+  })
 
-  it.effect("is read page by page in both directions, each event once", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      for (let n = 0; n < 5; n++) yield* tenant.create(minimal)
-      const all = yield* events(tenant, "?limit=100")
-      const back: Array<Shown> = []
-      for (let page = yield* events(tenant, "?limit=2"); page.length > 0;) {
-        back.push(...page)
-        page = yield* events(tenant, `?limit=2&before=${page.at(-1)?.seq}`)
-      }
-      assert.deepStrictEqual(back, all)
-      const last = all[0]?.seq ?? 0
-      yield* eventually("the events are sealed", events(tenant, `?after=${last - 1}`), (found) => found.length === 1)
-      const onward: Array<Shown> = []
-      for (let page = yield* events(tenant, "?limit=2&after=0"); page.length > 0;) {
-        onward.push(...page)
-        page = yield* events(tenant, `?limit=2&after=${page.at(-1)?.seq}`)
-      }
-      const bySeq = [...all].sort((one, other) => one.seq - other.seq)
-      assert.deepStrictEqual(onward, bySeq)
-    })
-  )
+  it.effect("is read page by page in both directions, each event once", function* () {
+    const tenant = yield* TestService.newTenant
+    for (let n = 0; n < 5; n++) yield* tenant.create(minimal)
+    const all = yield* events(tenant, "?limit=100")
+    const back: Array<Shown> = []
+    for (let page = yield* events(tenant, "?limit=2"); page.length > 0;) {
+      back.push(...page)
+      page = yield* events(tenant, `?limit=2&before=${page.at(-1)?.seq}`)
+    }
+    assert.deepStrictEqual(back, all)
+    const last = all[0]?.seq ?? 0
+    yield* eventually("the events are sealed", events(tenant, `?after=${last - 1}`), (found) => found.length === 1)
+    const onward: Array<Shown> = []
+    for (let page = yield* events(tenant, "?limit=2&after=0"); page.length > 0;) {
+      onward.push(...page)
+      page = yield* events(tenant, `?limit=2&after=${page.at(-1)?.seq}`)
+    }
+    const bySeq = [...all].sort((one, other) => one.seq - other.seq)
+    assert.deepStrictEqual(onward, bySeq)
+  })
 
-  it.effect("shows no name of an operator's user, and of a key that was imported or revoked its name still", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "shows no name of an operator's user, and of a key that was imported or revoked its name still",
+    function* () {
       const { revokeApiKey } = yield* Accounts
       const [tenant, accounts] = [yield* TestService.newTenant, yield* Accounts]
       const asOperator = Effect.provideService(CurrentActor, { kind: "cli", user: "canary-user" })
@@ -95,29 +91,27 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
       const answer = yield* tenant.events()
       assert.notInclude(answer.body, "canary-user")
       assert.deepInclude((yield* events(tenant))[0], { action: "api_key.revoke", actor: { kind: "cli" } })
-    })
+    }
   )
 
-  it.effect("refuses other parameters and values that are none (D48)", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.tenant
-      assertInvalid(
-        yield* tenant.events("?limit=101&before=x"),
-        {
-          path: ["limit"],
-          message: "must be an integer from 1 to 100, given once"
-        },
-        {
-          path: ["before"],
-          message: "must be an integer from 0 to 9007199254740991, given once"
-        }
-      )
-      assertInvalid(yield* tenant.events("?offset=1"), {
-        path: ["offset"],
-        message: "only credential_id, limit, before and after are parameters of events"
-      })
+  it.effect("refuses other parameters and values that are none (D48)", function* () {
+    const tenant = yield* TestService.tenant
+    assertInvalid(
+      yield* tenant.events("?limit=101&before=x"),
+      {
+        path: ["limit"],
+        message: "must be an integer from 1 to 100, given once"
+      },
+      {
+        path: ["before"],
+        message: "must be an integer from 0 to 9007199254740991, given once"
+      }
+    )
+    assertInvalid(yield* tenant.events("?offset=1"), {
+      path: ["offset"],
+      message: "only credential_id, limit, before and after are parameters of events"
     })
-  )
+  })
 
   it.effect("shows nothing of another account, whatever is asked for (T6)", () =>
     Effect.map(foreign, (found) => {

@@ -1,5 +1,4 @@
 import { randomBytes, randomUUID } from "node:crypto"
-import { assert, it } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
 import { AccountId, ApiKeyHash } from "../../src/domain/Identifiers.ts"
 import { makeKnownAccounts } from "../../src/http/AuthenticationLive.ts"
@@ -10,7 +9,7 @@ import { get } from "../support/http/HttpProbe.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, it, layerLive } from "../support/it.ts"
 
 const small = TestService.withDatabase({
   poolSize: 12,
@@ -20,53 +19,47 @@ const small = TestService.withDatabase({
 })
 
 layerLive(small)("a queue of 50 (F9)", (it) => {
-  it.effect("keeps room for a known account while more unknown tokens wait than it holds", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* TestService
-      const tenant = yield* TestService.tenant
-      const id = createdId(yield* tenant.create(minimal))
-      const unlock = yield* lockTable(sql, "api_keys")
-      let refused = 0
-      const junk = yield* Effect.forEach(Array.from({ length: 60 }), () => {
-        const token = formatApiKey(randomBytes(32), true)
-        return Effect.forkChild(
-          Effect.tap(get(url, token, id), ({ status }) => Effect.sync(() => (refused += status === 503 ? 1 : 0)))
-        )
-      })
-      yield* eventually("the first look-ups wait for the lock", waitingForLock(sql), (n) => n > 0)
-      yield* eventually("the flood has used up its own line", () => refused > 0)
-      const known = yield* Effect.forkChild(tenant.get(id))
-      yield* Effect.sleep("100 millis")
-      yield* unlock
-      assert.strictEqual((yield* Fiber.join(known)).status, 200)
-      const answers = yield* Effect.forEach(junk, Fiber.join)
-      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([401, 503]))
-    })
-  )
-
-  it.effect("refuses none of 36 keys that it has not met beside a flood of made-up ones", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const unmet = yield* Effect.forEach(Array.from({ length: 36 }), () => TestService.newTenant)
-      const junk = Effect.suspend(() => get(url, formatApiKey(randomBytes(32), true), randomUUID()))
-      const flood = yield* Effect.forEach(Array.from({ length: 40 }), () => Effect.forkChild(Effect.forever(junk)))
-      const answers = yield* Effect.forEach(unmet, ({ list }) => list(), { concurrency: 3 })
-      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
-      yield* Fiber.interruptAll(flood)
-    })
-  )
-
-  it.effect("is not entered by a token whose checksum is wrong (D41)", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* TestService
-      const id = createdId(yield* (yield* TestService.tenant).create(minimal))
-      const unlock = yield* lockTable(sql, "api_keys")
+  it.effect("keeps room for a known account while more unknown tokens wait than it holds", function* () {
+    const { sql, url } = yield* TestService
+    const tenant = yield* TestService.tenant
+    const id = createdId(yield* tenant.create(minimal))
+    const unlock = yield* lockTable(sql, "api_keys")
+    let refused = 0
+    const junk = yield* Effect.forEach(Array.from({ length: 60 }), () => {
       const token = formatApiKey(randomBytes(32), true)
-      const spoilt = token.slice(0, -1) + (token.endsWith("0") ? "1" : "0")
-      assertRefused(yield* get(url, spoilt, id), "InvalidKey")
-      yield* unlock
+      return Effect.forkChild(
+        Effect.tap(get(url, token, id), ({ status }) => Effect.sync(() => (refused += status === 503 ? 1 : 0)))
+      )
     })
-  )
+    yield* eventually("the first look-ups wait for the lock", waitingForLock(sql), (n) => n > 0)
+    yield* eventually("the flood has used up its own line", () => refused > 0)
+    const known = yield* Effect.forkChild(tenant.get(id))
+    yield* Effect.sleep("100 millis")
+    yield* unlock
+    assert.strictEqual((yield* Fiber.join(known)).status, 200)
+    const answers = yield* Effect.forEach(junk, Fiber.join)
+    assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([401, 503]))
+  })
+
+  it.effect("refuses none of 36 keys that it has not met beside a flood of made-up ones", function* () {
+    const { url } = yield* TestService
+    const unmet = yield* Effect.forEach(Array.from({ length: 36 }), () => TestService.newTenant)
+    const junk = Effect.suspend(() => get(url, formatApiKey(randomBytes(32), true), randomUUID()))
+    const flood = yield* Effect.forEach(Array.from({ length: 40 }), () => Effect.forkChild(Effect.forever(junk)))
+    const answers = yield* Effect.forEach(unmet, ({ list }) => list(), { concurrency: 3 })
+    assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
+    yield* Fiber.interruptAll(flood)
+  })
+
+  it.effect("is not entered by a token whose checksum is wrong (D41)", function* () {
+    const { sql, url } = yield* TestService
+    const id = createdId(yield* (yield* TestService.tenant).create(minimal))
+    const unlock = yield* lockTable(sql, "api_keys")
+    const token = formatApiKey(randomBytes(32), true)
+    const spoilt = token.slice(0, -1) + (token.endsWith("0") ? "1" : "0")
+    assertRefused(yield* get(url, spoilt, id), "InvalidKey")
+    yield* unlock
+  })
 })
 
 it("the accounts of the 100,000 keys that were used last are known, and no flood of keys forgets one in use", () => {

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import * as Byok from "../../src/Byok.ts"
@@ -12,7 +11,7 @@ import { assertDeclared } from "../support/http/JsonSchema.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../support/it.ts"
 import { Recording } from "../support/process/Recording.ts"
 
 const ready = { path: "/health/ready" }
@@ -21,21 +20,20 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
   it.effect.each([
     { path: "/health/live", body: '{"status":"live"}' },
     { path: "/health/ready", body: '{"status":"ready"}' }
-  ])("$path answers 200, with and without a key", ({ body, path }) =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      for (const headers of [[], [["Authorization", "Bearer unknown"] as const]]) {
-        const answer = yield* send(url, { path, headers })
-        assert.strictEqual(answer.status, 200)
-        assert.strictEqual(answer.body, body)
-        assertHeaders(answer)
-        assertDeclared(["get", path], answer)
-      }
-    })
-  )
+  ])("$path answers 200, with and without a key", function* ({ body, path }) {
+    const { url } = yield* TestService
+    for (const headers of [[], [["Authorization", "Bearer unknown"] as const]]) {
+      const answer = yield* send(url, { path, headers })
+      assert.strictEqual(answer.status, 200)
+      assert.strictEqual(answer.body, body)
+      assertHeaders(answer)
+      assertDeclared(["get", path], answer)
+    }
+  })
 
-  it.effect("an instance whose keyring shares no key with the one that sealed is live and not ready (F3)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "an instance whose keyring shares no key with the one that sealed is live and not ready (F3)",
+    function* () {
       const { databaseUrl, url } = yield* TestService
       const { create: createHere, management_key } = yield* TestService.tenant
       const made = yield* createHere(minimal)
@@ -53,22 +51,20 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
       ).pipe(Layer.provide(Layer.fresh(Server.layer(settings))), Layer.provide(Layer.fresh(Byok.layerWith(settings))))
       yield* Effect.scoped(Layer.build(other))
       assert.strictEqual((yield* send(url, ready)).status, 200)
-    })
+    }
   )
 
-  it.effect("a schema without the latest migrations is not ready", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* TestService
-      const turnsTo = (status: number) =>
-        eventually(`the status is ${status}`, send(url, ready), (answer) => answer.status === status)
-      yield* Effect.acquireUseRelease(
-        Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
-        () => turnsTo(503),
-        () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)
-      )
-      yield* turnsTo(200)
-    })
-  )
+  it.effect("a schema without the latest migrations is not ready", function* () {
+    const { sql, url } = yield* TestService
+    const turnsTo = (status: number) =>
+      eventually(`the status is ${status}`, send(url, ready), (answer) => answer.status === status)
+    yield* Effect.acquireUseRelease(
+      Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
+      () => turnsTo(503),
+      () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)
+    )
+    yield* turnsTo(200)
+  })
 })
 
 /** How often readiness was evaluated, and what it finds. */
@@ -85,8 +81,9 @@ const watched = () => {
 }
 
 describe("the public answer about readiness", () => {
-  it.live("is made once for all who ask within a second, and shows no details, which are logged once (F13)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "is made once for all who ask within a second, and shows no details, which are logged once (F13)",
+    function* () {
       const { readiness, state } = watched()
       const service = TestService.recordedWith({
         parts: Effect.map(Effect.all([Effect.context<Parts>(), Layer.build(readiness)]), ([parts, other]) =>
@@ -118,11 +115,12 @@ describe("the public answer about readiness", () => {
       yield* turnsTo(200)
       assert.lengthOf(about(), 2)
       assert.match(about()[1] ?? "", /^Warn .*Ready, but: key kek-canary is missing from the keyring/s)
-    })
+    }
   )
 
-  it.live("stays 200 with a warning while the disk of the database is full, and the log has no stack (C4)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "stays 200 with a warning while the disk of the database is full, and the log has no stack (C4)",
+    function* () {
       const context = yield* Layer.build(TestService.recordedWith({}))
       const { sql, tenant, url } = Context.get(context, TestService)
       const { logs } = Context.get(context, Recording)
@@ -133,11 +131,12 @@ describe("the public answer about readiness", () => {
       const isWarned = () => lines().some(({ text }) => text.includes("Ready, but: the disk of the database is full"))
       yield* eventually("it is warned of", send(url, ready), ({ status }) => status === 200 && isWarned())
       for (const { text } of lines()) assert.notMatch(text, /\n\s+at /)
-    })
+    }
   )
 
-  it.live("takes no place in the queues of tenants: a full queue does not make the service unready (F13)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "takes no place in the queues of tenants: a full queue does not make the service unready (F13)",
+    function* () {
       const service = TestService.withDatabase({ queue: 1, batching: false })
       const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
       const { management_key } = yield* tenant
@@ -148,6 +147,6 @@ describe("the public answer about readiness", () => {
       assert.strictEqual((yield* send(url, ready)).status, 200)
       yield* unlock
       created(yield* Fiber.join(waiting))
-    })
+    }
   )
 })

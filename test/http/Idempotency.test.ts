@@ -1,8 +1,6 @@
 import { answerText } from "../support/http/RawConnection.ts"
-import { assert } from "@effect/vitest"
-import { Effect } from "effect"
 import { randomBytes } from "node:crypto"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, createdId, minimal, statusesOf } from "../support/http/Bodies.ts"
 import type { Header } from "../support/http/HttpProbe.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
@@ -22,64 +20,59 @@ const forms: ReadonlyArray<readonly [name: string, headers: ReadonlyArray<Header
 ]
 
 layerLive(TestService.recordedWith({}))("logs and traces", (it) => {
-  it.effect("of repeated, refused and changed creates hold neither key; a planted one is found (T4)", () =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
-      const headers = [under(idempotency_key)]
-      const answers = [
-        yield* create({ ...minimal, key }, headers),
-        yield* create({ ...minimal, key }, headers),
-        yield* create({ ...minimal, key, name: "n" }, headers),
-        yield* create({ ...minimal, key: `${key}x` }, headers),
-        yield* create({ ...minimal, key }, [...headers, ...headers])
-      ]
-      assert.deepStrictEqual(statusesOf(answers), [201, 201, 409, 409, 400])
-      const { all, spans } = yield* Recording
-      assert.include(spans.join(), "INSERT INTO idempotency_records")
-      assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
-      const planted = yield* create({ ...minimal, name: idempotency_key }, headers.slice(1))
-      assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)
-    })
-  )
+  it.effect("of repeated, refused and changed creates hold neither key; a planted one is found (T4)", function* () {
+    const { create } = yield* TestService.tenant
+    const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
+    const headers = [under(idempotency_key)]
+    const answers = [
+      yield* create({ ...minimal, key }, headers),
+      yield* create({ ...minimal, key }, headers),
+      yield* create({ ...minimal, key, name: "n" }, headers),
+      yield* create({ ...minimal, key: `${key}x` }, headers),
+      yield* create({ ...minimal, key }, [...headers, ...headers])
+    ]
+    assert.deepStrictEqual(statusesOf(answers), [201, 201, 409, 409, 400])
+    const { all, spans } = yield* Recording
+    assert.include(spans.join(), "INSERT INTO idempotency_records")
+    assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
+    const planted = yield* create({ ...minimal, name: idempotency_key }, headers.slice(1))
+    assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)
+  })
 })
 
 layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idempotency records)", (it) => {
-  it.effect("answers as without one, and repeats that with a header that says so", () =>
-    Effect.gen(function* () {
-      const { create, get } = yield* TestService.newTenant
-      const first = yield* create(minimal, [under("a")])
-      assert.isUndefined(first.headers["idempotent-replayed"])
-      const rewritten = ` ${JSON.stringify({ ...minimal, name: null, more: 1 })}`
-      const again = yield* TestService.storing(0, create(rewritten, [under("a")]))
-      assert.strictEqual(again.status, 201)
-      assert.strictEqual(again.headers["idempotent-replayed"], "true")
-      assert.strictEqual(again.body, first.body)
-      assertHeaders(again)
-      const id = createdId(first)
-      assert.strictEqual((yield* get(id)).body, first.body)
-      assert.notStrictEqual(created(yield* create(minimal, [under("b")]))["id"], id)
-    })
-  )
+  it.effect("answers as without one, and repeats that with a header that says so", function* () {
+    const { create, get } = yield* TestService.newTenant
+    const first = yield* create(minimal, [under("a")])
+    assert.isUndefined(first.headers["idempotent-replayed"])
+    const rewritten = ` ${JSON.stringify({ ...minimal, name: null, more: 1 })}`
+    const again = yield* TestService.storing(0, create(rewritten, [under("a")]))
+    assert.strictEqual(again.status, 201)
+    assert.strictEqual(again.headers["idempotent-replayed"], "true")
+    assert.strictEqual(again.body, first.body)
+    assertHeaders(again)
+    const id = createdId(first)
+    assert.strictEqual((yield* get(id)).body, first.body)
+    assert.notStrictEqual(created(yield* create(minimal, [under("b")]))["id"], id)
+  })
 
-  it.effect("says that the credential was deleted when its create is repeated, however it is written (L11)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "says that the credential was deleted when its create is repeated, however it is written (L11)",
+    function* () {
       const { create, delete: remove, workspace_id } = yield* TestService.newTenant
       const ask = (body: object) => TestService.storing(0, create(body, [under("deleted")]))
       yield* remove(createdId(yield* create(minimal, [under("deleted")])))
       assertRefused(yield* ask(minimal), "CredentialDeleted")
       assertRefused(yield* ask({ ...minimal, workspace_id, disabled: false }), "CredentialDeleted")
       assertRefused(yield* ask({ ...minimal, disabled: true }), "Conflict")
-    })
+    }
   )
 
-  it.effect.each(forms)("answers 400 and stores nothing when it is %s (D7)", ([, headers]) =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      assertInvalid(yield* TestService.storing(0, create(minimal, headers)), {
-        path: ["idempotency-key"],
-        message: "must be 1 to 255 visible ASCII characters, sent once"
-      })
+  it.effect.each(forms)("answers 400 and stores nothing when it is %s (D7)", function* ([, headers]) {
+    const { create } = yield* TestService.tenant
+    assertInvalid(yield* TestService.storing(0, create(minimal, headers)), {
+      path: ["idempotency-key"],
+      message: "must be 1 to 255 visible ASCII characters, sent once"
     })
-  )
+  })
 })

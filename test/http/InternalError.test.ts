@@ -1,7 +1,6 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { inject } from "vitest"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient } from "../support/database/freshDatabase.ts"
@@ -30,8 +29,9 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
     ["api_keys", undefinedTable],
     ["credentials", undefinedTable],
     ["workspaces", undefined]
-  ] as const)("create and get without the table %s, which fails get: %s; no row is stored (D11)", ([table, cause]) =>
-    Effect.gen(function* () {
+  ] as const)(
+    "create and get without the table %s, which fails get: %s; no row is stored (D11)",
+    function* ([table, cause]) {
       const { create, get } = yield* TestService.tenant
       const id = createdId(yield* create(minimal))
       const asked = withoutTable(table, Effect.all([create(minimal), get(id)]))
@@ -40,66 +40,57 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
       if (cause !== undefined) yield* assertFailed(found, cause)
       else assert.strictEqual(found.status, 200)
       assert.strictEqual((yield* get(id)).status, 200)
-    })
+    }
   )
 
-  it.effect("the database refuses the row: its message, which quotes the row, is not repeated (D11)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { create } = yield* TestService.tenant
-      const refused = Effect.acquireUseRelease(
-        Effect.orDie(
-          sql`ALTER TABLE credentials ADD CONSTRAINT name_of_another_length CHECK (char_length(name) <> 18)`
-        ),
-        () => create({ ...minimal, name: "a-canary-of-a-name" }),
-        () => Effect.orDie(sql`ALTER TABLE credentials DROP CONSTRAINT name_of_another_length`)
-      )
-      yield* assertFailed(yield* TestService.storing(0, refused), "23514 name_of_another_length")
-      assert.notInclude(yield* (yield* Recording).all, "a-canary-of-a-name")
-    })
-  )
+  it.effect("the database refuses the row: its message, which quotes the row, is not repeated (D11)", function* () {
+    const { sql } = yield* TestService
+    const { create } = yield* TestService.tenant
+    const refused = Effect.acquireUseRelease(
+      Effect.orDie(sql`ALTER TABLE credentials ADD CONSTRAINT name_of_another_length CHECK (char_length(name) <> 18)`),
+      () => create({ ...minimal, name: "a-canary-of-a-name" }),
+      () => Effect.orDie(sql`ALTER TABLE credentials DROP CONSTRAINT name_of_another_length`)
+    )
+    yield* assertFailed(yield* TestService.storing(0, refused), "23514 name_of_another_length")
+    assert.notInclude(yield* (yield* Recording).all, "a-canary-of-a-name")
+  })
 
-  it.effect("get of a row that is not a valid credential (D11)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { create, get } = yield* TestService.tenant
-      const id = createdId(yield* create(minimal))
-      yield* sql`UPDATE credentials SET created_at = 'infinity' WHERE id = ${id}`
-      yield* assertFailed(yield* get(id), "Unexpected failure")
-    })
-  )
+  it.effect("get of a row that is not a valid credential (D11)", function* () {
+    const { sql } = yield* TestService
+    const { create, get } = yield* TestService.tenant
+    const id = createdId(yield* create(minimal))
+    yield* sql`UPDATE credentials SET created_at = 'infinity' WHERE id = ${id}`
+    yield* assertFailed(yield* get(id), "Unexpected failure")
+  })
 
-  it.effect("the database is down: live but not ready, and recovered when it is back (D11)", () =>
-    Effect.gen(function* () {
-      const { databaseUrl, rowCount, url } = yield* TestService
-      const { create, get } = yield* TestService.tenant
-      const id = createdId(yield* create(minimal))
-      const before = yield* rowCount
-      const server = yield* adminClient(inject("serverUrl"))
-      const name = /\/(byok_test_\w+)/.exec(databaseUrl)?.[1] ?? ""
-      const allow = (answer: boolean) =>
-        Effect.orDie(server.unsafe(`ALTER DATABASE ${name} ALLOW_CONNECTIONS ${answer}`))
-      yield* Effect.acquireUseRelease(
-        allow(false),
-        () =>
-          Effect.gen(function* () {
-            yield* server`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${name}`
-            yield* assertFailed(yield* create(minimal), "DatabaseFailure")
-            yield* assertFailed(yield* get(id), "DatabaseFailure")
-            // The answer of up to a second ago is kept.
-            const readiness = send(url, { path: "/health/ready" })
-            yield* eventually("it is not ready", readiness, ({ status }) => status !== 200)
-            const ready = yield* readiness
-            assertRefused(ready, "ServiceUnavailable")
-            assert.isDefined(ready.headers["retry-after"])
-            assert.strictEqual((yield* send(url, { path: "/health/live" })).body, '{"status":"live"}')
-          }),
-        () => allow(true)
-      )
-      yield* eventually("it is ready again", send(url, { path: "/health/ready" }), ({ status }) => status === 200)
-      assert.strictEqual((yield* get(id)).status, 200)
-      assert.strictEqual(yield* rowCount, before)
-      created(yield* create(minimal))
-    })
-  )
+  it.effect("the database is down: live but not ready, and recovered when it is back (D11)", function* () {
+    const { databaseUrl, rowCount, url } = yield* TestService
+    const { create, get } = yield* TestService.tenant
+    const id = createdId(yield* create(minimal))
+    const before = yield* rowCount
+    const server = yield* adminClient(inject("serverUrl"))
+    const name = /\/(byok_test_\w+)/.exec(databaseUrl)?.[1] ?? ""
+    const allow = (answer: boolean) => Effect.orDie(server.unsafe(`ALTER DATABASE ${name} ALLOW_CONNECTIONS ${answer}`))
+    yield* Effect.acquireUseRelease(
+      allow(false),
+      () =>
+        Effect.gen(function* () {
+          yield* server`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${name}`
+          yield* assertFailed(yield* create(minimal), "DatabaseFailure")
+          yield* assertFailed(yield* get(id), "DatabaseFailure")
+          // The answer of up to a second ago is kept.
+          const readiness = send(url, { path: "/health/ready" })
+          yield* eventually("it is not ready", readiness, ({ status }) => status !== 200)
+          const ready = yield* readiness
+          assertRefused(ready, "ServiceUnavailable")
+          assert.isDefined(ready.headers["retry-after"])
+          assert.strictEqual((yield* send(url, { path: "/health/live" })).body, '{"status":"live"}')
+        }),
+      () => allow(true)
+    )
+    yield* eventually("it is ready again", send(url, { path: "/health/ready" }), ({ status }) => status === 200)
+    assert.strictEqual((yield* get(id)).status, 200)
+    assert.strictEqual(yield* rowCount, before)
+    created(yield* create(minimal))
+  })
 })

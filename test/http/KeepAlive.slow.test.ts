@@ -1,32 +1,29 @@
-import { assert } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import { render } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const timeout = Duration.seconds(3)
 
 layerLive(TestService.layerWith({ settings: (settings) => ({ ...settings, keepAliveTimeout: timeout }) }))(
   "an idle connection",
   (it) => {
-    it.effect("stays open for the timeout after each answer, and is closed silently then (T9)", () =>
-      Effect.gen(function* () {
-        const connection = yield* open((yield* TestService).url)
-        let answered = 0
-        for (let requests = 0; requests < 3; requests++) {
-          // Later than a half of the timeout, it starts again.
-          if (requests > 0) yield* Effect.sleep(Duration.times(timeout, 0.6))
-          yield* connection.write(render({ path: "/health/live" }))
-          assert.strictEqual((yield* connection.answer).status, 200)
-          answered = performance.now()
-        }
-        assert.strictEqual(yield* Effect.timeout(connection.closed, "30 seconds"), "")
-        const idle = performance.now() - answered
-        assert.isAtLeast(idle, Duration.toMillis(timeout) - 50)
-        // Node adds a second, within which a client that met the timeout exactly is still answered.
-        assert.isBelow(idle, Duration.toMillis(timeout) + 5_000)
-      })
-    )
+    it.effect("stays open for the timeout after each answer, and is closed silently then (T9)", function* () {
+      const connection = yield* open((yield* TestService).url)
+      let answered = 0
+      for (let requests = 0; requests < 3; requests++) {
+        // Later than a half of the timeout, it starts again.
+        if (requests > 0) yield* Effect.sleep(Duration.times(timeout, 0.6))
+        yield* connection.write(render({ path: "/health/live" }))
+        assert.strictEqual((yield* connection.answer).status, 200)
+        answered = performance.now()
+      }
+      assert.strictEqual(yield* Effect.timeout(connection.closed, "30 seconds"), "")
+      const idle = performance.now() - answered
+      assert.isAtLeast(idle, Duration.toMillis(timeout) - 50)
+      // Node adds a second, within which a client that met the timeout exactly is still answered.
+      assert.isBelow(idle, Duration.toMillis(timeout) + 5_000)
+    })
   }
 )

@@ -1,11 +1,10 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { credentialIn, createdId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
 
@@ -25,110 +24,100 @@ const pageIn = (answer: Answer): Page => {
 const namesIn = (answer: Answer) => pageIn(answer).data.map(({ name }) => name)
 
 layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
-  it.effect("answers what get answers, in order of creation, and how many there are (L4)", () =>
-    Effect.gen(function* () {
-      const { create, get, list } = yield* TestService.newTenant
-      assert.deepStrictEqual(pageIn(yield* list()), { data: [], total_count: 0 })
-      const providers = ["openai", "cohere", "openai", "amazon-bedrock/claude-on-aws"]
-      const ids = yield* Effect.forEach(providers, (provider, n) =>
-        Effect.map(create({ provider, key, name: `n${n}` }), createdId)
-      )
-      const each = yield* Effect.forEach(ids, (id) => Effect.map(get(id), credentialIn))
-      assert.deepStrictEqual(pageIn(yield* list()), { data: each, total_count: 4 })
-      assert.deepStrictEqual(namesIn(yield* list("?limit=2")), ["n0", "n1"])
-      assert.deepStrictEqual(namesIn(yield* list("?limit=2&offset=3")), ["n3"])
-      assert.deepStrictEqual(pageIn(yield* list("?offset=4")), { data: [], total_count: 4 })
-      assert.deepStrictEqual(pageIn(yield* list("?offset=2147483647&limit=100")).total_count, 4)
-      const ofOpenai = pageIn(yield* list("?provider=openai&limit=1&offset=1"))
-      assert.deepStrictEqual([ofOpenai.data.map(({ name }) => name), ofOpenai.total_count], [["n2"], 2])
-      assert.deepStrictEqual(namesIn(yield* list("?provider=amazon-bedrock%2Fclaude-on-aws")), ["n3"])
-    })
-  )
+  it.effect("answers what get answers, in order of creation, and how many there are (L4)", function* () {
+    const { create, get, list } = yield* TestService.newTenant
+    assert.deepStrictEqual(pageIn(yield* list()), { data: [], total_count: 0 })
+    const providers = ["openai", "cohere", "openai", "amazon-bedrock/claude-on-aws"]
+    const ids = yield* Effect.forEach(providers, (provider, n) =>
+      Effect.map(create({ provider, key, name: `n${n}` }), createdId)
+    )
+    const each = yield* Effect.forEach(ids, (id) => Effect.map(get(id), credentialIn))
+    assert.deepStrictEqual(pageIn(yield* list()), { data: each, total_count: 4 })
+    assert.deepStrictEqual(namesIn(yield* list("?limit=2")), ["n0", "n1"])
+    assert.deepStrictEqual(namesIn(yield* list("?limit=2&offset=3")), ["n3"])
+    assert.deepStrictEqual(pageIn(yield* list("?offset=4")), { data: [], total_count: 4 })
+    assert.deepStrictEqual(pageIn(yield* list("?offset=2147483647&limit=100")).total_count, 4)
+    const ofOpenai = pageIn(yield* list("?provider=openai&limit=1&offset=1"))
+    assert.deepStrictEqual([ofOpenai.data.map(({ name }) => name), ofOpenai.total_count], [["n2"], 2])
+    assert.deepStrictEqual(namesIn(yield* list("?provider=amazon-bedrock%2Fclaude-on-aws")), ["n3"])
+  })
 
-  it.effect("has with include=status the status that /status answers, and without it no other member", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { account_id, create, list, send } = yield* TestService.newTenant
-      const providers = ["openai", "cohere", "openai"]
-      const ids = yield* Effect.forEach(providers, (provider) => Effect.map(create({ provider, key }), createdId))
-      const [used = "", parked = "", failing = ""] = ids
-      yield* sql`
+  it.effect("has with include=status the status that /status answers, and without it no other member", function* () {
+    const { sql } = yield* TestService
+    const { account_id, create, list, send } = yield* TestService.newTenant
+    const providers = ["openai", "cohere", "openai"]
+    const ids = yield* Effect.forEach(providers, (provider) => Effect.map(create({ provider, key }), createdId))
+    const [used = "", parked = "", failing = ""] = ids
+    yield* sql`
         INSERT INTO credential_use (account_id, credential_id, last_leased_at) VALUES (${account_id}, ${used}, now())`
-      yield* sql`
+    yield* sql`
         INSERT INTO credential_use (account_id, credential_id, last_failed_at, last_failure, last_failed_version)
         VALUES (${account_id}, ${failing}, now(), 'rejected', 1)`
-      yield* sql`
+    yield* sql`
         INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
         VALUES (${account_id}, ${parked}, 'm', 1, 'forbidden', 1, now() + interval '1 hour', now())`
-      const { data } = pageIn(yield* list("?include=status"))
-      const single = yield* Effect.forEach(ids, (id) =>
-        Effect.map(send({ path: `/api/v1/byok/${id}/status` }), ({ body }) => JSON.parse(body) as { data: object })
-      )
-      assert.deepStrictEqual<unknown>(
-        data.map(({ status }) => status),
-        single.map(({ data }) => data)
-      )
-      assert.deepStrictEqual(
-        data.map(({ status }) => Reflect.get(Object(status), "state") as unknown),
-        ["active", "parked", "failing"]
-      )
-      assert.deepStrictEqual(
-        pageIn(yield* list()).data,
-        data.map(({ status: _, ...credential }) => credential)
-      )
-    })
-  )
+    const { data } = pageIn(yield* list("?include=status"))
+    const single = yield* Effect.forEach(ids, (id) =>
+      Effect.map(send({ path: `/api/v1/byok/${id}/status` }), ({ body }) => JSON.parse(body) as { data: object })
+    )
+    assert.deepStrictEqual<unknown>(
+      data.map(({ status }) => status),
+      single.map(({ data }) => data)
+    )
+    assert.deepStrictEqual(
+      data.map(({ status }) => Reflect.get(Object(status), "state") as unknown),
+      ["active", "parked", "failing"]
+    )
+    assert.deepStrictEqual(
+      pageIn(yield* list()).data,
+      data.map(({ status: _, ...credential }) => credential)
+    )
+  })
 
-  it.effect("is of the default workspace unless another one is named (L4)", () =>
-    Effect.gen(function* () {
-      const { account_id, create, list, workspace_id } = yield* TestService.newTenant
-      const another = yield* (yield* Accounts).createWorkspace(account_id, "another")
-      yield* create({ provider: "openai", key, name: "default" })
-      yield* create({ provider: "openai", key, name: "another", workspace_id: another.workspace_id })
-      assert.deepStrictEqual(namesIn(yield* list()), ["default"])
-      assert.deepStrictEqual(namesIn(yield* list(`?workspace_id=${workspace_id}`)), ["default"])
-      assert.deepStrictEqual(namesIn(yield* list(`?workspace_id=${another.workspace_id.toUpperCase()}`)), ["another"])
-    })
-  )
+  it.effect("is of the default workspace unless another one is named (L4)", function* () {
+    const { account_id, create, list, workspace_id } = yield* TestService.newTenant
+    const another = yield* (yield* Accounts).createWorkspace(account_id, "another")
+    yield* create({ provider: "openai", key, name: "default" })
+    yield* create({ provider: "openai", key, name: "another", workspace_id: another.workspace_id })
+    assert.deepStrictEqual(namesIn(yield* list()), ["default"])
+    assert.deepStrictEqual(namesIn(yield* list(`?workspace_id=${workspace_id}`)), ["default"])
+    assert.deepStrictEqual(namesIn(yield* list(`?workspace_id=${another.workspace_id.toUpperCase()}`)), ["another"])
+  })
 
-  it.effect("selects by the beginning of a name or label, the end of a label, and by state (L4)", () =>
-    Effect.gen(function* () {
-      const { create, list } = yield* TestService.newTenant
-      yield* create({ provider: "openai", key, name: "Production 100%" })
-      yield* create({ provider: "xai", key: "xai-0123456789-0123456789-AbCd", name: "under_score", disabled: true })
-      yield* create({ provider: "cohere", key })
-      const found = (query: string) => Effect.map(list(query), (answer) => namesIn(answer))
-      assert.deepStrictEqual(yield* found("?q=PROD"), ["Production 100%"])
-      assert.deepStrictEqual(yield* found("?q=roduction"), [])
-      assert.deepStrictEqual(yield* found("?q=production%20100%25"), ["Production 100%"])
-      assert.deepStrictEqual(yield* found("?q=%25"), [], "no pattern")
-      assert.deepStrictEqual(yield* found("?q=u__"), [], "no pattern")
-      assert.deepStrictEqual(yield* found("?q=sk-"), ["Production 100%", null])
-      assert.deepStrictEqual(yield* found("?q=abcd&provider=xai"), ["under_score"])
-      assert.deepStrictEqual(yield* found("?q=-...AbC"), [], "neither the beginning nor the end")
-      assert.deepStrictEqual(yield* found("?q=sk-&provider=cohere"), [null])
-      assert.deepStrictEqual(yield* found("?state=disabled"), ["under_score"])
-      const page = pageIn(yield* list("?state=active&limit=1&offset=1"))
-      assert.deepStrictEqual([page.data.map(({ name }) => name), page.total_count], [[null], 2])
-    })
-  )
+  it.effect("selects by the beginning of a name or label, the end of a label, and by state (L4)", function* () {
+    const { create, list } = yield* TestService.newTenant
+    yield* create({ provider: "openai", key, name: "Production 100%" })
+    yield* create({ provider: "xai", key: "xai-0123456789-0123456789-AbCd", name: "under_score", disabled: true })
+    yield* create({ provider: "cohere", key })
+    const found = (query: string) => Effect.map(list(query), (answer) => namesIn(answer))
+    assert.deepStrictEqual(yield* found("?q=PROD"), ["Production 100%"])
+    assert.deepStrictEqual(yield* found("?q=roduction"), [])
+    assert.deepStrictEqual(yield* found("?q=production%20100%25"), ["Production 100%"])
+    assert.deepStrictEqual(yield* found("?q=%25"), [], "no pattern")
+    assert.deepStrictEqual(yield* found("?q=u__"), [], "no pattern")
+    assert.deepStrictEqual(yield* found("?q=sk-"), ["Production 100%", null])
+    assert.deepStrictEqual(yield* found("?q=abcd&provider=xai"), ["under_score"])
+    assert.deepStrictEqual(yield* found("?q=-...AbC"), [], "neither the beginning nor the end")
+    assert.deepStrictEqual(yield* found("?q=sk-&provider=cohere"), [null])
+    assert.deepStrictEqual(yield* found("?state=disabled"), ["under_score"])
+    const page = pageIn(yield* list("?state=active&limit=1&offset=1"))
+    assert.deepStrictEqual([page.data.map(({ name }) => name), page.total_count], [[null], 2])
+  })
 
-  it.effect("has pages of 50 by default, and 100 at most (L4)", () =>
-    Effect.gen(function* () {
-      const { create, list } = yield* TestService.newTenant
-      const bodies = Array.from({ length: 101 }, () => ({ provider: "xai", key }))
-      yield* Effect.forEach(bodies, (body) => create(body), { concurrency: 8 })
-      for (const [query, length] of [
-        ["", 50],
-        ["?limit=1", 1],
-        ["?limit=100", 100],
-        ["?offset=100", 1]
-      ] as const) {
-        const { data, total_count } = pageIn(yield* list(query))
-        assert.deepStrictEqual([data.length, total_count], [length, 101])
-      }
-    })
-  )
+  it.effect("has pages of 50 by default, and 100 at most (L4)", function* () {
+    const { create, list } = yield* TestService.newTenant
+    const bodies = Array.from({ length: 101 }, () => ({ provider: "xai", key }))
+    yield* Effect.forEach(bodies, (body) => create(body), { concurrency: 8 })
+    for (const [query, length] of [
+      ["", 50],
+      ["?limit=1", 1],
+      ["?limit=100", 100],
+      ["?offset=100", 1]
+    ] as const) {
+      const { data, total_count } = pageIn(yield* list(query))
+      assert.deepStrictEqual([data.length, total_count], [length, 101])
+    }
+  })
 
   const limit = { path: ["limit"], message: "must be an integer from 1 to 100, given once" }
   const offset = { path: ["offset"], message: "must be an integer from 0 to 2147483647, given once" }
@@ -168,29 +157,25 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
       "workspace_id=019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11",
       [{ path: ["workspace_id"], message: "is not a workspace of this account" }]
     ]
-  ] as const)("refuses ?%s (L2, D7)", ([query, issues]) =>
-    Effect.gen(function* () {
-      const { list } = yield* TestService.tenant
-      assertInvalid(yield* list(`?${query}`), ...issues)
-    })
-  )
+  ] as const)("refuses ?%s (L2, D7)", function* ([query, issues]) {
+    const { list } = yield* TestService.tenant
+    assertInvalid(yield* list(`?${query}`), ...issues)
+  })
 
-  it.effect("refuses unknown parameters, also repeated and empty ones, and names them (D48)", () =>
-    Effect.gen(function* () {
-      const { list } = yield* TestService.newTenant
-      const message = "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
-      for (const [query, ...names] of [
-        ["?page=2", "page"],
-        ["?cursor=&cursor=x&limit=1", "cursor"],
-        ["?Limit=0", "Limit"],
-        ["?limit[]=0", "limit[]"],
-        ["?__proto__=1&constructor=2", "__proto__", "constructor"]
-      ] as const) {
-        assertInvalid(yield* list(query), ...names.map((name) => ({ path: [name], message })))
-      }
-      const secret = "a-secret-that-was-put-in-the-wrong-place"
-      assertInvalid(yield* list(`?${secret}`), { path: [], message })
-      assert.deepStrictEqual(pageIn(yield* list("?")), { data: [], total_count: 0 })
-    })
-  )
+  it.effect("refuses unknown parameters, also repeated and empty ones, and names them (D48)", function* () {
+    const { list } = yield* TestService.newTenant
+    const message = "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
+    for (const [query, ...names] of [
+      ["?page=2", "page"],
+      ["?cursor=&cursor=x&limit=1", "cursor"],
+      ["?Limit=0", "Limit"],
+      ["?limit[]=0", "limit[]"],
+      ["?__proto__=1&constructor=2", "__proto__", "constructor"]
+    ] as const) {
+      assertInvalid(yield* list(query), ...names.map((name) => ({ path: [name], message })))
+    }
+    const secret = "a-secret-that-was-put-in-the-wrong-place"
+    assertInvalid(yield* list(`?${secret}`), { path: [], message })
+    assert.deepStrictEqual(pageIn(yield* list("?")), { data: [], total_count: 0 })
+  })
 })

@@ -1,9 +1,8 @@
 import { connect } from "node:net"
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import { listening } from "../support/database/listen.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { creation, exchange, type Header, render, send } from "../support/http/HttpProbe.ts"
@@ -39,133 +38,122 @@ const unacceptable: ReadonlyArray<readonly [string, string, keyof typeof refusal
 ]
 
 layerLive(TestService.layer)("malformed HTTP requests", (it) => {
-  it.effect.each(unreadable)("400: %s, and the connection is closed (D8)", ([, bytes]) =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const connection = yield* open(url)
-      yield* connection.write(bytes)
-      const answer = yield* Effect.timeout(connection.answer, "4 seconds")
-      assertInvalid(answer, malformed)
-      assert.strictEqual(answer.headers["connection"], "close")
-      yield* Effect.timeout(connection.closed, "4 seconds")
-    })
-  )
+  it.effect.each(unreadable)("400: %s, and the connection is closed (D8)", function* ([, bytes]) {
+    const { url } = yield* TestService
+    const connection = yield* open(url)
+    yield* connection.write(bytes)
+    const answer = yield* Effect.timeout(connection.answer, "4 seconds")
+    assertInvalid(answer, malformed)
+    assert.strictEqual(answer.headers["connection"], "close")
+    yield* Effect.timeout(connection.closed, "4 seconds")
+  })
 
   it.effect.each<readonly [name: string, encoding: string, body: string]>([
     ["a chunk without a size", "chunked", "zz\r\n{}\r\n"],
     ["a chunk that is longer than its size", "chunked", "1\r\n{}\r\n0\r\n\r\n"],
     ["a transfer encoding that is no chunks", "gzip", ""]
-  ])("400: %s, in a create, and no row is stored (D8)", ([, encoding, body]) =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      const asked = create(body, [["Transfer-Encoding", encoding]])
-      assertInvalid(yield* TestService.storing(0, asked), malformed)
-    })
-  )
+  ])("400: %s, in a create, and no row is stored (D8)", function* ([, encoding, body]) {
+    const { create } = yield* TestService.tenant
+    const asked = create(body, [["Transfer-Encoding", encoding]])
+    assertInvalid(yield* TestService.storing(0, asked), malformed)
+  })
 
   it.effect.each<readonly [string, ReadonlyArray<string>]>([
     ["none", []],
     ["two", ["a", "b"]],
     ["two that are equal", ["a", "a"]],
     ["one that is empty and another", ["", "a"]]
-  ])("400: %s for Host, before authentication (RFC 9112, section 3.2)", ([, names]) =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const body = JSON.stringify(minimal)
-      const head = [
-        "POST /api/v1/byok HTTP/1.1",
-        `Authorization: Bearer ${management_key}`,
-        "Content-Type: application/json"
-      ]
-      const lines = [...head, `Content-Length: ${body.length}`, ...names.map((name) => `Host: ${name}`), "", body]
-      const answer = yield* TestService.storing(0, exchange(url, lines.join("\r\n")))
-      assertInvalid(answer, hosts)
-      assert.strictEqual(answer.headers["connection"], "close")
-    })
-  )
+  ])("400: %s for Host, before authentication (RFC 9112, section 3.2)", function* ([, names]) {
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const body = JSON.stringify(minimal)
+    const head = [
+      "POST /api/v1/byok HTTP/1.1",
+      `Authorization: Bearer ${management_key}`,
+      "Content-Type: application/json"
+    ]
+    const lines = [...head, `Content-Length: ${body.length}`, ...names.map((name) => `Host: ${name}`), "", body]
+    const answer = yield* TestService.storing(0, exchange(url, lines.join("\r\n")))
+    assertInvalid(answer, hosts)
+    assert.strictEqual(answer.headers["connection"], "close")
+  })
 
-  it.effect("HTTP/1.0 needs no Host, and the connection is closed after the answer (RFC 9112, section 3.2)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "HTTP/1.0 needs no Host, and the connection is closed after the answer (RFC 9112, section 3.2)",
+    function* () {
       const { url } = yield* TestService
       const connection = yield* open(url)
       yield* connection.write("GET /health/live HTTP/1.0\r\n\r\n")
       const answer = yield* connection.answer
       assert.strictEqual(answer.body, '{"status":"live"}')
       assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
-    })
+    }
   )
 
-  it.effect("requests sent in one go are answered in order (RFC 9112, section 9.3.2)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const connection = yield* open(url)
-      const named = (name: string) => creation(management_key, { ...minimal, name })
-      yield* connection.write(Buffer.concat([named("1"), render({ path: "/nothing" }), named("3")]))
-      assert.strictEqual(created(yield* connection.answer)["name"], "1")
-      assertRefused(yield* connection.answer, "NotFound")
-      assert.strictEqual(created(yield* connection.answer)["name"], "3")
-    })
-  )
+  it.effect("requests sent in one go are answered in order (RFC 9112, section 9.3.2)", function* () {
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const connection = yield* open(url)
+    const named = (name: string) => creation(management_key, { ...minimal, name })
+    yield* connection.write(Buffer.concat([named("1"), render({ path: "/nothing" }), named("3")]))
+    assert.strictEqual(created(yield* connection.answer)["name"], "1")
+    assertRefused(yield* connection.answer, "NotFound")
+    assert.strictEqual(created(yield* connection.answer)["name"], "3")
+  })
 
-  it.effect("the body of a request that was refused unread is not taken for another request", () =>
-    Effect.gen(function* () {
-      const { rowCount, url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const before = yield* rowCount
-      const hidden = creation(management_key, minimal)
-      const connection = yield* open(url)
-      yield* connection.write(creation("unknown", undefined, [["Content-Length", String(hidden.length + 1)]]))
-      assertRefused(yield* connection.answer, "InvalidKey")
-      yield* connection.write(hidden)
-      yield* connection.write("\n")
-      yield* connection.write(render({ path: "/health/live" }))
-      assert.strictEqual((yield* connection.answer).body, '{"status":"live"}')
-      assert.strictEqual(yield* rowCount, before)
-    })
-  )
+  it.effect("the body of a request that was refused unread is not taken for another request", function* () {
+    const { rowCount, url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const before = yield* rowCount
+    const hidden = creation(management_key, minimal)
+    const connection = yield* open(url)
+    yield* connection.write(creation("unknown", undefined, [["Content-Length", String(hidden.length + 1)]]))
+    assertRefused(yield* connection.answer, "InvalidKey")
+    yield* connection.write(hidden)
+    yield* connection.write("\n")
+    yield* connection.write(render({ path: "/health/live" }))
+    assert.strictEqual((yield* connection.answer).body, '{"status":"live"}')
+    assert.strictEqual(yield* rowCount, before)
+  })
 
   it.effect.each(unacceptable)(
     "400 or 405 for %s waits until the create before it is answered, and has a request id of its own (D1, D12)",
-    ([, bytes, refusal]) =>
-      Effect.gen(function* () {
-        const { sql, url } = yield* TestService
-        const { management_key } = yield* TestService.tenant
-        const unlock = yield* lockTable(sql, "credentials")
-        const connection = yield* open(url)
-        yield* connection.write(creation(management_key, minimal, [["X-Request-Id", "of-the-create"]]))
-        yield* untilWaiting(sql, 1)
-        yield* connection.write(bytes)
-        yield* connection.write(bytes)
-        // Anything refused at once is refused before this answer comes.
-        yield* send(url, { path: "/health/live" })
-        yield* unlock
-        created(yield* connection.answer)
-        const answer = yield* connection.answer
-        assert.strictEqual(answer.status, refusals[refusal][0])
-        assert.notStrictEqual(answer.headers["x-request-id"], "of-the-create")
-        assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
-      })
+    function* ([, bytes, refusal]) {
+      const { sql, url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
+      const unlock = yield* lockTable(sql, "credentials")
+      const connection = yield* open(url)
+      yield* connection.write(creation(management_key, minimal, [["X-Request-Id", "of-the-create"]]))
+      yield* untilWaiting(sql, 1)
+      yield* connection.write(bytes)
+      yield* connection.write(bytes)
+      // Anything refused at once is refused before this answer comes.
+      yield* send(url, { path: "/health/live" })
+      yield* unlock
+      created(yield* connection.answer)
+      const answer = yield* connection.answer
+      assert.strictEqual(answer.status, refusals[refusal][0])
+      assert.notStrictEqual(answer.headers["x-request-id"], "of-the-create")
+      assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
+    }
   )
 
   it.effect.each(unacceptable)(
     "400 or 405 for %s closes the connection, even to a client that never closes its own side (T9)",
-    ([, bytes]) =>
-      Effect.gen(function* () {
-        const server = makeNodeServer(serverSettings)
-        const port = yield* listening(server)
-        const refused = yield* Effect.callback<string>((resume) => {
-          const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
-          socket.once("data", (answer: Buffer) => resume(Effect.succeed(answer.toString())))
-          socket.write(bytes)
-        })
-        assert.match(refused, /^HTTP\/1\.1 40[05] /)
-        const connections = Effect.callback<number>((resume) => {
-          server.getConnections((_error, count) => resume(Effect.succeed(count)))
-        })
-        yield* eventually("the service lets go", connections, (count) => count === 0)
+    function* ([, bytes]) {
+      const server = makeNodeServer(serverSettings)
+      const port = yield* listening(server)
+      const refused = yield* Effect.callback<string>((resume) => {
+        const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
+        socket.once("data", (answer: Buffer) => resume(Effect.succeed(answer.toString())))
+        socket.write(bytes)
       })
+      assert.match(refused, /^HTTP\/1\.1 40[05] /)
+      const connections = Effect.callback<number>((resume) => {
+        server.getConnections((_error, count) => resume(Effect.succeed(count)))
+      })
+      yield* eventually("the service lets go", connections, (count) => count === 0)
+    }
   )
 
   it.effect.each([
@@ -175,49 +163,43 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     { what: "many headers", headers: Array.from({ length: 1000 }, (_, n) => [`X-${n}`, "aaaaaaaaaaaaaaaaaa"]) }
   ] satisfies ReadonlyArray<{ what: string; path?: string; headers: Array<[string, string]> }>)(
     "431: $what, and the connection is closed (T9)",
-    ({ headers, path = "/health/live" }) =>
-      Effect.gen(function* () {
-        const { url } = yield* TestService
-        const connection = yield* open(url)
-        yield* connection.write(render({ path, headers }))
-        const answer = yield* connection.answer
-        assertRefused(answer, "HeadersTooLarge")
-        assert.strictEqual(answer.headers["connection"], "close")
-        yield* Effect.timeout(connection.closed, "4 seconds")
-      })
-  )
-
-  it.effect("a head of 15,000 bytes is accepted", () =>
-    Effect.gen(function* () {
-      const answer = yield* TestService.send({ path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
-      assert.strictEqual(answer.status, 200)
-    })
-  )
-
-  it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before authentication and the body", (value) =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      const answer = yield* TestService.storing(0, create(minimal, [["Expect", value]]))
-      assertRefused(answer, "ExpectationFailed")
+    function* ({ headers, path = "/health/live" }) {
+      const { url } = yield* TestService
+      const connection = yield* open(url)
+      yield* connection.write(render({ path, headers }))
+      const answer = yield* connection.answer
+      assertRefused(answer, "HeadersTooLarge")
       assert.strictEqual(answer.headers["connection"], "close")
-    })
+      yield* Effect.timeout(connection.closed, "4 seconds")
+    }
   )
+
+  it.effect("a head of 15,000 bytes is accepted", function* () {
+    const answer = yield* TestService.send({ path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
+    assert.strictEqual(answer.status, 200)
+  })
+
+  it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before authentication and the body", function* (value) {
+    const { create } = yield* TestService.tenant
+    const answer = yield* TestService.storing(0, create(minimal, [["Expect", value]]))
+    assertRefused(answer, "ExpectationFailed")
+    assert.strictEqual(answer.headers["connection"], "close")
+  })
 
   it.effect.each(["h2c", "websocket", "TLS/1.2", "x"])(
     "Upgrade: %s is ignored, and the request is answered",
-    (protocol) =>
-      Effect.gen(function* () {
-        const { create } = yield* TestService.tenant
-        const upgrade: ReadonlyArray<Header> = [
-          ["Connection", "Upgrade, HTTP2-Settings"],
-          ["Upgrade", protocol],
-          ["HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"],
-          ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
-          ["Sec-WebSocket-Version", "13"]
-        ]
-        const live = yield* TestService.send({ path: "/health/live", headers: upgrade })
-        assert.strictEqual(live.body, '{"status":"live"}')
-        created(yield* create(minimal, upgrade))
-      })
+    function* (protocol) {
+      const { create } = yield* TestService.tenant
+      const upgrade: ReadonlyArray<Header> = [
+        ["Connection", "Upgrade, HTTP2-Settings"],
+        ["Upgrade", protocol],
+        ["HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"],
+        ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
+        ["Sec-WebSocket-Version", "13"]
+      ]
+      const live = yield* TestService.send({ path: "/health/live", headers: upgrade })
+      assert.strictEqual(live.body, '{"status":"live"}')
+      created(yield* create(minimal, upgrade))
+    }
   )
 })

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Array as Arr, Effect } from "effect"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
@@ -6,7 +5,7 @@ import type { Header } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertInvalid } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const limit = 40
 const bytes = 16_777_216
@@ -25,77 +24,72 @@ for (const batching of [true, false]) {
     })
   })
   layerLive(limited)(`MAX_CREDENTIALS${batching ? "" : ", without batching"}`, (it) => {
-    it.effect("a create beyond it is 400 and stores nothing; other workspaces and providers have room", () =>
-      Effect.gen(function* () {
-        const { account_id, create, delete: remove, list } = yield* TestService.newTenant
-        const [first] = yield* Effect.forEach(Arr.range(1, limit), (n) =>
-          Effect.map(create(minimal, n === 2 ? under("second") : []), createdId)
-        )
-        assertFull(yield* create(minimal))
-        assertFull(yield* create(minimal, under("new")))
-        const together = Arr.range(1, 6).flatMap((n) => [create(minimal), create(minimal, under(`new-${n}`))])
-        ;(yield* Effect.all(together, { concurrency: "unbounded" })).forEach(assertFull)
-        assert.include((yield* list()).body, `"total_count":${limit}`)
+    it.effect("a create beyond it is 400 and stores nothing; other workspaces and providers have room", function* () {
+      const { account_id, create, delete: remove, list } = yield* TestService.newTenant
+      const [first] = yield* Effect.forEach(Arr.range(1, limit), (n) =>
+        Effect.map(create(minimal, n === 2 ? under("second") : []), createdId)
+      )
+      assertFull(yield* create(minimal))
+      assertFull(yield* create(minimal, under("new")))
+      const together = Arr.range(1, 6).flatMap((n) => [create(minimal), create(minimal, under(`new-${n}`))])
+      ;(yield* Effect.all(together, { concurrency: "unbounded" })).forEach(assertFull)
+      assert.include((yield* list()).body, `"total_count":${limit}`)
 
-        const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
-        created(yield* create({ ...minimal, workspace_id }))
-        created(yield* create({ ...minimal, provider: "xai" }))
-        const [, other] = yield* Effect.all([create(minimal), create({ ...minimal, provider: "cohere" })], {
-          concurrency: "unbounded"
-        })
-        created(other)
-        assert.strictEqual((yield* create(minimal, under("second"))).headers["idempotent-replayed"], "true")
-
-        assert.strictEqual((yield* remove(first)).status, 200)
-        created(yield* create(minimal, under("new")))
-        assertFull(yield* create(minimal))
+      const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
+      created(yield* create({ ...minimal, workspace_id }))
+      created(yield* create({ ...minimal, provider: "xai" }))
+      const [, other] = yield* Effect.all([create(minimal), create({ ...minimal, provider: "cohere" })], {
+        concurrency: "unbounded"
       })
-    )
+      created(other)
+      assert.strictEqual((yield* create(minimal, under("second"))).headers["idempotent-replayed"], "true")
+
+      assert.strictEqual((yield* remove(first)).status, 200)
+      created(yield* create(minimal, under("new")))
+      assertFull(yield* create(minimal))
+    })
 
     it.effect(
       "as is a create or an update beyond MAX_POOL_BYTES, which counts exactly and is free after a deletion",
-      () =>
-        Effect.gen(function* () {
-          const { create, delete: remove, update } = yield* TestService.newTenant
-          const { sql } = yield* TestService
-          const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }
-          const id = createdId(yield* create(minimal))
-          const [other, last] = [createdId(yield* create(minimal)), createdId(yield* create(minimal))]
-          yield* sql`UPDATE pools SET bytes = ${bytes} - 24_000 WHERE provider = ${minimal.provider}`
-          const full = {
-            path: ["provider"],
-            message: `must have at most ${bytes} bytes of lists and keys in a workspace`
-          }
-          assertInvalid(yield* create({ ...minimal, ...large }), full)
-          assertInvalid(yield* update(id, large), full)
-          const half = { allowed_models: large.allowed_models.slice(0, 60) }
-          assert.deepStrictEqual(
-            (yield* Effect.all([update(id, half), update(other, half)], { concurrency: "unbounded" }))
-              .map(({ status }) => status)
-              .toSorted(),
-            [200, 400]
-          )
-          assert.strictEqual((yield* remove(last)).status, 200)
-          created(yield* create(minimal))
-        })
+      function* () {
+        const { create, delete: remove, update } = yield* TestService.newTenant
+        const { sql } = yield* TestService
+        const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }
+        const id = createdId(yield* create(minimal))
+        const [other, last] = [createdId(yield* create(minimal)), createdId(yield* create(minimal))]
+        yield* sql`UPDATE pools SET bytes = ${bytes} - 24_000 WHERE provider = ${minimal.provider}`
+        const full = {
+          path: ["provider"],
+          message: `must have at most ${bytes} bytes of lists and keys in a workspace`
+        }
+        assertInvalid(yield* create({ ...minimal, ...large }), full)
+        assertInvalid(yield* update(id, large), full)
+        const half = { allowed_models: large.allowed_models.slice(0, 60) }
+        assert.deepStrictEqual(
+          (yield* Effect.all([update(id, half), update(other, half)], { concurrency: "unbounded" }))
+            .map(({ status }) => status)
+            .toSorted(),
+          [200, 400]
+        )
+        assert.strictEqual((yield* remove(last)).status, 200)
+        created(yield* create(minimal))
+      }
     )
 
-    it.effect("what was stored beyond it is still listed, changed and planned with", () =>
-      Effect.gen(function* () {
-        const { account_id, create, list, plan, update } = yield* TestService.newTenant
-        const { sql } = yield* TestService
-        const id = createdId(yield* create(minimal))
-        yield* sql`
+    it.effect("what was stored beyond it is still listed, changed and planned with", function* () {
+      const { account_id, create, list, plan, update } = yield* TestService.newTenant
+      const { sql } = yield* TestService
+      const id = createdId(yield* create(minimal))
+      yield* sql`
           INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
             'id', gen_random_uuid(), 'sort_order', n
           ))).* FROM credentials, generate_series(1, ${2 * limit - 1}::int) AS n WHERE account_id = ${account_id}`
-        yield* sql`UPDATE pools SET members = ${2 * limit} WHERE account_id = ${account_id}`
-        assertFull(yield* create(minimal))
-        assert.include((yield* list()).body, `"total_count":${2 * limit}`)
-        assert.strictEqual((yield* update(id, { name: "n" })).status, 200)
-        const planned = yield* plan({ model: "a/model", targets: [{ provider: "openai" }] })
-        assert.lengthOf(planned.body.match(/"position"/g) ?? [], 2 * limit + 1)
-      })
-    )
+      yield* sql`UPDATE pools SET members = ${2 * limit} WHERE account_id = ${account_id}`
+      assertFull(yield* create(minimal))
+      assert.include((yield* list()).body, `"total_count":${2 * limit}`)
+      assert.strictEqual((yield* update(id, { name: "n" })).status, 200)
+      const planned = yield* plan({ model: "a/model", targets: [{ provider: "openai" }] })
+      assert.lengthOf(planned.body.match(/"position"/g) ?? [], 2 * limit + 1)
+    })
   })
 }

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
@@ -6,7 +5,7 @@ import { bearer, creation, render } from "../support/http/HttpProbe.ts"
 import { deafClient, open } from "../support/http/RawConnection.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const mebibyte = 1024 * 1024
 const bodyBytes = 256 * 1024
@@ -35,80 +34,70 @@ layerLive(small)("a budget of 160 MiB", (it) => {
       Effect.map(held, (held) => isReached(held[use]))
     )
 
-  it.effect("counts nothing for bodies that were announced and do not arrive (T4)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const noisy = yield* Effect.forEach(Array.from({ length: 4 }), () => TestService.newTenant)
-      for (const { management_key } of noisy) {
-        const head = creation(management_key, undefined, [["Content-Length", String(bodyBytes)]])
-        for (let n = 0; n < 64; n++) yield* (yield* open(url)).write(head)
-      }
-      for (const tenant of [...noisy, yield* TestService.newTenant]) created(yield* tenant.create(minimal))
-      assert.strictEqual((yield* held).body, 0)
-    })
-  )
+  it.effect("counts nothing for bodies that were announced and do not arrive (T4)", function* () {
+    const { url } = yield* TestService
+    const noisy = yield* Effect.forEach(Array.from({ length: 4 }), () => TestService.newTenant)
+    for (const { management_key } of noisy) {
+      const head = creation(management_key, undefined, [["Content-Length", String(bodyBytes)]])
+      for (let n = 0; n < 64; n++) yield* (yield* open(url)).write(head)
+    }
+    for (const tenant of [...noisy, yield* TestService.newTenant]) created(yield* tenant.create(minimal))
+    assert.strictEqual((yield* held).body, 0)
+  })
 
-  it.effect("reads no further while a body finds no room, and gives room to who has less", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const noisy = yield* TestService.newTenant
-      const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])
-      const connections = yield* Effect.forEach(Array.from({ length: 70 }), () => open(url))
-      for (const { write } of connections) {
-        yield* write(head)
-        yield* write("{".repeat(bodyBytes - 1))
-      }
-      yield* untilHeld("body", (bytes) => bytes > 118 * mebibyte)
-      assert.isAtMost((yield* held).body, 120 * mebibyte)
-      created(yield* (yield* TestService.newTenant).create(minimal))
-      const answer = yield* Effect.timeout(connections[69]?.answer ?? Effect.die("none"), "15 seconds")
-      assert.strictEqual(answer.status, 408, "nobody read it to the end")
-      yield* untilHeld("body", (bytes) => bytes === 0)
-    })
-  )
+  it.effect("reads no further while a body finds no room, and gives room to who has less", function* () {
+    const { url } = yield* TestService
+    const noisy = yield* TestService.newTenant
+    const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])
+    const connections = yield* Effect.forEach(Array.from({ length: 70 }), () => open(url))
+    for (const { write } of connections) {
+      yield* write(head)
+      yield* write("{".repeat(bodyBytes - 1))
+    }
+    yield* untilHeld("body", (bytes) => bytes > 118 * mebibyte)
+    assert.isAtMost((yield* held).body, 120 * mebibyte)
+    created(yield* (yield* TestService.newTenant).create(minimal))
+    const answer = yield* Effect.timeout(connections[69]?.answer ?? Effect.die("none"), "15 seconds")
+    assert.strictEqual(answer.status, 408, "nobody read it to the end")
+    yield* untilHeld("body", (bytes) => bytes === 0)
+  })
 
-  it.effect("holds a page until its client has read it or is gone, and reads no request meanwhile (T1)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const noisy = yield* withLargeList
-      const client = yield* deafClient(url)
-      for (let n = 0; n < 60; n++) client.write(listOf(noisy))
-      yield* untilHeld("page", (bytes) => bytes > 18 * mebibyte && bytes < 24 * mebibyte)
-      yield* Effect.sleep("300 millis")
-      assert.isAtMost((yield* held).page, 24 * mebibyte, "one page")
-      const calm = yield* TestService.newTenant
-      assert.strictEqual((yield* calm.list()).status, 200)
-      client.destroy()
-      yield* untilHeld("page", (bytes) => bytes === 0)
-    })
-  )
+  it.effect("holds a page until its client has read it or is gone, and reads no request meanwhile (T1)", function* () {
+    const { url } = yield* TestService
+    const noisy = yield* withLargeList
+    const client = yield* deafClient(url)
+    for (let n = 0; n < 60; n++) client.write(listOf(noisy))
+    yield* untilHeld("page", (bytes) => bytes > 18 * mebibyte && bytes < 24 * mebibyte)
+    yield* Effect.sleep("300 millis")
+    assert.isAtMost((yield* held).page, 24 * mebibyte, "one page")
+    const calm = yield* TestService.newTenant
+    assert.strictEqual((yield* calm.list()).status, 200)
+    client.destroy()
+    yield* untilHeld("page", (bytes) => bytes === 0)
+  })
 
-  it.effect("ends the oldest unread page of an account when another one needs the room", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const noisy = yield* withLargeList
-      const clients = yield* Effect.forEach(Array.from({ length: 8 }), () => deafClient(url))
-      for (const client of clients) client.write(listOf(noisy))
-      yield* untilHeld("page", (bytes) => bytes > 90 * mebibyte)
-      const quiet = yield* withLargeList
-      const { body, status } = yield* quiet.list()
-      assert.strictEqual(status, 200)
-      assert.isAbove(body.length, 10_000_000)
-      for (const client of clients) client.destroy()
-      yield* untilHeld("page", (bytes) => bytes === 0)
-    })
-  )
+  it.effect("ends the oldest unread page of an account when another one needs the room", function* () {
+    const { url } = yield* TestService
+    const noisy = yield* withLargeList
+    const clients = yield* Effect.forEach(Array.from({ length: 8 }), () => deafClient(url))
+    for (const client of clients) client.write(listOf(noisy))
+    yield* untilHeld("page", (bytes) => bytes > 90 * mebibyte)
+    const quiet = yield* withLargeList
+    const { body, status } = yield* quiet.list()
+    assert.strictEqual(status, 200)
+    assert.isAbove(body.length, 10_000_000)
+    for (const client of clients) client.destroy()
+    yield* untilHeld("page", (bytes) => bytes === 0)
+  })
 
-  it.effect("answers the requests of a connection in their order, each after the one before", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const connection = yield* open(url)
-      yield* connection.write(Buffer.concat([listOf(tenant), creation(tenant.management_key, minimal), listOf(tenant)]))
-      const counts = [yield* connection.answer, yield* connection.answer, yield* connection.answer].map(
-        ({ body }): unknown => Reflect.get(JSON.parse(body) as object, "total_count")
-      )
-      assert.deepStrictEqual(counts, [0, undefined, 1])
-    })
-  )
+  it.effect("answers the requests of a connection in their order, each after the one before", function* () {
+    const { url } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const connection = yield* open(url)
+    yield* connection.write(Buffer.concat([listOf(tenant), creation(tenant.management_key, minimal), listOf(tenant)]))
+    const counts = [yield* connection.answer, yield* connection.answer, yield* connection.answer].map(
+      ({ body }): unknown => Reflect.get(JSON.parse(body) as object, "total_count")
+    )
+    assert.deepStrictEqual(counts, [0, undefined, 1])
+  })
 })

@@ -1,68 +1,64 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { createdId, minimal, unknownId } from "../support/http/Bodies.ts"
 import { assertInvalid } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 layerLive(TestService.layer)("PUT /api/v1/byok/order", (it) => {
-  it.effect("gives the credentials of a provider the order of the ids, with one event (L14)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const [one = "", two = "", three = ""] = yield* Effect.forEach([1, 2, 3], () =>
-        Effect.map(tenant.create(minimal), createdId)
-      )
-      yield* tenant.create({ ...minimal, provider: "cohere" })
-      const ids = [three, one, two]
-      const stored = sql<{ id: string }>`
+  it.effect("gives the credentials of a provider the order of the ids, with one event (L14)", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const [one = "", two = "", three = ""] = yield* Effect.forEach([1, 2, 3], () =>
+      Effect.map(tenant.create(minimal), createdId)
+    )
+    yield* tenant.create({ ...minimal, provider: "cohere" })
+    const ids = [three, one, two]
+    const stored = sql<{ id: string }>`
         SELECT id FROM credentials WHERE account_id = ${tenant.account_id} AND provider = ${minimal.provider}
         ORDER BY sort_order`
-      for (const _ of ["first", "repeated"]) {
-        const answer = yield* tenant.order({ provider: minimal.provider, ids })
-        assert.strictEqual(answer.status, 200, answer.body)
-        const { workspace_id } = tenant
-        assert.deepStrictEqual(JSON.parse(answer.body), { data: { workspace_id, provider: minimal.provider, ids } })
-        assert.deepStrictEqual(
-          (yield* stored).map(({ id }) => id),
-          ids
-        )
-      }
-      const { body } = yield* tenant.events("?limit=2")
-      const [event, before] = (JSON.parse(body) as { readonly data: ReadonlyArray<object> }).data
-      assert.deepInclude(event, { action: "credential.reorder", credential_ids: ids })
-      assert.deepInclude(before, { action: "credential.create", provider: "cohere" })
-    })
-  )
+    for (const _ of ["first", "repeated"]) {
+      const answer = yield* tenant.order({ provider: minimal.provider, ids })
+      assert.strictEqual(answer.status, 200, answer.body)
+      const { workspace_id } = tenant
+      assert.deepStrictEqual(JSON.parse(answer.body), { data: { workspace_id, provider: minimal.provider, ids } })
+      assert.deepStrictEqual(
+        (yield* stored).map(({ id }) => id),
+        ids
+      )
+    }
+    const { body } = yield* tenant.events("?limit=2")
+    const [event, before] = (JSON.parse(body) as { readonly data: ReadonlyArray<object> }).data
+    assert.deepInclude(event, { action: "credential.reorder", credential_ids: ids })
+    assert.deepInclude(before, { action: "credential.create", provider: "cohere" })
+  })
 
   it.effect(
     "refuses ids that are missing, foreign, another account's or given twice, and changes nothing (L14, T6)",
-    () =>
-      Effect.gen(function* () {
-        const [tenant, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
-        const [one = "", two = ""] = yield* Effect.forEach([1, 2], () => Effect.map(tenant.create(minimal), createdId))
-        const other = createdId(yield* stranger.create(minimal))
-        const order = (ids: ReadonlyArray<string>, more: object = {}) =>
-          tenant.order({ provider: minimal.provider, ids, ...more })
-        assertInvalid(yield* order([two]), { path: ["ids"], message: `must have ${one} as well` })
-        for (const foreign of [other, unknownId]) {
-          assertInvalid(yield* order([two, one, foreign]), {
-            path: ["ids", 2],
-            message: "is not one of these credentials"
-          })
-        }
-        assertInvalid(yield* order([one, one]), { path: ["ids"], message: "must name each credential once" })
-        assertInvalid(yield* order([two, one], { workspace_id: stranger.workspace_id }), {
-          path: ["workspace_id"],
-          message: "is not a workspace of this account"
+    function* () {
+      const [tenant, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
+      const [one = "", two = ""] = yield* Effect.forEach([1, 2], () => Effect.map(tenant.create(minimal), createdId))
+      const other = createdId(yield* stranger.create(minimal))
+      const order = (ids: ReadonlyArray<string>, more: object = {}) =>
+        tenant.order({ provider: minimal.provider, ids, ...more })
+      assertInvalid(yield* order([two]), { path: ["ids"], message: `must have ${one} as well` })
+      for (const foreign of [other, unknownId]) {
+        assertInvalid(yield* order([two, one, foreign]), {
+          path: ["ids", 2],
+          message: "is not one of these credentials"
         })
-        const { body } = yield* tenant.list()
-        assert.deepStrictEqual(
-          (JSON.parse(body) as { readonly data: ReadonlyArray<{ readonly sort_order: number }> }).data.map(
-            ({ sort_order }) => sort_order
-          ),
-          [0, 1]
-        )
+      }
+      assertInvalid(yield* order([one, one]), { path: ["ids"], message: "must name each credential once" })
+      assertInvalid(yield* order([two, one], { workspace_id: stranger.workspace_id }), {
+        path: ["workspace_id"],
+        message: "is not a workspace of this account"
       })
+      const { body } = yield* tenant.list()
+      assert.deepStrictEqual(
+        (JSON.parse(body) as { readonly data: ReadonlyArray<{ readonly sort_order: number }> }).data.map(
+          ({ sort_order }) => sort_order
+        ),
+        [0, 1]
+      )
+    }
   )
 })

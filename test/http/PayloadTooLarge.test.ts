@@ -1,6 +1,5 @@
-import { assert } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { creation, type Header } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
@@ -24,55 +23,49 @@ const chunked = (body: string) => {
 const inChunks: Header = ["Transfer-Encoding", "chunked"]
 
 layerLive(TestService.layer)("413 (D9)", (it) => {
-  it.effect("a body of exactly 256 KiB is accepted, declared or in chunks (D9, D26)", () =>
-    Effect.gen(function* () {
-      const { create, get } = yield* TestService.tenant
-      const body = bodyOf(limit)
-      assert.strictEqual(Buffer.byteLength(body), limit)
-      const made = yield* create(body)
-      created(made)
-      created(yield* create(chunked(body), [inChunks]))
-      assert.strictEqual((yield* get(createdId(made))).body, made.body)
-    })
-  )
+  it.effect("a body of exactly 256 KiB is accepted, declared or in chunks (D9, D26)", function* () {
+    const { create, get } = yield* TestService.tenant
+    const body = bodyOf(limit)
+    assert.strictEqual(Buffer.byteLength(body), limit)
+    const made = yield* create(body)
+    created(made)
+    created(yield* create(chunked(body), [inChunks]))
+    assert.strictEqual((yield* get(createdId(made))).body, made.body)
+  })
 
   it.effect.each([
     { size: "one byte more", body: bodyOf(limit + 1) },
     { size: "3 MB", body: bodyOf(3_000_000) },
     { size: "blanks behind a valid object", body: bodyOf(1000) + " ".repeat(limit) },
     { size: "400,000 bytes that are no JSON", body: "x".repeat(400_000) }
-  ])("$size, declared or in chunks, and no row is stored (D9)", ({ body }) =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      const asked = Effect.all([create(body), create(chunked(body), [inChunks])])
-      for (const answer of yield* TestService.storing(0, asked)) assertRefused(answer, "PayloadTooLarge")
-    })
-  )
+  ])("$size, declared or in chunks, and no row is stored (D9)", function* ({ body }) {
+    const { create } = yield* TestService.tenant
+    const asked = Effect.all([create(body), create(chunked(body), [inChunks])])
+    for (const answer of yield* TestService.storing(0, asked)) assertRefused(answer, "PayloadTooLarge")
+  })
 
-  it.effect("the limit counts bytes, not characters (D9)", () =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      assertRefused(yield* create({ ...minimal, key: "é".repeat(limit / 2) }), "PayloadTooLarge")
-    })
-  )
+  it.effect("the limit counts bytes, not characters (D9)", function* () {
+    const { create } = yield* TestService.tenant
+    assertRefused(yield* create({ ...minimal, key: "é".repeat(limit / 2) }), "PayloadTooLarge")
+  })
 
   it.effect.each(["262145", "10737418240"])(
     "%s bytes declared: answered before any is sent, and the connection is closed (D9)",
-    (length) =>
-      Effect.gen(function* () {
-        const { url } = yield* TestService
-        const { management_key } = yield* TestService.tenant
-        const connection = yield* open(url)
-        yield* connection.write(creation(management_key, undefined, [["Content-Length", length]]))
-        const answer = yield* Effect.timeout(connection.answer, "4 seconds")
-        assertRefused(answer, "PayloadTooLarge")
-        assert.strictEqual(answer.headers["connection"], "close")
-        assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
-      })
+    function* (length) {
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
+      const connection = yield* open(url)
+      yield* connection.write(creation(management_key, undefined, [["Content-Length", length]]))
+      const answer = yield* Effect.timeout(connection.answer, "4 seconds")
+      assertRefused(answer, "PayloadTooLarge")
+      assert.strictEqual(answer.headers["connection"], "close")
+      assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
+    }
   )
 
-  it.effect("endless chunks: answered at the limit, and the connection is closed while they still come (D9, T9)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "endless chunks: answered at the limit, and the connection is closed while they still come (D9, T9)",
+    function* () {
       const { rowCount, tenant, url } = yield* TestService
       const before = yield* rowCount
       const connection = yield* open(url)
@@ -85,36 +78,32 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
       assertRefused(answer, "PayloadTooLarge")
       yield* Effect.race(connection.closed, stream).pipe(Effect.timeout("15 seconds"))
       assert.strictEqual(yield* rowCount, before)
-    })
+    }
   )
 
-  it.effect("a client that sends Expect: 100-continue is answered before it sends the body (D9)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const ask = (length: number) =>
-        creation(management_key, undefined, [
-          ["Expect", "100-continue"],
-          ["Content-Length", String(length)]
-        ])
-      const connection = yield* open(url)
-      yield* connection.write(ask(300))
-      assert.strictEqual((yield* connection.answer).status, 100)
-      yield* connection.write(bodyOf(300))
-      created(yield* connection.answer)
-      const refused = yield* open(url)
-      yield* refused.write(ask(limit + 1))
-      assertRefused(yield* refused.answer, "PayloadTooLarge")
-    })
-  )
+  it.effect("a client that sends Expect: 100-continue is answered before it sends the body (D9)", function* () {
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const ask = (length: number) =>
+      creation(management_key, undefined, [
+        ["Expect", "100-continue"],
+        ["Content-Length", String(length)]
+      ])
+    const connection = yield* open(url)
+    yield* connection.write(ask(300))
+    assert.strictEqual((yield* connection.answer).status, 100)
+    yield* connection.write(bodyOf(300))
+    created(yield* connection.answer)
+    const refused = yield* open(url)
+    yield* refused.write(ask(limit + 1))
+    assertRefused(yield* refused.answer, "PayloadTooLarge")
+  })
 
-  it.effect("a body is not read on a route that takes none, whatever its size (D9)", () =>
-    Effect.gen(function* () {
-      const { send } = yield* TestService.tenant
-      const headers = [["Content-Length", "10737418240"]] as const
-      const answer = yield* Effect.timeout(send({ path: "/api/v1/byok/nonsense", headers }), "4 seconds")
-      assertRefused(answer, "NotFound")
-      assert.strictEqual(answer.headers["connection"], "close")
-    })
-  )
+  it.effect("a body is not read on a route that takes none, whatever its size (D9)", function* () {
+    const { send } = yield* TestService.tenant
+    const headers = [["Content-Length", "10737418240"]] as const
+    const answer = yield* Effect.timeout(send({ path: "/api/v1/byok/nonsense", headers }), "4 seconds")
+    assertRefused(answer, "NotFound")
+    assert.strictEqual(answer.headers["connection"], "close")
+  })
 })

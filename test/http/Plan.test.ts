@@ -12,7 +12,7 @@ import { createdId, unknownId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { layerLive } from "../support/it.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
 const asked = { model: "openai/gpt-4o", targets: [{ provider: "azure" }] }

@@ -1,6 +1,5 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { bearer, exchange, type Header, json, render, type Request, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
@@ -40,58 +39,47 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control (D12)", (it) => {
 
   it.effect.each(everyAnswer)(
     "%i: the request's own id is returned, else a new one each time, and nothing may be cached: %o (D12)",
-    ([status, request, authenticated]) =>
-      Effect.gen(function* () {
-        const named = yield* ask(request, authenticated, ["X-Request-Id", "my-request_1.0"])
-        const [one, other] = [yield* ask(request, authenticated), yield* ask(request, authenticated)]
-        for (const answer of [named, one, other]) {
-          assert.strictEqual(answer.status, status)
-          assert.strictEqual(answer.headers["cache-control"], "no-store")
-        }
-        assert.strictEqual(named.headers["x-request-id"], "my-request_1.0")
-        for (const { headers } of [one, other]) assert.match(headers["x-request-id"] ?? "", made)
-        assert.notStrictEqual(one.headers["x-request-id"], other.headers["x-request-id"])
-      })
+    function* ([status, request, authenticated]) {
+      const named = yield* ask(request, authenticated, ["X-Request-Id", "my-request_1.0"])
+      const [one, other] = [yield* ask(request, authenticated), yield* ask(request, authenticated)]
+      for (const answer of [named, one, other]) {
+        assert.strictEqual(answer.status, status)
+        assert.strictEqual(answer.headers["cache-control"], "no-store")
+      }
+      assert.strictEqual(named.headers["x-request-id"], "my-request_1.0")
+      for (const { headers } of [one, other]) assert.match(headers["x-request-id"] ?? "", made)
+      assert.notStrictEqual(one.headers["x-request-id"], other.headers["x-request-id"])
+    }
   )
 
-  it.effect.each(takenOver)("accepted: %s (D12)", (id) =>
-    Effect.gen(function* () {
-      const answer = yield* ask({ path: "/api/v1/byok/nonsense" }, true, ["X-Request-Id", id])
-      assert.strictEqual(answer.headers["x-request-id"], id)
-    })
-  )
+  it.effect.each(takenOver)("accepted: %s (D12)", function* (id) {
+    const answer = yield* ask({ path: "/api/v1/byok/nonsense" }, true, ["X-Request-Id", id])
+    assert.strictEqual(answer.headers["x-request-id"], id)
+  })
 
-  it.effect.each(replaced)("replaced: %j (D12)", (id) =>
-    Effect.gen(function* () {
-      const answer = yield* ask({ path: "/api/v1/byok/nonsense" }, true, ["X-Request-Id", id])
-      assert.match(answer.headers["x-request-id"] ?? "", made)
-    })
-  )
+  it.effect.each(replaced)("replaced: %j (D12)", function* (id) {
+    const answer = yield* ask({ path: "/api/v1/byok/nonsense" }, true, ["X-Request-Id", id])
+    assert.match(answer.headers["x-request-id"] ?? "", made)
+  })
 
-  it.effect("two of them count as none (D12)", () =>
-    Effect.gen(function* () {
-      const answer = yield* ask({ path: "/nothing" }, false, ["X-Request-Id", "a"], ["X-Request-Id", "b"])
-      assert.match(answer.headers["x-request-id"] ?? "", made)
-    })
-  )
+  it.effect("two of them count as none (D12)", function* () {
+    const answer = yield* ask({ path: "/nothing" }, false, ["X-Request-Id", "a"], ["X-Request-Id", "b"])
+    assert.match(answer.headers["x-request-id"] ?? "", made)
+  })
 
-  it.effect("not carried over from the previous request on the connection (D12)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const connection = yield* open(url)
-      yield* connection.write(render({ path: "/health/live", headers: [["X-Request-Id", "my-request_1.0"]] }))
-      assert.strictEqual((yield* connection.answer).headers["x-request-id"], "my-request_1.0")
-      yield* connection.write("nonsense\r\n\r\n")
-      assert.match((yield* connection.answer).headers["x-request-id"] ?? "", made)
-    })
-  )
+  it.effect("not carried over from the previous request on the connection (D12)", function* () {
+    const { url } = yield* TestService
+    const connection = yield* open(url)
+    yield* connection.write(render({ path: "/health/live", headers: [["X-Request-Id", "my-request_1.0"]] }))
+    assert.strictEqual((yield* connection.answer).headers["x-request-id"], "my-request_1.0")
+    yield* connection.write("nonsense\r\n\r\n")
+    assert.match((yield* connection.answer).headers["x-request-id"] ?? "", made)
+  })
 
-  it.effect("made even if the request cannot be read at all (D12)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const answer = yield* exchange(url, "nonsense\r\nX-Request-Id: a\r\n\r\n")
-      assert.match(answer.headers["x-request-id"] ?? "", made)
-      assert.strictEqual(answer.headers["cache-control"], "no-store")
-    })
-  )
+  it.effect("made even if the request cannot be read at all (D12)", function* () {
+    const { url } = yield* TestService
+    const answer = yield* exchange(url, "nonsense\r\nX-Request-Id: a\r\n\r\n")
+    assert.match(answer.headers["x-request-id"] ?? "", made)
+    assert.strictEqual(answer.headers["cache-control"], "no-store")
+  })
 })

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
@@ -7,7 +6,7 @@ import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { Recording } from "../support/process/Recording.ts"
 
 /** Statements about what tenants have: beside a request, the service seals the audit log and deletes old records. */
@@ -24,29 +23,25 @@ const statementsOf = Effect.fnUntraced(function* <A, E, R>(request: Effect.Effec
 })
 
 layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statements of a request", (it) => {
-  it.effect("are one for a get: the key's, which reads the credential of its own account along with it", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.tenant
-      const id = createdId(yield* tenant.create(minimal))
-      const { answer, statements } = yield* statementsOf(tenant.get(id))
-      assert.deepStrictEqual([answer.status, statements.length], [200, 1])
-      assert.include(statements[0], "credentials.account_id = api_keys.account_id")
-      const missing = yield* statementsOf(tenant.get("01a1f8c5-a778-7036-916e-4404f7aa8480"))
-      assert.deepStrictEqual([missing.answer.status, missing.statements.length], [404, 1])
-    })
-  )
+  it.effect("are one for a get: the key's, which reads the credential of its own account along with it", function* () {
+    const tenant = yield* TestService.tenant
+    const id = createdId(yield* tenant.create(minimal))
+    const { answer, statements } = yield* statementsOf(tenant.get(id))
+    assert.deepStrictEqual([answer.status, statements.length], [200, 1])
+    assert.include(statements[0], "credentials.account_id = api_keys.account_id")
+    const missing = yield* statementsOf(tenant.get("01a1f8c5-a778-7036-916e-4404f7aa8480"))
+    assert.deepStrictEqual([missing.answer.status, missing.statements.length], [404, 1])
+  })
 
-  it.effect("are two for a create in the default workspace, and three where it names one", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.tenant
-      yield* tenant.create(minimal)
-      const first = yield* statementsOf(tenant.create(minimal))
-      assert.deepStrictEqual([first.answer.status, first.statements.length], [201, 2])
-      const { workspace_id } = tenant
-      const named = yield* statementsOf(tenant.create({ ...minimal, workspace_id }))
-      assert.deepStrictEqual([named.answer.status, named.statements.length], [201, 3])
-    })
-  )
+  it.effect("are two for a create in the default workspace, and three where it names one", function* () {
+    const tenant = yield* TestService.tenant
+    yield* tenant.create(minimal)
+    const first = yield* statementsOf(tenant.create(minimal))
+    assert.deepStrictEqual([first.answer.status, first.statements.length], [201, 2])
+    const { workspace_id } = tenant
+    const named = yield* statementsOf(tenant.create({ ...minimal, workspace_id }))
+    assert.deepStrictEqual([named.answer.status, named.statements.length], [201, 3])
+  })
 })
 
 /** Adapters that know nothing of what was read along with the key, and note what they are asked. */
@@ -74,12 +69,10 @@ const elsewhere = Effect.gen(function* () {
 })
 
 layerLive(TestService.layerWith({ parts: elsewhere }))("replaced ports", (it) => {
-  it.effect("are asked whatever was read along with the key", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.tenant
-      const id = createdId(yield* tenant.create(minimal))
-      assert.strictEqual((yield* tenant.get(id)).status, 200)
-      assert.deepStrictEqual(asked, ["workspace", "credential"])
-    })
-  )
+  it.effect("are asked whatever was read along with the key", function* () {
+    const tenant = yield* TestService.tenant
+    const id = createdId(yield* tenant.create(minimal))
+    assert.strictEqual((yield* tenant.get(id)).status, 200)
+    assert.deepStrictEqual(asked, ["workspace", "credential"])
+  })
 })

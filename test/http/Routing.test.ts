@@ -1,12 +1,11 @@
 import { connect } from "node:net"
-import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { routeOf } from "../../src/http/Routing.ts"
 import { createdId, credentialIn, minimal, unknownId } from "../support/http/Bodies.ts"
 import { get, json, render, send } from "../support/http/HttpProbe.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, it, layerLive } from "../support/it.ts"
 
 const collection = "/api/v1/byok"
 
@@ -100,117 +99,97 @@ it("the template of a request's route holds no id", () => {
 })
 
 layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) => {
-  it.effect.each(notUuids)("404: the id %s, but authentication comes first (D3, D4, D5)", (id) =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const tenant = yield* TestService.tenant
-      assertRefused(yield* tenant.get(id), "NotFound")
-      assertRefused(yield* tenant.update(id, { name: "x" }), "NotFound")
-      assertRefused(yield* tenant.delete(id), "NotFound")
-      assertRefused(yield* get(url, yield* tenant.ordinaryKey, id), "Forbidden")
-      assertRefused(yield* get(url, "unknown", id), "InvalidKey")
-      assertRefused(yield* send(url, { path: `/api/v1/byok/${id}` }), "MissingKey")
-    })
-  )
+  it.effect.each(notUuids)("404: the id %s, but authentication comes first (D3, D4, D5)", function* (id) {
+    const { url } = yield* TestService
+    const tenant = yield* TestService.tenant
+    assertRefused(yield* tenant.get(id), "NotFound")
+    assertRefused(yield* tenant.update(id, { name: "x" }), "NotFound")
+    assertRefused(yield* tenant.delete(id), "NotFound")
+    assertRefused(yield* get(url, yield* tenant.ordinaryKey, id), "Forbidden")
+    assertRefused(yield* get(url, "unknown", id), "InvalidKey")
+    assertRefused(yield* send(url, { path: `/api/v1/byok/${id}` }), "MissingKey")
+  })
 
-  it.effect("404: a semicolon in an id does not start a query (D5)", () =>
-    Effect.gen(function* () {
-      const { create, get } = yield* TestService.tenant
-      const id = createdId(yield* create(minimal))
-      assertRefused(yield* get(`${id};x`), "NotFound")
-      assert.strictEqual((yield* get(`${id}?;x`)).status, 200)
-    })
-  )
+  it.effect("404: a semicolon in an id does not start a query (D5)", function* () {
+    const { create, get } = yield* TestService.tenant
+    const id = createdId(yield* create(minimal))
+    assertRefused(yield* get(`${id};x`), "NotFound")
+    assert.strictEqual((yield* get(`${id}?;x`)).status, 200)
+  })
 
-  it.effect("404: get of a workspace's or an account's id (section 4.2)", () =>
-    Effect.gen(function* () {
-      const { account_id, get, workspace_id } = yield* TestService.tenant
-      for (const id of [account_id, workspace_id]) assertRefused(yield* get(id), "NotFound")
-    })
-  )
+  it.effect("404: get of a workspace's or an account's id (section 4.2)", function* () {
+    const { account_id, get, workspace_id } = yield* TestService.tenant
+    for (const id of [account_id, workspace_id]) assertRefused(yield* get(id), "NotFound")
+  })
 
-  it.effect.each(noRoutes)("404: %s, with a key and without; paths are exact (D10, D40)", (path) =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.tenant
-      for (const method of ["GET", "POST", "DELETE"]) {
-        assertRefused(yield* TestService.send({ method, path }), "NotFound")
-        assertRefused(yield* tenant.send({ method, path }), "NotFound")
-      }
-    })
-  )
+  it.effect.each(noRoutes)("404: %s, with a key and without; paths are exact (D10, D40)", function* (path) {
+    const tenant = yield* TestService.tenant
+    for (const method of ["GET", "POST", "DELETE"]) {
+      assertRefused(yield* TestService.send({ method, path }), "NotFound")
+      assertRefused(yield* tenant.send({ method, path }), "NotFound")
+    }
+  })
 
   it.effect.each([
     { form: "in capitals", path: (id: string) => `/api/v1/byok/${id.toUpperCase()}` },
     { form: "with a query", path: (id: string) => `/api/v1/byok/${id}?workspace_id=x&id=y` },
     { form: "percent-encoded", path: (id: string) => `/api/v1/byok/${id.replaceAll("-", "%2D")}` },
     { form: "in absolute form", path: (id: string) => `http://elsewhere.test/api/v1/byok/${id}` }
-  ])("200: an id $form is found (section 4.2)", ({ path }) =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.tenant
-      const id = createdId(yield* tenant.create(minimal))
-      const answer = yield* tenant.send({ path: path(id) })
-      assert.strictEqual(answer.status, 200)
-      assert.strictEqual(credentialIn(answer)["id"], id)
-      assertHeaders(answer)
-    })
-  )
+  ])("200: an id $form is found (section 4.2)", function* ({ path }) {
+    const tenant = yield* TestService.tenant
+    const id = createdId(yield* tenant.create(minimal))
+    const answer = yield* tenant.send({ path: path(id) })
+    assert.strictEqual(answer.status, 200)
+    assert.strictEqual(credentialIn(answer)["id"], id)
+    assertHeaders(answer)
+  })
 
-  it.effect.each(wrongMethods)("405: %s %s allows %s (D10, L3)", ([method, path, allow]) =>
-    Effect.gen(function* () {
-      const { send } = yield* TestService.tenant
-      const asked = send({ method, path, headers: [json], body: JSON.stringify(minimal) })
-      const answer = yield* TestService.storing(0, asked)
+  it.effect.each(wrongMethods)("405: %s %s allows %s (D10, L3)", function* ([method, path, allow]) {
+    const { send } = yield* TestService.tenant
+    const asked = send({ method, path, headers: [json], body: JSON.stringify(minimal) })
+    const answer = yield* TestService.storing(0, asked)
+    assertRefused(answer, "MethodNotAllowed")
+    assert.strictEqual(answer.headers["allow"], allow)
+    assertRefused(yield* TestService.send({ method, path }), "MethodNotAllowed")
+  })
+
+  it.effect("HEAD gets the same head as GET, without a body (L3)", function* () {
+    const { list, send } = yield* TestService.tenant
+    const listed = yield* list()
+    const answer = yield* send({ method: "HEAD", path: collection })
+    assert.strictEqual(answer.status, 200)
+    assert.strictEqual(answer.headers["content-length"], String(listed.body.length))
+    assert.strictEqual((yield* TestService.send({ method: "HEAD", path: collection })).status, 401)
+  })
+
+  it.effect("405: CONNECT opens no tunnel, and its request id is taken over (D10, D12)", function* () {
+    for (const path of ["elsewhere.test:443", "127.0.0.1:22", collection]) {
+      const headers = [["X-Request-Id", "connect-1"]] as const
+      const answer = yield* TestService.send({ method: "CONNECT", path, headers })
       assertRefused(answer, "MethodNotAllowed")
-      assert.strictEqual(answer.headers["allow"], allow)
-      assertRefused(yield* TestService.send({ method, path }), "MethodNotAllowed")
-    })
-  )
+      assert.strictEqual(answer.headers["x-request-id"], "connect-1")
+      assert.isDefined(answer.headers["allow"])
+      assert.strictEqual(answer.headers["connection"], "close")
+    }
+  })
 
-  it.effect("HEAD gets the same head as GET, without a body (L3)", () =>
-    Effect.gen(function* () {
-      const { list, send } = yield* TestService.tenant
-      const listed = yield* list()
-      const answer = yield* send({ method: "HEAD", path: collection })
-      assert.strictEqual(answer.status, 200)
-      assert.strictEqual(answer.headers["content-length"], String(listed.body.length))
-      assert.strictEqual((yield* TestService.send({ method: "HEAD", path: collection })).status, 401)
-    })
-  )
-
-  it.effect("405: CONNECT opens no tunnel, and its request id is taken over (D10, D12)", () =>
-    Effect.gen(function* () {
-      for (const path of ["elsewhere.test:443", "127.0.0.1:22", collection]) {
-        const headers = [["X-Request-Id", "connect-1"]] as const
-        const answer = yield* TestService.send({ method: "CONNECT", path, headers })
-        assertRefused(answer, "MethodNotAllowed")
-        assert.strictEqual(answer.headers["x-request-id"], "connect-1")
-        assert.isDefined(answer.headers["allow"])
-        assert.strictEqual(answer.headers["connection"], "close")
-      }
-    })
-  )
-
-  it.effect("CONNECT from a client that leaves at once does no harm (T9)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { hostname, port } = new URL(url)
-      const gone = Effect.callback<boolean>((resume) => {
-        const socket = connect(Number(port), hostname, () => {
-          socket.write(render({ method: "CONNECT", path: "elsewhere.test:443" }))
-          setImmediate(() => socket.resetAndDestroy())
-        })
-        socket.on("error", () => {}).on("close", () => resume(Effect.succeed(true)))
+  it.effect("CONNECT from a client that leaves at once does no harm (T9)", function* () {
+    const { url } = yield* TestService
+    const { hostname, port } = new URL(url)
+    const gone = Effect.callback<boolean>((resume) => {
+      const socket = connect(Number(port), hostname, () => {
+        socket.write(render({ method: "CONNECT", path: "elsewhere.test:443" }))
+        setImmediate(() => socket.resetAndDestroy())
       })
-      yield* Effect.replicateEffect(gone, 200, { concurrency: 4 })
-      assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
+      socket.on("error", () => {}).on("close", () => resume(Effect.succeed(true)))
     })
-  )
+    yield* Effect.replicateEffect(gone, 200, { concurrency: 4 })
+    assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
+  })
 
-  it.effect("405: a method in X-HTTP-Method-Override is ignored (D10)", () =>
-    Effect.gen(function* () {
-      const { send } = yield* TestService.tenant
-      const headers = [["X-HTTP-Method-Override", "GET"]] as const
-      assertRefused(yield* send({ method: "POST", path: `${collection}/${unknownId}`, headers }), "MethodNotAllowed")
-    })
-  )
+  it.effect("405: a method in X-HTTP-Method-Override is ignored (D10)", function* () {
+    const { send } = yield* TestService.tenant
+    const headers = [["X-HTTP-Method-Override", "GET"]] as const
+    assertRefused(yield* send({ method: "POST", path: `${collection}/${unknownId}`, headers }), "MethodNotAllowed")
+  })
 })

@@ -1,6 +1,5 @@
-import { assert } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { create, send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
@@ -29,68 +28,60 @@ const assertUnavailable = (answer: Answer) => {
 }
 
 layerLive(TestService.withDatabase({ queue: 1 }))("503 while the queue is full (D14)", (it) => {
-  it.effect("with Retry-After and without a row; waiting requests are answered in the end (D14)", () =>
-    Effect.gen(function* () {
-      const { create, get } = yield* TestService.tenant
-      const ask = create(minimal)
-      const read = get(createdId(yield* ask))
-      const { first, meanwhile } = yield* TestService.storing(1, whileOneWaits("credentials", ask, ask))
-      assertUnavailable(meanwhile)
-      created(first)
-      created(yield* ask)
-      const gets = yield* whileOneWaits("credentials", read, read)
-      assertUnavailable(gets.meanwhile)
-      assert.strictEqual(gets.first.status, 200)
-    })
-  )
+  it.effect("with Retry-After and without a row; waiting requests are answered in the end (D14)", function* () {
+    const { create, get } = yield* TestService.tenant
+    const ask = create(minimal)
+    const read = get(createdId(yield* ask))
+    const { first, meanwhile } = yield* TestService.storing(1, whileOneWaits("credentials", ask, ask))
+    assertUnavailable(meanwhile)
+    created(first)
+    created(yield* ask)
+    const gets = yield* whileOneWaits("credentials", read, read)
+    assertUnavailable(gets.meanwhile)
+    assert.strictEqual(gets.first.status, 200)
+  })
 
-  it.effect("before authentication, whether the key is valid or not (D14)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const { first, meanwhile } = yield* whileOneWaits(
-        "api_keys",
-        create(url, management_key, minimal),
-        Effect.all([create(url, management_key, minimal), create(url, "unknown", minimal)])
-      )
-      meanwhile.forEach(assertUnavailable)
-      created(first)
-    })
-  )
+  it.effect("before authentication, whether the key is valid or not (D14)", function* () {
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const { first, meanwhile } = yield* whileOneWaits(
+      "api_keys",
+      create(url, management_key, minimal),
+      Effect.all([create(url, management_key, minimal), create(url, "unknown", minimal)])
+    )
+    meanwhile.forEach(assertUnavailable)
+    created(first)
+  })
 })
 
 layerLive(TestService.withDatabase({ queue: 4 }))("a queue of four (D14)", (it) => {
-  it.effect("with a lock on writes delays no read, and liveness always answers (D14)", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* TestService
-      const { create, get } = yield* TestService.tenant
-      const id = createdId(yield* create(minimal))
-      const release = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
-      const waiting = yield* Effect.forkChild(create(minimal))
-      yield* untilWaiting(sql, 1)
-      assert.strictEqual((yield* get(id)).status, 200)
-      assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
-      yield* release
-      created(yield* Fiber.join(waiting))
-    })
-  )
+  it.effect("with a lock on writes delays no read, and liveness always answers (D14)", function* () {
+    const { sql, url } = yield* TestService
+    const { create, get } = yield* TestService.tenant
+    const id = createdId(yield* create(minimal))
+    const release = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
+    const waiting = yield* Effect.forkChild(create(minimal))
+    yield* untilWaiting(sql, 1)
+    assert.strictEqual((yield* get(id)).status, 200)
+    assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
+    yield* release
+    created(yield* Fiber.join(waiting))
+  })
 })
 
 layerLive(TestService.layer)("503 while the database does not answer in time (D14)", (it) => {
-  it.effect("to every read; 500 to a write, which may have been carried out (D11)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { create, get, list, plan, send } = yield* TestService.tenant
-      const id = createdId(yield* create(minimal))
-      const release = yield* lockTable(sql, "credentials")
-      const asked = { model: "a/model", targets: [{ provider: minimal.provider }] }
-      const status = send({ path: `/api/v1/byok/${id}/status` })
-      const answers = yield* Effect.all([get(id), list(""), status, plan(asked), create(minimal)], {
-        concurrency: "unbounded"
-      })
-      yield* release
-      answers.slice(0, 4).forEach(assertUnavailable)
-      for (const answer of answers.slice(4)) assertRefused(answer, "InternalError")
+  it.effect("to every read; 500 to a write, which may have been carried out (D11)", function* () {
+    const { sql } = yield* TestService
+    const { create, get, list, plan, send } = yield* TestService.tenant
+    const id = createdId(yield* create(minimal))
+    const release = yield* lockTable(sql, "credentials")
+    const asked = { model: "a/model", targets: [{ provider: minimal.provider }] }
+    const status = send({ path: `/api/v1/byok/${id}/status` })
+    const answers = yield* Effect.all([get(id), list(""), status, plan(asked), create(minimal)], {
+      concurrency: "unbounded"
     })
-  )
+    yield* release
+    answers.slice(0, 4).forEach(assertUnavailable)
+    for (const answer of answers.slice(4)) assertRefused(answer, "InternalError")
+  })
 })

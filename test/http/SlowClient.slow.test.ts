@@ -1,7 +1,6 @@
-import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Schedule } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, it, layerLive } from "../support/it.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { create, creation, get, type Header, send } from "../support/http/HttpProbe.ts"
 import { open, type RawConnection } from "../support/http/RawConnection.ts"
@@ -43,72 +42,64 @@ it("the limits leave a slow client less than 10 seconds (T9)", () => {
 })
 
 layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => {
-  it.effect("1 byte a second, in any part of a request: 408 at the limit, and no row is stored (T9)", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* TestService
-      const { account_id, management_key } = yield* TestService.newTenant
-      yield* Effect.forEach(
-        slow,
-        Effect.fnUntraced(function* ({ begin, byte }) {
-          const connection = yield* open(url)
-          yield* connection.write(begin(management_key))
-          const answer = yield* Effect.race(connection.answer, trickle([connection], byte)).pipe(
-            Effect.timeout(timeout)
-          )
-          assertRefused(answer, "RequestTimeout")
-          assert.strictEqual(answer.headers["connection"], "close")
-          yield* Effect.timeout(connection.closed, "4 seconds")
-        }),
-        { concurrency: "unbounded" }
-      )
-      assert.lengthOf(yield* sql`SELECT id FROM credentials WHERE account_id = ${account_id}`, 0)
-    })
-  )
+  it.effect("1 byte a second, in any part of a request: 408 at the limit, and no row is stored (T9)", function* () {
+    const { sql, url } = yield* TestService
+    const { account_id, management_key } = yield* TestService.newTenant
+    yield* Effect.forEach(
+      slow,
+      Effect.fnUntraced(function* ({ begin, byte }) {
+        const connection = yield* open(url)
+        yield* connection.write(begin(management_key))
+        const answer = yield* Effect.race(connection.answer, trickle([connection], byte)).pipe(Effect.timeout(timeout))
+        assertRefused(answer, "RequestTimeout")
+        assert.strictEqual(answer.headers["connection"], "close")
+        yield* Effect.timeout(connection.closed, "4 seconds")
+      }),
+      { concurrency: "unbounded" }
+    )
+    assert.lengthOf(yield* sql`SELECT id FROM credentials WHERE account_id = ${account_id}`, 0)
+  })
 
-  it.effect("a connection on which nothing is ever sent is closed at the limit (T9)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const connection = yield* open(url)
-      const received = yield* Effect.timeout(connection.closed, timeout)
-      assert.match(received, /^(HTTP\/1\.1 408 |$)/)
-    })
-  )
+  it.effect("a connection on which nothing is ever sent is closed at the limit (T9)", function* () {
+    const { url } = yield* TestService
+    const connection = yield* open(url)
+    const received = yield* Effect.timeout(connection.closed, timeout)
+    assert.match(received, /^(HTTP\/1\.1 408 |$)/)
+  })
 
-  it.effect("800 connections with a slow head or body are closed, and others are served meanwhile (T9)", () =>
-    Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const [attacker, other] = [yield* newTenant, yield* newTenant]
-      const begun = [
-        "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nX-Slow: ",
-        post(attacker.management_key, ["Content-Length", "200"])
-      ]
-      const connections = yield* Effect.forEach(
-        Array.from({ length: 800 }, (_, index) => begun[index % 2] ?? ""),
-        (head) => Effect.tap(open(url), ({ write }) => write(head)),
-        { concurrency: 100 }
-      )
-      const trickling = yield* Effect.forkChild(trickle(connections, " "))
-      const closing = yield* Effect.forkChild(
-        Effect.forEach(connections, ({ closed }) => closed, { concurrency: "unbounded" }).pipe(Effect.timeout(timeout))
-      )
-      let served = 0
-      const serving = yield* Effect.gen(function* () {
-        const { id } = created(yield* create(url, other.management_key, minimal))
-        assert.strictEqual((yield* get(url, other.management_key, String(id))).status, 200)
-        assert.strictEqual((yield* send(url, { path: "/health/ready" })).status, 200)
-        served += 1
-      }).pipe(Effect.timeout("5 seconds"), Effect.repeat(Schedule.spaced("200 millis")), Effect.forkChild)
-      const received = yield* Fiber.join(closing)
-      yield* Fiber.interrupt(trickling)
-      assert.isUndefined(serving.pollUnsafe(), "the other client was not served")
-      yield* Fiber.interrupt(serving)
-      assert.isAbove(served, 1)
-      assert.lengthOf(received, 800)
-      for (const text of received) {
-        assert.match(text, /^HTTP\/1\.1 408 /)
-        assert.isTrue(text.endsWith(envelope("RequestTimeout")), text)
-      }
-      assert.lengthOf(yield* sql`SELECT id FROM credentials WHERE account_id = ${attacker.account_id}`, 0)
-    })
-  )
+  it.effect("800 connections with a slow head or body are closed, and others are served meanwhile (T9)", function* () {
+    const { newTenant, sql, url } = yield* TestService
+    const [attacker, other] = [yield* newTenant, yield* newTenant]
+    const begun = [
+      "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nX-Slow: ",
+      post(attacker.management_key, ["Content-Length", "200"])
+    ]
+    const connections = yield* Effect.forEach(
+      Array.from({ length: 800 }, (_, index) => begun[index % 2] ?? ""),
+      (head) => Effect.tap(open(url), ({ write }) => write(head)),
+      { concurrency: 100 }
+    )
+    const trickling = yield* Effect.forkChild(trickle(connections, " "))
+    const closing = yield* Effect.forkChild(
+      Effect.forEach(connections, ({ closed }) => closed, { concurrency: "unbounded" }).pipe(Effect.timeout(timeout))
+    )
+    let served = 0
+    const serving = yield* Effect.gen(function* () {
+      const { id } = created(yield* create(url, other.management_key, minimal))
+      assert.strictEqual((yield* get(url, other.management_key, String(id))).status, 200)
+      assert.strictEqual((yield* send(url, { path: "/health/ready" })).status, 200)
+      served += 1
+    }).pipe(Effect.timeout("5 seconds"), Effect.repeat(Schedule.spaced("200 millis")), Effect.forkChild)
+    const received = yield* Fiber.join(closing)
+    yield* Fiber.interrupt(trickling)
+    assert.isUndefined(serving.pollUnsafe(), "the other client was not served")
+    yield* Fiber.interrupt(serving)
+    assert.isAbove(served, 1)
+    assert.lengthOf(received, 800)
+    for (const text of received) {
+      assert.match(text, /^HTTP\/1\.1 408 /)
+      assert.isTrue(text.endsWith(envelope("RequestTimeout")), text)
+    }
+    assert.lengthOf(yield* sql`SELECT id FROM credentials WHERE account_id = ${attacker.account_id}`, 0)
+  })
 })

@@ -1,6 +1,5 @@
 import type { RequestListener, Server } from "node:http"
 import { connect } from "node:net"
-import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import type { ServerSettings } from "../../src/http/Server.ts"
@@ -8,6 +7,7 @@ import { serverSettings } from "../support/database/freshDatabase.ts"
 import { listening } from "../support/database/listen.ts"
 import { deafClient } from "../support/http/RawConnection.ts"
 import { eventually } from "../support/process/eventually.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** The server with some settings, over a listener of the test, until the scope closes. */
 const serve = Effect.fnUntraced(function* (settings: Partial<ServerSettings>, listener: RequestListener) {

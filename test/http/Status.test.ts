@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { DateTime, Effect } from "effect"
 import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { reportedAt } from "../../src/domain/routing/LastUse.ts"
@@ -10,7 +9,7 @@ import { createdId, unknownId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
 import { TestService, type Tenant } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
 
@@ -44,116 +43,108 @@ const fresh = {
 }
 
 layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
-  it.effect("answers the gravest state that holds, and list selects by it", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const { account_id } = tenant
-      const id = createdId(yield* tenant.create({ provider: "azure", key }))
-      const expected = Effect.fnUntraced(function* (state: string, listed = state) {
-        const status = yield* statusOf(tenant, id)
-        assert.strictEqual(status.state, state)
-        for (const asked of ["active", "failing", "parked", "disabled", "leaked"]) {
-          const found = (yield* tenant.list(`?state=${asked}`)).body.includes(id)
-          assert.strictEqual(found, asked === listed, `${state} as ${asked}`)
-        }
-        return status
-      })
-      const park = (model: string, cause: string, until: string | null, key_version = 1) => sql`
+  it.effect("answers the gravest state that holds, and list selects by it", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const { account_id } = tenant
+    const id = createdId(yield* tenant.create({ provider: "azure", key }))
+    const expected = Effect.fnUntraced(function* (state: string, listed = state) {
+      const status = yield* statusOf(tenant, id)
+      assert.strictEqual(status.state, state)
+      for (const asked of ["active", "failing", "parked", "disabled", "leaked"]) {
+        const found = (yield* tenant.list(`?state=${asked}`)).body.includes(id)
+        assert.strictEqual(found, asked === listed, `${state} as ${asked}`)
+      }
+      return status
+    })
+    const park = (model: string, cause: string, until: string | null, key_version = 1) => sql`
         INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
         VALUES (${account_id}, ${id}, ${model}, ${key_version}, ${cause}, 1, now() + ${until}::interval, now())
         ON CONFLICT (account_id, credential_id, model) DO UPDATE
         SET cause = excluded.cause, until = excluded.until, key_version = excluded.key_version`
-      assert.deepStrictEqual(yield* expected("active"), fresh)
-      yield* park("a/model", "rate_limited", "1 minute")
-      const { parked } = yield* expected("parked")
-      assert.deepStrictEqual(
-        parked.map(({ cause, model }) => [model, cause]),
-        [["a/model", "rate_limited"]]
-      )
-      assert.closeTo(Date.parse(parked[0]?.until ?? ""), Date.now() + 60_000, 20_000)
-      yield* park("", "rejected", "1 minute")
-      assert.lengthOf((yield* expected("parked")).parked, 2)
-      yield* sql`DELETE FROM credential_parkings WHERE credential_id = ${id} AND model <> ''`
-      for (const [cause, until, version] of [
-        ["rejected", "-1 second", 1],
-        ["succeeded", null, 1],
-        ["rejected", "1 minute", 2]
-      ] as const) {
-        yield* park("", cause, until, version)
-        yield* expected("active")
-      }
-      const { store } = yield* CredentialUse
-      const seen = (outcome: Outcome, at: number, version: number) =>
-        store([
-          {
-            account_id: AccountId.make(account_id),
-            credential_id: CredentialId.make(id),
-            ...reportedAt(outcome, at, version)
-          }
-        ])
-      yield* park("", "rejected", "-5 hours")
-      for (const [at, tag] of (["Rejected", "Forbidden", "QuotaExhausted"] as const).entries()) {
-        yield* seen({ _tag: tag }, 2 * at + 1, 1)
-        yield* expected("failing")
-        yield* seen({ _tag: "Succeeded" }, 2 * at + 2, 1)
-        yield* expected("active")
-      }
-      yield* seen({ _tag: "UpstreamFailed" }, 8, 1)
+    assert.deepStrictEqual(yield* expected("active"), fresh)
+    yield* park("a/model", "rate_limited", "1 minute")
+    const { parked } = yield* expected("parked")
+    assert.deepStrictEqual(
+      parked.map(({ cause, model }) => [model, cause]),
+      [["a/model", "rate_limited"]]
+    )
+    assert.closeTo(Date.parse(parked[0]?.until ?? ""), Date.now() + 60_000, 20_000)
+    yield* park("", "rejected", "1 minute")
+    assert.lengthOf((yield* expected("parked")).parked, 2)
+    yield* sql`DELETE FROM credential_parkings WHERE credential_id = ${id} AND model <> ''`
+    for (const [cause, until, version] of [
+      ["rejected", "-1 second", 1],
+      ["succeeded", null, 1],
+      ["rejected", "1 minute", 2]
+    ] as const) {
+      yield* park("", cause, until, version)
       yield* expected("active")
-      yield* seen({ _tag: "Rejected" }, 9, 2)
+    }
+    const { store } = yield* CredentialUse
+    const seen = (outcome: Outcome, at: number, version: number) =>
+      store([
+        {
+          account_id: AccountId.make(account_id),
+          credential_id: CredentialId.make(id),
+          ...reportedAt(outcome, at, version)
+        }
+      ])
+    yield* park("", "rejected", "-5 hours")
+    for (const [at, tag] of (["Rejected", "Forbidden", "QuotaExhausted"] as const).entries()) {
+      yield* seen({ _tag: tag }, 2 * at + 1, 1)
+      yield* expected("failing")
+      yield* seen({ _tag: "Succeeded" }, 2 * at + 2, 1)
       yield* expected("active")
-      yield* seen({ _tag: "Rejected" }, 10, 1)
-      yield* park("", "rejected", "1 minute")
-      yield* expected("parked")
-      yield* tenant.update(id, { disabled: true })
-      yield* expected("disabled")
-      yield* park("", "leaked", null)
-      const [leaked] = (yield* expected("leaked")).parked
-      assert.deepInclude(leaked, { model: null, cause: "leaked", until: null })
-      assert.closeTo(Date.parse(leaked?.since ?? ""), Date.now(), 20_000)
-      yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
-      yield* raisePools(sql)
-      yield* expected("unreadable", "leaked")
-    })
-  )
+    }
+    yield* seen({ _tag: "UpstreamFailed" }, 8, 1)
+    yield* expected("active")
+    yield* seen({ _tag: "Rejected" }, 9, 2)
+    yield* expected("active")
+    yield* seen({ _tag: "Rejected" }, 10, 1)
+    yield* park("", "rejected", "1 minute")
+    yield* expected("parked")
+    yield* tenant.update(id, { disabled: true })
+    yield* expected("disabled")
+    yield* park("", "leaked", null)
+    const [leaked] = (yield* expected("leaked")).parked
+    assert.deepInclude(leaked, { model: null, cause: "leaked", until: null })
+    assert.closeTo(Date.parse(leaked?.since ?? ""), Date.now(), 20_000)
+    yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+    yield* raisePools(sql)
+    yield* expected("unreadable", "leaked")
+  })
 
-  it.effect("says when the credential was last used, and what went wrong last", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      const { account_id } = tenant
-      const id = createdId(yield* tenant.create({ provider: "azure", key }))
-      const credential_id = CredentialId.make(id)
-      const failed = { last_failed_at: 2, last_failure: "rejected" as const, last_failed_version: 1 }
-      const use = { last_leased_at: 3, last_succeeded_at: 1, ...failed }
-      yield* (yield* CredentialUse).store([{ account_id, credential_id, ...use }])
-      assert.deepStrictEqual<object>(yield* statusOf(tenant, id), {
-        ...fresh,
-        state: "failing",
-        last_leased_at: "1970-01-01T00:00:00.003Z",
-        last_succeeded_at: "1970-01-01T00:00:00.001Z",
-        last_failed_at: "1970-01-01T00:00:00.002Z",
-        last_failure: "rejected"
-      })
+  it.effect("says when the credential was last used, and what went wrong last", function* () {
+    const tenant = yield* TestService.newTenant
+    const { account_id } = tenant
+    const id = createdId(yield* tenant.create({ provider: "azure", key }))
+    const credential_id = CredentialId.make(id)
+    const failed = { last_failed_at: 2, last_failure: "rejected" as const, last_failed_version: 1 }
+    const use = { last_leased_at: 3, last_succeeded_at: 1, ...failed }
+    yield* (yield* CredentialUse).store([{ account_id, credential_id, ...use }])
+    assert.deepStrictEqual<object>(yield* statusOf(tenant, id), {
+      ...fresh,
+      state: "failing",
+      last_leased_at: "1970-01-01T00:00:00.003Z",
+      last_succeeded_at: "1970-01-01T00:00:00.001Z",
+      last_failed_at: "1970-01-01T00:00:00.002Z",
+      last_failure: "rejected"
     })
-  )
+  })
 
-  it.effect("is disabled in a deleted workspace (D43)", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      const id = createdId(yield* tenant.create({ provider: "azure", key }))
-      yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
-      assert.deepStrictEqual(yield* statusOf(tenant, id), { ...fresh, state: "disabled" })
-    })
-  )
+  it.effect("is disabled in a deleted workspace (D43)", function* () {
+    const tenant = yield* TestService.newTenant
+    const id = createdId(yield* tenant.create({ provider: "azure", key }))
+    yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
+    assert.deepStrictEqual(yield* statusOf(tenant, id), { ...fresh, state: "disabled" })
+  })
 
-  it.effect("does not know the credentials of other accounts (D5)", () =>
-    Effect.gen(function* () {
-      const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
-      const id = createdId(yield* owner.create({ provider: "azure", key }))
-      for (const other of [id, unknownId, "nonsense"]) {
-        assertRefused(yield* stranger.send({ path: `/api/v1/byok/${other}/status` }), "NotFound")
-      }
-    })
-  )
+  it.effect("does not know the credentials of other accounts (D5)", function* () {
+    const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
+    const id = createdId(yield* owner.create({ provider: "azure", key }))
+    for (const other of [id, unknownId, "nonsense"]) {
+      assertRefused(yield* stranger.send({ path: `/api/v1/byok/${other}/status` }), "NotFound")
+    }
+  })
 })

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Context, Effect } from "effect"
 import type { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
@@ -10,7 +9,7 @@ import { createdId, minimal, unknownId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, type Tenant, TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const unknownHash = "0123456789abcdef".repeat(4)
 
@@ -57,35 +56,32 @@ const revealing = Effect.gen(function* () {
 layerLive(TestService.layer)("what belongs to another account", (it) => {
   it.effect(
     "is answered byte for byte like what is unknown or deleted: credential, hash, workspace (D5, D6, D24, T6)",
-    () =>
-      Effect.gen(function* () {
-        const { foreign, found, listed, names } = yield* TestService.storing(1, revealing)
-        assert.deepStrictEqual(names, [])
-        for (const answer of [...foreign.get, ...foreign.update, ...foreign.delete]) assertRefused(answer, "NotFound")
-        for (const { status } of [...foreign.hash, ...foreign.workspace]) assert.strictEqual(status, 400)
-        assert.strictEqual(listed.body, '{"data":[],"total_count":0}')
-        assert.strictEqual(found.status, 200)
-      })
+    function* () {
+      const { foreign, found, listed, names } = yield* TestService.storing(1, revealing)
+      assert.deepStrictEqual(names, [])
+      for (const answer of [...foreign.get, ...foreign.update, ...foreign.delete]) assertRefused(answer, "NotFound")
+      for (const { status } of [...foreign.hash, ...foreign.workspace]) assert.strictEqual(status, 400)
+      assert.strictEqual(listed.body, '{"data":[],"total_count":0}')
+      assert.strictEqual(found.status, 200)
+    }
   )
 
-  it.effect("cannot be reached with a revoked key either, nor after the owner's key is revoked (D3, D5)", () =>
-    Effect.gen(function* () {
-      const { newTenant, sql } = yield* TestService
-      const [victim, stranger, revoked] = [yield* newTenant, yield* newTenant, yield* newTenant]
-      const id = createdId(yield* victim.create(minimal))
-      for (const { account_id } of [victim, revoked]) {
-        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
-      }
-      for (const [{ get }, refusal] of [
-        [stranger, "NotFound"],
-        [revoked, "InvalidKey"]
-      ] as const) {
-        const [foreign, unknown] = [yield* get(id), yield* get(unknownId)]
-        assertRefused(foreign, refusal)
-        assert.strictEqual(seen(foreign), seen(unknown))
-      }
-    })
-  )
+  it.effect("cannot be reached with a revoked key either, nor after the owner's key is revoked (D3, D5)", function* () {
+    const { newTenant, sql } = yield* TestService
+    const [victim, stranger, revoked] = [yield* newTenant, yield* newTenant, yield* newTenant]
+    const id = createdId(yield* victim.create(minimal))
+    for (const { account_id } of [victim, revoked]) {
+      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
+    }
+    for (const [{ get }, refusal] of [
+      [stranger, "NotFound"],
+      [revoked, "InvalidKey"]
+    ] as const) {
+      const [foreign, unknown] = [yield* get(id), yield* get(unknownId)]
+      assertRefused(foreign, refusal)
+      assert.strictEqual(seen(foreign), seen(unknown))
+    }
+  })
 })
 
 /** The attempt that the build below lets reveal something. */

@@ -13,7 +13,7 @@ import { open } from "../support/http/RawConnection.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { type ReceivedSpan, SpanCollector } from "../support/http/SpanCollector.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { layerLive } from "../support/it.ts"
 
 const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))
 

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Api } from "../../src/api/Api.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
@@ -6,7 +5,7 @@ import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, json } from "../support/http/HttpProbe.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { databaseContent } from "../support/keys/leakSearch.ts"
 
 /** Bodies that the operations accept of a management key. */
@@ -18,8 +17,9 @@ const bodies: Readonly<Record<string, (id: string) => object>> = {
 }
 
 layerLive(TestService.layer)("a viewer's key (D51)", (it) => {
-  it.effect("reads, plans and lists events; every other operation of the contract is 403 and does nothing", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "reads, plans and lists events; every other operation of the contract is 403 and does nothing",
+    function* () {
       const { sql } = yield* TestService
       const tenant = yield* TestService.newTenant
       const { issueApiKey } = yield* Accounts
@@ -54,6 +54,6 @@ layerLive(TestService.layer)("a viewer's key (D51)", (it) => {
         })
         assert.isBelow(answer.status, 300, `${name}, of a management key (control)`)
       }
-    })
+    }
   )
 })

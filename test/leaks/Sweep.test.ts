@@ -1,5 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
 import { isDeepStrictEqual } from "node:util"
 import { leakSearch } from "../support/keys/leakSearch.ts"
 import { type Channel, channels } from "./Channel.ts"
@@ -7,6 +5,7 @@ import { inputs } from "./Inputs.ts"
 import { leasePlants, leaseUses } from "./leases.ts"
 import { plants, stored } from "./plants.ts"
 import { type Hits, sweep } from "./Sweep.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** What may be repeated, and where: it shows that these channels of the run are searched. */
 const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
@@ -25,98 +24,84 @@ const planted = { ...plants, ...leasePlants }
 const found = (hits: Hits | undefined) => channels.filter((channel) => (hits?.[channel] ?? 0) > 0).sort()
 
 describe("everything the service emits", { timeout: 240_000 }, () => {
-  it.live("came from requests that got every kind of answer, whatever failed (D11)", () =>
-    Effect.gen(function* () {
-      const { exitCodes, statuses } = yield* sweep
-      const { nothing = {}, "the service itself": _, "the socket": routed = {}, ...failing } = statuses
-      for (const status of [200, 201, 400, 401, 404, 413, 417, 431])
-        assert.isAbove(nothing[status] ?? 0, 0, `${status}`)
-      assert.isUndefined(nothing[500])
-      for (const status of [200, 201, 400, 404, 409, 500, 503])
-        assert.isAbove(routed[status] ?? 0, 0, `socket ${status}`)
-      assert.lengthOf(Object.keys(failing), 7)
-      for (const [name, seen] of Object.entries(failing)) {
-        assert.isAbove(seen[500] ?? 0, 0, name)
-        assert.isUndefined(seen[201], name)
-      }
-      assert.isTrue(exitCodes.every((code) => code === 1 || code === 2))
-    })
-  )
+  it.live("came from requests that got every kind of answer, whatever failed (D11)", function* () {
+    const { exitCodes, statuses } = yield* sweep
+    const { nothing = {}, "the service itself": _, "the socket": routed = {}, ...failing } = statuses
+    for (const status of [200, 201, 400, 401, 404, 413, 417, 431]) assert.isAbove(nothing[status] ?? 0, 0, `${status}`)
+    assert.isUndefined(nothing[500])
+    for (const status of [200, 201, 400, 404, 409, 500, 503]) assert.isAbove(routed[status] ?? 0, 0, `socket ${status}`)
+    assert.lengthOf(Object.keys(failing), 7)
+    for (const [name, seen] of Object.entries(failing)) {
+      assert.isAbove(seen[500] ?? 0, 0, name)
+      assert.isUndefined(seen[201], name)
+    }
+    assert.isTrue(exitCodes.every((code) => code === 1 || code === 2))
+  })
 
   it.live.each(channels)(
     "holds no 9 consecutive characters of a key, a token or any other secret, in any form, leased or not: %s (section 4.1 rule 4, Q22, T1, T4)",
-    (channel) =>
-      Effect.gen(function* () {
-        const { hits } = yield* sweep
-        const secrets = Object.entries(hits).filter(([name]) => !(name in byRight) && !(name in planted))
-        const leaked = secrets.filter(([, hits]) => hits[channel] > 0).map(([name]) => name)
-        assert.deepStrictEqual(leaked, [])
-        assert.includeMembers(
-          secrets.map(([name]) => name),
-          [
-            ...inputs.map(([name]) => name),
-            ...Object.keys(leaseUses),
-            "the text of leak find --park",
-            "the key of a first attempt",
-            "the key of a second attempt",
-            "a secret that a gateway misplaces",
-            "the management key",
-            "the key-encryption key",
-            "the secret of the webhook",
-            "the password of the database"
-          ]
-        )
-      })
+    function* (channel) {
+      const { hits } = yield* sweep
+      const secrets = Object.entries(hits).filter(([name]) => !(name in byRight) && !(name in planted))
+      const leaked = secrets.filter(([, hits]) => hits[channel] > 0).map(([name]) => name)
+      assert.deepStrictEqual(leaked, [])
+      assert.includeMembers(
+        secrets.map(([name]) => name),
+        [
+          ...inputs.map(([name]) => name),
+          ...Object.keys(leaseUses),
+          "the text of leak find --park",
+          "the key of a first attempt",
+          "the key of a second attempt",
+          "a secret that a gateway misplaces",
+          "the management key",
+          "the key-encryption key",
+          "the secret of the webhook",
+          "the password of the database"
+        ]
+      )
+    }
   )
 
-  it.live("was searched where it may repeat the input (control)", () =>
-    Effect.gen(function* () {
-      const { hits } = yield* sweep
-      for (const [name, into] of Object.entries(byRight))
-        assert.deepStrictEqual(found(hits[name]), into.toSorted(), name)
-    })
-  )
+  it.live("was searched where it may repeat the input (control)", function* () {
+    const { hits } = yield* sweep
+    for (const [name, into] of Object.entries(byRight)) assert.deepStrictEqual(found(hits[name]), into.toSorted(), name)
+  })
 
-  it.live.each(Object.entries(planted))("gives away what leaks this way: %s (control)", ([name, { into }]) =>
-    Effect.gen(function* () {
-      const { hits } = yield* sweep
-      assert.deepStrictEqual(found(hits[name]), into.toSorted())
-    })
-  )
+  it.live.each(Object.entries(planted))("gives away what leaks this way: %s (control)", function* ([name, { into }]) {
+    const { hits } = yield* sweep
+    assert.deepStrictEqual(found(hits[name]), into.toSorted())
+  })
 
   it("could leak in every channel (control)", () => {
     const leaked = Object.values(plants).flatMap(({ into }) => into)
     assert.deepStrictEqual(Array.from(new Set(leaked)).sort(), channels.toSorted())
   })
 
-  it.live("came from searches that found the credentials of a leaked key (L15, control)", () =>
-    Effect.gen(function* () {
-      const { found, rows } = yield* sweep
-      assert.lengthOf(found, 2)
-      for (const stdout of found) {
-        assert.deepStrictEqual(
-          rows.map(({ id }) => stdout.includes(`found     ${String(id)}`)),
-          [true, true, false]
-        )
-      }
-    })
-  )
+  it.live("came from searches that found the credentials of a leaked key (L15, control)", function* () {
+    const { found, rows } = yield* sweep
+    assert.lengthOf(found, 2)
+    for (const stdout of found) {
+      assert.deepStrictEqual(
+        rows.map(({ id }) => stdout.includes(`found     ${String(id)}`)),
+        [true, true, false]
+      )
+    }
+  })
 
-  it.live("does not show which keys are equal (T1)", () =>
-    Effect.gen(function* () {
-      const { rows } = yield* sweep
-      const [one = {}, same = {}, another = {}] = rows
-      const equalColumns = (left: object, right: object) =>
-        Object.keys(left).filter((name) =>
-          isDeepStrictEqual(Reflect.get(left, name) as unknown, Reflect.get(right, name) as unknown)
-        )
-      assert.deepStrictEqual(equalColumns(one, same), equalColumns(one, another))
-      assert.include(equalColumns(one, same), "label")
-      assert.include(equalColumns(one, one), "sealed", "control")
-      assert.notInclude(equalColumns(one, same), "sealed")
-      assert.notInclude(equalColumns(one, same), "wrapped_dek")
-    })
-  )
+  it.live("does not show which keys are equal (T1)", function* () {
+    const { rows } = yield* sweep
+    const [one = {}, same = {}, another = {}] = rows
+    const equalColumns = (left: object, right: object) =>
+      Object.keys(left).filter((name) =>
+        isDeepStrictEqual(Reflect.get(left, name) as unknown, Reflect.get(right, name) as unknown)
+      )
+    assert.deepStrictEqual(equalColumns(one, same), equalColumns(one, another))
+    assert.include(equalColumns(one, same), "label")
+    assert.include(equalColumns(one, one), "sealed", "control")
+    assert.notInclude(equalColumns(one, same), "sealed")
+    assert.notInclude(equalColumns(one, same), "wrapped_dek")
+  })
 })
 
 describe("the search for secrets", () => {

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
@@ -6,7 +5,7 @@ import { Links } from "../../src/service/links/Links.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { openLink, pageWith, seal } from "./browser.ts"
 
 const key = "sk-owner-0123456789-0123456789-WxYz"

@@ -1,9 +1,8 @@
 import { readFileSync } from "node:fs"
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { labelOf } from "../../src/domain/Label.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 layerLive(TestService.layer)("the files of the owner's page", (it) => {
   it.effect("are served under a policy that lets in nothing from elsewhere, and kept nowhere", () =>

@@ -1,9 +1,9 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { formatApiKey, hashApiKey, hasWrongChecksum, makeApiKey } from "../../src/port/ApiKey.ts"
 import { anyString, bytes, integer } from "../support/memory/arbitraries.ts"
 import { faultOf, fromBase62, sha256 } from "../support/keys/issuedKey.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const kinds = [
   ["mk", true],

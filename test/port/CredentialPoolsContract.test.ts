@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
@@ -11,7 +10,7 @@ import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
 import { addApiKey, addWorkspace, newHash, newTenant } from "../support/database/newTenant.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { stores } from "../support/database/stores.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const providers = ["openai", "azure"] as const
 
@@ -41,37 +40,36 @@ const newPool = Effect.gen(function* () {
 
 for (const [name, store] of stores) {
   layerLive(store)(`pools of credentials, ${name}`, (it) => {
-    it.effect("have the version that is asked for, with every row, its seal and its parkings", () =>
-      Effect.gen(function* () {
-        const { credential, insert, load, versions } = yield* newPool
-        const other = yield* insert("openai", plainSealedKey(2))
-        yield* insert("azure")
-        const { parkings, rows, ...state } = yield* load
-        const states = yield* versions
-        assert.deepStrictEqual(
-          states.map(({ members }) => members),
-          [2, 1]
-        )
-        assert.deepInclude(states[0], { version: state.version, health: state.health, bytes: state.bytes })
-        assert.strictEqual(parkings.size, 0)
-        const plain = (credential: unknown, sealed: SealedKey) => ({
-          credential,
-          sealed: { ...sealed, sealed: Array.from(sealed.sealed), wrapped_dek: Array.from(sealed.wrapped_dek) }
-        })
-        const found = rows.map(({ credential, key_version, sealed }) => ({
-          ...plain(credential, sealed),
-          key_version
-        }))
-        const expected = [credential, other].map((credential, index) => ({
-          ...plain(credential, plainSealedKey(index + 1)),
-          key_version: 1
-        }))
-        assert.sameDeepMembers(found, expected)
+    it.effect("have the version that is asked for, with every row, its seal and its parkings", function* () {
+      const { credential, insert, load, versions } = yield* newPool
+      const other = yield* insert("openai", plainSealedKey(2))
+      yield* insert("azure")
+      const { parkings, rows, ...state } = yield* load
+      const states = yield* versions
+      assert.deepStrictEqual(
+        states.map(({ members }) => members),
+        [2, 1]
+      )
+      assert.deepInclude(states[0], { version: state.version, health: state.health, bytes: state.bytes })
+      assert.strictEqual(parkings.size, 0)
+      const plain = (credential: unknown, sealed: SealedKey) => ({
+        credential,
+        sealed: { ...sealed, sealed: Array.from(sealed.sealed), wrapped_dek: Array.from(sealed.wrapped_dek) }
       })
-    )
+      const found = rows.map(({ credential, key_version, sealed }) => ({
+        ...plain(credential, sealed),
+        key_version
+      }))
+      const expected = [credential, other].map((credential, index) => ({
+        ...plain(credential, plainSealedKey(index + 1)),
+        key_version: 1
+      }))
+      assert.sameDeepMembers(found, expected)
+    })
 
-    it.effect("have the same version when a change is stored a second time, or an older one after it (Q30)", () =>
-      Effect.gen(function* () {
+    it.effect(
+      "have the same version when a change is stored a second time, or an older one after it (Q30)",
+      function* () {
         const { credential, load, owner, versions } = yield* newPool
         const { store } = yield* Parkings
         const parking: ParkingChange = {
@@ -96,110 +94,103 @@ for (const [name, store] of stores) {
         yield* store([{ ...ended, epoch: 2 }])
         yield* store([{ ...parking, remaining: 90_000 }])
         assert.deepStrictEqual(yield* versions, after)
-      })
+      }
     )
 
-    it.effect("have the parkings of the current key alone (Q26)", () =>
-      Effect.gen(function* () {
-        const { credential, load, loadFrom, owner, repository } = yield* newPool
-        const { store } = yield* Parkings
-        const parkingOf = (model: string, key_version: number): ParkingChange => ({
-          ...{ account_id: owner.account_id, credential_id: credential.id, key_version, model },
-          ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 5000 }
-        })
-        const parked = Effect.gen(function* () {
-          const whole = yield* load
-          const alone = yield* loadFrom(whole.version)
-          assert.isUndefined(alone.rows)
-          const namesIn = ({ parkings }: Pick<typeof whole, "parkings">) =>
-            Array.from(parkings.values()).flatMap((all) =>
-              all.map(({ key_version, model }) => `${model} ${key_version}`)
-            )
-          assert.sameMembers(namesIn(alone), namesIn(whole))
-          assert.deepStrictEqual([alone.version, alone.health], [whole.version, whole.health])
-          return namesIn(whole).sort()
-        })
-        yield* store([parkingOf("a", 1), parkingOf("b", 1)])
-        assert.deepStrictEqual(yield* parked, ["a 1", "b 1"])
-        const sealed = plainSealedKey(2)
-        assert.isTrue(
-          yield* repository.update(owner.account_id, {
-            credential,
-            revision: 1,
-            sealed,
-            key_version: 2,
-            fields: ["key"]
-          })
-        )
-        assert.deepStrictEqual(yield* parked, [])
-        yield* store([parkingOf("c", 2)])
-        assert.deepStrictEqual(yield* parked, ["c 2"])
+    it.effect("have the parkings of the current key alone (Q26)", function* () {
+      const { credential, load, loadFrom, owner, repository } = yield* newPool
+      const { store } = yield* Parkings
+      const parkingOf = (model: string, key_version: number): ParkingChange => ({
+        ...{ account_id: owner.account_id, credential_id: credential.id, key_version, model },
+        ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 5000 }
       })
-    )
-
-    it.effect("have another version or health after any change of the pool, and of no other pool (Q19)", () =>
-      Effect.gen(function* () {
-        const { credential, insert, load, owner, repository, versions } = yield* newPool
-        const { account_id, workspace_id } = owner
-        const key = { account_id, workspace_id, credential_id: credential.id, key_version: 1 }
-        const { clear, conclude } = yield* LeakedKeys
-        const update = repository.update(account_id, {
-          credential: { ...credential, name: "renamed" },
-          sealed: undefined,
+      const parked = Effect.gen(function* () {
+        const whole = yield* load
+        const alone = yield* loadFrom(whole.version)
+        assert.isUndefined(alone.rows)
+        const namesIn = ({ parkings }: Pick<typeof whole, "parkings">) =>
+          Array.from(parkings.values()).flatMap((all) => all.map(({ key_version, model }) => `${model} ${key_version}`))
+        assert.sameMembers(namesIn(alone), namesIn(whole))
+        assert.deepStrictEqual([alone.version, alone.health], [whole.version, whole.health])
+        return namesIn(whole).sort()
+      })
+      yield* store([parkingOf("a", 1), parkingOf("b", 1)])
+      assert.deepStrictEqual(yield* parked, ["a 1", "b 1"])
+      const sealed = plainSealedKey(2)
+      assert.isTrue(
+        yield* repository.update(owner.account_id, {
+          credential,
           revision: 1,
-          key_version: 1,
-          fields: ["name"]
+          sealed,
+          key_version: 2,
+          fields: ["key"]
         })
-        const changes = [
-          insert("openai"),
-          update,
-          conclude({ found: [key], searched: 1, park: true }),
-          clear(account_id, credential.id),
-          repository.delete(account_id, credential.id)
-        ]
-        const nameOf = ({ health, version }: { readonly health: string; readonly version: string }) =>
-          `${version} ${health}`
-        const seen = [yield* versions]
-        for (const change of changes) {
-          yield* change
-          const [now, ...others] = yield* versions
-          const [before, ...othersBefore] = seen.at(-1) ?? []
-          if (now === undefined || before === undefined) return assert.fail("no pool")
-          assert.notStrictEqual(nameOf(now), nameOf(before))
-          assert.strictEqual(nameOf(yield* load), nameOf(now))
-          assert.deepStrictEqual(others, othersBefore)
-          seen.push([now, ...others])
-        }
-        assert.deepStrictEqual(yield* versions, seen.at(-1), "control: it stays without a change")
-      })
-    )
+      )
+      assert.deepStrictEqual(yield* parked, [])
+      yield* store([parkingOf("c", 2)])
+      assert.deepStrictEqual(yield* parked, ["c 2"])
+    })
 
-    it.effect("say that a key is marked as leaked (L16)", () =>
-      Effect.gen(function* () {
-        const { credential, load, owner } = yield* newPool
-        const { conclude } = yield* LeakedKeys
-        yield* conclude({
-          found: [{ ...owner, credential_id: credential.id, key_version: 1 }],
-          searched: 1,
-          park: true
-        })
-        const marks = (yield* load).parkings.get(credential.id)
-        assert.deepStrictEqual(
-          marks?.map(({ cause, epoch, key_version, model, remaining, strikes }) => ({
-            model,
-            key_version,
-            epoch,
-            cause,
-            strikes,
-            remaining
-          })),
-          [{ model: "", key_version: 1, epoch: 0, cause: "leaked", strikes: 0, remaining: null }]
-        )
+    it.effect("have another version or health after any change of the pool, and of no other pool (Q19)", function* () {
+      const { credential, insert, load, owner, repository, versions } = yield* newPool
+      const { account_id, workspace_id } = owner
+      const key = { account_id, workspace_id, credential_id: credential.id, key_version: 1 }
+      const { clear, conclude } = yield* LeakedKeys
+      const update = repository.update(account_id, {
+        credential: { ...credential, name: "renamed" },
+        sealed: undefined,
+        revision: 1,
+        key_version: 1,
+        fields: ["name"]
       })
-    )
+      const changes = [
+        insert("openai"),
+        update,
+        conclude({ found: [key], searched: 1, park: true }),
+        clear(account_id, credential.id),
+        repository.delete(account_id, credential.id)
+      ]
+      const nameOf = ({ health, version }: { readonly health: string; readonly version: string }) =>
+        `${version} ${health}`
+      const seen = [yield* versions]
+      for (const change of changes) {
+        yield* change
+        const [now, ...others] = yield* versions
+        const [before, ...othersBefore] = seen.at(-1) ?? []
+        if (now === undefined || before === undefined) return assert.fail("no pool")
+        assert.notStrictEqual(nameOf(now), nameOf(before))
+        assert.strictEqual(nameOf(yield* load), nameOf(now))
+        assert.deepStrictEqual(others, othersBefore)
+        seen.push([now, ...others])
+      }
+      assert.deepStrictEqual(yield* versions, seen.at(-1), "control: it stays without a change")
+    })
 
-    it.effect("say which keys are parked now, of the version that is current, to their account only (C8)", () =>
-      Effect.gen(function* () {
+    it.effect("say that a key is marked as leaked (L16)", function* () {
+      const { credential, load, owner } = yield* newPool
+      const { conclude } = yield* LeakedKeys
+      yield* conclude({
+        found: [{ ...owner, credential_id: credential.id, key_version: 1 }],
+        searched: 1,
+        park: true
+      })
+      const marks = (yield* load).parkings.get(credential.id)
+      assert.deepStrictEqual(
+        marks?.map(({ cause, epoch, key_version, model, remaining, strikes }) => ({
+          model,
+          key_version,
+          epoch,
+          cause,
+          strikes,
+          remaining
+        })),
+        [{ model: "", key_version: 1, epoch: 0, cause: "leaked", strikes: 0, remaining: null }]
+      )
+    })
+
+    it.effect(
+      "say which keys are parked now, of the version that is current, to their account only (C8)",
+      function* () {
         const { credential, insert, owner, repository } = yield* newPool
         const { account_id } = owner
         const { id } = credential
@@ -228,11 +219,12 @@ for (const [name, store] of stores) {
         const update = { credential, revision: 1, sealed: plainSealedKey(2), key_version: 2, fields: ["key"] as const }
         assert.isTrue(yield* repository.update(account_id, update))
         assert.deepStrictEqual(Array.from((yield* find(account_id, ids)).keys()), [marked.id])
-      })
+      }
     )
 
-    it.effect("are empty without a credential, and none in another account's or a deleted workspace (E19, T6)", () =>
-      Effect.gen(function* () {
+    it.effect(
+      "are empty without a credential, and none in another account's or a deleted workspace (E19, T6)",
+      function* () {
         const { owner } = yield* newPool
         const stranger = yield* newTenant
         const { load, versions } = yield* CredentialPools
@@ -252,63 +244,59 @@ for (const [name, store] of stores) {
         assert.strictEqual(ofDefault.workspace_id, owner.workspace_id)
         yield* (yield* AccountRepository).deleteWorkspace(owner.workspace_id, yield* DateTime.now)
         assert.isTrue(Option.isNone(yield* versions({ account_id }, providers)), "the default workspace is deleted")
-      })
+      }
     )
 
-    it.effect("are found by any live API key of their account, and by no other (D3, E19, T6)", () =>
-      Effect.gen(function* () {
-        const { owner } = yield* newPool
-        const stranger = yield* newTenant
-        const { versions, versionsOfKey } = yield* CredentialPools
-        const accounts = yield* AccountRepository
-        const api_key_hash = yield* addApiKey(owner.account_id)
-        const other = { ...owner, workspace_id: yield* addWorkspace(owner.account_id) }
-        const { account_id, workspace_id } = other
-        const asked = [{ api_key_hash }, { api_key_hash, workspace_id }, { api_key_hash: stranger.hash, workspace_id }]
-        const unknown = { api_key_hash: yield* newHash }
-        const answers = yield* Effect.forEach([...asked, unknown], (key) => versionsOfKey(key, providers), {
-          concurrency: "unbounded"
-        })
-        assert.deepStrictEqual(answers, [
-          Option.some({ account_id, found: yield* versions({ account_id }, providers) }),
-          Option.some({ account_id, found: yield* versions(other, providers) }),
-          Option.some({ account_id: stranger.account_id, found: Option.none() }),
-          Option.none()
-        ])
-        assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), answers[0], "alone")
-        yield* accounts.deleteWorkspace(owner.workspace_id, yield* DateTime.now)
-        const none = Option.some({ account_id, found: Option.none() })
-        assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), none)
-        yield* accounts.revokeApiKey(api_key_hash, yield* DateTime.now)
-        assert.isTrue(Option.isNone(yield* versionsOfKey({ api_key_hash, workspace_id }, providers)))
+    it.effect("are found by any live API key of their account, and by no other (D3, E19, T6)", function* () {
+      const { owner } = yield* newPool
+      const stranger = yield* newTenant
+      const { versions, versionsOfKey } = yield* CredentialPools
+      const accounts = yield* AccountRepository
+      const api_key_hash = yield* addApiKey(owner.account_id)
+      const other = { ...owner, workspace_id: yield* addWorkspace(owner.account_id) }
+      const { account_id, workspace_id } = other
+      const asked = [{ api_key_hash }, { api_key_hash, workspace_id }, { api_key_hash: stranger.hash, workspace_id }]
+      const unknown = { api_key_hash: yield* newHash }
+      const answers = yield* Effect.forEach([...asked, unknown], (key) => versionsOfKey(key, providers), {
+        concurrency: "unbounded"
       })
-    )
+      assert.deepStrictEqual(answers, [
+        Option.some({ account_id, found: yield* versions({ account_id }, providers) }),
+        Option.some({ account_id, found: yield* versions(other, providers) }),
+        Option.some({ account_id: stranger.account_id, found: Option.none() }),
+        Option.none()
+      ])
+      assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), answers[0], "alone")
+      yield* accounts.deleteWorkspace(owner.workspace_id, yield* DateTime.now)
+      const none = Option.some({ account_id, found: Option.none() })
+      assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), none)
+      yield* accounts.revokeApiKey(api_key_hash, yield* DateTime.now)
+      assert.isTrue(Option.isNone(yield* versionsOfKey({ api_key_hash, workspace_id }, providers)))
+    })
 
-    it.effect("are answered each to its own question, however many are asked at once", () =>
-      Effect.gen(function* () {
-        const { load, versions } = yield* CredentialPools
-        const pools = yield* Effect.forEach(Array.from({ length: 20 }), () => newPool)
-        const asked = pools.map(({ owner }, n) =>
-          n % 5 === 4
-            ? versions({ ...owner, account_id: pools[0]?.owner.account_id ?? owner.account_id }, providers)
-            : versions(owner, providers)
-        )
-        const answers = yield* Effect.all(asked, { concurrency: "unbounded" })
-        for (const [n, { owner }] of pools.entries()) {
-          const answer = answers[n] ?? Option.none()
-          if (n % 5 === 4) {
-            assert.isTrue(Option.isNone(answer))
-            continue
-          }
-          const loaded = yield* Effect.forEach(providers, (provider) => load(owner, provider))
-          const { pools: states, workspace_id } = Option.getOrThrow(answer)
-          assert.strictEqual(workspace_id, owner.workspace_id)
-          assert.deepStrictEqual(
-            states.map(({ version }) => version),
-            loaded.map((pool) => Option.getOrThrow(pool).version)
-          )
+    it.effect("are answered each to its own question, however many are asked at once", function* () {
+      const { load, versions } = yield* CredentialPools
+      const pools = yield* Effect.forEach(Array.from({ length: 20 }), () => newPool)
+      const asked = pools.map(({ owner }, n) =>
+        n % 5 === 4
+          ? versions({ ...owner, account_id: pools[0]?.owner.account_id ?? owner.account_id }, providers)
+          : versions(owner, providers)
+      )
+      const answers = yield* Effect.all(asked, { concurrency: "unbounded" })
+      for (const [n, { owner }] of pools.entries()) {
+        const answer = answers[n] ?? Option.none()
+        if (n % 5 === 4) {
+          assert.isTrue(Option.isNone(answer))
+          continue
         }
-      })
-    )
+        const loaded = yield* Effect.forEach(providers, (provider) => load(owner, provider))
+        const { pools: states, workspace_id } = Option.getOrThrow(answer)
+        assert.strictEqual(workspace_id, owner.workspace_id)
+        assert.deepStrictEqual(
+          states.map(({ version }) => version),
+          loaded.map((pool) => Option.getOrThrow(pool).version)
+        )
+      }
+    })
   })
 }

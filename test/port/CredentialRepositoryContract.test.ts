@@ -1,5 +1,4 @@
 import { randomBytes, randomUUID } from "node:crypto"
-import { assert, type Vitest } from "@effect/vitest"
 import { Arbitrary, Effect, Option, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
 import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
@@ -7,7 +6,7 @@ import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { CredentialRepository, type CredentialUpdate } from "../../src/port/CredentialRepository.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, type It, layerLive } from "../support/it.ts"
 import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { type Ports, databases } from "../support/database/stores.ts"
@@ -37,50 +36,50 @@ const fresh = (credential: Stored, workspace_id: WorkspaceId) => ({
 })
 
 /** test/port/StoresContract.test.ts has what is asked one after the other. */
-const contract = (it: Vitest.MethodsNonLive<Ports>) => {
+const contract = (it: It<Ports>) => {
   it.effect.prop(
     "concurrent inserts of two accounts are each found as inserted, byte for byte, and by their own account only (D32, T6)",
     [Arbitrary.array(Arbitrary.all([storedCredential, sealedKey]), { minLength: 2, maxLength: 12 })],
-    ([given]) =>
-      Effect.gen(function* () {
-        const repository = yield* CredentialRepository
-        const tenants = [yield* newTenant, yield* newTenant]
-        const rows = given.flatMap(([credential, sealed], index) => {
-          const tenant = tenants[index % 2]
-          return tenant === undefined ? [] : [{ sealed, tenant, credential: fresh(credential, tenant.workspace_id) }]
-        })
-        const together = { concurrency: "unbounded" } as const
-        const inserted = yield* Effect.forEach(
-          rows,
-          ({ credential, sealed, tenant }) => insertPlain(tenant.account_id, credential, sealed),
-          together
-        )
+    function* ([given]) {
+      const repository = yield* CredentialRepository
+      const tenants = [yield* newTenant, yield* newTenant]
+      const rows = given.flatMap(([credential, sealed], index) => {
+        const tenant = tenants[index % 2]
+        return tenant === undefined ? [] : [{ sealed, tenant, credential: fresh(credential, tenant.workspace_id) }]
+      })
+      const together = { concurrency: "unbounded" } as const
+      const inserted = yield* Effect.forEach(
+        rows,
+        ({ credential, sealed, tenant }) => insertPlain(tenant.account_id, credential, sealed),
+        together
+      )
+      assert.deepEqual(
+        inserted.map(({ created_at: _created_at, sort_order: _order, ...given }) => given),
+        rows.map(({ credential }) => credential)
+      )
+      for (const { account_id } of tenants) {
+        const found = yield* Effect.forEach(inserted, ({ id }) => repository.findById(account_id, id), together)
         assert.deepEqual(
-          inserted.map(({ created_at: _created_at, sort_order: _order, ...given }) => given),
-          rows.map(({ credential }) => credential)
-        )
-        for (const { account_id } of tenants) {
-          const found = yield* Effect.forEach(inserted, ({ id }) => repository.findById(account_id, id), together)
-          assert.deepEqual(
-            found.map((credential) => Option.map(credential, (one) => encode(one))),
-            inserted.map((credential, index) =>
-              rows[index]?.tenant.account_id === account_id ? Option.some(encode(credential)) : Option.none()
-            )
+          found.map((credential) => Option.map(credential, (one) => encode(one))),
+          inserted.map((credential, index) =>
+            rows[index]?.tenant.account_id === account_id ? Option.some(encode(credential)) : Option.none()
           )
-        }
-        for (const [index, { credential, sealed, tenant }] of rows.entries()) {
-          const both = Option.getOrThrow(yield* repository.findSealed(tenant.account_id, credential.id))
-          assert.deepEqual<unknown>(both.credential, inserted[index])
-          assert.sameMembers(Object.keys(both.credential), Object.keys(Credential.fields))
-          assert.isBelow(both.credential.sort_order, rows.length)
-          assert.strictEqual(hex(both.sealed), hex(sealed))
-        }
-      }),
+        )
+      }
+      for (const [index, { credential, sealed, tenant }] of rows.entries()) {
+        const both = Option.getOrThrow(yield* repository.findSealed(tenant.account_id, credential.id))
+        assert.deepEqual<unknown>(both.credential, inserted[index])
+        assert.sameMembers(Object.keys(both.credential), Object.keys(Credential.fields))
+        assert.isBelow(both.credential.sort_order, rows.length)
+        assert.strictEqual(hex(both.sealed), hex(sealed))
+      }
+    },
     { arbitrary: { runs: 40 } }
   )
 
-  it.effect("one of twenty concurrent inserts under one idempotency key is stored, and the others say so", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "one of twenty concurrent inserts under one idempotency key is stored, and the others say so",
+    function* () {
       const { findById, insert } = yield* CredentialRepository
       const { account_id, workspace_id } = yield* newTenant
       const record = { key_hash: randomBytes(32), fingerprint: randomBytes(32) }
@@ -94,40 +93,36 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const [stored] = found.flatMap(Option.toArray)
       const recorded = yield* (yield* IdempotencyRecords).find(account_id, record.key_hash)
       assert.strictEqual(Option.getOrThrow(recorded).credential_id, stored?.id)
-    })
+    }
   )
 
-  it.effect("of updates at the same time from one revision, one is stored (L9)", () =>
-    Effect.gen(function* () {
-      const { findSealed, update } = yield* CredentialRepository
-      const { account_id, workspace_id } = yield* newTenant
-      const credential = yield* stored(account_id, workspace_id)
-      const names = Array.from({ length: 12 }, (_, n) => `name ${n}`)
-      const won = yield* Effect.forEach(names, (name) => update(account_id, renaming(credential, 1, name)), {
-        concurrency: "unbounded"
-      })
-      assert.lengthOf(
-        won.filter((one) => one),
-        1
-      )
-      const row = Option.getOrThrow(yield* findSealed(account_id, credential.id))
-      assert.deepStrictEqual([row.credential.name, row.revision], [names[won.indexOf(true)], 2])
+  it.effect("of updates at the same time from one revision, one is stored (L9)", function* () {
+    const { findSealed, update } = yield* CredentialRepository
+    const { account_id, workspace_id } = yield* newTenant
+    const credential = yield* stored(account_id, workspace_id)
+    const names = Array.from({ length: 12 }, (_, n) => `name ${n}`)
+    const won = yield* Effect.forEach(names, (name) => update(account_id, renaming(credential, 1, name)), {
+      concurrency: "unbounded"
     })
-  )
+    assert.lengthOf(
+      won.filter((one) => one),
+      1
+    )
+    const row = Option.getOrThrow(yield* findSealed(account_id, credential.id))
+    assert.deepStrictEqual([row.credential.name, row.revision], [names[won.indexOf(true)], 2])
+  })
 
-  it.effect("of deletions at the same time, one finds the credential (L11)", () =>
-    Effect.gen(function* () {
-      const repository = yield* CredentialRepository
-      const { account_id, workspace_id } = yield* newTenant
-      const { id } = yield* stored(account_id, workspace_id)
-      const attempts = Array.from({ length: 8 }, () => repository.delete(account_id, id))
-      const deleted = yield* Effect.all(attempts, { concurrency: "unbounded" })
-      assert.lengthOf(
-        deleted.filter((one) => one),
-        1
-      )
-    })
-  )
+  it.effect("of deletions at the same time, one finds the credential (L11)", function* () {
+    const repository = yield* CredentialRepository
+    const { account_id, workspace_id } = yield* newTenant
+    const { id } = yield* stored(account_id, workspace_id)
+    const attempts = Array.from({ length: 8 }, () => repository.delete(account_id, id))
+    const deleted = yield* Effect.all(attempts, { concurrency: "unbounded" })
+    assert.lengthOf(
+      deleted.filter((one) => one),
+      1
+    )
+  })
 }
 
 for (const [name, store] of databases) layerLive(store)(`concurrent writes of credentials ${name}`, contract)

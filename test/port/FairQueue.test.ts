@@ -1,9 +1,9 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { makeFairQueue, makeRequestQueue, type Place } from "../../src/port/FairQueue.ts"
 import { CurrentDeadline } from "../../src/port/Deadline.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const limits = { inProgress: 4, waiting: 3000 }
 
@@ -149,65 +149,57 @@ describe("a fair queue", () => {
     assert.lengthOf(started, limits.inProgress + 9_000, "those whose deadline has passed do not start")
   })
 
-  it.live("caps nobody while nobody waits, and refuses what a tenant sends beyond its line", () =>
-    Effect.gen(function* () {
-      const queue = makeRequestQueue({ inProgress: 3, waiting: 2 })
-      const flood = yield* Effect.forEach(Array.from({ length: 9 }), () => Effect.forkChild(queue("one", Effect.never)))
-      const [, , , , , ...refused] = flood
-      for (const fiber of refused) {
-        assert.deepStrictEqual(yield* Fiber.await(fiber), Exit.fail(new ServiceUnavailable()))
-      }
-      const other = yield* Effect.forkChild(queue("another", Effect.succeed("served")))
-      yield* Effect.yieldNow
-      yield* Fiber.interruptAll(flood)
-      assert.strictEqual(yield* Fiber.join(other), "served")
-    })
-  )
+  it.live("caps nobody while nobody waits, and refuses what a tenant sends beyond its line", function* () {
+    const queue = makeRequestQueue({ inProgress: 3, waiting: 2 })
+    const flood = yield* Effect.forEach(Array.from({ length: 9 }), () => Effect.forkChild(queue("one", Effect.never)))
+    const [, , , , , ...refused] = flood
+    for (const fiber of refused) {
+      assert.deepStrictEqual(yield* Fiber.await(fiber), Exit.fail(new ServiceUnavailable()))
+    }
+    const other = yield* Effect.forkChild(queue("another", Effect.succeed("served")))
+    yield* Effect.yieldNow
+    yield* Fiber.interruptAll(flood)
+    assert.strictEqual(yield* Fiber.join(other), "served")
+  })
 
-  it.live("ends a request that still waits at its deadline, and not before: nothing was done (D14)", () =>
-    Effect.gen(function* () {
-      const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
-      const held = yield* Effect.forkChild(queue("one", Effect.never))
-      yield* Effect.yieldNow
-      const waiting = (until: number) =>
-        Effect.provideService(queue("one", Effect.die("it must not begin")), CurrentDeadline, { until })
-      for (const until of [performance.now() + 50, performance.now() - 1]) {
-        assert.deepStrictEqual(yield* Effect.exit(waiting(until)), Exit.fail(new ServiceUnavailable()))
-        assert.isAtLeast(performance.now(), until - 2)
-      }
-      yield* Fiber.interrupt(held)
-      yield* queue("one", Effect.void)
-    })
-  )
+  it.live("ends a request that still waits at its deadline, and not before: nothing was done (D14)", function* () {
+    const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
+    const held = yield* Effect.forkChild(queue("one", Effect.never))
+    yield* Effect.yieldNow
+    const waiting = (until: number) =>
+      Effect.provideService(queue("one", Effect.die("it must not begin")), CurrentDeadline, { until })
+    for (const until of [performance.now() + 50, performance.now() - 1]) {
+      assert.deepStrictEqual(yield* Effect.exit(waiting(until)), Exit.fail(new ServiceUnavailable()))
+      assert.isAtLeast(performance.now(), until - 2)
+    }
+    yield* Fiber.interrupt(held)
+    yield* queue("one", Effect.void)
+  })
 
-  it.live("leaves no timer behind when a request starts or is interrupted", () =>
-    Effect.gen(function* () {
-      const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length
-      const before = timers()
-      const queue = makeRequestQueue({ inProgress: 1, waiting: 2 })
-      const held = yield* Effect.forkChild(queue("one", Effect.never))
-      const waiting = Effect.provideService(queue("one", Effect.void), CurrentDeadline, {
-        until: performance.now() + 60_000
-      })
-      yield* Effect.yieldNow
-      const [started, interrupted] = [yield* Effect.forkChild(waiting), yield* Effect.forkChild(waiting)]
-      yield* Effect.yieldNow
-      assert.isAbove(timers(), before)
-      yield* Fiber.interrupt(interrupted)
-      yield* Fiber.interrupt(held)
-      yield* Fiber.join(started)
-      assert.isAtMost(timers(), before)
+  it.live("leaves no timer behind when a request starts or is interrupted", function* () {
+    const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length
+    const before = timers()
+    const queue = makeRequestQueue({ inProgress: 1, waiting: 2 })
+    const held = yield* Effect.forkChild(queue("one", Effect.never))
+    const waiting = Effect.provideService(queue("one", Effect.void), CurrentDeadline, {
+      until: performance.now() + 60_000
     })
-  )
+    yield* Effect.yieldNow
+    const [started, interrupted] = [yield* Effect.forkChild(waiting), yield* Effect.forkChild(waiting)]
+    yield* Effect.yieldNow
+    assert.isAbove(timers(), before)
+    yield* Fiber.interrupt(interrupted)
+    yield* Fiber.interrupt(held)
+    yield* Fiber.join(started)
+    assert.isAtMost(timers(), before)
+  })
 
-  it.effect("refuses whoever would have to wait if nobody may", () =>
-    Effect.gen(function* () {
-      const queue = makeRequestQueue({ inProgress: 1, waiting: 0 })
-      const inside = Effect.exit(queue("one", Effect.void))
-      assert.deepStrictEqual(yield* queue("one", inside), Exit.fail(new ServiceUnavailable()))
-      yield* queue("one", Effect.void)
-    })
-  )
+  it.effect("refuses whoever would have to wait if nobody may", function* () {
+    const queue = makeRequestQueue({ inProgress: 1, waiting: 0 })
+    const inside = Effect.exit(queue("one", Effect.void))
+    assert.deepStrictEqual(yield* queue("one", inside), Exit.fail(new ServiceUnavailable()))
+    yield* queue("one", Effect.void)
+  })
 
   const placeOf = (tenant: string, weight: number): Place => ({
     ...{ tenant, weight, most: Number.POSITIVE_INFINITY, isAdmitted: false },

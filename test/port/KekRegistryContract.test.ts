@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto"
-import { assert, type Vitest } from "@effect/vitest"
 import { Effect, Exit, Option } from "effect"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, type It, layerLive } from "../support/it.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { type Ports, stores } from "../support/database/stores.ts"
@@ -23,151 +22,136 @@ const reserve = Effect.fnUntraced(function* (kek_id: string, count: number) {
   return Option.getOrUndefined(yield* (yield* KekRegistry).reserve(kek_id, held, count))
 })
 
-const contract = (it: Vitest.MethodsNonLive<Ports>) => {
-  it.effect("a new key is recorded, and passes again (T12)", () =>
-    Effect.gen(function* () {
-      const { register } = yield* KekRegistry
-      const kek_id = yield* freshId
-      assert.isFalse(yield* known(kek_id))
-      assert.deepStrictEqual(yield* register([{ kek_id, check_value: check("one") }]), [])
-      assert.isTrue(yield* known(kek_id))
-      assert.deepStrictEqual(yield* register([{ kek_id, check_value: check("one") }]), [])
-      assert.deepStrictEqual(yield* register([]), [])
-    })
-  )
+const contract = (it: It<Ports>) => {
+  it.effect("a new key is recorded, and passes again (T12)", function* () {
+    const { register } = yield* KekRegistry
+    const kek_id = yield* freshId
+    assert.isFalse(yield* known(kek_id))
+    assert.deepStrictEqual(yield* register([{ kek_id, check_value: check("one") }]), [])
+    assert.isTrue(yield* known(kek_id))
+    assert.deepStrictEqual(yield* register([{ kek_id, check_value: check("one") }]), [])
+    assert.deepStrictEqual(yield* register([]), [])
+  })
 
-  it.effect("other bytes under a known id are reported by id, and nothing is recorded (T12)", () =>
-    Effect.gen(function* () {
-      const { register } = yield* KekRegistry
-      const first = yield* freshId
-      const second = yield* freshId
-      const unknown = yield* freshId
-      yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check("one") })))
-      const given = [
-        { kek_id: unknown, check_value: check("new") },
-        { kek_id: first, check_value: check("other") },
-        { kek_id: second, check_value: check("one") }
-      ]
-      assert.deepStrictEqual(yield* register(given), [first])
-      const all = [first, second].map((kek_id) => ({ kek_id, check_value: check("other") }))
-      assert.sameMembers([...(yield* register(all))], [first, second])
-      assert.isFalse(yield* known(unknown))
-      assert.deepStrictEqual(yield* register([{ kek_id: first, check_value: check("one") }]), [])
-    })
-  )
+  it.effect("other bytes under a known id are reported by id, and nothing is recorded (T12)", function* () {
+    const { register } = yield* KekRegistry
+    const first = yield* freshId
+    const second = yield* freshId
+    const unknown = yield* freshId
+    yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check("one") })))
+    const given = [
+      { kek_id: unknown, check_value: check("new") },
+      { kek_id: first, check_value: check("other") },
+      { kek_id: second, check_value: check("one") }
+    ]
+    assert.deepStrictEqual(yield* register(given), [first])
+    const all = [first, second].map((kek_id) => ({ kek_id, check_value: check("other") }))
+    assert.sameMembers([...(yield* register(all))], [first, second])
+    assert.isFalse(yield* known(unknown))
+    assert.deepStrictEqual(yield* register([{ kek_id: first, check_value: check("one") }]), [])
+  })
 
-  it.effect("wraps are counted per key, none twice", () =>
-    Effect.gen(function* () {
-      const { register } = yield* KekRegistry
-      const first = yield* freshId
-      const second = yield* freshId
-      yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check("one") })))
-      assert.strictEqual(yield* reserve(first, 4096), 4096)
-      assert.strictEqual(yield* reserve(first, 1), 4097)
-      assert.strictEqual(yield* reserve(second, 5), 5)
-      const counts = yield* Effect.forEach(Array.from({ length: 50 }), () => reserve(second, 10), {
-        concurrency: "unbounded"
-      })
-      assert.strictEqual(new Set(counts).size, 50)
-      assert.strictEqual(Math.max(...counts.map(Number)), 505)
+  it.effect("wraps are counted per key, none twice", function* () {
+    const { register } = yield* KekRegistry
+    const first = yield* freshId
+    const second = yield* freshId
+    yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check("one") })))
+    assert.strictEqual(yield* reserve(first, 4096), 4096)
+    assert.strictEqual(yield* reserve(first, 1), 4097)
+    assert.strictEqual(yield* reserve(second, 5), 5)
+    const counts = yield* Effect.forEach(Array.from({ length: 50 }), () => reserve(second, 10), {
+      concurrency: "unbounded"
     })
-  )
+    assert.strictEqual(new Set(counts).size, 50)
+    assert.strictEqual(Math.max(...counts.map(Number)), 505)
+  })
 
-  it.effect("a count beyond 2^32 is exact, and registering the key again does not reset it", () =>
-    Effect.gen(function* () {
-      const { register } = yield* KekRegistry
-      const kek_id = yield* freshId
-      yield* register([{ kek_id, check_value: check("one") }])
-      for (let block = 0; block < 3; block++) yield* reserve(kek_id, 2 ** 31 - 1)
-      yield* register([{ kek_id, check_value: check("one") }])
-      assert.strictEqual(yield* reserve(kek_id, 1), 3 * (2 ** 31 - 1) + 1)
-    })
-  )
+  it.effect("a count beyond 2^32 is exact, and registering the key again does not reset it", function* () {
+    const { register } = yield* KekRegistry
+    const kek_id = yield* freshId
+    yield* register([{ kek_id, check_value: check("one") }])
+    for (let block = 0; block < 3; block++) yield* reserve(kek_id, 2 ** 31 - 1)
+    yield* register([{ kek_id, check_value: check("one") }])
+    assert.strictEqual(yield* reserve(kek_id, 1), 3 * (2 ** 31 - 1) + 1)
+  })
 
-  it.effect("no wraps are reserved for an unregistered key", () =>
-    Effect.gen(function* () {
-      assert.isUndefined(yield* reserve(yield* freshId, 1))
-    })
-  )
+  it.effect("no wraps are reserved for an unregistered key", function* () {
+    assert.isUndefined(yield* reserve(yield* freshId, 1))
+  })
 
   it.effect(
     "a new key gets wraps only in a keyring that holds a key with wraps; nothing is counted otherwise (F3)",
-    () =>
-      Effect.gen(function* () {
-        const registry = yield* KekRegistry
-        const [ours, next, stray] = [yield* freshId, yield* freshId, yield* freshId]
-        yield* registry.register([ours, next, stray].map((kek_id) => ({ kek_id, check_value: check("one") })))
-        assert.strictEqual(yield* reserve(ours, 1), 1)
-        assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "foreign")
-        assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.none())
-        assert.deepStrictEqual(yield* registry.reserve(stray, [stray, next], 5), Option.none(), "next has none either")
-        assert.strictEqual(yield* registry.sealPermission(next, [next, ours]), "seals")
-        assert.deepStrictEqual(yield* registry.reserve(next, [next, ours], 5), Option.some(5))
-        assert.deepStrictEqual(yield* registry.reserve(next, [next], 5), Option.some(10), "it has wraps of its own")
-        yield* registry.admit(stray)
-        assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "seals")
-        assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.some(6))
-      })
+    function* () {
+      const registry = yield* KekRegistry
+      const [ours, next, stray] = [yield* freshId, yield* freshId, yield* freshId]
+      yield* registry.register([ours, next, stray].map((kek_id) => ({ kek_id, check_value: check("one") })))
+      assert.strictEqual(yield* reserve(ours, 1), 1)
+      assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "foreign")
+      assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.none())
+      assert.deepStrictEqual(yield* registry.reserve(stray, [stray, next], 5), Option.none(), "next has none either")
+      assert.strictEqual(yield* registry.sealPermission(next, [next, ours]), "seals")
+      assert.deepStrictEqual(yield* registry.reserve(next, [next, ours], 5), Option.some(5))
+      assert.deepStrictEqual(yield* registry.reserve(next, [next], 5), Option.some(10), "it has wraps of its own")
+      yield* registry.admit(stray)
+      assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "seals")
+      assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.some(6))
+    }
   )
 
-  it.effect("known keys are returned as recorded, unknown ones left out", () =>
-    Effect.gen(function* () {
-      const { known, register } = yield* KekRegistry
-      const [first, second, other] = [yield* freshId, yield* freshId, yield* freshId]
-      yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
-      assert.deepStrictEqual(yield* known([]), [])
-      const found = (yield* known([second, other])).map((row) => ({
-        ...row,
-        check_value: Buffer.from(row.check_value)
-      }))
-      assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
-    })
-  )
+  it.effect("known keys are returned as recorded, unknown ones left out", function* () {
+    const { known, register } = yield* KekRegistry
+    const [first, second, other] = [yield* freshId, yield* freshId, yield* freshId]
+    yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+    assert.deepStrictEqual(yield* known([]), [])
+    const found = (yield* known([second, other])).map((row) => ({
+      ...row,
+      check_value: Buffer.from(row.check_value)
+    }))
+    assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
+  })
 
-  it.effect("live keys are those that were registered and are not retired, with their wraps", () =>
-    Effect.gen(function* () {
-      const { register, retire } = yield* KekRegistry
-      const [sealing, idle, retired] = [yield* freshId, yield* freshId, yield* freshId]
-      yield* register([sealing, idle, retired].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
-      yield* reserve(sealing, 7)
-      yield* retire(retired)
-      const found = (yield* (yield* KekRegistry).live).filter(({ kek_id }) => [sealing, idle, retired].includes(kek_id))
-      const wraps = found.map(({ kek_id, wraps }) => [kek_id, wraps])
-      assert.sameDeepMembers(wraps, [
-        [sealing, 7],
-        [idle, 0]
-      ])
-    })
-  )
+  it.effect("live keys are those that were registered and are not retired, with their wraps", function* () {
+    const { register, retire } = yield* KekRegistry
+    const [sealing, idle, retired] = [yield* freshId, yield* freshId, yield* freshId]
+    yield* register([sealing, idle, retired].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+    yield* reserve(sealing, 7)
+    yield* retire(retired)
+    const found = (yield* (yield* KekRegistry).live).filter(({ kek_id }) => [sealing, idle, retired].includes(kek_id))
+    const wraps = found.map(({ kek_id, wraps }) => [kek_id, wraps])
+    assert.sameDeepMembers(wraps, [
+      [sealing, 7],
+      [idle, 0]
+    ])
+  })
 
   it.effect(
     "a key is retired only if no credential names it, and from then on none that does can be stored (T10)",
-    () =>
-      Effect.gen(function* () {
-        const { known, register, retire } = yield* KekRegistry
-        const repository = yield* CredentialRepository
-        const { account_id, workspace_id } = yield* newTenant
-        const insert = (kek_id: string) =>
-          Effect.exit(repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id }))
-        const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
-        yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
-        const retired = Effect.map(known([used, unused, another]), (keys) =>
-          keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
-        )
-        assert.isTrue(Exit.isSuccess(yield* insert(used)))
-        assert.strictEqual(yield* retire(used), 1)
-        assert.deepStrictEqual(yield* retired, [])
-        assert.isTrue(Exit.isSuccess(yield* insert(used)))
+    function* () {
+      const { known, register, retire } = yield* KekRegistry
+      const repository = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const insert = (kek_id: string) =>
+        Effect.exit(repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id }))
+      const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
+      yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+      const retired = Effect.map(known([used, unused, another]), (keys) =>
+        keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
+      )
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+      assert.strictEqual(yield* retire(used), 1)
+      assert.deepStrictEqual(yield* retired, [])
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
 
-        for (const kek_id of [unused, another, unused]) assert.strictEqual(yield* retire(kek_id), 0)
-        assert.sameMembers(yield* retired, [unused, another])
-        for (const kek_id of [unused, another]) assert.isTrue(Exit.isFailure(yield* insert(kek_id)))
-        assert.isTrue(Exit.isSuccess(yield* insert(used)))
-      })
+      for (const kek_id of [unused, another, unused]) assert.strictEqual(yield* retire(kek_id), 0)
+      assert.sameMembers(yield* retired, [unused, another])
+      for (const kek_id of [unused, another]) assert.isTrue(Exit.isFailure(yield* insert(kek_id)))
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+    }
   )
 
-  it.effect("keys that credentials name and the keyring lacks are reported, with the number of credentials", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "keys that credentials name and the keyring lacks are reported, with the number of credentials",
+    function* () {
       const { missing } = yield* KekRegistry
       const repository = yield* CredentialRepository
       const { account_id, workspace_id } = yield* newTenant
@@ -182,7 +166,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       ])
       assert.deepEqual(yield* missing([...others, "kek-a", "kek-c", "kek-x"]), [{ kek_id: "kek-b", credentials: 2 }])
       assert.deepStrictEqual(yield* missing([...others, "kek-a", "kek-b", "kek-c"]), [])
-    })
+    }
   )
 }
 

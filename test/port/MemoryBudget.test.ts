@@ -1,10 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Fiber } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { makeMemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
 import { anySteps, type Code, isToldApart, runSteps } from "./memoryModel.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 describe("a budget of memory", () => {
   it.prop(
@@ -14,28 +14,24 @@ describe("a budget of memory", () => {
     casesOf(400)
   )
 
-  it.effect("lets wait what fits when all is free, and grows what held nothing", () =>
-    Effect.gen(function* () {
-      const { admit, held, hold } = makeMemoryBudget(100)
-      const first = hold("one", "route")
-      assert.isTrue(first.grow(1, () => {}))
-      const all = yield* Effect.forkChild(admit("another", "pool", 100))
-      yield* Effect.yieldNow
-      assert.deepStrictEqual([held.route, held.pool], [1, 0])
-      first.release()
-      yield* Fiber.join(all)
-      assert.deepStrictEqual([held.route, held.pool], [0, 100])
-    })
-  )
+  it.effect("lets wait what fits when all is free, and grows what held nothing", function* () {
+    const { admit, held, hold } = makeMemoryBudget(100)
+    const first = hold("one", "route")
+    assert.isTrue(first.grow(1, () => {}))
+    const all = yield* Effect.forkChild(admit("another", "pool", 100))
+    yield* Effect.yieldNow
+    assert.deepStrictEqual([held.route, held.pool], [1, 0])
+    first.release()
+    yield* Fiber.join(all)
+    assert.deepStrictEqual([held.route, held.pool], [0, 100])
+  })
 
-  it.effect("refuses what never fits at once, and tells why", () =>
-    Effect.gen(function* () {
-      const { admit } = makeMemoryBudget(100)
-      yield* admit("one", "route", 100)
-      assert.deepStrictEqual(yield* Effect.exit(admit("one", "page", 76)), Exit.fail(new ServiceUnavailable()))
-      assert.deepStrictEqual(yield* Effect.exit(admit("one", "pool", 101)), Exit.fail(new ServiceUnavailable()))
-    })
-  )
+  it.effect("refuses what never fits at once, and tells why", function* () {
+    const { admit } = makeMemoryBudget(100)
+    yield* admit("one", "route", 100)
+    assert.deepStrictEqual(yield* Effect.exit(admit("one", "page", 76)), Exit.fail(new ServiceUnavailable()))
+    assert.deepStrictEqual(yield* Effect.exit(admit("one", "pool", 101)), Exit.fail(new ServiceUnavailable()))
+  })
 
   const faults: ReadonlyArray<readonly [fault: string, file: "FairQueue" | "MemoryBudget", ...edit: Edit]> = [
     ["the sum may exceed the total", "FairQueue", "used + weight <= most\n", "used <= most\n"],

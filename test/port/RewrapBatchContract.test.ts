@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Result } from "effect"
 import { KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
@@ -7,6 +6,7 @@ import type { Rewrapper } from "../../src/port/Rewrapper.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { inOrder, type Made, sealUnder } from "../support/keys/rotating.ts"
 import { stores } from "../support/database/stores.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const primary = "new"
 const wrapped_dek = new Uint8Array(60).fill(7)

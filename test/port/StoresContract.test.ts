@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
-import { assert } from "@effect/vitest"
 import { Arbitrary, Cause, Context, DateTime, Effect, Exit, Layer, Option } from "effect"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { Provider } from "../../src/domain/Provider.ts"
@@ -16,7 +15,7 @@ import { databases, type Ports } from "../support/database/stores.ts"
 import { elementOf, integer, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 /** What a command names by position, and what it gives. */
 const given = Arbitrary.all({

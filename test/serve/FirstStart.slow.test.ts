@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { statSync } from "node:fs"
 import { join } from "node:path"
@@ -6,7 +5,7 @@ import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { listen } from "../support/database/listen.ts"
 import { textIn } from "../support/process/CommandLine.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../support/it.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { firstStart, newDirectory, StartedBefore } from "../support/process/firstStart.ts"
@@ -34,8 +33,9 @@ const printedBy = Effect.fnUntraced(function* ({ ended, signal, stdout }: Servic
 })
 
 describe("the first start on an empty directory", () => {
-  it.live("prints the address, a management key and two commands that work as pasted (section 4, D1, D41)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "prints the address, a management key and two commands that work as pasted (section 4, D1, D41)",
+    function* () {
       const settings = yield* newDirectory
       const service = yield* firstStart(settings)
       assert.strictEqual(service.keyCount, 1)
@@ -74,38 +74,34 @@ describe("the first start on an empty directory", () => {
       )
       assert.match(service.stderr(), /^\[.*\] INFO .*: Preparing the embedded database, which takes a few seconds\n$/)
       assert.strictEqual(second.stderr(), "")
-    })
+    }
   )
 })
 
 layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
-  it.effect("is taken over by the next start if it is killed, with what was acknowledged (R1)", () =>
-    Effect.gen(function* () {
-      const { key, settings } = yield* StartedBefore
-      const first = yield* startService(settings)
-      const created = yield* createOver(first.url, key, minimal)
-      const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
-      yield* first.signal("SIGKILL")
-      assert.strictEqual(yield* first.ended, "SIGKILL")
-      const second = yield* startService(settings)
-      assert.strictEqual(postmasterOf(settings.BYOK_DATA_DIR), postmaster)
-      assert.deepStrictEqual(yield* getOver(second.url, key, idIn(created)), { status: 200, body: created.body })
-      yield* second.signal("SIGTERM")
-      assert.strictEqual(yield* second.ended, 0)
-      assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
-    })
-  )
+  it.effect("is taken over by the next start if it is killed, with what was acknowledged (R1)", function* () {
+    const { key, settings } = yield* StartedBefore
+    const first = yield* startService(settings)
+    const created = yield* createOver(first.url, key, minimal)
+    const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
+    yield* first.signal("SIGKILL")
+    assert.strictEqual(yield* first.ended, "SIGKILL")
+    const second = yield* startService(settings)
+    assert.strictEqual(postmasterOf(settings.BYOK_DATA_DIR), postmaster)
+    assert.deepStrictEqual(yield* getOver(second.url, key, idIn(created)), { status: 200, body: created.body })
+    yield* second.signal("SIGTERM")
+    assert.strictEqual(yield* second.ended, 0)
+    assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
+  })
 
-  it.effect("refuses a second service on the same directory in a sentence, and serves on", () =>
-    Effect.gen(function* () {
-      const { key, settings } = yield* StartedBefore
-      const first = yield* startService(settings)
-      const second = yield* runByok(["serve"], { ...settings, PORT: "0" })
-      assert.deepStrictEqual([second.code, second.stdout], [1, ""])
-      assert.match(second.stderr, /^BYOK_DATA_DIR is in use by another service: .*\n$/)
-      assert.strictEqual((yield* createOver(first.url, key, minimal)).status, 201)
-    })
-  )
+  it.effect("refuses a second service on the same directory in a sentence, and serves on", function* () {
+    const { key, settings } = yield* StartedBefore
+    const first = yield* startService(settings)
+    const second = yield* runByok(["serve"], { ...settings, PORT: "0" })
+    assert.deepStrictEqual([second.code, second.stdout], [1, ""])
+    assert.match(second.stderr, /^BYOK_DATA_DIR is in use by another service: .*\n$/)
+    assert.strictEqual((yield* createOver(first.url, key, minimal)).status, 201)
+  })
 })
 
 describe("serve --json (F16)", () => {

@@ -1,11 +1,10 @@
-import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { hashApiKey } from "../../src/port/ApiKey.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, send } from "../support/http/HttpProbe.ts"
 import { SpanCollector } from "../support/http/SpanCollector.ts"
 import { OnDatabase } from "../support/process/firstStart.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 
@@ -31,8 +30,9 @@ const requestsIn = (stderr: string) => entriesIn(stderr).filter(({ message }) =>
 const secret = "sk-0123456789-0123456789"
 
 layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (it) => {
-  it.effect("has a line for each request if wanted, with the template of its route, its caller and its trace", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has a line for each request if wanted, with the template of its route, its caller and its trace",
+    function* () {
       const { key, settings } = yield* OnDatabase
       const collector = yield* SpanCollector.make
       const { stderr, url } = yield* startService({
@@ -84,24 +84,23 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
       assert.deepStrictEqual([created.trace_id, created.span_id], ["a".repeat(32), span?.spanId])
       assert.strictEqual(span?.resource["service.instance.id"], "pod-1")
       for (const entry of found) assert.deepStrictEqual([entry.instance, entry.version], ["pod-1", "1.0.0"])
-    })
+    }
   )
 
-  it.effect("has probes at debug", () =>
-    Effect.gen(function* () {
-      const { key, settings } = yield* OnDatabase
-      const variables = { ACCESS_LOG: "true", LOG_FORMAT: "json", LOG_LEVEL: "debug" }
-      const { stderr, url } = yield* startService({ ...settings, ...variables })
-      const asked = ["/health/live", "/api/v1/byok"]
-      for (const path of asked) yield* send(url, { path, headers: [bearer(key)] })
-      yield* eventually("both lines", () => requestsIn(stderr()).length === 2)
-      const routes = requestsIn(stderr()).map(({ annotations: { route } }) => route)
-      assert.deepStrictEqual(routes, asked)
-    })
-  )
+  it.effect("has probes at debug", function* () {
+    const { key, settings } = yield* OnDatabase
+    const variables = { ACCESS_LOG: "true", LOG_FORMAT: "json", LOG_LEVEL: "debug" }
+    const { stderr, url } = yield* startService({ ...settings, ...variables })
+    const asked = ["/health/live", "/api/v1/byok"]
+    for (const path of asked) yield* send(url, { path, headers: [bearer(key)] })
+    yield* eventually("both lines", () => requestsIn(stderr()).length === 2)
+    const routes = requestsIn(stderr()).map(({ annotations: { route } }) => route)
+    assert.deepStrictEqual(routes, asked)
+  })
 
-  it.effect("has one line a second for a fault, however many requests meet it, and how many were left out (F5)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has one line a second for a fault, however many requests meet it, and how many were left out (F5)",
+    function* () {
       const { key, settings, sql } = yield* OnDatabase
       const { ended, signal, stderr, url } = yield* startService({ ...settings, LOG_FORMAT: "json" })
       const began = performance.now()
@@ -135,6 +134,6 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
       assert.isDefined(lines[0]?.annotations["request_id"])
       assert.isUndefined(lines[1]?.annotations["request_id"])
       assert.isEmpty(requestsIn(stderr()), "no line for a request without ACCESS_LOG")
-    })
+    }
   )
 })

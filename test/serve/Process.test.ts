@@ -1,6 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -8,6 +7,7 @@ import { eventually } from "../support/process/eventually.ts"
 import { byokScript } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const probe = join(import.meta.dirname, "../support/process/EnvironmentProbe.ts")
 
@@ -29,8 +29,9 @@ const probed = (variables: Record<string, string>) =>
   })
 
 describe("the process of a service", () => {
-  it.live("no longer has the secrets of its environment, nor Effect's Config; a copy there is found (control)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "no longer has the secrets of its environment, nor Effect's Config; a copy there is found (control)",
+    function* () {
       const { left } = yield* probed({})
       assert.deepStrictEqual(left, { environment: ["PORT"], config: ["PORT"] })
       const NODE_OPTIONS = "--max-semi-space-size=32"
@@ -38,22 +39,21 @@ describe("the process of a service", () => {
       const config = ["BYOK_KEYRING", "DATABASE_URL", "PORT"]
       assert.deepStrictEqual(control.left, { environment: ["PORT"], config })
       if (process.platform === "linux") assert.deepStrictEqual(limitsOf(control.pid), [], "the operator's limit stays")
-    })
+    }
   )
 
   it.live.skipIf(process.platform !== "linux")(
     "shows the operating system no secret of a file for Node.js, and limits its young generation",
-    () =>
-      Effect.gen(function* () {
-        const file = join(yield* temporaryDirectory, "environment")
-        writeFileSync(file, `DATABASE_URL=${yield* migratedDatabase}\nBYOK_KEYRING=${ringOf("kek")}\n`)
-        const program = [`--env-file=${file}`, byokScript, "serve"]
-        const { pid, stdout } = yield* startService({ SHOWN: "a=b" }, program)
-        const environment = readFileSync(`/proc/${pid}/environ`, "utf8").split("\0")
-        assert.include(environment, "SHOWN=a=b")
-        assert.notMatch(environment.join(), /DATABASE_URL|BYOK_KEYRING/)
-        assert.include(stdout(), `as process ${pid};`, "under the id that was started")
-        assert.deepStrictEqual(limitsOf(pid), ["--max-semi-space-size=16"])
-      })
+    function* () {
+      const file = join(yield* temporaryDirectory, "environment")
+      writeFileSync(file, `DATABASE_URL=${yield* migratedDatabase}\nBYOK_KEYRING=${ringOf("kek")}\n`)
+      const program = [`--env-file=${file}`, byokScript, "serve"]
+      const { pid, stdout } = yield* startService({ SHOWN: "a=b" }, program)
+      const environment = readFileSync(`/proc/${pid}/environ`, "utf8").split("\0")
+      assert.include(environment, "SHOWN=a=b")
+      assert.notMatch(environment.join(), /DATABASE_URL|BYOK_KEYRING/)
+      assert.include(stdout(), `as process ${pid};`, "under the id that was started")
+      assert.deepStrictEqual(limitsOf(pid), ["--max-semi-space-size=16"])
+    }
   )
 })

@@ -1,10 +1,9 @@
 import { chmodSync, mkdirSync } from "node:fs"
 import { createServer, type AddressInfo } from "node:net"
 import { join } from "node:path"
-import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { OnDatabase } from "../support/process/firstStart.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 

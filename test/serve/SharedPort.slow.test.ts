@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process"
 import { join } from "node:path"
-import { assert, describe, inject, it } from "@effect/vitest"
+import { inject } from "vitest"
 import { Effect } from "effect"
 import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { listen } from "../support/database/listen.ts"
@@ -8,6 +8,7 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { createAccount, textIn } from "../support/process/CommandLine.ts"
 import { byokScript, runByok } from "../support/process/runByok.ts"
 import { runNode, runProgram } from "../support/process/runNode.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** Makes a network namespace, from which only a database on a Unix socket can be reached; root needs no user namespace. */
 const namespace = [process.getuid?.() === 0 ? "-n" : "-rn", "sh", "-c", 'ip link set lo up && exec "$0" "$@"']
@@ -35,24 +36,22 @@ describe.skipIf(reason !== undefined)(
   () => {
     it.live(
       "are restarted one after the other under load, and no request fails",
-      () =>
-        Effect.gen(function* () {
-          const { answered, failed, warnings } = yield* rollingRestart("1", "SIGTERM")
-          assert.deepStrictEqual(failed, {})
-          assert.isAbove(answered, 100)
-          assert.strictEqual(warnings, "")
-        }),
+      function* () {
+        const { answered, failed, warnings } = yield* rollingRestart("1", "SIGTERM")
+        assert.deepStrictEqual(failed, {})
+        assert.isAbove(answered, 100)
+        assert.strictEqual(warnings, "")
+      },
       120_000
     )
 
     it.live(
       "fail requests if they are killed instead (control), and warn of a kernel that resets what waits",
-      () =>
-        Effect.gen(function* () {
-          const { failed, warnings } = yield* rollingRestart("0", "SIGKILL", "1")
-          assert.isNotEmpty(failed)
-          assert.match(warnings, /WARN .*net\.ipv4\.tcp_migrate_req is 0, so new connections may be reset/)
-        }),
+      function* () {
+        const { failed, warnings } = yield* rollingRestart("0", "SIGKILL", "1")
+        assert.isNotEmpty(failed)
+        assert.match(warnings, /WARN .*net\.ipv4\.tcp_migrate_req is 0, so new connections may be reset/)
+      },
       120_000
     )
   }
@@ -61,24 +60,23 @@ describe.skipIf(reason !== undefined)(
 describe("BYOK_REUSE_PORT=true", () => {
   it.live(
     "is refused in one sentence where a process holds the port for itself, or the system cannot share ports",
-    () =>
-      Effect.gen(function* () {
-        const { MANAGEMENT_KEY: _, ...settings } = yield* begin
-        const port = yield* listen(() => undefined)
-        const variables = { ...settings, BYOK_REUSE_PORT: "true", LOG_LEVEL: "error", PORT: String(port) }
-        const stderr = `Port ${port} on 127.0.0.1 is in use by a process of another user or without BYOK_REUSE_PORT=true.\n`
-        assert.deepStrictEqual(yield* runByok(["serve"], variables), { code: 1, stdout: "", stderr })
+    function* () {
+      const { MANAGEMENT_KEY: _, ...settings } = yield* begin
+      const port = yield* listen(() => undefined)
+      const variables = { ...settings, BYOK_REUSE_PORT: "true", LOG_LEVEL: "error", PORT: String(port) }
+      const stderr = `Port ${port} on 127.0.0.1 is in use by a process of another user or without BYOK_REUSE_PORT=true.\n`
+      assert.deepStrictEqual(yield* runByok(["serve"], variables), { code: 1, stdout: "", stderr })
 
-        const refuse = `import { Server } from "node:net"
+      const refuse = `import { Server } from "node:net"
         Server.prototype.listen = function () {
           this.emit("error", Object.assign(new Error(), { code: "ENOTSUP" }))
         }`
-        const unable = ["--import", `data:text/javascript,${encodeURIComponent(refuse)}`, byokScript, "serve"]
-        assert.deepStrictEqual(yield* runNode(unable, { variables }), {
-          code: 1,
-          stdout: "",
-          stderr: "BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.\n"
-        })
+      const unable = ["--import", `data:text/javascript,${encodeURIComponent(refuse)}`, byokScript, "serve"]
+      assert.deepStrictEqual(yield* runNode(unable, { variables }), {
+        code: 1,
+        stdout: "",
+        stderr: "BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.\n"
       })
+    }
   )
 })

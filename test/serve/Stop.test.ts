@@ -1,7 +1,6 @@
-import { assert } from "@effect/vitest"
 import { Effect, Fiber, Option } from "effect"
 import { connect, type Socket } from "node:net"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { minimal, statusesOf } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { embeddedClient, StartedBefore } from "../support/process/firstStart.ts"
@@ -51,55 +50,52 @@ const head = (key: string) =>
 layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
   it.effect.each(["SIGTERM", "SIGINT"] as const)(
     "%s: requests in flight are answered, new ones refused; it exits with 0 and its database stops too (R2)",
-    (signal) =>
-      Effect.gen(function* () {
-        const { key, settings } = yield* StartedBefore
-        const timeouts = {
-          DATABASE_STATEMENT_TIMEOUT: "20 seconds",
-          DATABASE_DEADLINE: "25 seconds",
-          DATABASE_BATCHING: "false"
-        }
-        const { ended, stderr, url, ...service } = yield* startService({ ...settings, ...timeouts })
-        const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
-        const create = createOver(url, key, minimal)
-        const earlier = yield* create
+    function* (signal) {
+      const { key, settings } = yield* StartedBefore
+      const timeouts = {
+        DATABASE_STATEMENT_TIMEOUT: "20 seconds",
+        DATABASE_DEADLINE: "25 seconds",
+        DATABASE_BATCHING: "false"
+      }
+      const { ended, stderr, url, ...service } = yield* startService({ ...settings, ...timeouts })
+      const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
+      const create = createOver(url, key, minimal)
+      const earlier = yield* create
 
-        const sql = yield* embeddedClient(settings)
-        const unlock = yield* lockTable(sql, "credentials")
-        const creating = yield* Effect.forkChild(Effect.all([create, create, create], { concurrency: "unbounded" }))
-        const reading = yield* Effect.forkChild(getOver(url, key, idIn(earlier)))
-        yield* untilWaiting(sql, 4)
+      const sql = yield* embeddedClient(settings)
+      const unlock = yield* lockTable(sql, "credentials")
+      const creating = yield* Effect.forkChild(Effect.all([create, create, create], { concurrency: "unbounded" }))
+      const reading = yield* Effect.forkChild(getOver(url, key, idIn(earlier)))
+      yield* untilWaiting(sql, 4)
 
-        yield* service.signal(signal)
-        yield* eventually("new connections are refused", refuses(url))
-        assert.isTrue(isRunning(service.pid))
-        yield* unlock
-        const created = yield* Fiber.join(creating)
-        assert.deepStrictEqual(statusesOf(created), [201, 201, 201])
-        assert.strictEqual(new Set(created.map(idIn)).size, 3)
-        assert.deepStrictEqual(yield* Fiber.join(reading), { status: 200, body: earlier.body })
+      yield* service.signal(signal)
+      yield* eventually("new connections are refused", refuses(url))
+      assert.isTrue(isRunning(service.pid))
+      yield* unlock
+      const created = yield* Fiber.join(creating)
+      assert.deepStrictEqual(statusesOf(created), [201, 201, 201])
+      assert.strictEqual(new Set(created.map(idIn)).size, 3)
+      assert.deepStrictEqual(yield* Fiber.join(reading), { status: 200, body: earlier.body })
 
-        assert.strictEqual(yield* ended, 0)
-        assert.strictEqual(stderr(), "")
-        assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
-        yield* eventually("the postmaster has ended", () => !isRunning(postmaster))
-      })
+      assert.strictEqual(yield* ended, 0)
+      assert.strictEqual(stderr(), "")
+      assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
+      yield* eventually("the postmaster has ended", () => !isRunning(postmaster))
+    }
   )
 
   it.effect.each<readonly [name: string, sent: (key: string) => string, rest: string, answer: RegExp]>([
     ["after its answer", (key) => `${head(key)}\r\n\r\n${body.slice(0, 9)}`, body.slice(9), /^HTTP\/1\.1 201 /],
     ["that never sent anything", () => "", "", /^$/]
-  ])("does not wait for a connection %s (R2)", ([, sent, rest, answer]) =>
-    Effect.gen(function* () {
-      const { key, settings } = yield* StartedBefore
-      const { ended, signal, url } = yield* startService(settings)
-      const { received, socket } = yield* send(url, sent(key))
-      assert.strictEqual((yield* createOver(url, key, minimal)).status, 201)
-      yield* signal("SIGTERM")
-      yield* eventually("new connections are refused", refuses(url))
-      socket.write(rest)
-      assert.deepStrictEqual(yield* Effect.timeoutOption(ended, "4 seconds"), Option.some(0))
-      assert.match(received(), answer)
-    })
-  )
+  ])("does not wait for a connection %s (R2)", function* ([, sent, rest, answer]) {
+    const { key, settings } = yield* StartedBefore
+    const { ended, signal, url } = yield* startService(settings)
+    const { received, socket } = yield* send(url, sent(key))
+    assert.strictEqual((yield* createOver(url, key, minimal)).status, 201)
+    yield* signal("SIGTERM")
+    yield* eventually("new connections are refused", refuses(url))
+    socket.write(rest)
+    assert.deepStrictEqual(yield* Effect.timeoutOption(ended, "4 seconds"), Option.some(0))
+    assert.match(received(), answer)
+  })
 })

@@ -2,7 +2,6 @@ import { writeFileSync } from "node:fs"
 import { request } from "node:https"
 import { connect as connectPlain } from "node:net"
 import { connect } from "node:tls"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { isLoopback } from "../../src/management/ManagementServer.ts"
@@ -14,6 +13,7 @@ import { managementUrl, startService } from "../support/process/ServiceProcess.t
 import { join } from "node:path"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** Files of a certificate for a host and of its key, which can be replaced by those of another. */
 const certificateFiles = Effect.map(temporaryDirectory, (directory) => {

@@ -1,7 +1,6 @@
 import { spawnSync } from "node:child_process"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { series as every } from "../deploy/series.ts"
 import { OnDatabase } from "../support/process/firstStart.ts"
@@ -12,7 +11,7 @@ import { open as openConnection } from "../support/http/RawConnection.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { managementUrl, startService } from "../support/process/ServiceProcess.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -55,155 +54,140 @@ const reload = (management: string) => send(management, { method: "POST", path: 
 layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (it) => {
   it.effect(
     "shows every series but those of a certificate or a webhook, with the names and types that are documented",
-    () =>
-      Effect.gen(function* () {
-        const series = Array.from(every).filter(([name]) => !/^byok_(certificate|webhook)_/.test(name))
-        const { key, management, url } = yield* Management
-        const { body, status } = yield* createOver(url, key, minimal)
-        assert.strictEqual(status, 201, body)
-        yield* eventually("the database was read", sum(management, "byok_ready"), (ready) => ready === 1)
-        const text = yield* metrics(management)
-        const types = Array.from(text.matchAll(/^# TYPE (\w+) (\w+)$/gm), ([, name, type]) => `${name} ${type}`)
-        assert.sameMembers(
-          types,
-          series.map(([name, { type }]) => `${name} ${type}`)
-        )
-        const help = Array.from(text.matchAll(/^# HELP (\w+) (.+)$/gm), ([, name, words]) => `${name} ${words}`)
-        assert.sameMembers(
-          help,
-          series.map(([name, { description }]) => `${name} ${description}`)
-        )
-      })
-  )
-
-  it.effect.skipIf(!hasPromtool)("has nothing that promtool objects to", () =>
-    Effect.gen(function* () {
+    function* () {
+      const series = Array.from(every).filter(([name]) => !/^byok_(certificate|webhook)_/.test(name))
       const { key, management, url } = yield* Management
-      yield* createOver(url, key, minimal)
-      const check = (input: string) => spawnSync(promtool, ["check", "metrics"], { input, encoding: "utf8" })
-      const { status, stderr, stdout } = check(yield* metrics(management))
-      assert.deepStrictEqual({ status, stderr, stdout }, { status: 0, stderr: "", stdout: "" })
-      assert.notStrictEqual(check("# TYPE requests counter\nrequests 1\n").status, 0, "control")
-    })
-  )
-
-  it.effect("answers what it does not have with envelopes, and the public port has none of it", () =>
-    Effect.gen(function* () {
-      const { management, url } = yield* Management
-      const live = yield* send(management, { path: "/health/live" })
-      assert.deepStrictEqual([live.status, json(live)], [200, { status: "live" }])
-      const unknown = yield* send(management, { path: "/api/v1/byok" })
-      assert.deepStrictEqual(
-        [unknown.status, json(unknown)],
-        [404, { error: { code: 404, message: "Resource not found" } }]
+      const { body, status } = yield* createOver(url, key, minimal)
+      assert.strictEqual(status, 201, body)
+      yield* eventually("the database was read", sum(management, "byok_ready"), (ready) => ready === 1)
+      const text = yield* metrics(management)
+      const types = Array.from(text.matchAll(/^# TYPE (\w+) (\w+)$/gm), ([, name, type]) => `${name} ${type}`)
+      assert.sameMembers(
+        types,
+        series.map(([name, { type }]) => `${name} ${type}`)
       )
-      for (const [method, path, allow] of [
-        ["POST", "/metrics", "GET, HEAD"],
-        ["GET", "/keyring/reload", "POST"],
-        ["DELETE", "/health/ready", "GET, HEAD"]
-      ] as const) {
-        const { body, headers, status } = yield* send(management, { method, path })
-        assert.deepStrictEqual([status, headers["allow"]], [405, allow])
-        assert.deepStrictEqual(JSON.parse(body), { error: { code: 405, message: "Method not allowed" } })
-        assert.strictEqual(headers["cache-control"], "no-store")
-        assert.match(headers["x-request-id"] ?? "", /./)
-      }
-      assert.strictEqual((yield* send(management, { method: "HEAD", path: "/metrics" })).status, 200)
-      for (const path of ["/metrics", "/keyring/reload"]) {
-        assert.strictEqual((yield* send(url, { path })).status, 404)
-        assert.strictEqual((yield* send(url, { method: "POST", path })).status, 404)
-      }
-    })
+      const help = Array.from(text.matchAll(/^# HELP (\w+) (.+)$/gm), ([, name, words]) => `${name} ${words}`)
+      assert.sameMembers(
+        help,
+        series.map(([name, { description }]) => `${name} ${description}`)
+      )
+    }
   )
 
-  it.effect("refuses pages in a browser, of any origin or under a name of their own", () =>
-    Effect.gen(function* () {
-      const { management } = yield* Management
-      for (const header of [
-        ["Origin", "https://attacker.example"],
-        ["Origin", "null"],
-        ["Host", "attacker.example:9464"]
-      ] as const) {
-        for (const request of [{ path: "/metrics" }, { path: "/keyring/reload", method: "POST" }]) {
-          const { body, status } = yield* send(management, { ...request, headers: [header] })
-          assert.deepStrictEqual([status, json({ body })], [403, { error: { code: 403, message: "Not for browsers" } }])
-        }
+  it.effect.skipIf(!hasPromtool)("has nothing that promtool objects to", function* () {
+    const { key, management, url } = yield* Management
+    yield* createOver(url, key, minimal)
+    const check = (input: string) => spawnSync(promtool, ["check", "metrics"], { input, encoding: "utf8" })
+    const { status, stderr, stdout } = check(yield* metrics(management))
+    assert.deepStrictEqual({ status, stderr, stdout }, { status: 0, stderr: "", stdout: "" })
+    assert.notStrictEqual(check("# TYPE requests counter\nrequests 1\n").status, 0, "control")
+  })
+
+  it.effect("answers what it does not have with envelopes, and the public port has none of it", function* () {
+    const { management, url } = yield* Management
+    const live = yield* send(management, { path: "/health/live" })
+    assert.deepStrictEqual([live.status, json(live)], [200, { status: "live" }])
+    const unknown = yield* send(management, { path: "/api/v1/byok" })
+    assert.deepStrictEqual(
+      [unknown.status, json(unknown)],
+      [404, { error: { code: 404, message: "Resource not found" } }]
+    )
+    for (const [method, path, allow] of [
+      ["POST", "/metrics", "GET, HEAD"],
+      ["GET", "/keyring/reload", "POST"],
+      ["DELETE", "/health/ready", "GET, HEAD"]
+    ] as const) {
+      const { body, headers, status } = yield* send(management, { method, path })
+      assert.deepStrictEqual([status, headers["allow"]], [405, allow])
+      assert.deepStrictEqual(JSON.parse(body), { error: { code: 405, message: "Method not allowed" } })
+      assert.strictEqual(headers["cache-control"], "no-store")
+      assert.match(headers["x-request-id"] ?? "", /./)
+    }
+    assert.strictEqual((yield* send(management, { method: "HEAD", path: "/metrics" })).status, 200)
+    for (const path of ["/metrics", "/keyring/reload"]) {
+      assert.strictEqual((yield* send(url, { path })).status, 404)
+      assert.strictEqual((yield* send(url, { method: "POST", path })).status, 404)
+    }
+  })
+
+  it.effect("refuses pages in a browser, of any origin or under a name of their own", function* () {
+    const { management } = yield* Management
+    for (const header of [
+      ["Origin", "https://attacker.example"],
+      ["Origin", "null"],
+      ["Host", "attacker.example:9464"]
+    ] as const) {
+      for (const request of [{ path: "/metrics" }, { path: "/keyring/reload", method: "POST" }]) {
+        const { body, status } = yield* send(management, { ...request, headers: [header] })
+        assert.deepStrictEqual([status, json({ body })], [403, { error: { code: 403, message: "Not for browsers" } }])
       }
-      for (const host of ["127.0.0.1:9464", "localhost", "[::1]:9464"]) {
-        const { status } = yield* send(management, { path: "/metrics", headers: [["Host", host]] })
-        assert.strictEqual(status, 200, host)
-      }
-    })
-  )
+    }
+    for (const host of ["127.0.0.1:9464", "localhost", "[::1]:9464"]) {
+      const { status } = yield* send(management, { path: "/metrics", headers: [["Host", host]] })
+      assert.strictEqual(status, 200, host)
+    }
+  })
 
-  it.effect("answers probes while the public port is at MAX_CONNECTIONS, and counts what that drops", () =>
-    Effect.gen(function* () {
-      const { management, url } = yield* started({ MAX_CONNECTIONS: "1" })
-      yield* openConnection(url)
-      yield* eventually("it is open", sum(management, "byok_http_connections"), (open) => open === 1)
-      assert.strictEqual((yield* Effect.exit(send(url, { path: "/health/live" })))._tag, "Failure", "control")
-      for (const path of ["/health/live", "/health/ready"]) {
-        assert.strictEqual((yield* send(management, { path })).status, 200)
-      }
-      assert.strictEqual(yield* sum(management, "byok_http_connections_limit"), 1)
-      assert.isAtLeast((yield* sum(management, "byok_http_connections_dropped_total")) ?? 0, 1)
-    })
-  )
+  it.effect("answers probes while the public port is at MAX_CONNECTIONS, and counts what that drops", function* () {
+    const { management, url } = yield* started({ MAX_CONNECTIONS: "1" })
+    yield* openConnection(url)
+    yield* eventually("it is open", sum(management, "byok_http_connections"), (open) => open === 1)
+    assert.strictEqual((yield* Effect.exit(send(url, { path: "/health/live" })))._tag, "Failure", "control")
+    for (const path of ["/health/live", "/health/ready"]) {
+      assert.strictEqual((yield* send(management, { path })).status, 200)
+    }
+    assert.strictEqual(yield* sum(management, "byok_http_connections_limit"), 1)
+    assert.isAtLeast((yield* sum(management, "byok_http_connections_dropped_total")) ?? 0, 1)
+  })
 
-  it.effect("says why the service is not ready, which the public port does not", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* OnDatabase
-      const { management, url } = yield* Management
-      const ready = yield* send(management, { path: "/health/ready" })
-      assert.deepStrictEqual([ready.status, json(ready)], [200, { status: "ready", warnings: [] }])
-      const [kek] = yield* sql<{ id: string }>`UPDATE keks SET retired_at = now() RETURNING id`
-      const problem = `key ${kek?.id} is retired but still first in the keyring: nothing can be sealed`
-      const error = { code: 503, message: "Service temporarily unavailable" }
-      yield* eventually("it is known", send(management, { path: "/health/ready" }), ({ status }) => status === 503)
-      assert.deepStrictEqual(json(yield* send(management, { path: "/health/ready" })), {
-        error: { ...error, metadata: { problems: [problem], warnings: [] } }
-      })
-      // It answers anybody, so it keeps its answer for a second.
-      const askPublic = send(url, { path: "/health/ready" })
-      yield* eventually("the public port knows", askPublic, ({ status }) => status === 503)
-      const inPublic = yield* askPublic
-      assert.deepStrictEqual([inPublic.status, json(inPublic)], [503, { error }])
-      yield* sql`UPDATE keks SET retired_at = NULL`
+  it.effect("says why the service is not ready, which the public port does not", function* () {
+    const { sql } = yield* OnDatabase
+    const { management, url } = yield* Management
+    const ready = yield* send(management, { path: "/health/ready" })
+    assert.deepStrictEqual([ready.status, json(ready)], [200, { status: "ready", warnings: [] }])
+    const [kek] = yield* sql<{ id: string }>`UPDATE keks SET retired_at = now() RETURNING id`
+    const problem = `key ${kek?.id} is retired but still first in the keyring: nothing can be sealed`
+    const error = { code: 503, message: "Service temporarily unavailable" }
+    yield* eventually("it is known", send(management, { path: "/health/ready" }), ({ status }) => status === 503)
+    assert.deepStrictEqual(json(yield* send(management, { path: "/health/ready" })), {
+      error: { ...error, metadata: { problems: [problem], warnings: [] } }
     })
-  )
+    // It answers anybody, so it keeps its answer for a second.
+    const askPublic = send(url, { path: "/health/ready" })
+    yield* eventually("the public port knows", askPublic, ({ status }) => status === 503)
+    const inPublic = yield* askPublic
+    assert.deepStrictEqual([inPublic.status, json(inPublic)], [503, { error }])
+    yield* sql`UPDATE keks SET retired_at = NULL`
+  })
 
-  it.effect("reloads the keyring, and says which keys are in use or why it does not", () =>
-    Effect.gen(function* () {
-      const { keyring, management } = yield* Management
-      const before = readFileSync(keyring, "utf8")
-      const [old = ""] = before.split(":")
-      writeFileSync(keyring, `${ringOf("next")}\n${before}`)
-      const done = yield* reload(management)
-      assert.deepStrictEqual([done.status, json(done)], [200, { kek_ids: ["next", old] }])
-      writeFileSync(keyring, "nonsense")
-      const { body, status } = yield* reload(management)
-      const reason =
-        "BYOK_KEYRING_FILE: key 1: expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found 8 characters in another form"
-      assert.strictEqual(status, 409)
-      assert.deepStrictEqual(JSON.parse(body), {
-        error: { code: 409, message: "Keyring not reloaded", metadata: { reason } }
-      })
-      assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "ok" }), 1)
-      assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "failed" }), 1)
-      writeFileSync(keyring, before)
+  it.effect("reloads the keyring, and says which keys are in use or why it does not", function* () {
+    const { keyring, management } = yield* Management
+    const before = readFileSync(keyring, "utf8")
+    const [old = ""] = before.split(":")
+    writeFileSync(keyring, `${ringOf("next")}\n${before}`)
+    const done = yield* reload(management)
+    assert.deepStrictEqual([done.status, json(done)], [200, { kek_ids: ["next", old] }])
+    writeFileSync(keyring, "nonsense")
+    const { body, status } = yield* reload(management)
+    const reason =
+      "BYOK_KEYRING_FILE: key 1: expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found 8 characters in another form"
+    assert.strictEqual(status, 409)
+    assert.deepStrictEqual(JSON.parse(body), {
+      error: { code: 409, message: "Keyring not reloaded", metadata: { reason } }
     })
-  )
+    assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "ok" }), 1)
+    assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "failed" }), 1)
+    writeFileSync(keyring, before)
+  })
 
-  it.effect("is refused in one sentence where it cannot listen", () =>
-    Effect.gen(function* () {
-      const { settings } = yield* OnDatabase
-      const variables = { ...settings, BYOK_MANAGEMENT_HOST: "192.0.2.1", BYOK_MANAGEMENT_PORT: "0", PORT: "0" }
-      const stderr = "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"
-      assert.deepStrictEqual(yield* runByok(["serve"], { ...variables, LOG_LEVEL: "error" }), {
-        code: 1,
-        stdout: "",
-        stderr
-      })
+  it.effect("is refused in one sentence where it cannot listen", function* () {
+    const { settings } = yield* OnDatabase
+    const variables = { ...settings, BYOK_MANAGEMENT_HOST: "192.0.2.1", BYOK_MANAGEMENT_PORT: "0", PORT: "0" }
+    const stderr = "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"
+    assert.deepStrictEqual(yield* runByok(["serve"], { ...variables, LOG_LEVEL: "error" }), {
+      code: 1,
+      stdout: "",
+      stderr
     })
-  )
+  })
 })

@@ -1,6 +1,5 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, Context, Effect, Exit, Layer, Option, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
@@ -19,6 +18,7 @@ import { eventually } from "../support/process/eventually.ts"
 import { byokScript } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 /** An instance whose keyring file can be written, and what it does. */
 const begin = Effect.gen(function* () {
@@ -43,104 +43,98 @@ const begin = Effect.gen(function* () {
 })
 
 describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotating the keyring)", () => {
-  it.live("seals under the new first key and opens under all; readiness reports what the new one lacks", () =>
-    Effect.gen(function* () {
-      const { create, instance, problems, reload, warnings, write } = yield* begin
-      const before = yield* create
-      assert.strictEqual(before.kek_id, "old")
-      write(ringOf("new", "old"))
-      assert.strictEqual((yield* create).kek_id, "old", "not before it is read")
-      yield* reload
-      const after = yield* create
-      assert.strictEqual(after.kek_id, "new")
-      assert.deepStrictEqual(yield* problems, [])
-      const made = [before, after]
-      assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("new", "old"), made), instance), keysOf(made))
+  it.live("seals under the new first key and opens under all; readiness reports what the new one lacks", function* () {
+    const { create, instance, problems, reload, warnings, write } = yield* begin
+    const before = yield* create
+    assert.strictEqual(before.kek_id, "old")
+    write(ringOf("new", "old"))
+    assert.strictEqual((yield* create).kek_id, "old", "not before it is read")
+    yield* reload
+    const after = yield* create
+    assert.strictEqual(after.kek_id, "new")
+    assert.deepStrictEqual(yield* problems, [])
+    const made = [before, after]
+    assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("new", "old"), made), instance), keysOf(made))
 
-      write(ringOf("new"))
-      yield* reload
-      assert.deepStrictEqual(yield* problems, [])
-      const missing = "key old is missing from the keyring; credentials that cannot be opened: 2"
-      assert.deepStrictEqual(yield* warnings, [missing])
-      write(ringOf("new", "old"))
-      yield* reload
-      assert.deepStrictEqual(yield* warnings, [])
-    })
-  )
+    write(ringOf("new"))
+    yield* reload
+    assert.deepStrictEqual(yield* problems, [])
+    const missing = "key old is missing from the keyring; credentials that cannot be opened: 2"
+    assert.deepStrictEqual(yield* warnings, [missing])
+    write(ringOf("new", "old"))
+    yield* reload
+    assert.deepStrictEqual(yield* warnings, [])
+  })
 
   /** test/crypto/keyring/Keyring.test.ts has what else can be wrong in a file. */
-  it.live("is refused with setting and expectation if it is wrong, and the old one stays (T12)", () =>
-    Effect.gen(function* () {
-      const { create, problems, reload, write } = yield* begin
-      const wrong = ringOf("impostor").replace("impostor:", "old:")
-      for (const [text, sentence] of [
-        ["", "expected at least one key; found none"],
-        [`${ringOf("new")}\n${wrong}`, "expected the keys that the database knows; found other bytes under old"]
-      ] as const) {
-        write(text)
-        const { message } = yield* Effect.flip(reload)
-        assert.strictEqual(message, `BYOK_KEYRING_FILE: ${sentence}`)
-        assert.strictEqual((yield* create).kek_id, "old")
-        assert.deepStrictEqual(yield* problems, [])
-      }
-    })
-  )
+  it.live("is refused with setting and expectation if it is wrong, and the old one stays (T12)", function* () {
+    const { create, problems, reload, write } = yield* begin
+    const wrong = ringOf("impostor").replace("impostor:", "old:")
+    for (const [text, sentence] of [
+      ["", "expected at least one key; found none"],
+      [`${ringOf("new")}\n${wrong}`, "expected the keys that the database knows; found other bytes under old"]
+    ] as const) {
+      write(text)
+      const { message } = yield* Effect.flip(reload)
+      assert.strictEqual(message, `BYOK_KEYRING_FILE: ${sentence}`)
+      assert.strictEqual((yield* create).kek_id, "old")
+      assert.deepStrictEqual(yield* problems, [])
+    }
+  })
 
-  it.live("cannot be changed in the environment, and says so", () =>
-    Effect.gen(function* () {
-      const { url } = yield* begin
-      const other = yield* Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf("old"))))))
-      const { message } = yield* Effect.flip(Context.get(other, KeyringReload).reload)
-      assert.strictEqual(
-        message,
-        "BYOK_KEYRING: cannot be reloaded from the environment of a running process; restart with the new value"
-      )
-    })
-  )
+  it.live("cannot be changed in the environment, and says so", function* () {
+    const { url } = yield* begin
+    const other = yield* Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf("old"))))))
+    const { message } = yield* Effect.flip(Context.get(other, KeyringReload).reload)
+    assert.strictEqual(
+      message,
+      "BYOK_KEYRING: cannot be reloaded from the environment of a running process; restart with the new value"
+    )
+  })
 
   it.live(
     "an instance that was not reloaded stores nothing under a retired key, and says why it is not ready (T10)",
-    () =>
-      Effect.gen(function* () {
-        const { create, instance, problems, reload, settings, url, warnings, write } = yield* begin
-        const sql = yield* adminClient(url)
-        const { id } = yield* create
-        yield* Effect.gen(function* () {
-          const { rewrap } = yield* rotationWith(ringOf("new", "old"))
-          yield* rewrap({ rate: 1_000_000 })
-          assert.strictEqual(yield* (yield* KekRegistry).retire("old"), 0)
-        }).pipe(Effect.provide(instance))
+    function* () {
+      const { create, instance, problems, reload, settings, url, warnings, write } = yield* begin
+      const sql = yield* adminClient(url)
+      const { id } = yield* create
+      yield* Effect.gen(function* () {
+        const { rewrap } = yield* rotationWith(ringOf("new", "old"))
+        yield* rewrap({ rate: 1_000_000 })
+        assert.strictEqual(yield* (yield* KekRegistry).retire("old"), 0)
+      }).pipe(Effect.provide(instance))
 
-        const refused = yield* Effect.exit(create)
-        assert(Exit.isFailure(refused))
-        const failure = Cause.squash(refused.cause)
-        assert.instanceOf(failure, DatabaseFailure)
-        assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
-        assert.deepStrictEqual(yield* problems, [
-          "key old is retired but still first in the keyring: nothing can be sealed"
-        ])
-        assert.deepStrictEqual(yield* warnings, [
-          "key new is missing from the keyring; credentials that cannot be opened: 1"
-        ])
-        const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
-        assert.strictEqual(
-          "message" in again ? again.message : "",
-          "BYOK_KEYRING_FILE: expected a primary key that is not retired; found old."
-        )
+      const refused = yield* Effect.exit(create)
+      assert(Exit.isFailure(refused))
+      const failure = Cause.squash(refused.cause)
+      assert.instanceOf(failure, DatabaseFailure)
+      assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
+      assert.deepStrictEqual(yield* problems, [
+        "key old is retired but still first in the keyring: nothing can be sealed"
+      ])
+      assert.deepStrictEqual(yield* warnings, [
+        "key new is missing from the keyring; credentials that cannot be opened: 1"
+      ])
+      const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
+      assert.strictEqual(
+        "message" in again ? again.message : "",
+        "BYOK_KEYRING_FILE: expected a primary key that is not retired; found old."
+      )
 
-        write(ringOf("new", "old"))
-        yield* reload
-        assert.deepStrictEqual(yield* problems, [])
-        assert.strictEqual((yield* create).kek_id, "new")
-        assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
-        assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
-      })
+      write(ringOf("new", "old"))
+      yield* reload
+      assert.deepStrictEqual(yield* problems, [])
+      assert.strictEqual((yield* create).kek_id, "new")
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
+    }
   )
 })
 
 describe("SIGHUP", () => {
-  it.live("reloads the keyring, also while the service starts, and ends it neither then nor while it stops", () =>
-    Effect.gen(function* () {
+  it.live(
+    "reloads the keyring, also while the service starts, and ends it neither then nor while it stops",
+    function* () {
       const file = join(yield* temporaryDirectory, "keyring")
       const write = (...ids: ReadonlyArray<string>) => writeFileSync(file, ringOf(...ids), { mode: 0o600 })
       write("old")
@@ -156,6 +150,6 @@ describe("SIGHUP", () => {
       yield* signal("SIGTERM")
       yield* signal("SIGHUP")
       assert.strictEqual(yield* ended, 0)
-    })
+    }
   )
 })

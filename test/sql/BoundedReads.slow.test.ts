@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Context, Duration, Effect, Layer, Option, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
@@ -19,6 +18,7 @@ import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const rows = 100_000
 const keyring = generateKeyring(new Date())
@@ -116,32 +116,31 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
 describe("the statements of a serving process", () => {
   it.live(
     "read a bounded number of rows, however many there are",
-    () =>
-      Effect.gen(function* () {
-        const url = yield* migratedDatabase
-        const made = yield* Effect.scoped(
-          Effect.gen(function* () {
-            const accounts = Context.get(yield* serviceOn(url), Accounts)
-            const { account_id, management_key_hash, workspace_id } = yield* accounts.createAccount("n")
-            const sql = yield* adminClient(url)
-            for (const statement of seed(account_id, workspace_id)) yield* sql.unsafe(statement)
-            return { account_id, workspace_id, hash: management_key_hash }
-          })
-        )
-        const read = yield* readBy(url, serve(url, made))
-        assert.includeMembers(
-          read.map(({ name }) => name),
-          ["accounts", "api_keys", "audit_entries", "credentials", "idempotency_records", "workspaces"]
-        )
-        assert.deepStrictEqual(
-          read.filter(({ n }) => n > rows / 2),
-          []
-        )
+    function* () {
+      const url = yield* migratedDatabase
+      const made = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const accounts = Context.get(yield* serviceOn(url), Accounts)
+          const { account_id, management_key_hash, workspace_id } = yield* accounts.createAccount("n")
+          const sql = yield* adminClient(url)
+          for (const statement of seed(account_id, workspace_id)) yield* sql.unsafe(statement)
+          return { account_id, workspace_id, hash: management_key_hash }
+        })
+      )
+      const read = yield* readBy(url, serve(url, made))
+      assert.includeMembers(
+        read.map(({ name }) => name),
+        ["accounts", "api_keys", "audit_entries", "credentials", "idempotency_records", "workspaces"]
+      )
+      assert.deepStrictEqual(
+        read.filter(({ n }) => n > rows / 2),
+        []
+      )
 
-        const counted = Effect.scoped(Effect.flatMap(adminClient(url), (sql) => sql`SELECT count(*) FROM workspaces`))
-        const control = yield* readBy(url, counted)
-        assert.isAtLeast(control.find(({ name }) => name === "workspaces")?.n ?? 0, rows, "control")
-      }),
+      const counted = Effect.scoped(Effect.flatMap(adminClient(url), (sql) => sql`SELECT count(*) FROM workspaces`))
+      const control = yield* readBy(url, counted)
+      assert.isAtLeast(control.find(({ name }) => name === "workspaces")?.n ?? 0, rows, "control")
+    },
     120_000
   )
 })

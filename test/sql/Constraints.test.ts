@@ -1,10 +1,10 @@
-import { assert, layer } from "@effect/vitest"
 import { Cause, Context, Data, Effect, Exit, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import { WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { Provider } from "../../src/domain/Provider.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { assert, layer } from "../support/it.ts"
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -326,78 +326,72 @@ const cases = Object.entries(constraints).flatMap(([table, byName]) =>
 )
 
 layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and 8)", (it) => {
-  it.effect.each(cases)("%s: %s", ([table, name, refused, accepted]) =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(
-        yield* Effect.forEach(refused, (row) => answerTo(table, row)),
-        refused.map(() => name)
-      )
-      assert.deepStrictEqual(
-        yield* Effect.forEach(accepted, (row) => answerTo(table, row)),
-        accepted.map(() => "accepted")
-      )
-    })
-  )
+  it.effect.each(cases)("%s: %s", function* ([table, name, refused, accepted]) {
+    assert.deepStrictEqual(
+      yield* Effect.forEach(refused, (row) => answerTo(table, row)),
+      refused.map(() => name)
+    )
+    assert.deepStrictEqual(
+      yield* Effect.forEach(accepted, (row) => answerTo(table, row)),
+      accepted.map(() => "accepted")
+    )
+  })
 
-  it.effect("NULL is refused in every column that the domain always fills", () =>
-    Effect.gen(function* () {
-      const optional = [
-        "workspaces.deleted_at",
-        "audit_entries.account_id",
-        "audit_entries.operation",
-        "api_keys.revoked_at",
-        "links.provider",
-        "links.return_url",
-        "links.ended",
-        "event_cursors.holder",
-        "event_cursors.held_until",
-        "event_cursors.retry_at",
-        "keks.retired_at",
-        "credential_parkings.until",
-        "credential_use.last_leased_at",
-        "credential_use.last_succeeded_at",
-        "credential_use.last_failed_version",
-        ...[
-          "name",
-          "allowed_api_key_hashes",
-          "allowed_models",
-          "allowed_user_ids",
-          "declared_region",
-          "declared_zdr"
-        ].map((column) => `credentials.${column}`)
-      ]
-      const pairs: Record<string, string> = {
-        "links.credential_id": "links_credential",
-        ...Object.fromEntries(Object.keys(withoutKeys).map((column) => [`links.${column}`, "links_keys"])),
-        "credential_use.last_failed_at": "credential_use_failed",
-        "credential_use.last_failure": "credential_use_failed"
-      }
-      const sql = yield* Migrated
-      const columns = yield* sql<{ table: string; column: string }>`
+  it.effect("NULL is refused in every column that the domain always fills", function* () {
+    const optional = [
+      "workspaces.deleted_at",
+      "audit_entries.account_id",
+      "audit_entries.operation",
+      "api_keys.revoked_at",
+      "links.provider",
+      "links.return_url",
+      "links.ended",
+      "event_cursors.holder",
+      "event_cursors.held_until",
+      "event_cursors.retry_at",
+      "keks.retired_at",
+      "credential_parkings.until",
+      "credential_use.last_leased_at",
+      "credential_use.last_succeeded_at",
+      "credential_use.last_failed_version",
+      ...[
+        "name",
+        "allowed_api_key_hashes",
+        "allowed_models",
+        "allowed_user_ids",
+        "declared_region",
+        "declared_zdr"
+      ].map((column) => `credentials.${column}`)
+    ]
+    const pairs: Record<string, string> = {
+      "links.credential_id": "links_credential",
+      ...Object.fromEntries(Object.keys(withoutKeys).map((column) => [`links.${column}`, "links_keys"])),
+      "credential_use.last_failed_at": "credential_use_failed",
+      "credential_use.last_failure": "credential_use_failed"
+    }
+    const sql = yield* Migrated
+    const columns = yield* sql<{ table: string; column: string }>`
         SELECT table_name AS "table", column_name AS "column" FROM information_schema.columns
         WHERE table_schema = 'public' AND table_name <> 'effect_sql_migrations'`
-      for (const { column, table } of columns) {
-        const expected = optional.includes(`${table}.${column}`) ? "accepted" : (pairs[`${table}.${column}`] ?? column)
-        assert.strictEqual(yield* answerTo(table, { [column]: null }), expected, `${table}.${column}`)
-      }
-      assert.isAbove(columns.length, optional.length)
-    })
-  )
+    for (const { column, table } of columns) {
+      const expected = optional.includes(`${table}.${column}`) ? "accepted" : (pairs[`${table}.${column}`] ?? column)
+      assert.strictEqual(yield* answerTo(table, { [column]: null }), expected, `${table}.${column}`)
+    }
+    assert.isAbove(columns.length, optional.length)
+  })
 
-  it.effect("every constraint has a case here (control)", () =>
-    Effect.gen(function* () {
-      const sql = yield* Migrated
-      const found = yield* sql<{ name: string }>`
+  it.effect("every constraint has a case here (control)", function* () {
+    const sql = yield* Migrated
+    const found = yield* sql<{ name: string }>`
         SELECT conname AS name FROM pg_constraint
         WHERE connamespace = 'public'::regnamespace AND contype <> 'n' AND conrelid <> 'effect_sql_migrations'::regclass
         UNION
         SELECT indexrelid::regclass::text FROM pg_index
         WHERE indisunique AND indrelid <> 'effect_sql_migrations'::regclass
         AND indrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)`
-      assert.sameMembers(
-        found.map(({ name }) => name),
-        cases.map(([, name]) => name)
-      )
-    })
-  )
+    assert.sameMembers(
+      found.map(({ name }) => name),
+      cases.map(([, name]) => name)
+    )
+  })
 })

@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe } from "@effect/vitest"
 import { Context, DateTime, Duration, Effect, Fiber, Layer, Option, Redacted } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { type CitusCluster, distribute, logOf, newCitusCluster, postgresWithCitus } from "../drill/CitusCluster.ts"
@@ -9,7 +8,7 @@ import { holdOpen, lockTable, untilWaiting } from "../support/database/transacti
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, describe, layerLive } from "../support/it.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { usePorts } from "./usePorts.ts"
@@ -83,135 +82,127 @@ describe.skipIf(why !== undefined)(
   `tables distributed by Citus${why === undefined ? "" : ` (skipped: ${why})`}`,
   () => {
     layerLive(Citus.layer, { timeout: "2 minutes" })((it) => {
-      it.effect("byok migrate --distribute says what Citus lacks, and goes on where it was interrupted", () =>
-        Effect.gen(function* () {
-          const { coordinator, workers } = yield* Citus
-          const { query, socket, url: DATABASE_URL } = coordinator
-          const migrate = ["migrate", "--distribute"]
-          const refused = (sentence: string) => ({ code: 1, stdout: "", stderr: `${sentence}\n` })
-          const lacking = (what: string) => refused(`DATABASE_URL cannot be distributed: ${what}; see docs/scaling.md.`)
-          for (const worker of workers) yield* query(`SELECT citus_remove_node('${worker.socket}', 5432)`)
-          const workerless = lacking("Citus has no worker: call citus_add_node")
-          assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), workerless)
-          yield* query(`SELECT citus_remove_node('${socket}', 5432)`)
-          const unknown = lacking("Citus was not told its host: call citus_set_coordinator_host")
-          assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), unknown)
-          yield* query(`SELECT citus_set_coordinator_host('${socket}', 5432)`)
-          for (const worker of workers) yield* query(`SELECT citus_add_node('${worker.socket}', 5432)`)
+      it.effect("byok migrate --distribute says what Citus lacks, and goes on where it was interrupted", function* () {
+        const { coordinator, workers } = yield* Citus
+        const { query, socket, url: DATABASE_URL } = coordinator
+        const migrate = ["migrate", "--distribute"]
+        const refused = (sentence: string) => ({ code: 1, stdout: "", stderr: `${sentence}\n` })
+        const lacking = (what: string) => refused(`DATABASE_URL cannot be distributed: ${what}; see docs/scaling.md.`)
+        for (const worker of workers) yield* query(`SELECT citus_remove_node('${worker.socket}', 5432)`)
+        const workerless = lacking("Citus has no worker: call citus_add_node")
+        assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), workerless)
+        yield* query(`SELECT citus_remove_node('${socket}', 5432)`)
+        const unknown = lacking("Citus was not told its host: call citus_set_coordinator_host")
+        assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), unknown)
+        yield* query(`SELECT citus_set_coordinator_host('${socket}', 5432)`)
+        for (const worker of workers) yield* query(`SELECT citus_add_node('${worker.socket}', 5432)`)
 
-          const sql = yield* adminClient(DATABASE_URL)
-          const release = yield* lockTable(sql, "idempotency_records")
-          const interrupted = yield* Effect.forkChild(runByok(migrate, { DATABASE_URL }))
-          yield* untilWaiting(sql, 1)
-          yield* Fiber.interrupt(interrupted)
-          assert.deepStrictEqual(
-            yield* runCommand(["account", "list"], { DATABASE_URL }),
-            refused("DATABASE_URL: distributing its tables was interrupted: run `byok migrate --distribute` again.")
-          )
-          yield* release
-          for (const line of [
-            "Distributed: idempotency_records, credential_parkings, credential_use, audit_entries",
-            "All tables were distributed before."
-          ]) {
-            const stdout = `The database is up to date.\n${line}\n`
-            assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), { code: 0, stdout, stderr: "" })
-          }
-        })
-      )
+        const sql = yield* adminClient(DATABASE_URL)
+        const release = yield* lockTable(sql, "idempotency_records")
+        const interrupted = yield* Effect.forkChild(runByok(migrate, { DATABASE_URL }))
+        yield* untilWaiting(sql, 1)
+        yield* Fiber.interrupt(interrupted)
+        assert.deepStrictEqual(
+          yield* runCommand(["account", "list"], { DATABASE_URL }),
+          refused("DATABASE_URL: distributing its tables was interrupted: run `byok migrate --distribute` again.")
+        )
+        yield* release
+        for (const line of [
+          "Distributed: idempotency_records, credential_parkings, credential_use, audit_entries",
+          "All tables were distributed before."
+        ]) {
+          const stdout = `The database is up to date.\n${line}\n`
+          assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), { code: 0, stdout, stderr: "" })
+        }
+      })
 
-      it.effect("every statement of a request asks one node, and every other one runs", () =>
-        Effect.gen(function* () {
-          const cluster = yield* Citus
-          yield* distribute(cluster)
-          yield* Effect.gen(function* () {
-            yield* usePorts
-            const tenant = yield* TestService.newTenant
-            const id = createdId(yield* tenant.create(minimal))
-            const planned = yield* tenant.plan({ model: "a/b", targets: [{ provider: minimal.provider }] })
-            assert.include(planned.body, id)
-            assert.include((yield* tenant.list("?state=active&q=sk-")).body, id)
-            yield* tenant.get(id)
-          }).pipe(Effect.provide(serviceOn(cluster)))
-          yield* cluster.coordinator.query("SELECT label FROM credentials WHERE kek_id = 'planted'")
-          const runs = runsIn(logOf(cluster.coordinator))
-          const patterns = Object.values(ofNoRequest)
-          const astray = runs.filter(
-            ({ pulled, tasks, text }) =>
-              text !== "" && (pulled || tasks.some((count) => count !== 1)) && !patterns.some((each) => each.test(text))
+      it.effect("every statement of a request asks one node, and every other one runs", function* () {
+        const cluster = yield* Citus
+        yield* distribute(cluster)
+        yield* Effect.gen(function* () {
+          yield* usePorts
+          const tenant = yield* TestService.newTenant
+          const id = createdId(yield* tenant.create(minimal))
+          const planned = yield* tenant.plan({ model: "a/b", targets: [{ provider: minimal.provider }] })
+          assert.include(planned.body, id)
+          assert.include((yield* tenant.list("?state=active&q=sk-")).body, id)
+          yield* tenant.get(id)
+        }).pipe(Effect.provide(serviceOn(cluster)))
+        yield* cluster.coordinator.query("SELECT label FROM credentials WHERE kek_id = 'planted'")
+        const runs = runsIn(logOf(cluster.coordinator))
+        const patterns = Object.values(ofNoRequest)
+        const astray = runs.filter(
+          ({ pulled, tasks, text }) =>
+            text !== "" && (pulled || tasks.some((count) => count !== 1)) && !patterns.some((each) => each.test(text))
+        )
+        assert.deepStrictEqual(
+          astray.map(({ text }) => text),
+          ["SELECT label FROM credentials WHERE kek_id = 'planted'"]
+        )
+        for (const [name, pattern] of Object.entries(ofNoRequest)) {
+          assert.isTrue(
+            runs.some(({ text }) => pattern.test(text)),
+            name
           )
-          assert.deepStrictEqual(
-            astray.map(({ text }) => text),
-            ["SELECT label FROM credentials WHERE kek_id = 'planted'"]
-          )
-          for (const [name, pattern] of Object.entries(ofNoRequest)) {
-            assert.isTrue(
-              runs.some(({ text }) => pattern.test(text)),
-              name
-            )
-          }
-        })
-      )
+        }
+      })
 
-      it.effect("the way back of docs/scaling.md restores every foreign key, also after an interruption", () =>
-        Effect.gen(function* () {
-          const cluster = yield* Citus
-          yield* distribute(cluster)
-          const { query, url: DATABASE_URL } = cluster.coordinator
-          const sql = yield* adminClient(DATABASE_URL)
-          const keys = sql`
+      it.effect("the way back of docs/scaling.md restores every foreign key, also after an interruption", function* () {
+        const cluster = yield* Citus
+        yield* distribute(cluster)
+        const { query, url: DATABASE_URL } = cluster.coordinator
+        const sql = yield* adminClient(DATABASE_URL)
+        const keys = sql`
             SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
             WHERE contype = 'f' AND connamespace = 'public'::regnamespace ORDER BY conname`
-          const ran = (stdout: string) => ({ code: 0, stdout: `The database is up to date.\n${stdout}`, stderr: "" })
-          const restored = (...names: ReadonlyArray<string>) => ran(`Restored the foreign keys ${names.join(", ")}\n`)
-          const ofKeys = "api_keys_account_id_fkey"
+        const ran = (stdout: string) => ({ code: 0, stdout: `The database is up to date.\n${stdout}`, stderr: "" })
+        const restored = (...names: ReadonlyArray<string>) => ran(`Restored the foreign keys ${names.join(", ")}\n`)
+        const ofKeys = "api_keys_account_id_fkey"
 
-          yield* query(wayBack)
-          assert.deepStrictEqual(
-            yield* runCommand(["migrate"], { DATABASE_URL }),
-            restored(ofKeys, "links_account_id_fkey")
-          )
-          const before = yield* keys
-          assert.lengthOf(before, 7)
+        yield* query(wayBack)
+        assert.deepStrictEqual(
+          yield* runCommand(["migrate"], { DATABASE_URL }),
+          restored(ofKeys, "links_account_id_fkey")
+        )
+        const before = yield* keys
+        assert.lengthOf(before, 7)
 
-          const release = yield* lockTable(sql, "idempotency_records")
-          const interrupted = yield* Effect.forkChild(runByok(["migrate", "--distribute"], { DATABASE_URL }))
+        const release = yield* lockTable(sql, "idempotency_records")
+        const interrupted = yield* Effect.forkChild(runByok(["migrate", "--distribute"], { DATABASE_URL }))
+        yield* untilWaiting(sql, 1)
+        yield* Fiber.interrupt(interrupted)
+        yield* release
+        yield* query(wayBack)
+        const { code, stderr } = yield* runCommand(["account", "list"], { DATABASE_URL })
+        assert.strictEqual(code, 1)
+        assert.match(stderr, /^DATABASE_URL: foreign keys are missing, as after the way back/)
+        const names = before.map(({ conname }) => String(conname))
+        const { stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
+        for (const name of names) assert.include(stdout, name)
+        assert.deepStrictEqual(yield* keys, before)
+        assert.deepStrictEqual(yield* runCommand(["migrate"], { DATABASE_URL }), ran(""))
+        assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
+      })
+
+      it.effect("an API key that is issued while its account is erased goes with it", function* () {
+        const cluster = yield* Citus
+        yield* distribute(cluster)
+        const sql = yield* adminClient(cluster.coordinator.url)
+        const keys = (account_id: string) => sql`SELECT 1 FROM api_keys WHERE account_id = ${account_id}`
+        yield* Effect.gen(function* () {
+          const { account_id, ordinaryKey } = yield* TestService.newTenant
+          const release = yield* holdOpen(sql, "LOCK TABLE audit_entries IN EXCLUSIVE MODE")
+          const issuing = yield* Effect.forkChild(ordinaryKey)
           yield* untilWaiting(sql, 1)
-          yield* Fiber.interrupt(interrupted)
+          const { eraseAccount } = yield* AccountRepository
+          const erasing = yield* Effect.forkChild(eraseAccount(account_id, yield* DateTime.now, 100))
+          yield* untilWaiting(sql, 2)
           yield* release
-          yield* query(wayBack)
-          const { code, stderr } = yield* runCommand(["account", "list"], { DATABASE_URL })
-          assert.strictEqual(code, 1)
-          assert.match(stderr, /^DATABASE_URL: foreign keys are missing, as after the way back/)
-          const names = before.map(({ conname }) => String(conname))
-          const { stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
-          for (const name of names) assert.include(stdout, name)
-          assert.deepStrictEqual(yield* keys, before)
-          assert.deepStrictEqual(yield* runCommand(["migrate"], { DATABASE_URL }), ran(""))
-          assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
-        })
-      )
-
-      it.effect("an API key that is issued while its account is erased goes with it", () =>
-        Effect.gen(function* () {
-          const cluster = yield* Citus
-          yield* distribute(cluster)
-          const sql = yield* adminClient(cluster.coordinator.url)
-          const keys = (account_id: string) => sql`SELECT 1 FROM api_keys WHERE account_id = ${account_id}`
-          yield* Effect.gen(function* () {
-            const { account_id, ordinaryKey } = yield* TestService.newTenant
-            const release = yield* holdOpen(sql, "LOCK TABLE audit_entries IN EXCLUSIVE MODE")
-            const issuing = yield* Effect.forkChild(ordinaryKey)
-            yield* untilWaiting(sql, 1)
-            const { eraseAccount } = yield* AccountRepository
-            const erasing = yield* Effect.forkChild(eraseAccount(account_id, yield* DateTime.now, 100))
-            yield* untilWaiting(sql, 2)
-            yield* release
-            yield* Fiber.join(issuing)
-            assert.isTrue(Option.getOrThrow(yield* Fiber.join(erasing)).done)
-            assert.lengthOf(yield* keys(account_id), 0)
-          }).pipe(Effect.provide(serviceOn(cluster)))
-        })
-      )
+          yield* Fiber.join(issuing)
+          assert.isTrue(Option.getOrThrow(yield* Fiber.join(erasing)).done)
+          assert.lengthOf(yield* keys(account_id), 0)
+        }).pipe(Effect.provide(serviceOn(cluster)))
+      })
     })
   }
 )

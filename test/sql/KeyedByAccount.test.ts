@@ -1,8 +1,7 @@
-import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { Statements } from "../support/database/Statements.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/process/layerLive.ts"
+import { assert, layerLive } from "../support/it.ts"
 import { onAllAccounts, usePorts } from "./usePorts.ts"
 
 /** Unique indexes of tables whose rows belong to an account, which do not begin with it. */
@@ -23,31 +22,27 @@ const isAstray = (text: string) =>
   namesTenantTable.test(text) && !namesAccount.test(text) && !onAllAccounts.some((pattern) => pattern.test(text))
 
 layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of tenants are keyed by account", (it) => {
-  it.effect("every unique index begins with account_id, except that of API keys by hash", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      assert.deepStrictEqual(yield* findings, ["api_keys_pkey"])
-      yield* sql`CREATE UNIQUE INDEX planted ON credentials (id)`
-      assert.deepStrictEqual(yield* findings, ["api_keys_pkey", "planted"], "control")
-      yield* sql`DROP INDEX planted`
-    })
-  )
+  it.effect("every unique index begins with account_id, except that of API keys by hash", function* () {
+    const { sql } = yield* TestService
+    assert.deepStrictEqual(yield* findings, ["api_keys_pkey"])
+    yield* sql`CREATE UNIQUE INDEX planted ON credentials (id)`
+    assert.deepStrictEqual(yield* findings, ["api_keys_pkey", "planted"], "control")
+    yield* sql`DROP INDEX planted`
+  })
 
-  it.effect("every statement names the account, except look-ups of API keys and those on all accounts", () =>
-    Effect.gen(function* () {
-      const statements = yield* Statements
-      yield* usePorts
+  it.effect("every statement names the account, except look-ups of API keys and those on all accounts", function* () {
+    const statements = yield* Statements
+    yield* usePorts
 
-      const seen = Array.from(statements).filter((text) => namesTenantTable.test(text) && !isDefinition(text))
-      assert.deepStrictEqual(seen.filter(isAstray), [])
-      for (const pattern of onAllAccounts)
-        assert.isTrue(
-          seen.some((text) => pattern.test(text)),
-          pattern.source
-        )
-      assert.isAtLeast(seen.length, 45)
-    })
-  )
+    const seen = Array.from(statements).filter((text) => namesTenantTable.test(text) && !isDefinition(text))
+    assert.deepStrictEqual(seen.filter(isAstray), [])
+    for (const pattern of onAllAccounts)
+      assert.isTrue(
+        seen.some((text) => pattern.test(text)),
+        pattern.source
+      )
+    assert.isAtLeast(seen.length, 45)
+  })
 
   it.effect("a statement that names only an id is found (control)", () =>
     Effect.sync(() => {

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
@@ -7,6 +6,7 @@ import { migrate } from "../support/database/migrate.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
 import { holdOpen } from "../support/database/transactions.ts"
 import { eventually } from "../support/process/eventually.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const all = ["schema"]
 
@@ -21,46 +21,43 @@ const empty = Effect.gen(function* () {
 })
 
 describe("migrate", () => {
-  it.live("brings an empty database to the newest migration; the second time there is nothing to do", () =>
-    Effect.gen(function* () {
-      const { sql, tables, target } = yield* empty
-      assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
-      assert.deepStrictEqual(yield* current(sql), Option.some(latest))
-      assert.deepStrictEqual(yield* tables, [
-        "accounts",
-        "api_keys",
-        "audit_checkpoints",
-        "audit_entries",
-        "credential_parkings",
-        "credential_use",
-        "credentials",
-        "effect_sql_migrations",
-        "event_cursors",
-        "idempotency_records",
-        "keks",
-        "keyring_instances",
-        "links",
-        "pools",
-        "workspaces"
-      ])
-      assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
-      assert.deepStrictEqual(yield* current(sql), Option.some(latest))
-    })
-  )
+  it.live("brings an empty database to the newest migration; the second time there is nothing to do", function* () {
+    const { sql, tables, target } = yield* empty
+    assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
+    assert.deepStrictEqual(yield* current(sql), Option.some(latest))
+    assert.deepStrictEqual(yield* tables, [
+      "accounts",
+      "api_keys",
+      "audit_checkpoints",
+      "audit_entries",
+      "credential_parkings",
+      "credential_use",
+      "credentials",
+      "effect_sql_migrations",
+      "event_cursors",
+      "idempotency_records",
+      "keks",
+      "keyring_instances",
+      "links",
+      "pools",
+      "workspaces"
+    ])
+    assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
+    assert.deepStrictEqual(yield* current(sql), Option.some(latest))
+  })
 
-  it.live("instances that start together on an empty database migrate it once", () =>
-    Effect.gen(function* () {
-      const { sql, target } = yield* empty
-      const ran = yield* Effect.forEach(Array.from({ length: 8 }), () => migrate(target, databaseSettings), {
-        concurrency: "unbounded"
-      })
-      assert.deepStrictEqual(ran.flat(), all)
-      assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, all.length)
+  it.live("instances that start together on an empty database migrate it once", function* () {
+    const { sql, target } = yield* empty
+    const ran = yield* Effect.forEach(Array.from({ length: 8 }), () => migrate(target, databaseSettings), {
+      concurrency: "unbounded"
     })
-  )
+    assert.deepStrictEqual(ran.flat(), all)
+    assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, all.length)
+  })
 
-  it.live("leaves nothing half done if it fails, shows no name or value, and works once the cause is gone", () =>
-    Effect.gen(function* () {
+  it.live(
+    "leaves nothing half done if it fails, shows no name or value, and works once the cause is gone",
+    function* () {
       const { sql, tables, target } = yield* empty
       yield* sql`CREATE TABLE keks (canary text)`
       const exit = yield* Effect.exit(migrate(target, databaseSettings))
@@ -74,11 +71,12 @@ describe("migrate", () => {
 
       yield* sql`DROP TABLE keks`
       assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
-    })
+    }
   )
 
-  it.live("that is behind waits for another one, and then has nothing to do: it has no statement timeout (F1)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "that is behind waits for another one, and then has nothing to do: it has no statement timeout (F1)",
+    function* () {
       const { sql, target } = yield* empty
       yield* migrate(target, databaseSettings)
       yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
@@ -99,16 +97,14 @@ describe("migrate", () => {
       )
       yield* end
       assert.deepStrictEqual(yield* Fiber.join(second), [])
-    })
+    }
   )
 
-  it.live("that is up to date takes no lock but to read (F1)", () =>
-    Effect.gen(function* () {
-      const { sql, target } = yield* empty
-      yield* migrate(target, databaseSettings)
-      const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN EXCLUSIVE MODE")
-      assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
-      yield* release
-    })
-  )
+  it.live("that is up to date takes no lock but to read (F1)", function* () {
+    const { sql, target } = yield* empty
+    yield* migrate(target, databaseSettings)
+    const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN EXCLUSIVE MODE")
+    assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
+    yield* release
+  })
 })

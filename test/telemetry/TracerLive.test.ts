@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { randomBytes } from "node:crypto"
 import { Context, Effect, Layer, Option, Redacted, References, Tracer } from "effect"
 import { FetchHttpClient } from "effect/http"
@@ -12,6 +11,7 @@ import { settingsFor } from "../support/database/freshDatabase.ts"
 import { SpanCollector } from "../support/http/SpanCollector.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { logLines } from "../support/process/Recording.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 describe("sampling", () => {
   const ids = Array.from({ length: 20_000 }, () => randomBytes(16).toString("hex"))
@@ -82,44 +82,39 @@ describe("traces for a collector", () => {
   it.live.each([
     ["", "/"],
     ["/otlp/v1/traces?tenant=1", "/otlp/v1/traces?tenant=1"]
-  ] as const)("at %j are sent to %s, without the text of any failure", ([path, expected]) =>
-    Effect.gen(function* () {
-      const { received, url } = yield* startCollector
-      yield* Effect.provide(failing, tracingTo(Option.some(url + path)))
-      assert.deepStrictEqual(
-        Array.from(received().matchAll(/^POST (\S+) /gm), ([, path]) => path),
-        [expected]
-      )
-      assert.include(received(), "authorization Bearer canary")
-      const [, body = ""] = received().split("\n")
-      assert.lengthOf(Array.from(body.matchAll(/"status":\{"code":2\}/g)), 2)
-      assert.notInclude(body, "canary")
-    })
-  )
+  ] as const)("at %j are sent to %s, without the text of any failure", function* ([path, expected]) {
+    const { received, url } = yield* startCollector
+    yield* Effect.provide(failing, tracingTo(Option.some(url + path)))
+    assert.deepStrictEqual(
+      Array.from(received().matchAll(/^POST (\S+) /gm), ([, path]) => path),
+      [expected]
+    )
+    assert.include(received(), "authorization Bearer canary")
+    const [, body = ""] = received().split("\n")
+    assert.lengthOf(Array.from(body.matchAll(/"status":\{"code":2\}/g)), 2)
+    assert.notInclude(body, "canary")
+  })
 
-  it.live("would hold the text of failures as Effect sends them (control)", () =>
-    Effect.gen(function* () {
-      const { received, url } = yield* startCollector
-      const layer = OtlpTracer.layer({ url, resource: { serviceName: "byok" } })
-      yield* Effect.provide(failing, Layer.provide(layer, [OtlpSerialization.layerJson, FetchHttpClient.layer]))
-      for (const part of ["exception.message", "exception.stacktrace"])
-        assert.match(received(), new RegExp(`"${part}","value":\\{"stringValue":"[^"]*canary`))
-    })
-  )
+  it.live("would hold the text of failures as Effect sends them (control)", function* () {
+    const { received, url } = yield* startCollector
+    const layer = OtlpTracer.layer({ url, resource: { serviceName: "byok" } })
+    yield* Effect.provide(failing, Layer.provide(layer, [OtlpSerialization.layerJson, FetchHttpClient.layer]))
+    for (const part of ["exception.message", "exception.stacktrace"])
+      assert.match(received(), new RegExp(`"${part}","value":\\{"stringValue":"[^"]*canary`))
+  })
 
-  it.live("are not made without a collector", () =>
-    Effect.gen(function* () {
-      const enabled = (endpoint: Option.Option<string>) => Effect.provide(References.TracerEnabled, tracingTo(endpoint))
-      assert.isFalse(yield* enabled(Option.none()))
-      assert.isTrue(yield* enabled(Option.some("http://127.0.0.1:1")))
-    })
-  )
+  it.live("are not made without a collector", function* () {
+    const enabled = (endpoint: Option.Option<string>) => Effect.provide(References.TracerEnabled, tracingTo(endpoint))
+    assert.isFalse(yield* enabled(Option.none()))
+    assert.isTrue(yield* enabled(Option.some("http://127.0.0.1:1")))
+  })
 
   it.effect.each([
     ["refuses", 401],
     ["does not answer", 0]
-  ] as const)("are dropped while it %s, with a warning that holds neither its URL nor its headers", ([, status]) =>
-    Effect.gen(function* () {
+  ] as const)(
+    "are dropped while it %s, with a warning that holds neither its URL nor its headers",
+    function* ([, status]) {
       const { answer, headers, spans, url } = yield* SpanCollector.make
       const lines: Array<string> = []
       answer(status)
@@ -138,6 +133,6 @@ describe("traces for a collector", () => {
       ])
       assert.strictEqual(headers[0]?.["authorization"], "Bearer canary")
       assert.isEmpty(spans)
-    })
+    }
   )
 })

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { series } from "../deploy/series.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 describe("the series", () => {
   it("are those of docs/operating.md, with their types and labels", () => {

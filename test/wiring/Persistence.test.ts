@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Clock, Duration, Effect, Fiber, Option } from "effect"
 import { TestClock } from "effect/testing"
 import { writeFileSync } from "node:fs"
@@ -14,6 +13,7 @@ import { listen } from "../support/database/listen.ts"
 import { refusingPostgres } from "../support/database/RefusingPostgres.ts"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const urlOf = (port: number) => `postgres://canary:canary@127.0.0.1:${port}/canary`
 
@@ -58,8 +58,9 @@ const refusalOf = (url: string, ca?: string) =>
   })
 
 describe("at the start of the service, a database", () => {
-  it.effect("that is still starting (57P03) is retried for ten seconds, as the log and the final error say", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "that is still starting (57P03) is retried for ten seconds, as the log and the final error say",
+    function* () {
       const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
       const { isOver, lines, refusal, untilAsleep } = yield* openOn(port)
       for (let times = 1; times <= 20; times++) {
@@ -73,30 +74,25 @@ describe("at the start of the service, a database", () => {
       assert.strictEqual(message, "DATABASE_URL cannot be reached (57P03); gave up after 10 seconds.")
       assert.strictEqual(refused(), 21)
       assert.deepStrictEqual(lines, ["Warn DATABASE_URL cannot be reached (57P03); retrying for up to 10 seconds"])
-    })
+    }
   )
 
   const connectTimeout = Duration.toMillis(databaseSettings.connectTimeout)
   it.effect.each<readonly [name: string, treat: (socket: Socket) => unknown, code: string, sleeps: Array<number>]>([
     ["closes connections", (socket) => socket.destroy(), "ECONNRESET", [500]],
     ["does not answer", () => undefined, "ETIMEDOUT", [connectTimeout, 500]]
-  ])("that %s is retried, with a code that says so", ([, treat, code, sleeps]) =>
-    Effect.gen(function* () {
-      const { isOver, lines, refusal, untilAsleep } = yield* openOn(yield* listen(treat))
-      for (let times = 1; !isOver(); times++) {
-        for (const time of sleeps) {
-          yield* untilAsleep(times, time)
-          yield* TestClock.adjust(time)
-        }
+  ])("that %s is retried, with a code that says so", function* ([, treat, code, sleeps]) {
+    const { isOver, lines, refusal, untilAsleep } = yield* openOn(yield* listen(treat))
+    for (let times = 1; !isOver(); times++) {
+      for (const time of sleeps) {
+        yield* untilAsleep(times, time)
+        yield* TestClock.adjust(time)
       }
-      const { message } = yield* refusal
-      assert.match(
-        message,
-        new RegExp(`^DATABASE_URL cannot be reached \\(${code}\\); gave up after 1[01] seconds\\.$`)
-      )
-      assert.deepStrictEqual(lines, [`Warn DATABASE_URL cannot be reached (${code}); retrying for up to 10 seconds`])
-    })
-  )
+    }
+    const { message } = yield* refusal
+    assert.match(message, new RegExp(`^DATABASE_URL cannot be reached \\(${code}\\); gave up after 1[01] seconds\\.$`))
+    assert.deepStrictEqual(lines, [`Warn DATABASE_URL cannot be reached (${code}); retrying for up to 10 seconds`])
+  })
 
   it.effect.each<readonly [sqlstate: string, fault: string]>([
     ["28P01", ": the user or password was rejected (28P01)."],
@@ -104,71 +100,59 @@ describe("at the start of the service, a database", () => {
     ["3D000", ": the database does not exist (3D000)."],
     ["42501", ": the user lacks a permission (42501); run `byok migrate` as the owner of the database."],
     ["53300", " cannot be used: the database takes no more connections (UnknownError 53300)."]
-  ])("that answers %s is not retried", ([sqlstate, fault]) =>
-    Effect.gen(function* () {
-      const { port, refused } = yield* refusingPostgres(sqlstate, "no, canary")
-      assert.strictEqual(yield* refusalOf(urlOf(port)), `DATABASE_URL${fault}`)
-      assert.strictEqual(refused(), 1)
-    })
-  )
+  ])("that answers %s is not retried", function* ([sqlstate, fault]) {
+    const { port, refused } = yield* refusingPostgres(sqlstate, "no, canary")
+    assert.strictEqual(yield* refusalOf(urlOf(port)), `DATABASE_URL${fault}`)
+    assert.strictEqual(refused(), 1)
+  })
 
-  it.effect("that wants a password is not retried without one", () =>
-    Effect.gen(function* () {
-      const { port } = yield* refusingPostgres("57P03", "no, canary")
+  it.effect("that wants a password is not retried without one", function* () {
+    const { port } = yield* refusingPostgres("57P03", "no, canary")
+    assert.strictEqual(
+      yield* refusalOf(`postgres://canary@127.0.0.1:${port}/canary`),
+      "DATABASE_URL: the user or password was rejected."
+    )
+  })
+
+  it.effect("whose certificate is not trusted is not retried, and the error names the setting to use", function* () {
+    const tls = selfSignedCertificate("127.0.0.1")
+    const { port } = yield* refusingPostgres("57P03", "no, canary", { tls })
+    for (const ca of [undefined, selfSignedCertificate("127.0.0.1").certificate]) {
       assert.strictEqual(
-        yield* refusalOf(`postgres://canary@127.0.0.1:${port}/canary`),
-        "DATABASE_URL: the user or password was rejected."
+        yield* refusalOf(`${urlOf(port)}?sslmode=require`, ca),
+        "DATABASE_URL: its certificate is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT); set DATABASE_CA_FILE to trust other authorities."
       )
-    })
-  )
+    }
+  })
 
-  it.effect("whose certificate is not trusted is not retried, and the error names the setting to use", () =>
-    Effect.gen(function* () {
-      const tls = selfSignedCertificate("127.0.0.1")
+  it.effect("whose certificate is for another host or expired is not retried", function* () {
+    const certificates = [
+      [selfSignedCertificate("localhost"), "is for another host (ERR_TLS_CERT_ALTNAME_INVALID)"],
+      [selfSignedCertificate("127.0.0.1", "20210101000000Z"), "is not valid (CERT_HAS_EXPIRED)"]
+    ] as const
+    for (const [tls, fault] of certificates) {
       const { port } = yield* refusingPostgres("57P03", "no, canary", { tls })
-      for (const ca of [undefined, selfSignedCertificate("127.0.0.1").certificate]) {
-        assert.strictEqual(
-          yield* refusalOf(`${urlOf(port)}?sslmode=require`, ca),
-          "DATABASE_URL: its certificate is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT); set DATABASE_CA_FILE to trust other authorities."
-        )
-      }
-    })
-  )
+      const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`, tls.certificate)
+      assert.strictEqual(sentence, `DATABASE_URL: its certificate ${fault}.`)
+    }
+  })
 
-  it.effect("whose certificate is for another host or expired is not retried", () =>
-    Effect.gen(function* () {
-      const certificates = [
-        [selfSignedCertificate("localhost"), "is for another host (ERR_TLS_CERT_ALTNAME_INVALID)"],
-        [selfSignedCertificate("127.0.0.1", "20210101000000Z"), "is not valid (CERT_HAS_EXPIRED)"]
-      ] as const
-      for (const [tls, fault] of certificates) {
-        const { port } = yield* refusingPostgres("57P03", "no, canary", { tls })
-        const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`, tls.certificate)
-        assert.strictEqual(sentence, `DATABASE_URL: its certificate ${fault}.`)
-      }
-    })
-  )
+  it.effect("that declines TLS is not retried", function* () {
+    const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
+    const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`)
+    assert.strictEqual(
+      sentence,
+      "DATABASE_URL: the database does not speak TLS; leave sslmode out of the URL for one on this machine."
+    )
+    assert.strictEqual(refused(), 0)
+  })
 
-  it.effect("that declines TLS is not retried", () =>
-    Effect.gen(function* () {
-      const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
-      const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`)
-      assert.strictEqual(
-        sentence,
-        "DATABASE_URL: the database does not speak TLS; leave sslmode out of the URL for one on this machine."
-      )
-      assert.strictEqual(refused(), 0)
-    })
-  )
-
-  it.live("that is embedded is not blamed on a setting that is unset", () =>
-    Effect.gen(function* () {
-      const dataDirectory = yield* temporaryDirectory
-      const cluster = yield* prepare(dataDirectory, yield* locate())
-      writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")
-      const settings = { ...settingsFor(""), databaseUrl: Option.none(), dataDirectory }
-      const { message } = yield* Effect.flip(openDatabase(settings))
-      assert.strictEqual(message, "The embedded database: the user or password was rejected (28000).")
-    })
-  )
+  it.live("that is embedded is not blamed on a setting that is unset", function* () {
+    const dataDirectory = yield* temporaryDirectory
+    const cluster = yield* prepare(dataDirectory, yield* locate())
+    writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")
+    const settings = { ...settingsFor(""), databaseUrl: Option.none(), dataDirectory }
+    const { message } = yield* Effect.flip(openDatabase(settings))
+    assert.strictEqual(message, "The embedded database: the user or password was rejected (28000).")
+  })
 })

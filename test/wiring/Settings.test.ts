@@ -1,4 +1,3 @@
-import { assert, describe, it, layer } from "@effect/vitest"
 import { Cause, Config, ConfigProvider, Context, Duration, Effect, Exit, Layer, Option, Redacted } from "effect"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
@@ -13,6 +12,7 @@ import { disguised, ringOf } from "../support/keys/keyrings.ts"
 import { databaseContent } from "../support/keys/leakSearch.ts"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { assert, describe, it, layer } from "../support/it.ts"
 
 type Variables = Readonly<Record<string, string>>
 
@@ -242,31 +242,26 @@ const refusalOf = (env: Variables) =>
   })
 
 describe("settings", () => {
-  it.effect("have defaults, and an empty variable counts as unset", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(plain(yield* read({})), defaults)
-      const empty = Object.fromEntries(Object.keys(settings).map((name) => [name, ""]))
-      assert.deepStrictEqual(plain(yield* read(empty)), defaults)
-    })
-  )
+  it.effect("have defaults, and an empty variable counts as unset", function* () {
+    assert.deepStrictEqual(plain(yield* read({})), defaults)
+    const empty = Object.fromEntries(Object.keys(settings).map((name) => [name, ""]))
+    assert.deepStrictEqual(plain(yield* read(empty)), defaults)
+  })
 
   it.effect.each(Object.entries(settings).flatMap(([name, { good }]) => good.map((pair) => [name, ...pair] as const)))(
     "%s=%s is accepted",
-    ([name, given, expected]) =>
-      Effect.gen(function* () {
-        assert.deepStrictEqual(plain(yield* read({ [name]: given })), { ...defaults, ...expected })
-      })
+    function* ([name, given, expected]) {
+      assert.deepStrictEqual(plain(yield* read({ [name]: given })), { ...defaults, ...expected })
+    }
   )
 
   it.effect.each(
     Object.entries(settings).flatMap(([name, { bad }]) =>
       (bad?.texts ?? []).map((given) => [name, given, `${name} ${bad?.sentence}`] as const)
     )
-  )("%s=%j is refused in one sentence that names it and what it expects", ([name, given, sentence]) =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* refusalOf({ [name]: given }), sentence)
-    })
-  )
+  )("%s=%j is refused in one sentence that names it and what it expects", function* ([name, given, sentence]) {
+    assert.strictEqual(yield* refusalOf({ [name]: given }), sentence)
+  })
 
   it.effect.each<readonly [of: string, env: Variables, expected: Plain]>([
     [
@@ -279,37 +274,31 @@ describe("settings", () => {
       { OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0.25" },
       sampled(0.25, false)
     ]
-  ])("of %s", ([, env, expected]) =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(plain(yield* read(env)), { ...defaults, ...expected })
-    })
-  )
+  ])("of %s", function* ([, env, expected]) {
+    assert.deepStrictEqual(plain(yield* read(env)), { ...defaults, ...expected })
+  })
 
-  it.effect("of one signal turn it off, and one turns off all", () =>
-    Effect.gen(function* () {
-      const all = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://h", OTEL_EXPORTER_OTLP_HEADERS: "a=all%20of,b=it" }
-      const given = { ...defaults, "otlp.headers": { a: "all of", b: "it" } }
-      const metrics = { ...given, "otlp.metrics": "http://h/v1/metrics" }
-      assert.deepStrictEqual(plain(yield* read(all)), { ...metrics, "otlp.traces": "http://h/v1/traces" })
-      assert.deepStrictEqual(plain(yield* read({ ...all, OTEL_TRACES_EXPORTER: "none" })), metrics)
-      assert.deepStrictEqual(plain(yield* read({ ...all, OTEL_SDK_DISABLED: "true" })), given)
-    })
-  )
+  it.effect("of one signal turn it off, and one turns off all", function* () {
+    const all = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://h", OTEL_EXPORTER_OTLP_HEADERS: "a=all%20of,b=it" }
+    const given = { ...defaults, "otlp.headers": { a: "all of", b: "it" } }
+    const metrics = { ...given, "otlp.metrics": "http://h/v1/metrics" }
+    assert.deepStrictEqual(plain(yield* read(all)), { ...metrics, "otlp.traces": "http://h/v1/traces" })
+    assert.deepStrictEqual(plain(yield* read({ ...all, OTEL_TRACES_EXPORTER: "none" })), metrics)
+    assert.deepStrictEqual(plain(yield* read({ ...all, OTEL_SDK_DISABLED: "true" })), given)
+  })
 
-  it.effect("of the resource keep its attributes, and each process has an id of its own", () =>
-    Effect.gen(function* () {
-      const own = (yield* read({ OTEL_RESOURCE_ATTRIBUTES: "service.version=9,a=b%2Cc,d=" })).otlp.resource
-      assert.deepStrictEqual(own.attributes, {
-        a: "b,c",
-        d: "",
-        "service.instance.id": own.attributes["service.instance.id"]
-      })
-      assert.match(own.attributes["service.instance.id"], /^[0-9a-f-]{36}$/)
-      assert.strictEqual(own.serviceVersion, version)
-      const given = (yield* read({ OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=pod-1" })).otlp.resource
-      assert.strictEqual(given.attributes["service.instance.id"], "pod-1")
+  it.effect("of the resource keep its attributes, and each process has an id of its own", function* () {
+    const own = (yield* read({ OTEL_RESOURCE_ATTRIBUTES: "service.version=9,a=b%2Cc,d=" })).otlp.resource
+    assert.deepStrictEqual(own.attributes, {
+      a: "b,c",
+      d: "",
+      "service.instance.id": own.attributes["service.instance.id"]
     })
-  )
+    assert.match(own.attributes["service.instance.id"], /^[0-9a-f-]{36}$/)
+    assert.strictEqual(own.serviceVersion, version)
+    const given = (yield* read({ OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=pod-1" })).otlp.resource
+    assert.strictEqual(given.attributes["service.instance.id"], "pod-1")
+  })
 
   it.effect.each<readonly [env: Variables, sentence: string]>([
     [{ DATABASE_DEADLINE: "2500 millis" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
@@ -325,67 +314,62 @@ describe("settings", () => {
       { BYOK_PKCS11_PIN: "1", BYOK_PKCS11_PIN_FILE: "b" },
       "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set."
     ]
-  ])("%j contradict each other", ([env, sentence]) =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* refusalOf(env), sentence)
-    })
-  )
+  ])("%j contradict each other", function* ([env, sentence]) {
+    assert.strictEqual(yield* refusalOf(env), sentence)
+  })
 
   it.effect.prop(
     "whatever is set, a refusal names a setting and holds no value (T4)",
     Object.fromEntries(Object.keys(settings).map((name) => [name, anyString])),
-    (given) =>
-      Effect.gen(function* () {
-        const env = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, `canary${value}`]))
-        const exit = yield* Effect.exit(read(env))
-        assert(Exit.isFailure(exit), "no number and no duration begins with a canary")
-        const error = Cause.squash(exit.cause)
-        assert.instanceOf(error, InvalidSetting)
-        assert.isTrue(Object.keys(settings).some((name) => error.message.startsWith(`${name} `)))
-        assert.notInclude(inspect(exit, { depth: null }) + Cause.pretty(exit.cause) + String(error), "canary")
-      })
+    function* (given) {
+      const env = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, `canary${value}`]))
+      const exit = yield* Effect.exit(read(env))
+      assert(Exit.isFailure(exit), "no number and no duration begins with a canary")
+      const error = Cause.squash(exit.cause)
+      assert.instanceOf(error, InvalidSetting)
+      assert.isTrue(Object.keys(settings).some((name) => error.message.startsWith(`${name} `)))
+      assert.notInclude(inspect(exit, { depth: null }) + Cause.pretty(exit.cause) + String(error), "canary")
+    }
   )
 
-  it.effect("that are secret are removed from the process's environment, and the others stay", () =>
-    Effect.gen(function* () {
-      const given = {
-        DATABASE_URL: "postgres://u:canary@localhost/d",
-        BYOK_KEYRING: "canary",
-        BYOK_PKCS11_PIN: "canary",
-        OTEL_EXPORTER_OTLP_HEADERS: "a=canary",
-        BYOK_DATA_DIR: "kept"
-      }
-      const before = { ...process.env }
-      yield* Effect.addFinalizer(() =>
-        Effect.sync(() => {
-          for (const name of Object.keys(given)) Reflect.deleteProperty(process.env, name)
-          Object.assign(process.env, before)
-        })
-      )
-      Object.assign(process.env, given)
-      const copy = ConfigProvider.fromEnv()
-      const settings = yield* Effect.provide(readSettings, Environment.layer)
-      assert.deepInclude(plain(settings), {
-        databaseUrl: given.DATABASE_URL,
-        keyring: given.BYOK_KEYRING,
-        "pkcs11.pin": given.BYOK_PKCS11_PIN,
-        dataDirectory: "kept"
+  it.effect("that are secret are removed from the process's environment, and the others stay", function* () {
+    const given = {
+      DATABASE_URL: "postgres://u:canary@localhost/d",
+      BYOK_KEYRING: "canary",
+      BYOK_PKCS11_PIN: "canary",
+      OTEL_EXPORTER_OTLP_HEADERS: "a=canary",
+      BYOK_DATA_DIR: "kept"
+    }
+    const before = { ...process.env }
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        for (const name of Object.keys(given)) Reflect.deleteProperty(process.env, name)
+        Object.assign(process.env, before)
       })
-      assert.strictEqual(process.env["BYOK_DATA_DIR"], "kept")
-      assert.notInclude(JSON.stringify(process.env) + inspect(settings.otlp, { depth: null }), "canary")
-
-      const answers = Effect.forEach(Object.keys(given), (name) => Effect.option(Config.String(name)))
-      const { BYOK_DATA_DIR, ...secrets } = given
-      assert.deepStrictEqual(yield* Effect.provide(answers, Environment.layer), [
-        ...Object.keys(secrets).map(() => Option.none()),
-        Option.some(BYOK_DATA_DIR)
-      ])
-      assert.deepStrictEqual(
-        yield* Effect.provideService(answers, ConfigProvider.ConfigProvider, copy),
-        Object.values(given).map((value) => Option.some(value))
-      )
+    )
+    Object.assign(process.env, given)
+    const copy = ConfigProvider.fromEnv()
+    const settings = yield* Effect.provide(readSettings, Environment.layer)
+    assert.deepInclude(plain(settings), {
+      databaseUrl: given.DATABASE_URL,
+      keyring: given.BYOK_KEYRING,
+      "pkcs11.pin": given.BYOK_PKCS11_PIN,
+      dataDirectory: "kept"
     })
-  )
+    assert.strictEqual(process.env["BYOK_DATA_DIR"], "kept")
+    assert.notInclude(JSON.stringify(process.env) + inspect(settings.otlp, { depth: null }), "canary")
+
+    const answers = Effect.forEach(Object.keys(given), (name) => Effect.option(Config.String(name)))
+    const { BYOK_DATA_DIR, ...secrets } = given
+    assert.deepStrictEqual(yield* Effect.provide(answers, Environment.layer), [
+      ...Object.keys(secrets).map(() => Option.none()),
+      Option.some(BYOK_DATA_DIR)
+    ])
+    assert.deepStrictEqual(
+      yield* Effect.provideService(answers, ConfigProvider.ConfigProvider, copy),
+      Object.values(given).map((value) => Option.some(value))
+    )
+  })
 
   it("are in the table of docs/settings.md with the same defaults, and no others are", () => {
     const page = readFileSync(join(import.meta.dirname, "../../docs/settings.md"), "utf8")
@@ -441,56 +425,47 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
   })
 
 layer(GivenLive)("the service does not start", (it) => {
-  it.effect("with other bytes under a key id that the database knows (T12)", () =>
-    Effect.gen(function* () {
-      const on = (keyring: string) => (given: Settings) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
-      const given = yield* Given
-      const sql = yield* adminClient(Redacted.value(Option.getOrThrow(given.databaseUrl)))
-      yield* Effect.scoped(Layer.build(Byok.layerWith(on(ringOf("kek-1"))(given))))
-      const before = yield* databaseContent(sql)
-      assert.strictEqual(
-        yield* refusalToStart(on(`${ringOf("kek-0")}\n${disguised("impostor", "kek-1")}`)),
-        "BYOK_KEYRING: expected the keys that the database knows; found other bytes under kek-1."
-      )
-      assert.strictEqual(yield* databaseContent(sql), before, "nothing is written")
-    })
-  )
+  it.effect("with other bytes under a key id that the database knows (T12)", function* () {
+    const on = (keyring: string) => (given: Settings) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
+    const given = yield* Given
+    const sql = yield* adminClient(Redacted.value(Option.getOrThrow(given.databaseUrl)))
+    yield* Effect.scoped(Layer.build(Byok.layerWith(on(ringOf("kek-1"))(given))))
+    const before = yield* databaseContent(sql)
+    assert.strictEqual(
+      yield* refusalToStart(on(`${ringOf("kek-0")}\n${disguised("impostor", "kek-1")}`)),
+      "BYOK_KEYRING: expected the keys that the database knows; found other bytes under kek-1."
+    )
+    assert.strictEqual(yield* databaseContent(sql), before, "nothing is written")
+  })
 
-  it.effect("with a DATABASE_CA_FILE that is missing or holds no certificates", () =>
-    Effect.gen(function* () {
-      const file = join(yield* temporaryDirectory, "canary")
-      const refused = refusalToStart((given) => ({ ...given, databaseCaFile: Option.some(file) }))
-      const found = (what: string) => `DATABASE_CA_FILE must be a file of PEM certificates; found ${what}.`
-      assert.strictEqual(
-        yield* refused,
-        "DATABASE_CA_FILE must be a readable file: no such file or directory (ENOENT)."
-      )
-      const { certificate, key } = selfSignedCertificate("localhost")
-      const damaged = certificate.replace(/\nMII/, "\nAAA")
-      for (const [text, what] of [
-        ["x", "none"],
-        ["", "none"],
-        [key, "none"],
-        [damaged, "a damaged one"],
-        [certificate + damaged, "a damaged one"],
-        [certificate.slice(0, -10), "a damaged one"],
-        [certificate.slice(0, -30) + certificate, "a damaged one"]
-      ] as const) {
-        writeFileSync(file, text)
-        assert.strictEqual(yield* refused, found(what), text)
-      }
-    })
-  )
+  it.effect("with a DATABASE_CA_FILE that is missing or holds no certificates", function* () {
+    const file = join(yield* temporaryDirectory, "canary")
+    const refused = refusalToStart((given) => ({ ...given, databaseCaFile: Option.some(file) }))
+    const found = (what: string) => `DATABASE_CA_FILE must be a file of PEM certificates; found ${what}.`
+    assert.strictEqual(yield* refused, "DATABASE_CA_FILE must be a readable file: no such file or directory (ENOENT).")
+    const { certificate, key } = selfSignedCertificate("localhost")
+    const damaged = certificate.replace(/\nMII/, "\nAAA")
+    for (const [text, what] of [
+      ["x", "none"],
+      ["", "none"],
+      [key, "none"],
+      [damaged, "a damaged one"],
+      [certificate + damaged, "a damaged one"],
+      [certificate.slice(0, -10), "a damaged one"],
+      [certificate.slice(0, -30) + certificate, "a damaged one"]
+    ] as const) {
+      writeFileSync(file, text)
+      assert.strictEqual(yield* refused, found(what), text)
+    }
+  })
 })
 
 layer(GivenLive)("the service starts", (it) => {
-  it.effect("with a DATABASE_CA_FILE of several certificates and text around them", () =>
-    Effect.gen(function* () {
-      const file = join(yield* temporaryDirectory, "ca.pem")
-      const [one, other] = ["one", "other"].map((name) => selfSignedCertificate(name).certificate)
-      writeFileSync(file, `# One\n${one}\r\n# Other\r\n${other?.replaceAll("\n", "\r\n")}`)
-      const settings = { ...(yield* Given), databaseCaFile: Option.some(file) }
-      assert.isTrue(Exit.isSuccess(yield* Effect.exit(Layer.build(Byok.layerWith(settings)))))
-    })
-  )
+  it.effect("with a DATABASE_CA_FILE of several certificates and text around them", function* () {
+    const file = join(yield* temporaryDirectory, "ca.pem")
+    const [one, other] = ["one", "other"].map((name) => selfSignedCertificate(name).certificate)
+    writeFileSync(file, `# One\n${one}\r\n# Other\r\n${other?.replaceAll("\n", "\r\n")}`)
+    const settings = { ...(yield* Given), databaseCaFile: Option.some(file) }
+    assert.isTrue(Exit.isSuccess(yield* Effect.exit(Layer.build(Byok.layerWith(settings)))))
+  })
 })

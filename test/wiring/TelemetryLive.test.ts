@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Duration, Effect, Layer, Metric, Option, Redacted } from "effect"
 import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
@@ -10,6 +9,7 @@ import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import { startCollector } from "../leaks/Collector.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 interface Sent {
   readonly name: string
@@ -66,8 +66,9 @@ const toCollector = (url: URL): Partial<Settings> => ({
 })
 
 describe("metrics for a collector", () => {
-  it.live("are sent at the end at the latest, with unit, resource and headers, and no attribute but labels", () =>
-    Effect.gen(function* () {
+  it.live(
+    "are sent at the end at the latest, with unit, resource and headers, and no attribute but labels",
+    function* () {
       const text = yield* received(toCollector)
       assert.include(text, "POST /v1/metrics ")
       assert.include(text, "x-collector-key a secret")
@@ -94,12 +95,10 @@ describe("metrics for a collector", () => {
       const labels = new Set(points.flatMap(({ attributes }) => attributes.map(({ key }) => key)))
       assert.notInclude([...labels], "unit")
       assert.includeMembers([...labels], ["result", "http.route", "cpu.mode", "kek_id"])
-    })
+    }
   )
 
-  it.live("are not sent, and nothing is read for them, unless the settings say where to", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* received(() => ({})), "")
-    })
-  )
+  it.live("are not sent, and nothing is read for them, unless the settings say where to", function* () {
+    assert.strictEqual(yield* received(() => ({})), "")
+  })
 })

@@ -1,8 +1,8 @@
 import { setImmediate } from "node:timers/promises"
-import { assert, it } from "@effect/vitest"
 import { ConfigProvider, Console, Effect, Layer, Logger } from "effect"
 import { deduplicateLogs } from "../../src/wiring/deduplicateLogs.ts"
 import * as Logging from "../../src/wiring/Logging.ts"
+import { assert, it } from "../support/it.ts"
 
 /** What is written while the effect runs and when the loggers are released. */
 const writtenBy = (effect: Effect.Effect<void>) =>
@@ -13,49 +13,46 @@ const writtenBy = (effect: Effect.Effect<void>) =>
     return lines.map((line) => line.replace(/fiber=\S+ /, ""))
   })
 
-it.effect("of warnings and errors the first line of each cause is written, and the number of the others", () =>
-  Effect.gen(function* () {
-    const trouble = Effect.gen(function* () {
-      for (let n = 0; n < 3; n += 1) {
-        yield* Effect.logError("Unexpected failure", new Error("one"))
-        yield* Effect.logError("Unexpected failure", new Error("other"))
-        yield* Effect.logWarning("Not ready")
-        yield* Effect.logInfo("Ready")
-      }
+it.effect("of warnings and errors the first line of each cause is written, and the number of the others", function* () {
+  const trouble = Effect.gen(function* () {
+    for (let n = 0; n < 3; n += 1) {
+      yield* Effect.logError("Unexpected failure", new Error("one"))
+      yield* Effect.logError("Unexpected failure", new Error("other"))
+      yield* Effect.logWarning("Not ready")
+      yield* Effect.logInfo("Ready")
+    }
+  })
+  const lines = yield* writtenBy(Effect.annotateLogs(trouble, { request_id: "request-1" }))
+  assert.lengthOf(lines, 9)
+  assert.lengthOf(
+    lines.filter((line) => line.includes("message=Ready")),
+    3
+  )
+  assert.deepStrictEqual(
+    lines.slice(-3).map((line) => /^level=(\w+) message="(.*)"$/.exec(line)?.slice(1)),
+    [
+      ["ERROR", "Unexpected failure Error one (2 more in the last second; request_id: request-1)"],
+      ["ERROR", "Unexpected failure Error other (2 more in the last second; request_id: request-1)"],
+      ["WARN", "Not ready (2 more in the last second; request_id: request-1)"]
+    ]
+  )
+})
+
+it.effect("the requests of repeated lines are named, up to 20 (C2)", function* () {
+  const ids = Array.from({ length: 30 }, (_, n) => `request-${n}`)
+  const lines = yield* writtenBy(
+    Effect.forEach(ids, (request_id) => Effect.annotateLogs(Effect.logError("Gone"), { request_id }), {
+      discard: true
     })
-    const lines = yield* writtenBy(Effect.annotateLogs(trouble, { request_id: "request-1" }))
-    assert.lengthOf(lines, 9)
-    assert.lengthOf(
-      lines.filter((line) => line.includes("message=Ready")),
-      3
-    )
-    assert.deepStrictEqual(
-      lines.slice(-3).map((line) => /^level=(\w+) message="(.*)"$/.exec(line)?.slice(1)),
-      [
-        ["ERROR", "Unexpected failure Error one (2 more in the last second; request_id: request-1)"],
-        ["ERROR", "Unexpected failure Error other (2 more in the last second; request_id: request-1)"],
-        ["WARN", "Not ready (2 more in the last second; request_id: request-1)"]
-      ]
-    )
-  })
-)
+  )
+  assert.lengthOf(lines, 2)
+  assert.include(lines[0], "request-0")
+  assert.include(lines[1], `Gone (29 more in the last second; request_id: ${ids.slice(1, 21).join(", ")})`)
+})
 
-it.effect("the requests of repeated lines are named, up to 20 (C2)", () =>
-  Effect.gen(function* () {
-    const ids = Array.from({ length: 30 }, (_, n) => `request-${n}`)
-    const lines = yield* writtenBy(
-      Effect.forEach(ids, (request_id) => Effect.annotateLogs(Effect.logError("Gone"), { request_id }), {
-        discard: true
-      })
-    )
-    assert.lengthOf(lines, 2)
-    assert.include(lines[0], "request-0")
-    assert.include(lines[1], `Gone (29 more in the last second; request_id: ${ids.slice(1, 21).join(", ")})`)
-  })
-)
-
-it.effect.each(["pretty", "logfmt", "json"])("in the format %s every line goes to standard error (C2)", (LOG_FORMAT) =>
-  Effect.gen(function* () {
+it.effect.each(["pretty", "logfmt", "json"])(
+  "in the format %s every line goes to standard error (C2)",
+  function* (LOG_FORMAT) {
     const [out, err]: [Array<unknown>, Array<unknown>] = [[], []]
     const log = (...parts: ReadonlyArray<unknown>) => void out.push(...parts)
     const error = (...parts: ReadonlyArray<unknown>) => void err.push(...parts)
@@ -69,22 +66,20 @@ it.effect.each(["pretty", "logfmt", "json"])("in the format %s every line goes t
     )
     assert.deepStrictEqual(out, [])
     assert.include(err.join("\n"), "2 more in the last second")
-  })
+  }
 )
 
-it.effect("however many causes there are, few are told apart at a time", () =>
-  Effect.gen(function* () {
-    const lines = yield* writtenBy(
-      Effect.forEach(
-        Array.from({ length: 1000 }, (_, n) => n),
-        (n) => Effect.logError(`cause ${n}`),
-        { discard: true }
-      )
+it.effect("however many causes there are, few are told apart at a time", function* () {
+  const lines = yield* writtenBy(
+    Effect.forEach(
+      Array.from({ length: 1000 }, (_, n) => n),
+      (n) => Effect.logError(`cause ${n}`),
+      { discard: true }
     )
-    assert.lengthOf(lines, 52)
-    assert.include(lines.at(-1), "Other causes (949 more in the last second)")
-  })
-)
+  )
+  assert.lengthOf(lines, 52)
+  assert.include(lines.at(-1), "Other causes (949 more in the last second)")
+})
 
 it.live.each(["pretty", "logfmt", "json"])("anything can be said twice in the format %s", (LOG_FORMAT) =>
   Effect.gen(function* () {

@@ -1,8 +1,8 @@
 import { createHmac, hkdfSync } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect } from "effect"
+import { Arbitrary } from "effect"
 import { generateKeyring, InvalidKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { anyString, bytes, canary, elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const keyOf = (fill: string) => Buffer.alloc(32, fill).toString("base64")
 const one = `kek-1:${keyOf("one")}`
@@ -108,15 +108,13 @@ describe("a keyring is refused with what was expected and found (SECURITY.md, Ke
     assert.isFalse(quotes(message ?? "", secret))
   })
 
-  it.effect("a message that quotes the line would be found (control)", () =>
-    Effect.gen(function* () {
-      const checked = yield* Arbitrary.checkEffect(
-        wrong,
-        ({ secret, text }) => !quotes(`${refusal(text)} in ${text}`, secret)
-      )
-      assert.strictEqual(checked._tag, "Falsified")
-    })
-  )
+  it.effect("a message that quotes the line would be found (control)", function* () {
+    const checked = yield* Arbitrary.checkEffect(
+      wrong,
+      ({ secret, text }) => !quotes(`${refusal(text)} in ${text}`, secret)
+    )
+    assert.strictEqual(checked._tag, "Falsified")
+  })
 
   it.prop(
     "any text is either a keyring or refused in this way; nothing else is thrown",

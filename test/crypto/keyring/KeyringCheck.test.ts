@@ -1,10 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { flipped } from "../../support/keys/sealing.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const line = (id: string, fill: string) => `${id}:${Buffer.alloc(32, fill).toString("base64")}`
 const keyringOf = (...lines: ReadonlyArray<string>) => parseKeyring(lines.join("\n"))
@@ -72,15 +72,13 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("a registry that forgets what it knew would accept them (control)", () =>
-    Effect.gen(function* () {
-      const check = (keyring: ReturnType<typeof keyringOf>) =>
-        Effect.provide(
-          checkKeyring(keyring),
-          Layer.mock(KekRegistry, { register: () => Effect.succeed([]), known: () => Effect.succeed([]) })
-        )
-      yield* check(keyringOf(line("kek-1", "one")))
-      yield* check(keyringOf(line("kek-1", "other")))
-    })
-  )
+  it.effect("a registry that forgets what it knew would accept them (control)", function* () {
+    const check = (keyring: ReturnType<typeof keyringOf>) =>
+      Effect.provide(
+        checkKeyring(keyring),
+        Layer.mock(KekRegistry, { register: () => Effect.succeed([]), known: () => Effect.succeed([]) })
+      )
+    yield* check(keyringOf(line("kek-1", "one")))
+    yield* check(keyringOf(line("kek-1", "other")))
+  })
 })

@@ -1,12 +1,12 @@
 import { chownSync, lstatSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Worker } from "node:worker_threads"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import { editKeyringFile, writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
 import { runProgram } from "../../support/process/runNode.ts"
 import { fileOfMode, secret, temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import type { Found, Race } from "./RacingWriter.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const root = join(import.meta.dirname, "../../..")
 const source = JSON.stringify(join(root, "src/crypto/keyring/KeyringFile.ts"))
@@ -50,65 +50,56 @@ const assertLeft = (file: string, text: string) => {
 }
 
 describe("a new keyring file (SECURITY.md, Keyring)", () => {
-  it.effect("has mode 0600 and can be read back", () =>
-    Effect.gen(function* () {
-      const file = join(yield* temporaryDirectory, "keyring")
-      yield* writeKeyringFile(file, secret)
-      assert.strictEqual(statSync(file).mode & 0o777, 0o600)
-      assertLeft(file, `${secret}\n`)
-    })
-  )
+  it.effect("has mode 0600 and can be read back", function* () {
+    const file = join(yield* temporaryDirectory, "keyring")
+    yield* writeKeyringFile(file, secret)
+    assert.strictEqual(statSync(file).mode & 0o777, 0o600)
+    assertLeft(file, `${secret}\n`)
+  })
 
-  it.effect("never replaces an existing one", () =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(0o600)
-      const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
-      assert.strictEqual(message, "expected a file that can be written: file already exists (EEXIST)")
-      assertLeft(file, secret)
-    })
-  )
+  it.effect("never replaces an existing one", function* () {
+    const file = yield* fileOfMode(0o600)
+    const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
+    assert.strictEqual(message, "expected a file that can be written: file already exists (EEXIST)")
+    assertLeft(file, secret)
+  })
 
-  it.effect("does not exist at all if it cannot be written whole", () =>
-    Effect.gen(function* () {
-      const path = yield* temporaryDirectory
-      const told = yield* toldWithLittleRoom('writeKeyringFile(file, "k".repeat(100_000))', join(path, "keyring"))
-      assert.strictEqual(told, "expected a file that can be written: file too large (EFBIG)")
-      assert.deepStrictEqual(readdirSync(path), [])
-    })
-  )
+  it.effect("does not exist at all if it cannot be written whole", function* () {
+    const path = yield* temporaryDirectory
+    const told = yield* toldWithLittleRoom('writeKeyringFile(file, "k".repeat(100_000))', join(path, "keyring"))
+    assert.strictEqual(told, "expected a file that can be written: file too large (EFBIG)")
+    assert.deepStrictEqual(readdirSync(path), [])
+  })
 
-  it.effect("is reported as one that cannot be written if its directory is missing", () =>
-    Effect.gen(function* () {
-      const { message } = yield* Effect.flip(writeKeyringFile(join(yield* temporaryDirectory, "none/keyring"), secret))
-      assert.strictEqual(message, "expected a file that can be written: no such file or directory (ENOENT)")
-    })
-  )
+  it.effect("is reported as one that cannot be written if its directory is missing", function* () {
+    const { message } = yield* Effect.flip(writeKeyringFile(join(yield* temporaryDirectory, "none/keyring"), secret))
+    assert.strictEqual(message, "expected a file that can be written: no such file or directory (ENOENT)")
+  })
 
-  it.effect("that two processes create at once is the one's or the other's, and both read it whole", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const arrived = new Int32Array(new SharedArrayBuffer(4 * 50))
-      const [one = [], two = []] = yield* race(directory, arrived)
-      assert.deepStrictEqual([one.length, two.length], [50, 50])
-      one.forEach(({ text, told }, round) => {
-        const other = two[round]
-        assert.strictEqual(other?.text, text)
-        assert.deepStrictEqual([told, other?.told].sort(), [
-          "",
-          "expected a file that can be written: file already exists (EEXIST)"
-        ])
-        assert.strictEqual(text, told === "" ? "kek-1:one\n" : "kek-2:two\n")
-      })
-      assert.lengthOf(readdirSync(directory), 50)
+  it.effect("that two processes create at once is the one's or the other's, and both read it whole", function* () {
+    const directory = yield* temporaryDirectory
+    const arrived = new Int32Array(new SharedArrayBuffer(4 * 50))
+    const [one = [], two = []] = yield* race(directory, arrived)
+    assert.deepStrictEqual([one.length, two.length], [50, 50])
+    one.forEach(({ text, told }, round) => {
+      const other = two[round]
+      assert.strictEqual(other?.text, text)
+      assert.deepStrictEqual([told, other?.told].sort(), [
+        "",
+        "expected a file that can be written: file already exists (EEXIST)"
+      ])
+      assert.strictEqual(text, told === "" ? "kek-1:one\n" : "kek-2:two\n")
     })
-  )
+    assert.lengthOf(readdirSync(directory), 50)
+  })
 })
 
 describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", () => {
   const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
 
-  it.effect.each([0o400, 0o600])("has the whole new text and its mode (%s), and leaves no other file", (mode) =>
-    Effect.gen(function* () {
+  it.effect.each([0o400, 0o600])(
+    "has the whole new text and its mode (%s), and leaves no other file",
+    function* (mode) {
       const file = yield* fileOfMode(mode)
       const seen: Array<string> = []
       yield* editKeyringFile(file, (text) => {
@@ -119,80 +110,69 @@ describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", (
       assert.deepStrictEqual(seen, [secret, secret])
       assertLeft(file, "changed\n")
       assert.strictEqual(statSync(file).mode & 0o777, mode)
-    })
+    }
   )
 
-  it.effect("stays as it is, and leaves no other file, if the change fails or is interrupted", () =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(0o600)
-      for (const change of [Effect.fail("no"), Effect.die("no"), Effect.interrupt]) {
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(editKeyringFile(file, () => change))))
-        assertLeft(file, secret)
-      }
-    })
-  )
-
-  it.effect.skipIf(process.getuid?.() !== 0)("by root keeps its owner", () =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(0o600)
-      chownSync(file, 65533, 65534)
-      yield* edit(file, "changed")
-      const { gid, mode, uid } = statSync(file)
-      assert.deepStrictEqual({ uid, gid, mode: mode & 0o777 }, { uid: 65533, gid: 65534, mode: 0o600 })
-      assert.strictEqual(readFileSync(file, "utf8"), "changed")
-    })
-  )
-
-  it.effect("stays as it is, and leaves no other file, if its replacement disappears meanwhile", () =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(0o600)
-      const removed = editKeyringFile(file, () => {
-        rmSync(`${file}.new`)
-        return Effect.succeed("changed")
-      })
-      const { message } = yield* Effect.flip(removed)
-      assert.strictEqual(message, "expected a file that can be replaced: no such file or directory (ENOENT)")
+  it.effect("stays as it is, and leaves no other file, if the change fails or is interrupted", function* () {
+    const file = yield* fileOfMode(0o600)
+    for (const change of [Effect.fail("no"), Effect.die("no"), Effect.interrupt]) {
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(editKeyringFile(file, () => change))))
       assertLeft(file, secret)
-    })
-  )
+    }
+  })
 
-  it.effect("stays as it is, and leaves no other file, if there is no room for the new text", () =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(0o600)
-      const told = yield* toldWithLittleRoom('editKeyringFile(file, () => Effect.succeed("k".repeat(100_000)))', file)
-      assert.strictEqual(told, "expected a file that can be replaced: file too large (EFBIG)")
-      assertLeft(file, secret)
+  it.effect.skipIf(process.getuid?.() !== 0)("by root keeps its owner", function* () {
+    const file = yield* fileOfMode(0o600)
+    chownSync(file, 65533, 65534)
+    yield* edit(file, "changed")
+    const { gid, mode, uid } = statSync(file)
+    assert.deepStrictEqual({ uid, gid, mode: mode & 0o777 }, { uid: 65533, gid: 65534, mode: 0o600 })
+    assert.strictEqual(readFileSync(file, "utf8"), "changed")
+  })
+
+  it.effect("stays as it is, and leaves no other file, if its replacement disappears meanwhile", function* () {
+    const file = yield* fileOfMode(0o600)
+    const removed = editKeyringFile(file, () => {
+      rmSync(`${file}.new`)
+      return Effect.succeed("changed")
     })
-  )
+    const { message } = yield* Effect.flip(removed)
+    assert.strictEqual(message, "expected a file that can be replaced: no such file or directory (ENOENT)")
+    assertLeft(file, secret)
+  })
+
+  it.effect("stays as it is, and leaves no other file, if there is no room for the new text", function* () {
+    const file = yield* fileOfMode(0o600)
+    const told = yield* toldWithLittleRoom('editKeyringFile(file, () => Effect.succeed("k".repeat(100_000)))', file)
+    assert.strictEqual(told, "expected a file that can be replaced: file too large (EFBIG)")
+    assertLeft(file, secret)
+  })
 
   it.effect.each(["its name", "a link"])(
     "by %s is changed by one at a time: a second is refused, and overwrites nothing",
-    (by) =>
-      Effect.gen(function* () {
-        const target = yield* fileOfMode(0o600)
-        const file = by === "a link" ? join(yield* temporaryDirectory, "link") : target
-        if (file !== target) symlinkSync(target, file)
-        const meanwhile: Array<string> = []
-        yield* editKeyringFile(file, () =>
-          Effect.gen(function* () {
-            const { message } = yield* Effect.flip(edit(file, "other"))
-            meanwhile.push(message)
-            return "changed"
-          })
-        )
-        const sentence = `expected no file ${target}.new, which exists only while a command changes the keyring; found one`
-        assert.deepStrictEqual(meanwhile, [sentence])
-        assert.strictEqual(readFileSync(file, "utf8"), "changed")
-        yield* edit(file, "again")
-        assert.strictEqual(readFileSync(target, "utf8"), "again")
-        assert.strictEqual(lstatSync(file).isSymbolicLink(), by === "a link")
-      })
+    function* (by) {
+      const target = yield* fileOfMode(0o600)
+      const file = by === "a link" ? join(yield* temporaryDirectory, "link") : target
+      if (file !== target) symlinkSync(target, file)
+      const meanwhile: Array<string> = []
+      yield* editKeyringFile(file, () =>
+        Effect.gen(function* () {
+          const { message } = yield* Effect.flip(edit(file, "other"))
+          meanwhile.push(message)
+          return "changed"
+        })
+      )
+      const sentence = `expected no file ${target}.new, which exists only while a command changes the keyring; found one`
+      assert.deepStrictEqual(meanwhile, [sentence])
+      assert.strictEqual(readFileSync(file, "utf8"), "changed")
+      yield* edit(file, "again")
+      assert.strictEqual(readFileSync(target, "utf8"), "again")
+      assert.strictEqual(lstatSync(file).isSymbolicLink(), by === "a link")
+    }
   )
 
-  it.effect("that is missing is reported as missing", () =>
-    Effect.gen(function* () {
-      const { message } = yield* Effect.flip(edit(join(yield* temporaryDirectory, "none"), "text"))
-      assert.strictEqual(message, "expected a file that can be replaced: no such file or directory (ENOENT)")
-    })
-  )
+  it.effect("that is missing is reported as missing", function* () {
+    const { message } = yield* Effect.flip(edit(join(yield* temporaryDirectory, "none"), "text"))
+    assert.strictEqual(message, "expected a file that can be replaced: no such file or directory (ENOENT)")
+  })
 })

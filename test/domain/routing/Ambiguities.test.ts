@@ -1,8 +1,8 @@
-import { assert, describe, it } from "@effect/vitest"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { type Around, plainCase, plannerOf } from "./RoutingCase.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const plan = plannerOf({ ...Planning, ...Pooling })
 

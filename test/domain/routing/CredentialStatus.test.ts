@@ -1,6 +1,6 @@
-import { assert, describe, it } from "@effect/vitest"
 import { type CredentialStatus, stateOf, type Parking } from "../../../src/domain/routing/CredentialStatus.ts"
 import type { Seal } from "../../../src/domain/routing/Pool.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const seals: ReadonlyArray<readonly [Seal, boolean]> = [
   ["verified", true],

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary } from "effect"
 import {
   isFailing,
@@ -10,6 +9,7 @@ import {
 } from "../../../src/domain/routing/LastUse.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const outcomes: ReadonlyArray<Outcome> = [
   { _tag: "Succeeded" },

@@ -1,5 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
 import { errorCodesIn, type Outcome, outcomeOf } from "../../../src/domain/routing/Outcome.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const now = Date.UTC(2026, 10, 21, 12)
 

@@ -1,10 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect } from "effect"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { type Edit, plantedIn, sourceOf } from "./plantedIn.ts"
 import { planLaws } from "./planLaws.ts"
 import { anyRoutingCase, plannerOf } from "./RoutingCase.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 /** A fault, the laws that find it besides Q1, which finds every fault, and the changes of the one file that has the texts. */
 type Fault = readonly [fault: string, laws: ReadonlyArray<string>, edits: ReadonlyArray<Edit>]

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Result, Schema } from "effect"
 import { issuesOf } from "../../../src/domain/Issue.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
@@ -6,6 +5,7 @@ import { PlanRequest, RoutingRequest, routingFields } from "../../../src/domain/
 import { planByTheBook } from "./planByTheBook.ts"
 import { propertyRuns } from "./propertyRuns.ts"
 import { anyRoutingCase, type RoutingCase } from "./RoutingCase.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const decode = Schema.decodeUnknownResult(RoutingRequest, { errors: "all" })
 

@@ -1,9 +1,9 @@
-import { describe, it } from "@effect/vitest"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { planLaws } from "./planLaws.ts"
 import { propertyRuns } from "./propertyRuns.ts"
 import { anyRoutingCase, plannerOf } from "./RoutingCase.ts"
+import { describe, it } from "../../support/it.ts"
 
 const plan = plannerOf({ ...Planning, ...Pooling })
 const laws = Object.entries(planLaws).map(([number, { law, title }]) => ({ law, name: `${title} (${number})` }))

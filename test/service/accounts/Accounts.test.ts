@@ -1,11 +1,11 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { assert, it } from "@effect/vitest"
 import { DateTime, Effect, Layer, Redacted } from "effect"
 import { TestClock } from "effect/testing"
 import { hashApiKey } from "../../../src/port/ApiKey.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { faultOf } from "../../support/keys/issuedKey.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
+import { assert, it } from "../../support/it.ts"
 
 const service = Layer.fresh(
   Accounts.layer.pipe(Layer.provide(NodeCrypto.layerSecureRandom), Layer.provideMerge(MemoryStore.layer))

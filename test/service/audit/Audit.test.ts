@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Option } from "effect"
 import { Audit, AuditFault } from "../../../src/service/audit/Audit.ts"
 import { type AuditCheckpoint, type AuditEntry, AuditLog } from "../../../src/port/AuditLog.ts"
 import { bytes, elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 interface Chain {
   readonly entries: ReadonlyArray<AuditEntry>
@@ -132,108 +132,97 @@ const alterations: Readonly<Record<string, Alteration>> = {
 }
 
 describe("verifying the audit log (SECURITY.md, Audit)", () => {
-  it.effect.prop("counts the entries of any untouched log", [chain, page], ([given, size]) =>
-    Effect.gen(function* () {
-      const audit = yield* auditOver(given, size)
-      const sealed = sealedOf(given)
-      const report = {
-        entries: sealed.length,
-        events: countOf(sealed),
-        last_seq: sealed.length === 0 ? null : Number(sealed.at(-1)?.seq),
-        last_at: sealed.at(-1)?.at ?? null,
-        unsealed: given.entries.length - sealed.length,
-        head: given.checkpoints.at(-1)?.hash ?? null,
-        fault: null
-      }
-      assert.deepStrictEqual(yield* audit.verify(), report)
-      for (const { hash } of given.checkpoints) assert.deepStrictEqual(yield* audit.verify(hash), report)
-      const { fault } = yield* audit.verify("00".repeat(32))
-      assert.strictEqual(fault?.kind, "rewritten")
-      if (sealed.length > 0) assert.strictEqual(fault?.seq, sealed.at(-1)?.seq)
-    })
-  )
+  it.effect.prop("counts the entries of any untouched log", [chain, page], function* ([given, size]) {
+    const audit = yield* auditOver(given, size)
+    const sealed = sealedOf(given)
+    const report = {
+      entries: sealed.length,
+      events: countOf(sealed),
+      last_seq: sealed.length === 0 ? null : Number(sealed.at(-1)?.seq),
+      last_at: sealed.at(-1)?.at ?? null,
+      unsealed: given.entries.length - sealed.length,
+      head: given.checkpoints.at(-1)?.hash ?? null,
+      fault: null
+    }
+    assert.deepStrictEqual(yield* audit.verify(), report)
+    for (const { hash } of given.checkpoints) assert.deepStrictEqual(yield* audit.verify(hash), report)
+    const { fault } = yield* audit.verify("00".repeat(32))
+    assert.strictEqual(fault?.kind, "rewritten")
+    if (sealed.length > 0) assert.strictEqual(fault?.seq, sealed.at(-1)?.seq)
+  })
 
-  it.effect.prop("counts only what came after a hash that was kept", [chain, page], ([given, size]) =>
-    Effect.gen(function* () {
-      const audit = yield* auditOver(given, size)
-      const whole = yield* audit.verify()
-      for (const { hash, last_seq } of given.checkpoints) {
-        const later = sealedOf(given).filter(({ seq }) => seq > last_seq)
-        const last = later.at(-1)
-        const report = yield* audit.verify(whole.head ?? undefined, hash)
-        assert.deepStrictEqual(report, {
-          ...whole,
-          entries: later.length,
-          events: countOf(later),
-          last_seq: last === undefined ? null : Number(last.seq),
-          last_at: last?.at ?? null
-        })
-      }
-      assert.strictEqual((yield* audit.verify(undefined, "00".repeat(32))).fault?.kind, "rewritten")
-    })
-  )
+  it.effect.prop("counts only what came after a hash that was kept", [chain, page], function* ([given, size]) {
+    const audit = yield* auditOver(given, size)
+    const whole = yield* audit.verify()
+    for (const { hash, last_seq } of given.checkpoints) {
+      const later = sealedOf(given).filter(({ seq }) => seq > last_seq)
+      const last = later.at(-1)
+      const report = yield* audit.verify(whole.head ?? undefined, hash)
+      assert.deepStrictEqual(report, {
+        ...whole,
+        entries: later.length,
+        events: countOf(later),
+        last_seq: last === undefined ? null : Number(last.seq),
+        last_at: last?.at ?? null
+      })
+    }
+    assert.strictEqual((yield* audit.verify(undefined, "00".repeat(32))).fault?.kind, "rewritten")
+  })
 
   for (const [what, alter] of Object.entries(alterations)) {
     it.effect.prop(
       `finds whoever ${what}, and names the place; after a hash that was kept, nothing before it`,
       [chain, page, elementOf([0, 1, 2, 3, 4])],
-      ([given, size, at]) =>
-        Effect.gen(function* () {
-          const altered = alter(given, at)
-          if (altered === undefined) return
-          const [changed, kind, seq = 0n] = altered
-          const audit = yield* auditOver(changed, size)
-          const faultAfter = (hash?: string) =>
-            Effect.map(audit.verify(undefined, hash), ({ fault }) => fault && { kind: fault.kind, seq: fault.seq })
-          assert.deepStrictEqual(yield* faultAfter(), { kind, seq })
-          for (const { hash, last_seq, number } of given.checkpoints) {
-            const start = changed.checkpoints.find((one) => one.hash === hash)
-            const fault = yield* faultAfter(hash)
-            if (start === undefined) assert.strictEqual(fault?.kind, "rewritten")
-            else if (start.last_seq !== last_seq || start.number !== number) continue
-            else assert.deepStrictEqual(fault, seq > last_seq ? { kind, seq } : null)
-          }
-        })
+      function* ([given, size, at]) {
+        const altered = alter(given, at)
+        if (altered === undefined) return
+        const [changed, kind, seq = 0n] = altered
+        const audit = yield* auditOver(changed, size)
+        const faultAfter = (hash?: string) =>
+          Effect.map(audit.verify(undefined, hash), ({ fault }) => fault && { kind: fault.kind, seq: fault.seq })
+        assert.deepStrictEqual(yield* faultAfter(), { kind, seq })
+        for (const { hash, last_seq, number } of given.checkpoints) {
+          const start = changed.checkpoints.find((one) => one.hash === hash)
+          const fault = yield* faultAfter(hash)
+          if (start === undefined) assert.strictEqual(fault?.kind, "rewritten")
+          else if (start.last_seq !== last_seq || start.number !== number) continue
+          else assert.deepStrictEqual(fault, seq > last_seq ? { kind, seq } : null)
+        }
+      }
     )
   }
 
-  it.effect("covers only what was written before: later entries do not disturb it", () =>
-    Effect.gen(function* () {
-      const entry = (seq: bigint) => ({ seq, at: "now", stamp: Buffer.alloc(8), events: "[1]" })
-      const [one, two] = [entry(1n), entry(2n)]
-      const first = checkpointOver([one])
-      const second = checkpointOver([two], first)
-      const log = yield* auditOver({ entries: [one, two], checkpoints: [first, second] }, 2, first)
-      const { entries, fault, head, unsealed } = yield* log.verify()
-      assert.deepStrictEqual(
-        { entries, fault, head, unsealed },
-        { entries: 1, fault: null, head: first.hash, unsealed: 1 }
-      )
-    })
-  )
+  it.effect("covers only what was written before: later entries do not disturb it", function* () {
+    const entry = (seq: bigint) => ({ seq, at: "now", stamp: Buffer.alloc(8), events: "[1]" })
+    const [one, two] = [entry(1n), entry(2n)]
+    const first = checkpointOver([one])
+    const second = checkpointOver([two], first)
+    const log = yield* auditOver({ entries: [one, two], checkpoints: [first, second] }, 2, first)
+    const { entries, fault, head, unsealed } = yield* log.verify()
+    assert.deepStrictEqual(
+      { entries, fault, head, unsealed },
+      { entries: 1, fault: null, head: first.hash, unsealed: 1 }
+    )
+  })
 
   it.effect.each([
     ["without entries", { digests: new Uint8Array() }, []],
     ["over entries that are all gone", { hash: "00".repeat(32) }, []]
-  ] as const)("finds a checkpoint %s, and names the number after the previous one", ([, change, left]) =>
-    Effect.gen(function* () {
-      const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
-      const checkpoint = { ...checkpointOver([entry]), ...change }
-      const { fault } = yield* (yield* auditOver({ entries: left, checkpoints: [checkpoint] })).verify()
-      assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 1n - 2n ** 63n })
-    })
-  )
+  ] as const)("finds a checkpoint %s, and names the number after the previous one", function* ([, change, left]) {
+    const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
+    const checkpoint = { ...checkpointOver([entry]), ...change }
+    const { fault } = yield* (yield* auditOver({ entries: left, checkpoints: [checkpoint] })).verify()
+    assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 1n - 2n ** 63n })
+  })
 
-  it.effect("finds that the newest checkpoint has been removed", () =>
-    Effect.gen(function* () {
-      const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
-      const first = checkpointOver([entry])
-      const newest = { ...first, number: 2n, last_seq: 5n }
-      const log = yield* auditOver({ entries: [entry], checkpoints: [first] }, 2, newest)
-      const { fault } = yield* log.verify()
-      assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 2n })
-    })
-  )
+  it.effect("finds that the newest checkpoint has been removed", function* () {
+    const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
+    const first = checkpointOver([entry])
+    const newest = { ...first, number: 2n, last_seq: 5n }
+    const log = yield* auditOver({ entries: [entry], checkpoints: [first] }, 2, newest)
+    const { fault } = yield* log.verify()
+    assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 2n })
+  })
 
   it("gives the place of every fault", () => {
     assert.deepStrictEqual(
@@ -255,38 +244,33 @@ describe("exporting the audit log (SECURITY.md, Audit)", () => {
   it.effect.prop(
     "writes each sealed event after a number once, in order, as a line of JSON",
     [chain, page, integer(-2, 12)],
-    ([given, size, after]) =>
-      Effect.gen(function* () {
-        const written: Array<string> = []
-        const audit = yield* auditOver(given, size)
-        const head = yield* audit.export(BigInt(after), (lines) => Effect.sync(() => written.push(lines) > 0))
-        assert.deepStrictEqual(head, Option.fromUndefinedOr(given.checkpoints.at(-1)))
-        const expected = sealedOf(given)
-          .filter(({ seq }) => seq > after)
-          .flatMap(({ at, events, seq }) =>
-            (JSON.parse(events) as ReadonlyArray<object>).map((event) => ({ seq: Number(seq), at, ...event }))
-          )
-        assert.strictEqual(written.join(""), expected.map((line) => `${JSON.stringify(line)}\n`).join(""))
-      })
+    function* ([given, size, after]) {
+      const written: Array<string> = []
+      const audit = yield* auditOver(given, size)
+      const head = yield* audit.export(BigInt(after), (lines) => Effect.sync(() => written.push(lines) > 0))
+      assert.deepStrictEqual(head, Option.fromUndefinedOr(given.checkpoints.at(-1)))
+      const expected = sealedOf(given)
+        .filter(({ seq }) => seq > after)
+        .flatMap(({ at, events, seq }) =>
+          (JSON.parse(events) as ReadonlyArray<object>).map((event) => ({ seq: Number(seq), at, ...event }))
+        )
+      assert.strictEqual(written.join(""), expected.map((line) => `${JSON.stringify(line)}\n`).join(""))
+    }
   )
 
-  it.effect("writes an entry that was edited into something other than a list as one event", () =>
-    Effect.gen(function* () {
-      const entries = [{ seq: 1n, at: "now", stamp: Buffer.alloc(8), events: '{"n":1}' }]
-      const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] })
-      const written: Array<string> = []
-      yield* audit.export(0n, (lines) => Effect.sync(() => written.push(lines) > 0))
-      assert.deepStrictEqual(written, ['{"seq":1,"at":"now","n":1}\n'])
-    })
-  )
+  it.effect("writes an entry that was edited into something other than a list as one event", function* () {
+    const entries = [{ seq: 1n, at: "now", stamp: Buffer.alloc(8), events: '{"n":1}' }]
+    const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] })
+    const written: Array<string> = []
+    yield* audit.export(0n, (lines) => Effect.sync(() => written.push(lines) > 0))
+    assert.deepStrictEqual(written, ['{"seq":1,"at":"now","n":1}\n'])
+  })
 
-  it.effect("stops when its reader stops", () =>
-    Effect.gen(function* () {
-      const entries = [1n, 2n, 3n].map((seq) => ({ seq, at: "now", stamp: Buffer.alloc(8), events: `[{"n":${seq}}]` }))
-      const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] }, 1)
-      const written: Array<string> = []
-      yield* audit.export(0n, (lines) => Effect.sync(() => written.push(lines) < 2))
-      assert.deepStrictEqual(written, ['{"seq":1,"at":"now","n":1}\n', '{"seq":2,"at":"now","n":2}\n'])
-    })
-  )
+  it.effect("stops when its reader stops", function* () {
+    const entries = [1n, 2n, 3n].map((seq) => ({ seq, at: "now", stamp: Buffer.alloc(8), events: `[{"n":${seq}}]` }))
+    const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] }, 1)
+    const written: Array<string> = []
+    yield* audit.export(0n, (lines) => Effect.sync(() => written.push(lines) < 2))
+    assert.deepStrictEqual(written, ['{"seq":1,"at":"now","n":1}\n', '{"seq":2,"at":"now","n":2}\n'])
+  })
 })

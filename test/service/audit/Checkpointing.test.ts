@@ -1,10 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, References } from "effect"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { type AuditHead, AuditLog } from "../../../src/port/AuditLog.ts"
 import * as Checkpointing from "../../../src/service/audit/Checkpointing.ts"
 import { logLines } from "../../support/process/Recording.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const head = (n: number): AuditHead => ({ number: BigInt(n), last_seq: BigInt(n), hash: String(n).repeat(64) })
 
@@ -29,22 +29,21 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     return { lines, asked: () => asked }
   })
 
-  it.effect("are made every second, and the newest hash is logged once a minute", () =>
-    Effect.gen(function* () {
-      const { asked, lines } = yield* run((time) => Effect.succeed(Option.some(head(Math.min(time, 100)))))
-      yield* TestClock.adjust("1 second")
-      assert.deepStrictEqual(lines, [`Debug Audit entries are sealed up to 1, with hash ${"1".repeat(64)}`])
-      yield* TestClock.adjust("59 seconds")
-      assert.deepStrictEqual([asked(), lines.length], [60, 1])
-      yield* TestClock.adjust("1 second")
-      assert.include(lines[1], "sealed up to 61,")
-      yield* TestClock.adjust("5 minutes")
-      assert.lengthOf(lines, 3, "nothing new, nothing logged")
-    })
-  )
+  it.effect("are made every second, and the newest hash is logged once a minute", function* () {
+    const { asked, lines } = yield* run((time) => Effect.succeed(Option.some(head(Math.min(time, 100)))))
+    yield* TestClock.adjust("1 second")
+    assert.deepStrictEqual(lines, [`Debug Audit entries are sealed up to 1, with hash ${"1".repeat(64)}`])
+    yield* TestClock.adjust("59 seconds")
+    assert.deepStrictEqual([asked(), lines.length], [60, 1])
+    yield* TestClock.adjust("1 second")
+    assert.include(lines[1], "sealed up to 61,")
+    yield* TestClock.adjust("5 minutes")
+    assert.lengthOf(lines, 3, "nothing new, nothing logged")
+  })
 
-  it.effect("are reported once if they make no progress although entries wait, and again after some progress", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "are reported once if they make no progress although entries wait, and again after some progress",
+    function* () {
       let waiting = 0
       const { lines } = yield* run(
         (time) => Effect.succeed(time < 600 ? Option.some(head(1)) : Option.some(head(2))),
@@ -59,17 +58,15 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
       assert.include(warnings()[0], "7 after 1: a transaction that does not end is in the way")
       yield* TestClock.adjust("5 minutes")
       assert.lengthOf(warnings(), 2)
-    })
+    }
   )
 
-  it.effect("are reported once if they fail, until one succeeds", () =>
-    Effect.gen(function* () {
-      const { asked, lines } = yield* run((time) =>
-        time % 10 < 5 ? Effect.succeed(Option.none()) : Effect.fail(new ServiceUnavailable())
-      )
-      yield* TestClock.adjust("20 seconds")
-      assert.strictEqual(asked(), 20)
-      assert.deepStrictEqual(lines, Array(2).fill("Warn Audit entries could not be sealed"))
-    })
-  )
+  it.effect("are reported once if they fail, until one succeeds", function* () {
+    const { asked, lines } = yield* run((time) =>
+      time % 10 < 5 ? Effect.succeed(Option.none()) : Effect.fail(new ServiceUnavailable())
+    )
+    yield* TestClock.adjust("20 seconds")
+    assert.strictEqual(asked(), 20)
+    assert.deepStrictEqual(lines, Array(2).fill("Warn Audit entries could not be sealed"))
+  })
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Fiber, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { AuditLog } from "../../../src/port/AuditLog.ts"
@@ -6,6 +5,7 @@ import { Events } from "../../../src/port/Events.ts"
 import * as EventsLive from "../../../src/service/audit/Events.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const open = Effect.gen(function* () {
   const { ports, sql, url } = yield* openStore()
@@ -106,54 +106,51 @@ const run = Effect.fnUntraced(function* (
 describe("whoever follows the events", () => {
   it.live(
     "sees each committed one once, in order, however late it is committed; by the number alone one is lost (control)",
-    () =>
-      Effect.gen(function* () {
-        const opened = yield* open
-        const readers = opened.events.map(
-          ({ next }): Reader =>
-            (after) =>
-              Effect.map(next(after, 2), ({ events, last_seq }) => {
-                const seqs = events.filter(({ id }) => id.endsWith(".0")).map(({ seq }) => seq)
-                assert.lengthOf(events, 2 * seqs.length, "two of each entry")
-                assert.strictEqual(last_seq, seqs.at(-1) ?? after)
-                return seqs
-              })
+    function* () {
+      const opened = yield* open
+      const readers = opened.events.map(
+        ({ next }): Reader =>
+          (after) =>
+            Effect.map(next(after, 2), ({ events, last_seq }) => {
+              const seqs = events.filter(({ id }) => id.endsWith(".0")).map(({ seq }) => seq)
+              assert.lengthOf(events, 2 * seqs.length, "two of each entry")
+              assert.strictEqual(last_seq, seqs.at(-1) ?? after)
+              return seqs
+            })
+      )
+      const byNumber: Reader = (after) =>
+        Effect.map(
+          opened.sql<{ seq: number }>`SELECT seq::int AS seq FROM audit_entries WHERE seq > ${after} ORDER BY seq`,
+          (rows) => rows.map(({ seq }) => seq)
         )
-        const byNumber: Reader = (after) =>
-          Effect.map(
-            opened.sql<{ seq: number }>`SELECT seq::int AS seq FROM audit_entries WHERE seq > ${after} ORDER BY seq`,
-            (rows) => rows.map(({ seq }) => seq)
-          )
-        const holds = (readers: ReadonlyArray<Reader>) =>
-          Arbitrary.checkEffect(
-            steps,
-            (given) =>
-              Effect.map(
-                run(opened, given, readers),
-                ({ committed, seen }) => JSON.stringify(committed) === JSON.stringify(seen)
-              ),
-            { runs: 60, maxShrinks: 20 }
-          )
-        const checked = yield* holds(readers)
-        assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
-        assert.strictEqual((yield* holds([byNumber]))._tag, "Falsified", "control")
-      }),
+      const holds = (readers: ReadonlyArray<Reader>) =>
+        Arbitrary.checkEffect(
+          steps,
+          (given) =>
+            Effect.map(
+              run(opened, given, readers),
+              ({ committed, seen }) => JSON.stringify(committed) === JSON.stringify(seen)
+            ),
+          { runs: 60, maxShrinks: 20 }
+        )
+      const checked = yield* holds(readers)
+      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+      assert.strictEqual((yield* holds([byNumber]))._tag, "Falsified", "control")
+    },
     60_000
   )
 
-  it.live("waits for the next one, no longer than asked", () =>
-    Effect.gen(function* () {
-      const { events, logs, sql } = yield* open
-      const [next, [log]] = [events[0]?.next, logs]
-      assert(next !== undefined && log !== undefined)
-      const last = (yield* next(0, 100)).last_seq
-      assert.deepStrictEqual(yield* next(last, 10, "100 millis"), { events: [], last_seq: last })
-      const waiting = yield* Effect.forkChild(next(last, 10, "10 seconds"))
-      yield* Effect.sleep("50 millis")
-      yield* sql`INSERT INTO audit_entries (events) VALUES ('[{"action":"keyring.register","kek_id":"late"}]'::json)`
-      yield* log.seal(1000)
-      const { events: found } = yield* Fiber.join(waiting)
-      assert.deepInclude<object | undefined>(found[0], { action: "keyring.register", kek_id: "late" })
-    })
-  )
+  it.live("waits for the next one, no longer than asked", function* () {
+    const { events, logs, sql } = yield* open
+    const [next, [log]] = [events[0]?.next, logs]
+    assert(next !== undefined && log !== undefined)
+    const last = (yield* next(0, 100)).last_seq
+    assert.deepStrictEqual(yield* next(last, 10, "100 millis"), { events: [], last_seq: last })
+    const waiting = yield* Effect.forkChild(next(last, 10, "10 seconds"))
+    yield* Effect.sleep("50 millis")
+    yield* sql`INSERT INTO audit_entries (events) VALUES ('[{"action":"keyring.register","kek_id":"late"}]'::json)`
+    yield* log.seal(1000)
+    const { events: found } = yield* Fiber.join(waiting)
+    assert.deepInclude<object | undefined>(found[0], { action: "keyring.register", kek_id: "late" })
+  })
 })

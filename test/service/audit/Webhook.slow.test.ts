@@ -1,14 +1,13 @@
 import { spawnSync } from "node:child_process"
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { post } from "../../../src/service/audit/Webhook.ts"
 import { createOne, newLedger } from "../../support/database/AckChecker.ts"
 import { receiver } from "../../support/http/webhookReceiver.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { OnDatabase } from "../../support/process/firstStart.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../../support/it.ts"
 import { startService } from "../../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
@@ -33,8 +32,9 @@ const taken = (secret: string, received: ReadonlyArray<object>) => {
 describe.skipIf(!isInstalled)(
   `a receiver in Python that knows the specification alone${isInstalled ? "" : " (skipped: python3 is not installed)"}`,
   () => {
-    it.live("takes messages by each of two secrets, and none by a third or with another body (Standard Webhooks)", () =>
-      Effect.gen(function* () {
+    it.live(
+      "takes messages by each of two secrets, and none by a third or with another body (Standard Webhooks)",
+      function* () {
         const { received, url } = yield* receiver([])
         const secrets = [1, 2].map((byte) => Redacted.make<Uint8Array>(Buffer.alloc(24, byte)))
         for (const message of messages) assert.strictEqual(yield* post({ url, secrets }, message), 200)
@@ -44,28 +44,26 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(taken(secretOf(3), received), [], "control")
         const changed = received.map((one) => ({ ...one, body: one.body.replace("a.b", "a.c") }))
         assert.deepStrictEqual(taken(secretOf(1), changed), [], "control")
-      })
+      }
     )
   }
 )
 
 layerLive(OnDatabase.layer)("an endpoint that does not answer", (it) => {
-  it.effect("delays no request", () =>
-    Effect.gen(function* () {
-      const { key, settings, sql } = yield* OnDatabase
-      const { open, received, url } = yield* receiver(Array.from({ length: 100 }, () => "never" as const))
-      const file = join(yield* temporaryDirectory, "secrets")
-      writeFileSync(file, secretOf(1), { mode: 0o600 })
-      const webhook = { BYOK_WEBHOOK_URL: url.href, BYOK_WEBHOOK_SECRET_FILE: file }
-      const service = yield* startService({ ...settings, ...webhook })
-      yield* eventually("a cursor", sql`SELECT 1 FROM event_cursors`, ({ length }) => length > 0)
-      const ledger = newLedger()
-      yield* Effect.promise(() => createOne(service.url, key, ledger))
-      yield* eventually("a delivery hangs", () => open.now === 1)
-      for (let n = 0; n < 10; n++) yield* Effect.promise(() => createOne(service.url, key, ledger))
-      assert.deepStrictEqual([open.now, received.length], [1, 1], "it still hangs")
-      assert.lengthOf(ledger.acked, 11)
-      assert.isBelow(ledger.slowest, 3_000)
-    })
-  )
+  it.effect("delays no request", function* () {
+    const { key, settings, sql } = yield* OnDatabase
+    const { open, received, url } = yield* receiver(Array.from({ length: 100 }, () => "never" as const))
+    const file = join(yield* temporaryDirectory, "secrets")
+    writeFileSync(file, secretOf(1), { mode: 0o600 })
+    const webhook = { BYOK_WEBHOOK_URL: url.href, BYOK_WEBHOOK_SECRET_FILE: file }
+    const service = yield* startService({ ...settings, ...webhook })
+    yield* eventually("a cursor", sql`SELECT 1 FROM event_cursors`, ({ length }) => length > 0)
+    const ledger = newLedger()
+    yield* Effect.promise(() => createOne(service.url, key, ledger))
+    yield* eventually("a delivery hangs", () => open.now === 1)
+    for (let n = 0; n < 10; n++) yield* Effect.promise(() => createOne(service.url, key, ledger))
+    assert.deepStrictEqual([open.now, received.length], [1, 1], "it still hangs")
+    assert.lengthOf(ledger.acked, 11)
+    assert.isBelow(ledger.slowest, 3_000)
+  })
 })

@@ -1,5 +1,4 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { assert } from "@effect/vitest"
 import { Arbitrary, Context, Effect, Exit, Option, Schema } from "effect"
 import { Credential } from "../../../src/domain/Credential.ts"
 import { CredentialChanges } from "../../../src/domain/CredentialChanges.ts"
@@ -19,7 +18,7 @@ import { type Ports, ThreeInstances } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherWith, openedWith, rotationWith } from "../../support/keys/rotating.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, layerLive } from "../../support/it.ts"
 
 /** Values that members take in turn. */
 const values = {
@@ -276,10 +275,8 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
     ]
   ]
 
-  it.effect.each(broken)("would be caught if one of them %s (control)", ([, batches, change]) =>
-    Effect.gen(function* () {
-      assert.isTrue(yield* Effect.scoped(isAsModelled(batches, (repository) => repository)))
-      assert.isFalse(yield* Effect.scoped(isAsModelled(batches, change)))
-    })
-  )
+  it.effect.each(broken)("would be caught if one of them %s (control)", function* ([, batches, change]) {
+    assert.isTrue(yield* Effect.scoped(isAsModelled(batches, (repository) => repository)))
+    assert.isFalse(yield* Effect.scoped(isAsModelled(batches, change)))
+  })
 })

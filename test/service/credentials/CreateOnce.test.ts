@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { createHmac } from "node:crypto"
 import { Arbitrary, Cause, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
@@ -18,6 +17,7 @@ import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherWith, rotationWith } from "../../support/keys/rotating.ts"
 import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
 import { create, createOnce as createOnceAs, instead } from "../../support/service/asTenant.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const service = inMemory()
 
@@ -148,20 +148,18 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     ]
   ] as const
 
-  it.effect.each(forgetful)("would be caught if the service %s (control)", ([, broken]) =>
-    Effect.gen(function* () {
-      const checked = yield* Arbitrary.checkEffect(
-        Arbitrary.all({ pair: pairs, key: idempotencyKey }),
-        ({ key, pair: [one, other] }) =>
-          decidedByWhatIsMeant(one, other, key).pipe(
-            Effect.catchDefect(() => Effect.succeed(false)),
-            Effect.provide(Layer.provideMerge(Layer.effect(Credentials, broken), service))
-          ),
-        { runs: 300, maxShrinks: 0 }
-      )
-      assert.strictEqual(checked._tag, "Falsified")
-    })
-  )
+  it.effect.each(forgetful)("would be caught if the service %s (control)", function* ([, broken]) {
+    const checked = yield* Arbitrary.checkEffect(
+      Arbitrary.all({ pair: pairs, key: idempotencyKey }),
+      ({ key, pair: [one, other] }) =>
+        decidedByWhatIsMeant(one, other, key).pipe(
+          Effect.catchDefect(() => Effect.succeed(false)),
+          Effect.provide(Layer.provideMerge(Layer.effect(Credentials, broken), service))
+        ),
+      { runs: 300, maxShrinks: 0 }
+    )
+    assert.strictEqual(checked._tag, "Falsified")
+  })
 
   it.effect.prop(
     "means nothing to another account, which gets a credential of its own (T6)",

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Option, Redacted, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Credential } from "../../../src/domain/Credential.ts"
@@ -10,6 +9,7 @@ import { acceptedBody, givenKey, integer } from "../../support/memory/arbitrarie
 import { inMemory, own } from "../../support/memory/inMemory.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { create, get } from "../../support/service/asTenant.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const service = inMemory()
 

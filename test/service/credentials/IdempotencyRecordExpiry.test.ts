@@ -1,9 +1,9 @@
-import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Duration, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import * as IdempotencyRecordExpiry from "../../../src/service/credentials/IdempotencyRecordExpiry.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { Recording } from "../../support/process/Recording.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const day = 24 * 60 * 60 * 1000
 
@@ -29,45 +29,39 @@ const holding = (records: number, failing: (call: number) => boolean = () => fal
 }
 
 describe("old idempotency records (SECURITY.md, Idempotency records)", () => {
-  it.effect("stay for at least a day, and are removed in small batches while the service runs", () =>
-    Effect.gen(function* () {
-      const { service, state } = holding(1201)
-      yield* Effect.gen(function* () {
-        yield* TestClock.adjust(day)
-        assert.isAbove(state.calls.length, 0)
-        assert.strictEqual(state.records, 1201)
-        yield* TestClock.adjust("2 hours")
-        assert.strictEqual(state.records, 0)
-      }).pipe(Effect.provide(service))
-      assert.isTrue(state.calls.every(({ age, limit }) => age > day && limit <= 500))
-      const inRow = state.calls.filter(({ at }, index) => at - (state.calls[index - 1]?.at ?? at) === 200)
-      assert.lengthOf(inRow, 2, "each batch but the first comes after a pause")
-    })
-  )
-
-  it.effect("are removed the next time if it failed, which is logged once", () =>
-    Effect.gen(function* () {
-      const { service, state } = holding(3, (call) => call <= 160)
-      yield* Effect.gen(function* () {
-        yield* TestClock.adjust(2 * day)
-        assert.strictEqual(state.records, 0)
-        const { logs } = yield* Recording
-        assert.lengthOf(
-          logs.filter(({ level, text }) => level === "Warn" && text.includes("Old idempotency records")),
-          1
-        )
-      }).pipe(Effect.provide(service))
-    })
-  )
-
-  it.effect("are no longer removed once the service has stopped", () =>
-    Effect.gen(function* () {
-      const { service, state } = holding(0)
-      yield* Effect.provide(TestClock.adjust("1 hour"), service)
-      const before = state.calls.length
-      assert.isAbove(before, 0)
+  it.effect("stay for at least a day, and are removed in small batches while the service runs", function* () {
+    const { service, state } = holding(1201)
+    yield* Effect.gen(function* () {
       yield* TestClock.adjust(day)
-      assert.lengthOf(state.calls, before)
-    })
-  )
+      assert.isAbove(state.calls.length, 0)
+      assert.strictEqual(state.records, 1201)
+      yield* TestClock.adjust("2 hours")
+      assert.strictEqual(state.records, 0)
+    }).pipe(Effect.provide(service))
+    assert.isTrue(state.calls.every(({ age, limit }) => age > day && limit <= 500))
+    const inRow = state.calls.filter(({ at }, index) => at - (state.calls[index - 1]?.at ?? at) === 200)
+    assert.lengthOf(inRow, 2, "each batch but the first comes after a pause")
+  })
+
+  it.effect("are removed the next time if it failed, which is logged once", function* () {
+    const { service, state } = holding(3, (call) => call <= 160)
+    yield* Effect.gen(function* () {
+      yield* TestClock.adjust(2 * day)
+      assert.strictEqual(state.records, 0)
+      const { logs } = yield* Recording
+      assert.lengthOf(
+        logs.filter(({ level, text }) => level === "Warn" && text.includes("Old idempotency records")),
+        1
+      )
+    }).pipe(Effect.provide(service))
+  })
+
+  it.effect("are no longer removed once the service has stopped", function* () {
+    const { service, state } = holding(0)
+    yield* Effect.provide(TestClock.adjust("1 hour"), service)
+    const before = state.calls.length
+    assert.isAbove(before, 0)
+    yield* TestClock.adjust(day)
+    assert.lengthOf(state.calls, before)
+  })
 })

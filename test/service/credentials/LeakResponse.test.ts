@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { NodeCrypto } from "@effect/platform-node"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
@@ -15,7 +14,7 @@ import { elementOf, givenKey, integer, keyMaterial, oneOf, text } from "../../su
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { create as createAs, update } from "../../support/service/asTenant.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../../support/it.ts"
 
 const keyring = ringOf("kek")
 
@@ -92,29 +91,29 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
     it.effect.prop(
       "finds a credential if and only if it holds the key or has it inside, by labels and by opening all (L15)",
       [cases],
-      ([{ change, keys, part, which }]) =>
-        Effect.gen(function* () {
-          const made = yield* Effect.forEach(keys, ({ key, provider }) => create(provider, key), {
-            concurrency: "unbounded"
-          })
-          const leak = leakOf(keys[which % keys.length]?.key ?? "", part, change)
-          const expected = made.filter(({ key, provider }) => holdsByTheBook(provider, key, leak)).map(({ id }) => id)
-          for (const all of [false, true]) {
-            const { found, searched, unopened_total } = yield* search(leak, { all })
-            const ids: ReadonlyArray<string> = found.map(({ credential_id }) => credential_id)
-            assert.deepStrictEqual(
-              made.map(({ id }) => id).filter((id) => ids.includes(id)),
-              expected
-            )
-            assert.isAtLeast(searched, keys.length)
-            assert.strictEqual(unopened_total, 0)
-          }
-        }),
+      function* ([{ change, keys, part, which }]) {
+        const made = yield* Effect.forEach(keys, ({ key, provider }) => create(provider, key), {
+          concurrency: "unbounded"
+        })
+        const leak = leakOf(keys[which % keys.length]?.key ?? "", part, change)
+        const expected = made.filter(({ key, provider }) => holdsByTheBook(provider, key, leak)).map(({ id }) => id)
+        for (const all of [false, true]) {
+          const { found, searched, unopened_total } = yield* search(leak, { all })
+          const ids: ReadonlyArray<string> = found.map(({ credential_id }) => credential_id)
+          assert.deepStrictEqual(
+            made.map(({ id }) => id).filter((id) => ids.includes(id)),
+            expected
+          )
+          assert.isAtLeast(searched, keys.length)
+          assert.strictEqual(unopened_total, 0)
+        }
+      },
       { arbitrary: { runs: 40 } }
     )
 
-    it.effect("opens only keys that its label or their JSON does not rule out, and names whose they are (L15)", () =>
-      Effect.gen(function* () {
+    it.effect(
+      "opens only keys that its label or their JSON does not rule out, and names whose they are (L15)",
+      function* () {
         const before = yield* search("sk-another-key-of-some-length", { all: true })
         const others = yield* Effect.forEach(["a", "b", "c"], (end) =>
           create("xai", `sk-0123456789-0123456789-${end}end`)
@@ -139,11 +138,12 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
         assert.isAtMost(opened, everything.opened - others.length)
         const [inside] = (yield* search("fake-private-key-0123456789")).found
         assert.strictEqual(inside?.credential_id, json.id)
-      })
+      }
     )
 
-    it.effect("parks the version of the key that it found, until that is replaced or the mark is cleared (L16)", () =>
-      Effect.gen(function* () {
+    it.effect(
+      "parks the version of the key that it found, until that is replaced or the mark is cleared (L16)",
+      function* () {
         const key = "sk-parked-0123456789-0123456789"
         const [one, other] = yield* Effect.all([create("xai", key), create("openai", JSON.stringify({ api_key: key }))])
         const bystander = yield* create("xai", "sk-bystander-0123456789-012345")
@@ -178,7 +178,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
         yield* (yield* CredentialRepository).delete(one.account_id, one.id)
         assert.isTrue(Option.isNone(yield* clear(one.account_id, one.id)))
         assert.isFalse(yield* isOffered(one))
-      })
+      }
     )
   })
 })

@@ -1,5 +1,4 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Effect, Exit, Layer, Option } from "effect"
 import { InvalidParams, ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
@@ -10,6 +9,7 @@ import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../../support/database/newTenant.ts"
 import { create } from "../../support/service/asTenant.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const serviceWith = (cipher: Layer.Layer<Cipher>) =>
   Layer.fresh(

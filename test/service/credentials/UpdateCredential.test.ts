@@ -1,5 +1,4 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { assert, type Vitest } from "@effect/vitest"
 import { Arbitrary, Cause, Context, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
 import { Credential } from "../../../src/domain/Credential.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../../src/domain/Errors.ts"
@@ -14,7 +13,7 @@ import { stores } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { acceptedBody, changesBody, elementOf, givenKey } from "../../support/memory/arbitraries.ts"
 import { cipherOn, own } from "../../support/memory/inMemory.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, type It, layerLive } from "../../support/it.ts"
 import { as, create, instead, remove, update } from "../../support/service/asTenant.ts"
 
 const encode = Schema.encodeSync(Credential)
@@ -67,183 +66,169 @@ const given = Arbitrary.all({
   sameKey: elementOf([true, false])
 })
 
-const contract = (it: Vitest.MethodsNonLive<Parts>) => {
+const contract = (it: It<Parts>) => {
   it.effect.prop(
     "after an update the key opens under the new context and not under the old one; again, it changes nothing (L6, L8)",
     [given],
-    ([{ body, changes, sameKey }]) =>
-      Effect.gen(function* () {
-        const { account_id } = yield* newTenant
-        const all = sameKey ? { ...changes, key: body["key"] } : changes
-        yield* own(account_id, body)
-        yield* own(account_id, all)
-        const { id } = yield* create({ account_id }, body)
-        const before = yield* stored(account_id, id)
-        const first = yield* Effect.exit(update({ account_id }, id, all))
-        const after = yield* stored(account_id, id)
-        const expectedKey = all["key"] ?? body["key"]
-        if (Exit.isFailure(first)) {
-          assert.deepEqual(after, before)
-          return
-        }
-        assert.deepEqual(encode(first.value), encode(after.credential))
-        assert.strictEqual(yield* opened(account_id, after), expectedKey)
-        const isSame = JSON.stringify(encode(after.credential)) === JSON.stringify(encode(before.credential))
-        const keptKey = expectedKey === body["key"]
-        assert.strictEqual(after.revision, isSame && keptKey ? 1 : 2)
-        assert.strictEqual(after.key_version, keptKey ? 1 : 2)
-        const policy = ({ label: _, name: __, ...rest }: Credential) => JSON.stringify(rest)
-        if (policy(after.credential) !== policy(before.credential)) {
-          const old = { ...after, credential: before.credential }
-          assert.strictEqual(yield* opened(account_id, old), "AuthenticationFailed")
-        }
-        assert.deepEqual(yield* update({ account_id }, id, all), first.value)
-        assert.deepEqual(yield* stored(account_id, id), after)
-      }),
+    function* ([{ body, changes, sameKey }]) {
+      const { account_id } = yield* newTenant
+      const all = sameKey ? { ...changes, key: body["key"] } : changes
+      yield* own(account_id, body)
+      yield* own(account_id, all)
+      const { id } = yield* create({ account_id }, body)
+      const before = yield* stored(account_id, id)
+      const first = yield* Effect.exit(update({ account_id }, id, all))
+      const after = yield* stored(account_id, id)
+      const expectedKey = all["key"] ?? body["key"]
+      if (Exit.isFailure(first)) {
+        assert.deepEqual(after, before)
+        return
+      }
+      assert.deepEqual(encode(first.value), encode(after.credential))
+      assert.strictEqual(yield* opened(account_id, after), expectedKey)
+      const isSame = JSON.stringify(encode(after.credential)) === JSON.stringify(encode(before.credential))
+      const keptKey = expectedKey === body["key"]
+      assert.strictEqual(after.revision, isSame && keptKey ? 1 : 2)
+      assert.strictEqual(after.key_version, keptKey ? 1 : 2)
+      const policy = ({ label: _, name: __, ...rest }: Credential) => JSON.stringify(rest)
+      if (policy(after.credential) !== policy(before.credential)) {
+        const old = { ...after, credential: before.credential }
+        assert.strictEqual(yield* opened(account_id, old), "AuthenticationFailed")
+      }
+      assert.deepEqual(yield* update({ account_id }, id, all), first.value)
+      assert.deepEqual(yield* stored(account_id, id), after)
+    },
     { arbitrary: { runs: 40 } }
   )
 
-  it.effect("replaces the key with a new label and keeps id, time and order (L10)", () =>
-    Effect.gen(function* () {
-      const { account_id, credential } = yield* made({ provider: "cohere", key, name: "n", disabled: true })
-      yield* create({ account_id }, { provider: "cohere", key })
-      const rotated = yield* update({ account_id }, credential.id, { key: otherKey })
-      assert.deepEqual(rotated, { ...credential, label: "sk-...WxYz" })
-      const row = yield* stored(account_id, credential.id)
-      assert.deepEqual([row.revision, row.key_version, yield* opened(account_id, row)], [2, 2, otherKey])
-    })
-  )
+  it.effect("replaces the key with a new label and keeps id, time and order (L10)", function* () {
+    const { account_id, credential } = yield* made({ provider: "cohere", key, name: "n", disabled: true })
+    yield* create({ account_id }, { provider: "cohere", key })
+    const rotated = yield* update({ account_id }, credential.id, { key: otherKey })
+    assert.deepEqual(rotated, { ...credential, label: "sk-...WxYz" })
+    const row = yield* stored(account_id, credential.id)
+    assert.deepEqual([row.revision, row.key_version, yield* opened(account_id, row)], [2, 2, otherKey])
+  })
 
   it.effect.each([new KeyStoreUnavailable({ reason: "down" }), new UnknownKeyId({ kek_id: "gone" })])(
     "needs no key to change the name, and one for everything else: $_tag (L7, L8)",
-    (failure) =>
-      Effect.gen(function* () {
-        const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
-        const fail = () => Effect.fail(failure)
-        const service = yield* instead(Cipher, (cipher) => ({ ...cipher, open: fail, holds: fail, reseal: fail }))
-        const without = (body: object) =>
-          Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
-        assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")
-        const before = yield* stored(account_id, credential.id)
-        for (const body of [
-          { key },
-          { key: otherKey },
-          { disabled: true },
-          { declared_region: "global" },
-          { name: "x", declared_zdr: true }
-        ]) {
-          const exit = yield* Effect.exit(without(body))
-          assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit), JSON.stringify(body))
-        }
-        assert.deepEqual(yield* stored(account_id, credential.id), before)
-      })
-  )
-
-  it.effect("of an altered credential is refused except for its name, even with a new key (L7)", () =>
-    Effect.gen(function* () {
-      const { account_id, credential } = yield* made()
-      const { id } = credential
-      yield* tamper(account_id, id, { allowed_models: ["anything"] })
-      const before = yield* stored(account_id, id)
-      for (const body of [{ key }, { key: otherKey }, { allowed_models: null }, { disabled: true, name: "x" }]) {
-        const exit = yield* Effect.exit(update({ account_id }, id, body))
-        assert(Exit.isFailure(exit))
-        assert.strictEqual(
-          String(Cause.squash(exit.cause)),
-          `StoredKeyUnusable: The key of credential ${id} cannot be opened: the credential or its sealed key was altered`
-        )
+    function* (failure) {
+      const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
+      const fail = () => Effect.fail(failure)
+      const service = yield* instead(Cipher, (cipher) => ({ ...cipher, open: fail, holds: fail, reseal: fail }))
+      const without = (body: object) =>
+        Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
+      assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")
+      const before = yield* stored(account_id, credential.id)
+      for (const body of [
+        { key },
+        { key: otherKey },
+        { disabled: true },
+        { declared_region: "global" },
+        { name: "x", declared_zdr: true }
+      ]) {
+        const exit = yield* Effect.exit(without(body))
+        assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit), JSON.stringify(body))
       }
-      assert.deepEqual(yield* stored(account_id, id), before)
-      assert.strictEqual((yield* update({ account_id }, id, { name: "x" })).name, "x")
-      assert.strictEqual(yield* opened(account_id, yield* stored(account_id, id)), "AuthenticationFailed")
-      yield* remove({ account_id }, id)
-      const again = yield* create({ account_id }, { provider: "openai", key })
-      assert.strictEqual(yield* opened(account_id, yield* stored(account_id, again.id)), key)
-    })
+      assert.deepEqual(yield* stored(account_id, credential.id), before)
+    }
   )
 
-  it.effect("checks the hashes that it adds, not those that are stored (D24)", () =>
-    Effect.gen(function* () {
-      const { account_id, credential, hash } = yield* made()
-      const { id } = credential
-      const [leaving, stranger] = [yield* addApiKey(account_id), yield* newTenant]
-      yield* update({ account_id }, id, { allowed_api_key_hashes: [hash, leaving] })
-      yield* (yield* AccountRepository).revokeApiKey(leaving, yield* DateTime.now)
-      const foreign = (index: number) => `allowed_api_key_hashes.${index}: is not an API key of this account`
-      for (const unusable of [stranger.hash, yield* newHash]) {
-        assert.deepStrictEqual(
-          yield* issuesOf(update({ account_id }, id, { allowed_api_key_hashes: [leaving, unusable] })),
-          [foreign(1)]
-        )
-      }
-      yield* update({ account_id }, id, { allowed_api_key_hashes: [hash, leaving], disabled: true })
-      yield* update({ account_id }, id, { declared_zdr: true })
-      yield* update({ account_id }, id, { allowed_api_key_hashes: [hash] })
-      assert.deepStrictEqual(yield* issuesOf(update({ account_id }, id, { allowed_api_key_hashes: [leaving] })), [
-        foreign(0)
-      ])
-    })
-  )
-
-  it.effect("and deletion are possible after the workspace was deleted; listing it is not (D43)", () =>
-    Effect.gen(function* () {
-      const { account_id, credential, workspace_id } = yield* made()
-      const { id } = credential
-      yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
-      assert.isTrue((yield* update({ account_id }, id, { disabled: true })).disabled)
-      const page = { offset: 0, limit: 10 }
-      assert.deepStrictEqual(yield* issuesOf(as({ account_id }, ({ list }) => list(page))), [
-        "workspace_id: is required: the default workspace is deleted"
-      ])
-      assert.deepStrictEqual(yield* issuesOf(as({ account_id }, ({ list }) => list({ ...page, workspace_id }))), [
-        "workspace_id: is not a workspace of this account"
-      ])
-      yield* remove({ account_id }, id)
-      assert.instanceOf(yield* Effect.flip(update({ account_id }, id, { name: "x" })), NotFound)
-    })
-  )
-
-  it.effect("that would break a rule together with another is refused, whichever is first (L9)", () =>
-    Effect.gen(function* () {
-      const { account_id, credential } = yield* made()
-      const exits = yield* Effect.forEach(
-        [{ is_fallback: true }, { is_byok_only: true }],
-        (body) => Effect.exit(update({ account_id }, credential.id, body)),
-        { concurrency: "unbounded" }
+  it.effect("of an altered credential is refused except for its name, even with a new key (L7)", function* () {
+    const { account_id, credential } = yield* made()
+    const { id } = credential
+    yield* tamper(account_id, id, { allowed_models: ["anything"] })
+    const before = yield* stored(account_id, id)
+    for (const body of [{ key }, { key: otherKey }, { allowed_models: null }, { disabled: true, name: "x" }]) {
+      const exit = yield* Effect.exit(update({ account_id }, id, body))
+      assert(Exit.isFailure(exit))
+      assert.strictEqual(
+        String(Cause.squash(exit.cause)),
+        `StoredKeyUnusable: The key of credential ${id} cannot be opened: the credential or its sealed key was altered`
       )
-      assert.lengthOf(
-        exits.filter((exit) => Exit.isSuccess(exit)),
-        1
+    }
+    assert.deepEqual(yield* stored(account_id, id), before)
+    assert.strictEqual((yield* update({ account_id }, id, { name: "x" })).name, "x")
+    assert.strictEqual(yield* opened(account_id, yield* stored(account_id, id)), "AuthenticationFailed")
+    yield* remove({ account_id }, id)
+    const again = yield* create({ account_id }, { provider: "openai", key })
+    assert.strictEqual(yield* opened(account_id, yield* stored(account_id, again.id)), key)
+  })
+
+  it.effect("checks the hashes that it adds, not those that are stored (D24)", function* () {
+    const { account_id, credential, hash } = yield* made()
+    const { id } = credential
+    const [leaving, stranger] = [yield* addApiKey(account_id), yield* newTenant]
+    yield* update({ account_id }, id, { allowed_api_key_hashes: [hash, leaving] })
+    yield* (yield* AccountRepository).revokeApiKey(leaving, yield* DateTime.now)
+    const foreign = (index: number) => `allowed_api_key_hashes.${index}: is not an API key of this account`
+    for (const unusable of [stranger.hash, yield* newHash]) {
+      assert.deepStrictEqual(
+        yield* issuesOf(update({ account_id }, id, { allowed_api_key_hashes: [leaving, unusable] })),
+        [foreign(1)]
       )
-      const row = yield* stored(account_id, credential.id)
-      assert.isFalse(row.credential.is_fallback && row.credential.is_byok_only)
-    })
-  )
+    }
+    yield* update({ account_id }, id, { allowed_api_key_hashes: [hash, leaving], disabled: true })
+    yield* update({ account_id }, id, { declared_zdr: true })
+    yield* update({ account_id }, id, { allowed_api_key_hashes: [hash] })
+    assert.deepStrictEqual(yield* issuesOf(update({ account_id }, id, { allowed_api_key_hashes: [leaving] })), [
+      foreign(0)
+    ])
+  })
+
+  it.effect("and deletion are possible after the workspace was deleted; listing it is not (D43)", function* () {
+    const { account_id, credential, workspace_id } = yield* made()
+    const { id } = credential
+    yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
+    assert.isTrue((yield* update({ account_id }, id, { disabled: true })).disabled)
+    const page = { offset: 0, limit: 10 }
+    assert.deepStrictEqual(yield* issuesOf(as({ account_id }, ({ list }) => list(page))), [
+      "workspace_id: is required: the default workspace is deleted"
+    ])
+    assert.deepStrictEqual(yield* issuesOf(as({ account_id }, ({ list }) => list({ ...page, workspace_id }))), [
+      "workspace_id: is not a workspace of this account"
+    ])
+    yield* remove({ account_id }, id)
+    assert.instanceOf(yield* Effect.flip(update({ account_id }, id, { name: "x" })), NotFound)
+  })
+
+  it.effect("that would break a rule together with another is refused, whichever is first (L9)", function* () {
+    const { account_id, credential } = yield* made()
+    const exits = yield* Effect.forEach(
+      [{ is_fallback: true }, { is_byok_only: true }],
+      (body) => Effect.exit(update({ account_id }, credential.id, body)),
+      { concurrency: "unbounded" }
+    )
+    assert.lengthOf(
+      exits.filter((exit) => Exit.isSuccess(exit)),
+      1
+    )
+    const row = yield* stored(account_id, credential.id)
+    assert.isFalse(row.credential.is_fallback && row.credential.is_byok_only)
+  })
 
   it.effect.each([
     [4, true],
     [5, false]
-  ] as const)("that loses %i races is stored: %s (L9)", ([losses, isStored]) =>
-    Effect.gen(function* () {
-      const { account_id, credential } = yield* made()
-      let lost = 0
-      const service = yield* instead(CredentialRepository, (repository) => ({
-        ...repository,
-        update: (account_id, given) =>
-          Effect.gen(function* () {
-            if (lost < losses) yield* tamper(account_id, credential.id, { name: `theirs ${(lost += 1)}` })
-            return yield* repository.update(account_id, given)
-          }).pipe(Effect.provideContext(Context.make(CredentialRepository, repository)))
-      }))
-      const renamed = update({ account_id }, credential.id, { declared_zdr: true })
-      const exit = yield* Effect.exit(Effect.provideService(renamed, Credentials, service))
-      const row = yield* stored(account_id, credential.id)
-      assert.strictEqual(Exit.isSuccess(exit), isStored)
-      assert.strictEqual(row.credential.declared_zdr, isStored ? true : null)
-      assert.strictEqual(row.credential.name, `theirs ${losses}`)
-      if (Exit.isFailure(exit)) assert.instanceOf(Cause.squash(exit.cause), ServiceUnavailable)
-    })
-  )
+  ] as const)("that loses %i races is stored: %s (L9)", function* ([losses, isStored]) {
+    const { account_id, credential } = yield* made()
+    let lost = 0
+    const service = yield* instead(CredentialRepository, (repository) => ({
+      ...repository,
+      update: (account_id, given) =>
+        Effect.gen(function* () {
+          if (lost < losses) yield* tamper(account_id, credential.id, { name: `theirs ${(lost += 1)}` })
+          return yield* repository.update(account_id, given)
+        }).pipe(Effect.provideContext(Context.make(CredentialRepository, repository)))
+    }))
+    const renamed = update({ account_id }, credential.id, { declared_zdr: true })
+    const exit = yield* Effect.exit(Effect.provideService(renamed, Credentials, service))
+    const row = yield* stored(account_id, credential.id)
+    assert.strictEqual(Exit.isSuccess(exit), isStored)
+    assert.strictEqual(row.credential.declared_zdr, isStored ? true : null)
+    assert.strictEqual(row.credential.name, `theirs ${losses}`)
+    if (Exit.isFailure(exit)) assert.instanceOf(Cause.squash(exit.cause), ServiceUnavailable)
+  })
 }
 
 for (const [name, store] of stores.slice(0, 2)) {

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Layer, Result } from "effect"
 import { createHmac } from "node:crypto"
 import { Credentials } from "../../../src/port/Credentials.ts"
@@ -10,6 +9,7 @@ import { acceptedBody, anyBody, givenKey, oneOf, text } from "../../support/memo
 import { inMemory, own } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { remove, update } from "../../support/service/asTenant.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const salt = Buffer.alloc(32, "salt")
 const body = oneOf<Record<string, unknown>>(acceptedBody(givenKey), acceptedBody(givenKey), anyBody(text(0, 20)))

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Deferred, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { limits } from "../../../src/crypto/WrapBudget.ts"
@@ -10,6 +9,7 @@ import { Memory } from "../../support/memory/Memory.ts"
 import type { Ports } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { inOrder, keysOf, type Made, openedWith, rotationWith, sealUnder } from "../../support/keys/rotating.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const rotated = ringOf("new", "old")
 const unhurried = 1_000_000

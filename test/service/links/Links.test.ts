@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { DateTime, Effect, Exit, Option, Redacted, Result, Schema } from "effect"
 import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
 import { type Actor, CurrentActor } from "../../../src/domain/CurrentCaller.ts"
@@ -13,7 +12,7 @@ import { unknownId } from "../../support/http/Bodies.ts"
 import { TestService } from "../../support/http/TestService.ts"
 import { databaseContent, leakOf } from "../../support/keys/leakSearch.ts"
 import { faultOf, withoutPrefix } from "../../support/keys/issuedKey.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, layerLive } from "../../support/it.ts"
 import { as, create } from "../../support/service/asTenant.ts"
 
 const decode = Schema.decodeUnknownSync(NewLink)
@@ -46,63 +45,60 @@ const isClosed = (exit: Exit.Exit<unknown, unknown>) =>
   Exit.isFailure(exit) && exit.cause.reasons.some((reason) => "defect" in reason && reason.defect instanceof LinkClosed)
 
 layerLive(TestService.layer)("links", (it) => {
-  it.effect("are stored by the hash of a token that stands behind # only, and are events of the account", () =>
-    Effect.gen(function* () {
-      const { newTenant, sql } = yield* TestService
-      const tenant = yield* newTenant
-      const { list } = yield* Links
-      const { link_id, token, url } = yield* Effect.provideService(
-        linkFor(tenant, { purpose: "connect", provider: "openai", return_url: "https://gateway.example/keys" }),
-        PublicUrl,
-        "https://keys.example"
-      )
-      assert.match(Redacted.value(url), /^https:\/\/keys\.example\/keys#byok_ln_[0-9A-Za-z]{49}$/)
-      assert.isUndefined(faultOf(Redacted.value(token), "ln"))
-      const content = yield* databaseContent(sql)
-      assert.isUndefined(leakOf(content, [withoutPrefix(Redacted.value(token))]))
-      assert.include(content, hashApiKey(token), "control")
-      const [listed, ...others] = yield* list(tenant.account_id)
-      assert.deepStrictEqual(others, [])
-      assert.include(listed, { link_id, purpose: "connect", provider: "openai", workspace_id: tenant.workspace_id })
-      const events = yield* eventsIn(sql)
-      const { account_id, workspace_id } = tenant
-      assert.deepInclude(events, {
-        ...{ action: "link.create", account_id, workspace_id, link_id, purpose: "connect" },
-        actor: { kind: "service" }
-      })
+  it.effect("are stored by the hash of a token that stands behind # only, and are events of the account", function* () {
+    const { newTenant, sql } = yield* TestService
+    const tenant = yield* newTenant
+    const { list } = yield* Links
+    const { link_id, token, url } = yield* Effect.provideService(
+      linkFor(tenant, { purpose: "connect", provider: "openai", return_url: "https://gateway.example/keys" }),
+      PublicUrl,
+      "https://keys.example"
+    )
+    assert.match(Redacted.value(url), /^https:\/\/keys\.example\/keys#byok_ln_[0-9A-Za-z]{49}$/)
+    assert.isUndefined(faultOf(Redacted.value(token), "ln"))
+    const content = yield* databaseContent(sql)
+    assert.isUndefined(leakOf(content, [withoutPrefix(Redacted.value(token))]))
+    assert.include(content, hashApiKey(token), "control")
+    const [listed, ...others] = yield* list(tenant.account_id)
+    assert.deepStrictEqual(others, [])
+    assert.include(listed, { link_id, purpose: "connect", provider: "openai", workspace_id: tenant.workspace_id })
+    const events = yield* eventsIn(sql)
+    const { account_id, workspace_id } = tenant
+    assert.deepInclude(events, {
+      ...{ action: "link.create", account_id, workspace_id, link_id, purpose: "connect" },
+      actor: { kind: "service" }
     })
-  )
+  })
 
-  it.effect("last an hour, or as long as is asked, at most a day", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.tenant
-      const now = yield* DateTime.now
-      for (const [asked, seconds] of [
-        [{}, 3600],
-        [{ expires_in: 86_400 }, 86_400]
-      ] as const) {
-        const { expires_at } = yield* linkFor(tenant, { purpose: "manage", ...asked })
-        const lasts = DateTime.toEpochMillis(expires_at) - DateTime.toEpochMillis(now)
-        assert.isTrue(Math.abs(lasts - seconds * 1000) < 10_000, String(lasts))
-      }
-      for (const asked of [
-        { purpose: "manage", expires_in: 86_401 },
-        { purpose: "manage", expires_in: 59 },
-        { purpose: "manage", provider: "openai" },
-        { purpose: "manage", credential_id: unknownId },
-        { purpose: "replace" },
-        { purpose: "replace", credential_id: unknownId, workspace_id: unknownId },
-        { purpose: "connect", return_url: "javascript:alert(1)" },
-        { purpose: "connect", return_url: "https://name:secret@gateway.example/" },
-        { purpose: "admin" }
-      ]) {
-        assert.isTrue(Result.isFailure(Schema.decodeUnknownResult(NewLink)(asked)), JSON.stringify(asked))
-      }
-    })
-  )
+  it.effect("last an hour, or as long as is asked, at most a day", function* () {
+    const tenant = yield* TestService.tenant
+    const now = yield* DateTime.now
+    for (const [asked, seconds] of [
+      [{}, 3600],
+      [{ expires_in: 86_400 }, 86_400]
+    ] as const) {
+      const { expires_at } = yield* linkFor(tenant, { purpose: "manage", ...asked })
+      const lasts = DateTime.toEpochMillis(expires_at) - DateTime.toEpochMillis(now)
+      assert.isTrue(Math.abs(lasts - seconds * 1000) < 10_000, String(lasts))
+    }
+    for (const asked of [
+      { purpose: "manage", expires_in: 86_401 },
+      { purpose: "manage", expires_in: 59 },
+      { purpose: "manage", provider: "openai" },
+      { purpose: "manage", credential_id: unknownId },
+      { purpose: "replace" },
+      { purpose: "replace", credential_id: unknownId, workspace_id: unknownId },
+      { purpose: "connect", return_url: "javascript:alert(1)" },
+      { purpose: "connect", return_url: "https://name:secret@gateway.example/" },
+      { purpose: "admin" }
+    ]) {
+      assert.isTrue(Result.isFailure(Schema.decodeUnknownResult(NewLink)(asked)), JSON.stringify(asked))
+    }
+  })
 
-  it.effect("are not made for another account's workspace or credential, nor for an account that is not there", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "are not made for another account's workspace or credential, nor for an account that is not there",
+    function* () {
       const { newTenant } = yield* TestService
       const [tenant, other] = [yield* newTenant, yield* newTenant]
       const { id } = yield* create(other)
@@ -119,11 +115,12 @@ layerLive(TestService.layer)("links", (it) => {
       )
       const nobody = { account_id: LinkId.make(unknownId) as never }
       assert.strictEqual((yield* Effect.flip(linkFor(nobody, { purpose: "view" })))._tag, "NotKnown")
-    })
+    }
   )
 
-  it.effect("to connect are used once, by the write that they make, in its transaction and under their name", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "to connect are used once, by the write that they make, in its transaction and under their name",
+    function* () {
       const { sql } = yield* TestService
       const tenant = yield* TestService.newTenant
       const { by, link_id, token } = yield* linkFor(tenant, { purpose: "connect" })
@@ -142,26 +139,25 @@ layerLive(TestService.layer)("links", (it) => {
       )
       const [row] = yield* sql`SELECT public_key, kek_id, wrapped_dek, sealed FROM links WHERE id = ${link_id}`
       assert.deepStrictEqual(row, { public_key: null, kek_id: null, wrapped_dek: null, sealed: null })
-    })
+    }
   )
 
-  it.effect("to connect stay open if their write is refused", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const { by, token } = yield* linkFor(tenant, { purpose: "connect" })
-      yield* sql`UPDATE workspaces SET deleted_at = now() WHERE id = ${tenant.workspace_id}`
-      const refused = yield* Effect.flip(by(create(tenant, { workspace_id: tenant.workspace_id })))
-      assert.strictEqual(refused._tag, "InvalidParams")
-      assert.deepStrictEqual(yield* stateOf(token), Option.some("open"))
-      yield* sql`UPDATE workspaces SET deleted_at = NULL WHERE id = ${tenant.workspace_id}`
-      yield* by(create(tenant))
-      assert.deepStrictEqual(yield* stateOf(token), Option.some("used"))
-    })
-  )
+  it.effect("to connect stay open if their write is refused", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const { by, token } = yield* linkFor(tenant, { purpose: "connect" })
+    yield* sql`UPDATE workspaces SET deleted_at = now() WHERE id = ${tenant.workspace_id}`
+    const refused = yield* Effect.flip(by(create(tenant, { workspace_id: tenant.workspace_id })))
+    assert.strictEqual(refused._tag, "InvalidParams")
+    assert.deepStrictEqual(yield* stateOf(token), Option.some("open"))
+    yield* sql`UPDATE workspaces SET deleted_at = NULL WHERE id = ${tenant.workspace_id}`
+    yield* by(create(tenant))
+    assert.deepStrictEqual(yield* stateOf(token), Option.some("used"))
+  })
 
-  it.effect("to replace are used once, those to manage again and again, and neither once revoked or expired", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "to replace are used once, those to manage again and again, and neither once revoked or expired",
+    function* () {
       const { sql } = yield* TestService
       const tenant = yield* TestService.newTenant
       const { id } = yield* create(tenant)
@@ -189,31 +185,29 @@ layerLive(TestService.layer)("links", (it) => {
         [Option.some("revoked"), Option.some("expired")]
       )
       assert.strictEqual((yield* as(tenant, ({ get }) => get(id))).name, "four")
-    })
+    }
   )
 
-  it.effect("lose their private keys when they are over, and go a week later or with their account", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const [tenant, other] = [yield* TestService.newTenant, yield* TestService.newTenant]
-      const { forget } = yield* LinkRepository
-      const links = yield* Effect.forEach(["1 second", "6 days", "8 days"], (ago) =>
-        Effect.tap(linkFor(tenant, { purpose: "manage" }), ({ link_id }) => {
-          const at = sql`now() - ${ago}::interval`
-          return sql`UPDATE links SET created_at = ${at} - interval '1 hour', expires_at = ${at} WHERE id = ${link_id}`
-        })
-      )
-      const open = yield* linkFor(other, { purpose: "manage" })
-      yield* forget
-      const rows = yield* sql<{ id: string; has: boolean }>`
+  it.effect("lose their private keys when they are over, and go a week later or with their account", function* () {
+    const { sql } = yield* TestService
+    const [tenant, other] = [yield* TestService.newTenant, yield* TestService.newTenant]
+    const { forget } = yield* LinkRepository
+    const links = yield* Effect.forEach(["1 second", "6 days", "8 days"], (ago) =>
+      Effect.tap(linkFor(tenant, { purpose: "manage" }), ({ link_id }) => {
+        const at = sql`now() - ${ago}::interval`
+        return sql`UPDATE links SET created_at = ${at} - interval '1 hour', expires_at = ${at} WHERE id = ${link_id}`
+      })
+    )
+    const open = yield* linkFor(other, { purpose: "manage" })
+    yield* forget
+    const rows = yield* sql<{ id: string; has: boolean }>`
         SELECT id, sealed IS NOT NULL AS has FROM links WHERE account_id IN (${tenant.account_id}, ${other.account_id}) ORDER BY id`
-      assert.deepStrictEqual(rows, [
-        { id: links[0]?.link_id ?? "", has: false },
-        { id: links[1]?.link_id ?? "", has: false },
-        { id: open.link_id, has: true }
-      ])
-      yield* (yield* Accounts).deleteAccount(other.account_id)
-      assert.deepStrictEqual(yield* stateOf(open.token), Option.none())
-    })
-  )
+    assert.deepStrictEqual(rows, [
+      { id: links[0]?.link_id ?? "", has: false },
+      { id: links[1]?.link_id ?? "", has: false },
+      { id: open.link_id, has: true }
+    ])
+    yield* (yield* Accounts).deleteAccount(other.account_id)
+    assert.deepStrictEqual(yield* stateOf(open.token), Option.none())
+  })
 })

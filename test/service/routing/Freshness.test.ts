@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { Arbitrary, Context, Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import { CredentialPools } from "../../../src/port/CredentialPools.ts"
@@ -10,7 +9,7 @@ import { type Ports, ThreeInstances } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, layerLive } from "../../support/it.ts"
 import { changing } from "../../support/service/asTenant.ts"
 import { type Batch, type Command, type Faults, type FaultyWrite, play, type Scene, sides } from "./freshnessModel.ts"
 

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect } from "effect"
 import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import * as health from "../../../src/domain/routing/Health.ts"
@@ -6,6 +5,7 @@ import * as state from "../../../src/service/routing/HealthState.ts"
 import { type Edit, plantedUrl } from "../../domain/routing/plantedIn.ts"
 import { propertyRuns } from "../../domain/routing/propertyRuns.ts"
 import { anyRun, type Code, runModel } from "./healthModel.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 describe("the health of keys, as several routers know it over one database", () => {
   it.prop(

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, type Context, Deferred, Duration, Effect, Fiber, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
@@ -26,6 +25,7 @@ import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, update } from "../../support/service/asTenant.ts"
 import { requestOf } from "../../support/service/planning.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const cipher = cipherOn(ringOf("kek"))
 

@@ -1,5 +1,4 @@
 import { inspect } from "node:util"
-import { assert, describe, it } from "@effect/vitest"
 import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Result, type Scope } from "effect"
 import { TestClock } from "effect/testing"
 import type { CredentialId } from "../../../src/domain/Identifiers.ts"
@@ -27,6 +26,7 @@ import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, remove, update } from "../../support/service/asTenant.ts"
 import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const service = () => Layer.provideMerge(Router.layer, inMemory())
 const key = "sk-fake-0123456789-0123456789-AbCd"

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
@@ -6,6 +5,7 @@ import { unknown } from "../../../src/domain/routing/Health.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import { makeHealthLedger } from "../../../src/service/routing/makeHealthLedger.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const free = { whole: unknown(1), model: unknown(1) }
 const leasedKey = (model: string) => ({

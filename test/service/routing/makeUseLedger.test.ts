@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Layer, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
@@ -10,6 +9,7 @@ import type { LeaseTerms } from "../../../src/service/routing/Lease.ts"
 import { makeUseLedger } from "../../../src/service/routing/makeUseLedger.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { logLines } from "../../support/process/Recording.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const idOf = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
 

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Deferred, Effect, Exit, Fiber, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
@@ -8,6 +7,7 @@ import { type Edit, plantedUrl } from "../../domain/routing/plantedIn.ts"
 import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 import { logLines } from "../../support/process/Recording.ts"
 import { casesOf } from "../../domain/routing/propertyRuns.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 type Code = typeof WriteBehind
 

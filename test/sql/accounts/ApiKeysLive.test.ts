@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
 import type { ApiKeyHash, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
@@ -6,35 +5,33 @@ import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { databases } from "../../support/database/stores.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, layerLive } from "../../support/it.ts"
 
 for (const [name, store] of databases) {
   layerLive(store)(`API keys ${name}`, (it) => {
-    it.effect("what is read along with a key is the account's own, and as it is now (D5, D43)", () =>
-      Effect.gen(function* () {
-        const { find } = yield* ApiKeys
-        const { account_id, hash, workspace_id } = yield* newTenant
-        const stranger = yield* newTenant
-        const stored = yield* insertPlain(account_id, plainCredential(workspace_id), plainSealedKey())
-        const prefetched = (hash: ApiKeyHash, reading?: CredentialId) =>
-          Effect.map(find(hash, reading), (key) => Option.getOrThrow(key).prefetched)
+    it.effect("what is read along with a key is the account's own, and as it is now (D5, D43)", function* () {
+      const { find } = yield* ApiKeys
+      const { account_id, hash, workspace_id } = yield* newTenant
+      const stranger = yield* newTenant
+      const stored = yield* insertPlain(account_id, plainCredential(workspace_id), plainSealedKey())
+      const prefetched = (hash: ApiKeyHash, reading?: CredentialId) =>
+        Effect.map(find(hash, reading), (key) => Option.getOrThrow(key).prefetched)
 
-        assert.deepStrictEqual(yield* prefetched(hash, stored.id), {
-          account_id,
-          credential: { id: stored.id, found: Option.some(stored) }
-        })
-        assert.deepStrictEqual(yield* prefetched(stranger.hash, stored.id), {
-          account_id: stranger.account_id,
-          credential: { id: stored.id, found: Option.none() }
-        })
-        assert.deepStrictEqual(yield* prefetched(hash), {
-          account_id,
-          default_workspace_id: workspace_id,
-          has_marks: false
-        })
-        yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
-        assert.deepStrictEqual(yield* prefetched(hash), { account_id, default_workspace_id: null, has_marks: false })
+      assert.deepStrictEqual(yield* prefetched(hash, stored.id), {
+        account_id,
+        credential: { id: stored.id, found: Option.some(stored) }
       })
-    )
+      assert.deepStrictEqual(yield* prefetched(stranger.hash, stored.id), {
+        account_id: stranger.account_id,
+        credential: { id: stored.id, found: Option.none() }
+      })
+      assert.deepStrictEqual(yield* prefetched(hash), {
+        account_id,
+        default_workspace_id: workspace_id,
+        has_marks: false
+      })
+      yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
+      assert.deepStrictEqual(yield* prefetched(hash), { account_id, default_workspace_id: null, has_marks: false })
+    })
   })
 }

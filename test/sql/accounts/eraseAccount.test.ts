@@ -1,40 +1,36 @@
-import { assert, describe, it } from "@effect/vitest"
-import { DateTime, Effect, Option } from "effect"
+import { DateTime, Option } from "effect"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const at = DateTime.makeUnsafe(0)
 
 describe("an erasure of an account (L13)", () => {
-  it.live("goes on after a step whose answer is lost, and records each deletion once", () =>
-    Effect.gen(function* () {
-      const { accounts, admin, proxy, repository } = yield* openLossyStore
-      const insert = insertInto(repository)
-      const ids = [3, 4, 5].map((n) => CredentialId.make(uuid(n)))
-      for (const id of ids) yield* insert(account_id, plainCredential(workspace_id, id), plainSealedKey())
-      proxy.loseAnswer("COMMIT")
-      const step = yield* accounts.eraseAccount(account_id, at, 1)
-      assert.strictEqual(proxy.lost(), 1)
-      assert.deepStrictEqual(step, Option.some({ credentials: 1, idempotency_records: 0, done: false }))
-      assert.lengthOf(yield* admin`SELECT FROM credentials`, 1, "each attempt was a step")
-      yield* accounts.eraseAccount(account_id, at, 2)
-      const deleted = (yield* eventsIn(admin)).flatMap((event) =>
-        event.action === "credential.delete" ? [event.credential_id] : []
-      )
-      assert.sameMembers(deleted, ids)
-    })
-  )
+  it.live("goes on after a step whose answer is lost, and records each deletion once", function* () {
+    const { accounts, admin, proxy, repository } = yield* openLossyStore
+    const insert = insertInto(repository)
+    const ids = [3, 4, 5].map((n) => CredentialId.make(uuid(n)))
+    for (const id of ids) yield* insert(account_id, plainCredential(workspace_id, id), plainSealedKey())
+    proxy.loseAnswer("COMMIT")
+    const step = yield* accounts.eraseAccount(account_id, at, 1)
+    assert.strictEqual(proxy.lost(), 1)
+    assert.deepStrictEqual(step, Option.some({ credentials: 1, idempotency_records: 0, done: false }))
+    assert.lengthOf(yield* admin`SELECT FROM credentials`, 1, "each attempt was a step")
+    yield* accounts.eraseAccount(account_id, at, 2)
+    const deleted = (yield* eventsIn(admin)).flatMap((event) =>
+      event.action === "credential.delete" ? [event.credential_id] : []
+    )
+    assert.sameMembers(deleted, ids)
+  })
 
-  it.live("is reported as done if the last answer is lost", () =>
-    Effect.gen(function* () {
-      const { accounts, proxy } = yield* openLossyStore
-      proxy.loseAnswer("COMMIT")
-      const erased = yield* accounts.eraseAccount(account_id, at, 500)
-      assert.strictEqual(proxy.lost(), 1)
-      assert.deepStrictEqual(Option.getOrUndefined(erased), { credentials: 0, idempotency_records: 0, done: true })
-      assert.isTrue(Option.isNone(yield* accounts.eraseAccount(account_id, at, 500)))
-    })
-  )
+  it.live("is reported as done if the last answer is lost", function* () {
+    const { accounts, proxy } = yield* openLossyStore
+    proxy.loseAnswer("COMMIT")
+    const erased = yield* accounts.eraseAccount(account_id, at, 500)
+    assert.strictEqual(proxy.lost(), 1)
+    assert.deepStrictEqual(Option.getOrUndefined(erased), { credentials: 0, idempotency_records: 0, done: true })
+    assert.isTrue(Option.isNone(yield* accounts.eraseAccount(account_id, at, 500)))
+  })
 })

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto"
-import { assert, describe, it, type Vitest } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Exit, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AuditEvent } from "../../../src/domain/AuditEvent.ts"
@@ -12,7 +11,7 @@ import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, describe, it, type It, layerLive } from "../../support/it.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { entriesIn, eventsIn } from "../../support/database/auditEntries.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
@@ -121,49 +120,45 @@ const perform = (ids: Ids, { kind, one, other }: Operation) =>
     }
   })
 
-const statements = (batching: boolean) => (it: Vitest.MethodsNonLive<Ports | Store>) => {
-  it.effect("any concurrent operations leave exactly the events of what is stored (SECURITY.md, Audit)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* Store
-      const together = { concurrency: "unbounded", discard: true } as const
-      const checked = yield* Arbitrary.checkEffect(
-        operations,
-        Effect.fnUntraced(function* (given) {
-          const ids = newIds()
-          yield* Effect.forEach(oneOfEach, (each) => Effect.exit(perform(ids, each)))
-          yield* Effect.forEach(given, (each) => Effect.exit(perform(ids, each)), together)
-          const events = (yield* eventsIn(sql)).map(inWords).toSorted()
-          assert.deepStrictEqual(events, yield* derived(sql))
-          return true
-        }),
-        { runs: 25, maxShrinks: 50 }
-      )
-      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
-      const actions = new Set((yield* eventsIn(sql)).map(({ action }) => action))
-      assert.strictEqual(actions.size, 7, "every kind of act took place")
-    })
-  )
+const statements = (batching: boolean) => (it: It<Ports | Store>) => {
+  it.effect("any concurrent operations leave exactly the events of what is stored (SECURITY.md, Audit)", function* () {
+    const { sql } = yield* Store
+    const together = { concurrency: "unbounded", discard: true } as const
+    const checked = yield* Arbitrary.checkEffect(
+      operations,
+      Effect.fnUntraced(function* (given) {
+        const ids = newIds()
+        yield* Effect.forEach(oneOfEach, (each) => Effect.exit(perform(ids, each)))
+        yield* Effect.forEach(given, (each) => Effect.exit(perform(ids, each)), together)
+        const events = (yield* eventsIn(sql)).map(inWords).toSorted()
+        assert.deepStrictEqual(events, yield* derived(sql))
+        return true
+      }),
+      { runs: 25, maxShrinks: 50 }
+    )
+    assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+    const actions = new Set((yield* eventsIn(sql)).map(({ action }) => action))
+    assert.strictEqual(actions.size, 7, "every kind of act took place")
+  })
 
-  it.effect("a failed request in a batch has no event, and the others have one each", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* Store
-      const { account_id, workspace_id } = yield* newTenant
-      const elsewhere = yield* newWorkspaceId
-      const workspaces = [workspace_id, workspace_id, elsewhere, workspace_id, workspace_id]
-      const exits = yield* Effect.forEach(
-        workspaces,
-        (workspace_id) => Effect.exit(insertCredential(account_id, workspace_id)),
-        { concurrency: "unbounded" }
-      )
-      assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, true, false, true, true])
-      const events = yield* eventsIn(sql)
-      assert.deepStrictEqual(events.map(inWords).toSorted(), yield* derived(sql))
-      assert.lengthOf(
-        events.filter((event) => event.action === "credential.create" && event.account_id === account_id),
-        4
-      )
-    })
-  )
+  it.effect("a failed request in a batch has no event, and the others have one each", function* () {
+    const { sql } = yield* Store
+    const { account_id, workspace_id } = yield* newTenant
+    const elsewhere = yield* newWorkspaceId
+    const workspaces = [workspace_id, workspace_id, elsewhere, workspace_id, workspace_id]
+    const exits = yield* Effect.forEach(
+      workspaces,
+      (workspace_id) => Effect.exit(insertCredential(account_id, workspace_id)),
+      { concurrency: "unbounded" }
+    )
+    assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, true, false, true, true])
+    const events = yield* eventsIn(sql)
+    assert.deepStrictEqual(events.map(inWords).toSorted(), yield* derived(sql))
+    assert.lengthOf(
+      events.filter((event) => event.action === "credential.create" && event.account_id === account_id),
+      4
+    )
+  })
 
   it.effect("nothing is done whose event cannot be written; once it can be, it is done (control)", () =>
     Effect.gen(function* () {
@@ -263,97 +258,89 @@ describe("an audit entry (SECURITY.md, Audit)", () => {
 })
 
 describe("an operation that is retried because its answer was lost", () => {
-  it.live("has one event (R3)", () =>
-    Effect.gen(function* () {
-      const { ports, proxy, sql } = yield* openBehindProxy
-      yield* Effect.gen(function* () {
-        const repository = yield* AccountRepository
+  it.live("has one event (R3)", function* () {
+    const { ports, proxy, sql } = yield* openBehindProxy
+    yield* Effect.gen(function* () {
+      const repository = yield* AccountRepository
+      proxy.loseAnswer("COMMIT")
+      const { account_id, hash, workspace_id } = yield* newTenant
+      proxy.loseAnswer("SELECT 1")
+      yield* insertCredential(account_id, workspace_id)
+      for (const act of [
+        repository.deleteWorkspace(workspace_id, at),
+        repository.revokeApiKey(hash, at),
+        repository.createWorkspace(account_id, { workspace_id: yield* newWorkspaceId, name: "n", created_at: at }),
+        repository.addApiKey(account_id, { hash: yield* newHash, name: "n", management: false, created_at: at })
+      ]) {
         proxy.loseAnswer("COMMIT")
-        const { account_id, hash, workspace_id } = yield* newTenant
-        proxy.loseAnswer("SELECT 1")
-        yield* insertCredential(account_id, workspace_id)
-        for (const act of [
-          repository.deleteWorkspace(workspace_id, at),
-          repository.revokeApiKey(hash, at),
-          repository.createWorkspace(account_id, { workspace_id: yield* newWorkspaceId, name: "n", created_at: at }),
-          repository.addApiKey(account_id, { hash: yield* newHash, name: "n", management: false, created_at: at })
-        ]) {
-          proxy.loseAnswer("COMMIT")
-          yield* act
-        }
-      }).pipe(Effect.provide(ports))
-      assert.strictEqual(proxy.lost(), 6)
-      const events = (yield* eventsIn(sql)).map(inWords).toSorted()
-      assert.lengthOf(events, 8)
-      assert.deepStrictEqual(events, yield* derived(sql))
-    })
-  )
+        yield* act
+      }
+    }).pipe(Effect.provide(ports))
+    assert.strictEqual(proxy.lost(), 6)
+    const events = (yield* eventsIn(sql)).map(inWords).toSorted()
+    assert.lengthOf(events, 8)
+    assert.deepStrictEqual(events, yield* derived(sql))
+  })
 })
 
 layerLive(TestService.layer)("the events of a running service", (it) => {
-  it.effect("name the actor: the key over HTTP, the gateway in process, the service itself", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { account_id, create, management_key_hash } = yield* TestService.newTenant
-      const credentials = yield* Credentials
-      const input = { provider: "groq" as const, key: "fake-key-fake-key-fake-key" }
-      yield* create(input)
-      const { revokeApiKey } = yield* Accounts
-      yield* Effect.provideService(revokeApiKey(management_key_hash), CurrentActor, { kind: "cli", user: "sören" })
-      assert.strictEqual((yield* create(input)).status, 401)
-      const decoded = yield* decodeNew(input)
-      yield* Effect.provideService(credentials.create(decoded), CurrentCaller, { account_id })
-      const once = credentials.create(decoded, IdempotencyKey.make("k"))
-      yield* Effect.provideService(once, CurrentCaller, { account_id })
-      const events = yield* eventsIn(sql)
-      assert.deepStrictEqual(
-        events.filter((event) => "account_id" in event && event.account_id === account_id).map(({ actor }) => actor),
-        [
-          { kind: "service" },
-          { kind: "service" },
-          { kind: "service" },
-          { kind: "api_key", api_key_hash: management_key_hash },
-          { kind: "cli", user: "sören" },
-          { kind: "in_process" },
-          { kind: "in_process" }
-        ]
-      )
-      assert.deepStrictEqual(events[0]?.action, "keyring.register")
-    })
-  )
+  it.effect("name the actor: the key over HTTP, the gateway in process, the service itself", function* () {
+    const { sql } = yield* TestService
+    const { account_id, create, management_key_hash } = yield* TestService.newTenant
+    const credentials = yield* Credentials
+    const input = { provider: "groq" as const, key: "fake-key-fake-key-fake-key" }
+    yield* create(input)
+    const { revokeApiKey } = yield* Accounts
+    yield* Effect.provideService(revokeApiKey(management_key_hash), CurrentActor, { kind: "cli", user: "sören" })
+    assert.strictEqual((yield* create(input)).status, 401)
+    const decoded = yield* decodeNew(input)
+    yield* Effect.provideService(credentials.create(decoded), CurrentCaller, { account_id })
+    const once = credentials.create(decoded, IdempotencyKey.make("k"))
+    yield* Effect.provideService(once, CurrentCaller, { account_id })
+    const events = yield* eventsIn(sql)
+    assert.deepStrictEqual(
+      events.filter((event) => "account_id" in event && event.account_id === account_id).map(({ actor }) => actor),
+      [
+        { kind: "service" },
+        { kind: "service" },
+        { kind: "service" },
+        { kind: "api_key", api_key_hash: management_key_hash },
+        { kind: "cli", user: "sören" },
+        { kind: "in_process" },
+        { kind: "in_process" }
+      ]
+    )
+    assert.deepStrictEqual(events[0]?.action, "keyring.register")
+  })
 
-  it.effect("hold no key, token or name; the other tables do hold the names (T4, control)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { create, management_key } = yield* TestService.newTenant
-      const names = ["canary-Qy7", "canary-Zw2", "canary-Jx9", "canary-Kv4"]
-      const [credential = "", account = "", workspace = "", apiKey = ""] = names
-      const key = `sk-${randomUUID().replaceAll("-", "Q")}`
-      assert.strictEqual((yield* create({ provider: "openai", key, name: credential })).status, 201)
-      const accounts = yield* Accounts
-      const { account_id } = yield* accounts.createAccount(account)
-      yield* accounts.createWorkspace(account_id, workspace)
-      yield* accounts.issueApiKey(account_id, { name: apiKey, management: false })
-      const rows = yield* sql<{ text: string }>`SELECT events::text AS text FROM audit_entries`
-      const events = rows.map(({ text }) => text).join("\n")
-      yield* eventsIn(sql)
-      assert.isUndefined(leakOf(events, [key, management_key, ...names]))
-      const content = yield* databaseContent(sql)
-      for (const name of names) assert.strictEqual(leakOf(content, [name]), name)
-    })
-  )
+  it.effect("hold no key, token or name; the other tables do hold the names (T4, control)", function* () {
+    const { sql } = yield* TestService
+    const { create, management_key } = yield* TestService.newTenant
+    const names = ["canary-Qy7", "canary-Zw2", "canary-Jx9", "canary-Kv4"]
+    const [credential = "", account = "", workspace = "", apiKey = ""] = names
+    const key = `sk-${randomUUID().replaceAll("-", "Q")}`
+    assert.strictEqual((yield* create({ provider: "openai", key, name: credential })).status, 201)
+    const accounts = yield* Accounts
+    const { account_id } = yield* accounts.createAccount(account)
+    yield* accounts.createWorkspace(account_id, workspace)
+    yield* accounts.issueApiKey(account_id, { name: apiKey, management: false })
+    const rows = yield* sql<{ text: string }>`SELECT events::text AS text FROM audit_entries`
+    const events = rows.map(({ text }) => text).join("\n")
+    yield* eventsIn(sql)
+    assert.isUndefined(leakOf(events, [key, management_key, ...names]))
+    const content = yield* databaseContent(sql)
+    for (const name of names) assert.strictEqual(leakOf(content, [name]), name)
+  })
 
-  it.effect("get a checkpoint without being asked", () =>
-    Effect.gen(function* () {
-      const { newTenant, sql } = yield* TestService
-      yield* newTenant
-      yield* eventually(
-        "every entry is sealed",
-        Effect.map(
-          sql`SELECT 1 FROM audit_entries WHERE seq > (SELECT coalesce(max(last_seq), 0) FROM audit_checkpoints)`,
-          (rows) => rows.length === 0
-        )
+  it.effect("get a checkpoint without being asked", function* () {
+    const { newTenant, sql } = yield* TestService
+    yield* newTenant
+    yield* eventually(
+      "every entry is sealed",
+      Effect.map(
+        sql`SELECT 1 FROM audit_entries WHERE seq > (SELECT coalesce(max(last_seq), 0) FROM audit_checkpoints)`,
+        (rows) => rows.length === 0
       )
-    })
-  )
+    )
+  })
 })

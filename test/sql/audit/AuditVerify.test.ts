@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Context, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { Audit, type AuditReport } from "../../../src/service/audit/Audit.ts"
@@ -6,7 +5,7 @@ import { AuditLog } from "../../../src/port/AuditLog.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
 import { holdOpen } from "../../support/database/transactions.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../../support/it.ts"
 
 const open = Effect.gen(function* () {
   const { ports, sql, url } = yield* openStore()
@@ -112,186 +111,168 @@ const tampering = Arbitrary.map(Arbitrary.all({ place: places, way: elementOf(wa
 layerLive(Layer.effect(TenEntries, makeTenEntries))(
   "verifying the audit log on PostgreSQL (SECURITY.md, Audit)",
   (it) => {
-    it.effect("counts an untouched log, over gaps and checkpoints", () =>
-      Effect.gen(function* () {
-        const { audit, sql } = yield* tenEntries
-        const [newest] = yield* sql<{ hash: string }>`
+    it.effect("counts an untouched log, over gaps and checkpoints", function* () {
+      const { audit, sql } = yield* tenEntries
+      const [newest] = yield* sql<{ hash: string }>`
         SELECT encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`
-        const { last_at, ...report } = yield* audit.verify()
-        assert.deepStrictEqual(report, {
-          entries: 10,
-          events: 20,
-          last_seq: 14,
-          unsealed: 0,
-          head: newest?.hash ?? "",
-          fault: null
-        })
-        assert.match(last_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+      const { last_at, ...report } = yield* audit.verify()
+      assert.deepStrictEqual(report, {
+        entries: 10,
+        events: 20,
+        last_seq: 14,
+        unsealed: 0,
+        head: newest?.hash ?? "",
+        fault: null
       })
-    )
+      assert.match(last_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+    })
 
-    it.effect("finds and names whatever is edited, removed or inserted; restored it is intact (control)", () =>
-      Effect.gen(function* () {
-        const { audit, sql } = yield* tenEntries
-        const checked = yield* Arbitrary.checkEffect(
-          tampering,
-          Effect.fnUntraced(function* ({ found: expected, statements }) {
-            for (const statement of statements) yield* sql.unsafe(statement)
-            const reported = found(yield* audit.verify())
-            yield* restore(sql)
-            assert.strictEqual(reported, expected, statements.join(";\n"))
-            return true
-          }),
-          { runs: 60 }
-        )
-        assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
-        assert.strictEqual(found(yield* audit.verify()), "intact")
-      })
-    )
+    it.effect("finds and names whatever is edited, removed or inserted; restored it is intact (control)", function* () {
+      const { audit, sql } = yield* tenEntries
+      const checked = yield* Arbitrary.checkEffect(
+        tampering,
+        Effect.fnUntraced(function* ({ found: expected, statements }) {
+          for (const statement of statements) yield* sql.unsafe(statement)
+          const reported = found(yield* audit.verify())
+          yield* restore(sql)
+          assert.strictEqual(reported, expected, statements.join(";\n"))
+          return true
+        }),
+        { runs: 60 }
+      )
+      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+      assert.strictEqual(found(yield* audit.verify()), "intact")
+    })
 
     const chain = (sql: SqlClient.SqlClient) => sql<{ number: string; hash: string }>`
     SELECT number::text AS number, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number`
 
-    it.effect("needs a hash kept elsewhere to find a rewritten chain or a missing end", () =>
-      Effect.gen(function* () {
-        const { audit, sql } = yield* tenEntries
-        const [, second, , newest] = yield* chain(sql)
-        assert.strictEqual(found(yield* audit.verify(newest?.hash)), "intact")
-        assert.strictEqual(found(yield* audit.verify(second?.hash)), "intact", "an older one is still in the chain")
-        assert.strictEqual(found(yield* audit.verify("0".repeat(64))), "rewritten 14")
+    it.effect("needs a hash kept elsewhere to find a rewritten chain or a missing end", function* () {
+      const { audit, sql } = yield* tenEntries
+      const [, second, , newest] = yield* chain(sql)
+      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "intact")
+      assert.strictEqual(found(yield* audit.verify(second?.hash)), "intact", "an older one is still in the chain")
+      assert.strictEqual(found(yield* audit.verify("0".repeat(64))), "rewritten 14")
 
-        yield* sql`DELETE FROM audit_entries WHERE seq > 7`
-        yield* sql`DELETE FROM audit_checkpoints WHERE number > 2`
-        assert.strictEqual(found(yield* audit.verify()), "intact", "the end cut off together with its checkpoints")
-        assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 7")
-        yield* restore(sql)
+      yield* sql`DELETE FROM audit_entries WHERE seq > 7`
+      yield* sql`DELETE FROM audit_checkpoints WHERE number > 2`
+      assert.strictEqual(found(yield* audit.verify()), "intact", "the end cut off together with its checkpoints")
+      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 7")
+      yield* restore(sql)
 
-        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 6`
-        yield* sql`DELETE FROM audit_checkpoints`
-        assert.strictEqual(found(yield* audit.verify()), "intact", "the whole chain rewritten")
-        assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 14")
-      })
-    )
+      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 6`
+      yield* sql`DELETE FROM audit_checkpoints`
+      assert.strictEqual(found(yield* audit.verify()), "intact", "the whole chain rewritten")
+      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 14")
+    })
 
-    it.effect("begins after a hash that was kept elsewhere", () =>
-      Effect.gen(function* () {
-        const { audit, sql } = yield* tenEntries
-        const [, second] = yield* chain(sql)
-        const { entries, fault, last_seq } = yield* audit.verify(undefined, second?.hash)
-        assert.deepStrictEqual({ entries, fault, last_seq }, { entries: 5, fault: null, last_seq: 14 })
-        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq IN (6, 10)`
-        assert.strictEqual(found(yield* audit.verify()), "edited 6")
-        assert.strictEqual(found(yield* audit.verify(undefined, second?.hash)), "edited 10")
-        assert.strictEqual(found(yield* audit.verify(undefined, "0".repeat(64))), "rewritten 14")
-      })
-    )
+    it.effect("begins after a hash that was kept elsewhere", function* () {
+      const { audit, sql } = yield* tenEntries
+      const [, second] = yield* chain(sql)
+      const { entries, fault, last_seq } = yield* audit.verify(undefined, second?.hash)
+      assert.deepStrictEqual({ entries, fault, last_seq }, { entries: 5, fault: null, last_seq: 14 })
+      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq IN (6, 10)`
+      assert.strictEqual(found(yield* audit.verify()), "edited 6")
+      assert.strictEqual(found(yield* audit.verify(undefined, second?.hash)), "edited 10")
+      assert.strictEqual(found(yield* audit.verify(undefined, "0".repeat(64))), "rewritten 14")
+    })
 
-    it.effect("cannot see changes to entries without a checkpoint, and counts those entries", () =>
-      Effect.gen(function* () {
-        const { audit, log, sql } = yield* tenEntries
-        const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
-        for (const n of [1, 2]) yield* write(sql, n)
-        yield* log.seal(0)
-        yield* sql`DELETE FROM audit_entries WHERE seq = 16`
-        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 17`
-        assert.strictEqual(yield* log.unsealed(), 1)
-        yield* commit
-        const { fault, last_seq, unsealed } = yield* audit.verify()
-        assert.deepStrictEqual({ fault, last_seq, unsealed }, { fault: null, last_seq: 17, unsealed: 0 })
-      })
-    )
+    it.effect("cannot see changes to entries without a checkpoint, and counts those entries", function* () {
+      const { audit, log, sql } = yield* tenEntries
+      const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
+      for (const n of [1, 2]) yield* write(sql, n)
+      yield* log.seal(0)
+      yield* sql`DELETE FROM audit_entries WHERE seq = 16`
+      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 17`
+      assert.strictEqual(yield* log.unsealed(), 1)
+      yield* commit
+      const { fault, last_seq, unsealed } = yield* audit.verify()
+      assert.deepStrictEqual({ fault, last_seq, unsealed }, { fault: null, last_seq: 17, unsealed: 0 })
+    })
   }
 )
 
 describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
-  it.live("wait for transactions that may still commit an older number, and for no others", () =>
-    Effect.gen(function* () {
-      const { audit, log, sql } = yield* open
-      yield* write(sql, 1)
-      yield* Effect.asVoid(holdOpen(sql, "CREATE TABLE something_else ()"))
-      const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[2]')")
-      yield* write(sql, 3)
-      assert.isTrue(Option.isNone(yield* log.seal(0)), "nothing that might be read out of order is sealed")
-      const verified = yield* Effect.forkChild(audit.verify())
-      yield* commit
-      const { entries, fault, last_seq, unsealed } = yield* Fiber.join(verified)
-      assert.deepStrictEqual(
-        { entries, fault, last_seq, unsealed },
-        { entries: 3, fault: null, last_seq: 3, unsealed: 0 }
-      )
-      assert.deepStrictEqual(
-        Option.map(yield* log.seal(0), ({ last_seq }) => last_seq),
-        Option.some(3n)
-      )
-    })
-  )
+  it.live("wait for transactions that may still commit an older number, and for no others", function* () {
+    const { audit, log, sql } = yield* open
+    yield* write(sql, 1)
+    yield* Effect.asVoid(holdOpen(sql, "CREATE TABLE something_else ()"))
+    const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[2]')")
+    yield* write(sql, 3)
+    assert.isTrue(Option.isNone(yield* log.seal(0)), "nothing that might be read out of order is sealed")
+    const verified = yield* Effect.forkChild(audit.verify())
+    yield* commit
+    const { entries, fault, last_seq, unsealed } = yield* Fiber.join(verified)
+    assert.deepStrictEqual(
+      { entries, fault, last_seq, unsealed },
+      { entries: 3, fault: null, last_seq: 3, unsealed: 0 }
+    )
+    assert.deepStrictEqual(
+      Option.map(yield* log.seal(0), ({ last_seq }) => last_seq),
+      Option.some(3n)
+    )
+  })
 
-  it.live("that did not wait would take the late entry for an inserted one (control)", () =>
-    Effect.gen(function* () {
-      const { audit, sql } = yield* open
-      const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
-      yield* write(sql, 2)
-      yield* sql.unsafe(`
+  it.live("that did not wait would take the late entry for an inserted one (control)", function* () {
+    const { audit, sql } = yield* open
+    const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
+    yield* write(sql, 2)
+    yield* sql.unsafe(`
         INSERT INTO audit_checkpoints SELECT 1, seq, made, sha256(made)
         FROM audit_entries, LATERAL (SELECT int8send(seq) || sha256(${bytes}) AS made) AS digest`)
-      yield* commit
-      assert.strictEqual(found(yield* audit.verify()), "inserted 1")
-    })
-  )
+    yield* commit
+    assert.strictEqual(found(yield* audit.verify()), "inserted 1")
+  })
 
-  it.live("seal every entry once, even if several are made at once and writers commit in any order", () =>
-    Effect.gen(function* () {
-      const { another, audit, log, sql } = yield* open
-      const logs = [log, yield* another]
-      const writer = (n: number) =>
-        Effect.gen(function* () {
-          yield* write(sql, n)
-          yield* sql`SELECT pg_sleep(${(n % 5) / 200})`
-          if (n % 7 === 0) return yield* Effect.fail("rolled back" as const)
-        }).pipe(
-          sql.withTransaction,
-          Effect.catchIf(
-            (error) => error === "rolled back",
-            () => Effect.void
-          )
+  it.live("seal every entry once, even if several are made at once and writers commit in any order", function* () {
+    const { another, audit, log, sql } = yield* open
+    const logs = [log, yield* another]
+    const writer = (n: number) =>
+      Effect.gen(function* () {
+        yield* write(sql, n)
+        yield* sql`SELECT pg_sleep(${(n % 5) / 200})`
+        if (n % 7 === 0) return yield* Effect.fail("rolled back" as const)
+      }).pipe(
+        sql.withTransaction,
+        Effect.catchIf(
+          (error) => error === "rolled back",
+          () => Effect.void
         )
-      const writing = yield* Effect.forkChild(
-        Effect.forEach(Array.from({ length: 200 }), (_, n) => writer(n), { concurrency: 4, discard: true })
       )
-      const sealing = yield* Effect.forkChild(
-        Effect.forEach(logs, ({ seal }) => Effect.forever(seal(5000)), { concurrency: "unbounded" })
-      )
-      yield* Fiber.join(writing)
-      yield* Fiber.interrupt(sealing)
-      const { entries, events, fault, unsealed } = yield* audit.verify()
-      assert.deepStrictEqual(
-        { entries, events, fault, unsealed },
-        { entries: 171, events: 342, fault: null, unsealed: 0 }
-      )
-      const made = yield* sql<{ number: number }>`SELECT number::int AS number FROM audit_checkpoints ORDER BY number`
-      assert.deepStrictEqual(
-        made.map(({ number }) => number),
-        made.map((_, index) => index + 1)
-      )
-      assert.isAtLeast(made.length, 2)
-    })
-  )
+    const writing = yield* Effect.forkChild(
+      Effect.forEach(Array.from({ length: 200 }), (_, n) => writer(n), { concurrency: 4, discard: true })
+    )
+    const sealing = yield* Effect.forkChild(
+      Effect.forEach(logs, ({ seal }) => Effect.forever(seal(5000)), { concurrency: "unbounded" })
+    )
+    yield* Fiber.join(writing)
+    yield* Fiber.interrupt(sealing)
+    const { entries, events, fault, unsealed } = yield* audit.verify()
+    assert.deepStrictEqual(
+      { entries, events, fault, unsealed },
+      { entries: 171, events: 342, fault: null, unsealed: 0 }
+    )
+    const made = yield* sql<{ number: number }>`SELECT number::int AS number FROM audit_checkpoints ORDER BY number`
+    assert.deepStrictEqual(
+      made.map(({ number }) => number),
+      made.map((_, index) => index + 1)
+    )
+    assert.isAtLeast(made.length, 2)
+  })
 
-  it.live("cover at most two hundred entries, fewer if they are long; verify reads them page by page", () =>
-    Effect.gen(function* () {
-      const { audit, sql } = yield* open
-      yield* sql`INSERT INTO audit_entries (events) SELECT '[1]' FROM generate_series(1, 250)`
-      yield* sql`
+  it.live("cover at most two hundred entries, fewer if they are long; verify reads them page by page", function* () {
+    const { audit, sql } = yield* open
+    yield* sql`INSERT INTO audit_entries (events) SELECT '[1]' FROM generate_series(1, 250)`
+    yield* sql`
         INSERT INTO audit_entries (events)
         SELECT json_build_array((SELECT string_agg(md5(n::text || i), '') FROM generate_series(1, 300) AS i))
         FROM generate_series(1, 20) AS n`
-      const { entries, fault } = yield* audit.verify()
-      assert.deepStrictEqual({ entries, fault }, { entries: 270, fault: null })
-      const sizes = yield* sql<{ n: number }>`SELECT length(digests) / 40 AS n FROM audit_checkpoints ORDER BY number`
-      assert.strictEqual(sizes[0]?.n, 200)
-      assert.isAbove(sizes.length, 2)
-      yield* sql`DELETE FROM audit_entries WHERE seq = 201`
-      assert.strictEqual(found(yield* audit.verify()), "removed 201")
-    })
-  )
+    const { entries, fault } = yield* audit.verify()
+    assert.deepStrictEqual({ entries, fault }, { entries: 270, fault: null })
+    const sizes = yield* sql<{ n: number }>`SELECT length(digests) / 40 AS n FROM audit_checkpoints ORDER BY number`
+    assert.strictEqual(sizes[0]?.n, 200)
+    assert.isAbove(sizes.length, 2)
+    yield* sql`DELETE FROM audit_entries WHERE seq = 201`
+    assert.strictEqual(found(yield* audit.verify()), "removed 201")
+  })
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeConnectionPool } from "../../../src/sql/connection/ConnectionPool.ts"
@@ -6,6 +5,7 @@ import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import type { Query } from "../../../src/sql/connection/Query.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 /** A pool of three connections, one of them reserved, whose queries run while `held`. */
 const open = (batching: boolean) =>
@@ -32,38 +32,34 @@ const open = (batching: boolean) =>
   })
 
 describe.each([true, false])("a pool of connections, with batching: %s", (batching) => {
-  it.live("sends no query whose deadline passed before it had a connection", () =>
-    Effect.gen(function* () {
-      const { pool, query, sent, state } = yield* open(batching)
-      const advance = yield* stopMonotonicClock
-      for (const name of ["first", "second"]) yield* Effect.forkChild(pool.ask(query(name), "tests.ask"))
-      yield* eventually("they have the connections", () => sent.length === 2)
-      const late = yield* Effect.forkChild(Effect.exit(pool.ask(query("late"), "tests.ask")))
-      yield* Effect.yieldNow
-      advance(20_001)
-      const inTime = yield* Effect.forkChild(pool.ask(query("in time"), "tests.ask"))
-      state.held = false
-      assert.strictEqual(yield* Fiber.join(inTime), "in time")
-      assert.strictEqual((yield* Fiber.join(late))._tag, "Failure")
-      assert.deepStrictEqual(sent, ["first", "second", "in time"])
-    })
-  )
+  it.live("sends no query whose deadline passed before it had a connection", function* () {
+    const { pool, query, sent, state } = yield* open(batching)
+    const advance = yield* stopMonotonicClock
+    for (const name of ["first", "second"]) yield* Effect.forkChild(pool.ask(query(name), "tests.ask"))
+    yield* eventually("they have the connections", () => sent.length === 2)
+    const late = yield* Effect.forkChild(Effect.exit(pool.ask(query("late"), "tests.ask")))
+    yield* Effect.yieldNow
+    advance(20_001)
+    const inTime = yield* Effect.forkChild(pool.ask(query("in time"), "tests.ask"))
+    state.held = false
+    assert.strictEqual(yield* Fiber.join(inTime), "in time")
+    assert.strictEqual((yield* Fiber.join(late))._tag, "Failure")
+    assert.deepStrictEqual(sent, ["first", "second", "in time"])
+  })
 
-  it.live("leaves look-ups connections however many long queries wait", () =>
-    Effect.gen(function* () {
-      const { pool, query, sent, state } = yield* open(batching)
-      const lists = Array.from({ length: 900 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list"))
-      const listing = yield* Effect.forkChild(Effect.all(lists, { concurrency: "unbounded" }))
-      yield* eventually("they have what connections they may have", () => sent.length === 2)
-      const find = pool.batch<string, string>({
-        operation: "tests.find",
-        one: (name) => query(name, false),
-        many: (names) => Effect.as(query("many", false), names)
-      })
-      assert.strictEqual(yield* find("key"), "key")
-      assert.strictEqual(sent.length, 3)
-      state.held = false
-      yield* Fiber.join(listing)
+  it.live("leaves look-ups connections however many long queries wait", function* () {
+    const { pool, query, sent, state } = yield* open(batching)
+    const lists = Array.from({ length: 900 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list"))
+    const listing = yield* Effect.forkChild(Effect.all(lists, { concurrency: "unbounded" }))
+    yield* eventually("they have what connections they may have", () => sent.length === 2)
+    const find = pool.batch<string, string>({
+      operation: "tests.find",
+      one: (name) => query(name, false),
+      many: (names) => Effect.as(query("many", false), names)
     })
-  )
+    assert.strictEqual(yield* find("key"), "key")
+    assert.strictEqual(sent.length, 3)
+    state.held = false
+    yield* Fiber.join(listing)
+  })
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, Context, Duration, Effect, Exit, Fiber, Layer } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
@@ -9,6 +8,7 @@ import { databaseProxy } from "../../support/database/DatabaseProxy.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { lockTable, untilWaiting, waitingForLock } from "../../support/database/transactions.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const longDeadline: DatabaseSettings = {
   ...databaseSettings,
@@ -38,8 +38,9 @@ const failureIn = (exit: Exit.Exit<unknown, unknown>): unknown => {
 }
 
 describe("a statement and its caller", () => {
-  it.live("at the deadline the caller is answered, and the statement continues and is never cancelled (D11, R6)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "at the deadline the caller is answered, and the statement continues and is never cancelled (D11, R6)",
+    function* () {
       const { admin, insert, proxy, stored, writes } = yield* open(shortDeadline)
       const unlock = yield* lockTable(admin, "t")
       const failure = failureIn(yield* Effect.exit(writes.ask(insert(1), "tests.ask")))
@@ -54,152 +55,134 @@ describe("a statement and its caller", () => {
         Effect.map(stored, (ids) => ids.includes(1))
       )
       assert.strictEqual(proxy.cancels(), 0)
-    })
+    }
   )
 
-  it.live("a caller that leaves is released at once, and the statement continues and is never cancelled", () =>
-    Effect.gen(function* () {
-      const { admin, insert, proxy, stored, writes } = yield* open(longDeadline)
-      const unlock = yield* lockTable(admin, "t")
-      const caller = yield* Effect.forkChild(writes.ask(insert(1), "tests.ask"))
-      yield* untilWaiting(admin, 1)
-      yield* Fiber.interrupt(caller)
-      assert.strictEqual(yield* waitingForLock(admin), 1)
-      yield* unlock
-      yield* eventually(
-        "it is committed",
-        Effect.map(stored, (ids) => ids.includes(1))
-      )
-      assert.strictEqual(proxy.cancels(), 0)
-    })
-  )
+  it.live("a caller that leaves is released at once, and the statement continues and is never cancelled", function* () {
+    const { admin, insert, proxy, stored, writes } = yield* open(longDeadline)
+    const unlock = yield* lockTable(admin, "t")
+    const caller = yield* Effect.forkChild(writes.ask(insert(1), "tests.ask"))
+    yield* untilWaiting(admin, 1)
+    yield* Fiber.interrupt(caller)
+    assert.strictEqual(yield* waitingForLock(admin), 1)
+    yield* unlock
+    yield* eventually(
+      "it is committed",
+      Effect.map(stored, (ids) => ids.includes(1))
+    )
+    assert.strictEqual(proxy.cancels(), 0)
+  })
 
-  it.live("without the pool a caller that leaves does cancel, and nothing is stored (control)", () =>
-    Effect.gen(function* () {
-      const { admin, insert, proxy, stored } = yield* open(longDeadline)
-      const unlock = yield* lockTable(admin, "t")
-      const caller = yield* Effect.forkChild(insert(1))
-      yield* untilWaiting(admin, 1)
-      yield* Fiber.interrupt(caller)
-      yield* untilWaiting(admin, 0)
-      yield* unlock
-      assert.strictEqual(proxy.cancels(), 1)
-      assert.deepStrictEqual(yield* stored, [])
-    })
-  )
+  it.live("without the pool a caller that leaves does cancel, and nothing is stored (control)", function* () {
+    const { admin, insert, proxy, stored } = yield* open(longDeadline)
+    const unlock = yield* lockTable(admin, "t")
+    const caller = yield* Effect.forkChild(insert(1))
+    yield* untilWaiting(admin, 1)
+    yield* Fiber.interrupt(caller)
+    yield* untilWaiting(admin, 0)
+    yield* unlock
+    assert.strictEqual(proxy.cancels(), 1)
+    assert.deepStrictEqual(yield* stored, [])
+  })
 
-  it.live("PostgreSQL itself ends a statement at the statement timeout, which is reported as such", () =>
-    Effect.gen(function* () {
-      const { reads } = yield* open({ ...longDeadline, statementTimeout: Duration.millis(50) })
-      const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT pg_sleep(20)`, "tests.ask")))
-      assert.deepInclude(failure, { kind: "StatementTimeoutError", sqlstate: "57014" })
-    })
-  )
+  it.live("PostgreSQL itself ends a statement at the statement timeout, which is reported as such", function* () {
+    const { reads } = yield* open({ ...longDeadline, statementTimeout: Duration.millis(50) })
+    const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT pg_sleep(20)`, "tests.ask")))
+    assert.deepInclude(failure, { kind: "StatementTimeoutError", sqlstate: "57014" })
+  })
 
   it.live.each<readonly [pooler: boolean, timeout: string]>([
     [false, "25s"],
     [true, "0"]
-  ])("DATABASE_POOLER %s: the session has a statement timeout of %s", ([pooler, timeout]) =>
-    Effect.gen(function* () {
-      const { reads } = yield* open({ ...longDeadline, pooler })
-      const rows = yield* reads.ask(reads.sql`SELECT current_setting('statement_timeout') AS timeout`, "tests.ask")
-      assert.strictEqual(rows[0]?.["timeout"], timeout)
-    })
-  )
+  ])("DATABASE_POOLER %s: the session has a statement timeout of %s", function* ([pooler, timeout]) {
+    const { reads } = yield* open({ ...longDeadline, pooler })
+    const rows = yield* reads.ask(reads.sql`SELECT current_setting('statement_timeout') AS timeout`, "tests.ask")
+    assert.strictEqual(rows[0]?.["timeout"], timeout)
+  })
 })
 
 describe("two pools", () => {
-  it.live("reads continue while every connection for writes waits for a lock (R5)", () =>
-    Effect.gen(function* () {
-      const { admin, insert, one, reads, stored, writes } = yield* open(longDeadline)
-      const unlock = yield* lockTable(admin, "t")
-      const ids = Array.from({ length: longDeadline.poolSize + 3 }, (_, id) => id)
-      const writers = yield* Effect.forkChild(
-        Effect.forEach(ids, (id) => writes.ask(insert(id), "tests.ask"), { concurrency: "unbounded" })
-      )
-      yield* untilWaiting(admin, longDeadline.poolSize)
-      assert.strictEqual(yield* one(reads), 1)
-      const late = yield* Effect.forkChild(one(writes))
-      assert.strictEqual(yield* one(reads), 1)
-      assert.isUndefined(late.pollUnsafe(), "the same question in the pool of the writes has to wait (control)")
-      yield* unlock
-      yield* Fiber.join(writers)
-      assert.strictEqual(yield* Fiber.join(late), 1)
-      assert.deepStrictEqual(yield* stored, ids)
-    })
-  )
+  it.live("reads continue while every connection for writes waits for a lock (R5)", function* () {
+    const { admin, insert, one, reads, stored, writes } = yield* open(longDeadline)
+    const unlock = yield* lockTable(admin, "t")
+    const ids = Array.from({ length: longDeadline.poolSize + 3 }, (_, id) => id)
+    const writers = yield* Effect.forkChild(
+      Effect.forEach(ids, (id) => writes.ask(insert(id), "tests.ask"), { concurrency: "unbounded" })
+    )
+    yield* untilWaiting(admin, longDeadline.poolSize)
+    assert.strictEqual(yield* one(reads), 1)
+    const late = yield* Effect.forkChild(one(writes))
+    assert.strictEqual(yield* one(reads), 1)
+    assert.isUndefined(late.pollUnsafe(), "the same question in the pool of the writes has to wait (control)")
+    yield* unlock
+    yield* Fiber.join(writers)
+    assert.strictEqual(yield* Fiber.join(late), 1)
+    assert.deepStrictEqual(yield* stored, ids)
+  })
 
-  it.live("a statement nobody waits for keeps its place in the queue of its pool until it ends (D14)", () =>
-    Effect.gen(function* () {
-      const { admin, insert, one, reads, stored, writes } = yield* open({ ...shortDeadline, poolSize: 2, queue: 2 })
-      const unlock = yield* lockTable(admin, "t")
-      yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id), "tests.ask")), {
-        concurrency: "unbounded"
-      })
-      assert.instanceOf(failureIn(yield* Effect.exit(one(writes))), ServiceUnavailable)
-      assert.strictEqual(yield* one(reads), 1)
-      yield* unlock
-      yield* eventually(
-        "both are committed",
-        Effect.map(stored, (ids) => ids.length === 2)
-      )
-      yield* eventually("there is room again", Effect.map(Effect.exit(one(writes)), Exit.isSuccess))
+  it.live("a statement nobody waits for keeps its place in the queue of its pool until it ends (D14)", function* () {
+    const { admin, insert, one, reads, stored, writes } = yield* open({ ...shortDeadline, poolSize: 2, queue: 2 })
+    const unlock = yield* lockTable(admin, "t")
+    yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id), "tests.ask")), {
+      concurrency: "unbounded"
     })
-  )
+    assert.instanceOf(failureIn(yield* Effect.exit(one(writes))), ServiceUnavailable)
+    assert.strictEqual(yield* one(reads), 1)
+    yield* unlock
+    yield* eventually(
+      "both are committed",
+      Effect.map(stored, (ids) => ids.length === 2)
+    )
+    yield* eventually("there is room again", Effect.map(Effect.exit(one(writes)), Exit.isSuccess))
+  })
 })
 
 describe("a lost connection", () => {
-  it.live("of every idle connection at once goes unnoticed by callers (R3)", () =>
-    Effect.gen(function* () {
-      const { admin, one, reads } = yield* open(longDeadline)
-      const everyConnection = Effect.forEach(
-        Array.from({ length: longDeadline.poolSize }),
-        () => reads.ask(reads.sql`SELECT pg_sleep(0.05)`, "tests.ask"),
-        { concurrency: "unbounded" }
-      )
-      yield* everyConnection
-      yield* admin`
+  it.live("of every idle connection at once goes unnoticed by callers (R3)", function* () {
+    const { admin, one, reads } = yield* open(longDeadline)
+    const everyConnection = Effect.forEach(
+      Array.from({ length: longDeadline.poolSize }),
+      () => reads.ask(reads.sql`SELECT pg_sleep(0.05)`, "tests.ask"),
+      { concurrency: "unbounded" }
+    )
+    yield* everyConnection
+    yield* admin`
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()`
-      const answers = yield* Effect.forEach(Array.from({ length: 20 }), () => one(reads), { concurrency: "unbounded" })
-      assert.deepStrictEqual(new Set(answers), new Set([1]))
-    })
-  )
+    const answers = yield* Effect.forEach(Array.from({ length: 20 }), () => one(reads), { concurrency: "unbounded" })
+    assert.deepStrictEqual(new Set(answers), new Set([1]))
+  })
 })
 
 describe("a connection", () => {
   const session = (pool: ConnectionPool) =>
     Effect.map(pool.ask(pool.sql<{ pid: number }>`SELECT pg_backend_pid() AS pid`, "tests.ask"), ([row]) => row?.pid)
 
-  it.live("that became read-only is replaced, and the write succeeds on the next one (F2)", () =>
-    Effect.gen(function* () {
-      const { insert, stored, writes } = yield* open({ ...longDeadline, poolSize: 1 })
-      const before = yield* session(writes)
-      yield* writes.ask(writes.sql`SET default_transaction_read_only = on`, "tests.ask")
-      yield* writes.ask(insert(1), "tests.ask")
-      assert.deepStrictEqual(yield* stored, [1])
-      assert.notStrictEqual(yield* session(writes), before)
-    })
-  )
+  it.live("that became read-only is replaced, and the write succeeds on the next one (F2)", function* () {
+    const { insert, stored, writes } = yield* open({ ...longDeadline, poolSize: 1 })
+    const before = yield* session(writes)
+    yield* writes.ask(writes.sql`SET default_transaction_read_only = on`, "tests.ask")
+    yield* writes.ask(insert(1), "tests.ask")
+    assert.deepStrictEqual(yield* stored, [1])
+    assert.notStrictEqual(yield* session(writes), before)
+  })
 
-  it.live("is replaced at its maximum age, but neither before nor within a transaction (F2)", () =>
-    Effect.gen(function* () {
-      const { stored, writes } = yield* open({ ...longDeadline, poolSize: 1, maxAge: Duration.millis(300) })
-      const { writes: young } = yield* open({ ...longDeadline, poolSize: 1, maxAge: Duration.minutes(10) })
-      const { sql } = writes
-      const [before, youngBefore] = [yield* session(writes), yield* session(young)]
-      yield* eventually(
-        "another connection",
-        Effect.map(session(writes), (pid) => pid !== before)
-      )
-      const waits = Effect.gen(function* () {
-        yield* sql`INSERT INTO t VALUES (1)`
-        yield* Effect.sleep("500 millis")
-        yield* sql`INSERT INTO t VALUES (2)`
-      })
-      yield* writes.ask(sql.withTransaction(waits), "tests.ask")
-      assert.deepStrictEqual(yield* stored, [1, 2])
-      assert.strictEqual(yield* session(young), youngBefore, "control: it is younger")
+  it.live("is replaced at its maximum age, but neither before nor within a transaction (F2)", function* () {
+    const { stored, writes } = yield* open({ ...longDeadline, poolSize: 1, maxAge: Duration.millis(300) })
+    const { writes: young } = yield* open({ ...longDeadline, poolSize: 1, maxAge: Duration.minutes(10) })
+    const { sql } = writes
+    const [before, youngBefore] = [yield* session(writes), yield* session(young)]
+    yield* eventually(
+      "another connection",
+      Effect.map(session(writes), (pid) => pid !== before)
+    )
+    const waits = Effect.gen(function* () {
+      yield* sql`INSERT INTO t VALUES (1)`
+      yield* Effect.sleep("500 millis")
+      yield* sql`INSERT INTO t VALUES (2)`
     })
-  )
+    yield* writes.ask(sql.withTransaction(waits), "tests.ask")
+    assert.deepStrictEqual(yield* stored, [1, 2])
+    assert.strictEqual(yield* session(young), youngBefore, "control: it is younger")
+  })
 })

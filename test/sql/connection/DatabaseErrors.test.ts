@@ -1,4 +1,3 @@
-import { assert, describe, it, layer } from "@effect/vitest"
 import { Cause, ConfigProvider, Context, Effect, Exit, Layer, Redacted, Schema } from "effect"
 import { type SqlClient, type SqlError, SqlSchema } from "effect/sql"
 import { TestConsole } from "effect/testing"
@@ -13,6 +12,7 @@ import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connecti
 import { openDatabase } from "../../../src/wiring/Persistence.ts"
 import { adminClient, databaseSettings, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { refusingPostgres } from "../../support/database/RefusingPostgres.ts"
+import { assert, describe, it, layer } from "../../support/it.ts"
 
 const canary = "canary_in_a_value"
 
@@ -112,33 +112,29 @@ const NotesLive = Layer.effect(
 )
 
 layer(NotesLive)("only kind, SQLSTATE and constraint of a database error are kept (T4)", (it) => {
-  it.effect.each(Object.entries(failing))("%s", ([, { failure, query }]) =>
-    Effect.gen(function* () {
-      const { ask, sql } = yield* Notes
-      const inTransaction = sql.withTransaction(query(sql))
-      const raw = yield* causeOf(inTransaction)
-      assert.include(yield* leaksIn(raw), "inspect", "the driver's error does hold the value (control)")
+  it.effect.each(Object.entries(failing))("%s", function* ([, { failure, query }]) {
+    const { ask, sql } = yield* Notes
+    const inTransaction = sql.withTransaction(query(sql))
+    const raw = yield* causeOf(inTransaction)
+    assert.include(yield* leaksIn(raw), "inspect", "the driver's error does hold the value (control)")
 
-      const cause = yield* causeOf(ask(inTransaction, "tests.ask"))
-      const error = Cause.squash(cause)
-      assert.instanceOf(error, DatabaseFailure)
-      const { constraint, kind, sqlstate } = error
-      assert.deepStrictEqual({ kind, sqlstate, constraint }, failure)
-      assert.deepStrictEqual(yield* leaksIn(cause), [])
-    })
-  )
+    const cause = yield* causeOf(ask(inTransaction, "tests.ask"))
+    const error = Cause.squash(cause)
+    assert.instanceOf(error, DatabaseFailure)
+    const { constraint, kind, sqlstate } = error
+    assert.deepStrictEqual({ kind, sqlstate, constraint }, failure)
+    assert.deepStrictEqual(yield* leaksIn(cause), [])
+  })
 
-  it.effect("an unexpected row is not shown either", () =>
-    Effect.gen(function* () {
-      const { ask, sql } = yield* Notes
-      const select = SqlSchema.findAll({
-        Request: Schema.String,
-        Result: Schema.Struct({ note: Schema.Int }),
-        execute: (text) => sql`SELECT ${text}::text AS note`
-      })
-      assert.deepStrictEqual(yield* leaksIn(yield* causeOf(ask(select(canary), "tests.ask"))), [])
+  it.effect("an unexpected row is not shown either", function* () {
+    const { ask, sql } = yield* Notes
+    const select = SqlSchema.findAll({
+      Request: Schema.String,
+      Result: Schema.Struct({ note: Schema.Int }),
+      execute: (text) => sql`SELECT ${text}::text AS note`
     })
-  )
+    assert.deepStrictEqual(yield* leaksIn(yield* causeOf(ask(select(canary), "tests.ask"))), [])
+  })
 })
 
 const isDeadline = (failure: unknown) => failure instanceof DatabaseFailure && failure.kind === "Deadline"
@@ -150,29 +146,25 @@ describe("a failed connection keeps neither password nor address nor the server'
     ["28P01", "AuthenticationError"],
     ["28000", "AuthenticationError"],
     ["3D000", "UnknownError"]
-  ])("refused with %s", ([sqlstate, kind]) =>
-    Effect.gen(function* () {
-      const { port } = yield* refusingPostgres(sqlstate ?? "", `no, ${canary}`)
-      const { ask, sql } = yield* poolOn({ ...target, port })
-      assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
-      const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask"))
-      assert.deepInclude(Cause.squash(cause), { kind, sqlstate })
-      assert.deepStrictEqual(yield* leaksIn(cause), [])
-    })
-  )
+  ])("refused with %s", function* ([sqlstate, kind]) {
+    const { port } = yield* refusingPostgres(sqlstate ?? "", `no, ${canary}`)
+    const { ask, sql } = yield* poolOn({ ...target, port })
+    assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
+    const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask"))
+    assert.deepInclude(Cause.squash(cause), { kind, sqlstate })
+    assert.deepStrictEqual(yield* leaksIn(cause), [])
+  })
 
-  it.live("not reached", () =>
-    Effect.gen(function* () {
-      const { ask, sql } = yield* poolOn({ ...target, host: `/nonexistent/${canary}` })
-      assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
-      // The deadline may pass during an attempt as well as between two.
-      const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask")).pipe(
-        Effect.repeat({ until: (cause) => !isDeadline(Cause.squash(cause)) })
-      )
-      assert.deepInclude(Cause.squash(cause), { kind: "ConnectionError", sqlstate: "ENOENT" })
-      assert.deepStrictEqual(yield* leaksIn(cause), [])
-    })
-  )
+  it.live("not reached", function* () {
+    const { ask, sql } = yield* poolOn({ ...target, host: `/nonexistent/${canary}` })
+    assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
+    // The deadline may pass during an attempt as well as between two.
+    const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask")).pipe(
+      Effect.repeat({ until: (cause) => !isDeadline(Cause.squash(cause)) })
+    )
+    assert.deepInclude(Cause.squash(cause), { kind: "ConnectionError", sqlstate: "ENOENT" })
+    assert.deepStrictEqual(yield* leaksIn(cause), [])
+  })
 })
 
 const failure = (sqlstate: string) => new DatabaseFailure({ kind: "ConnectionError", sqlstate, constraint: undefined })
@@ -186,14 +178,15 @@ describe("a database that cannot be used", () => {
     assert.notInclude(sentenceOn("DATABASE_URL", failure("08006"), 10), "DATABASE_POOLER")
   })
 
-  it.live("because its host is not known is reported as that, sooner than one that may still be starting", () =>
-    Effect.gen(function* () {
+  it.live(
+    "because its host is not known is reported as that, sooner than one that may still be starting",
+    function* () {
       const began = performance.now()
       const { message } = yield* Effect.flip(
         openDatabase(settingsFor("postgres://canary:canary@canary.invalid/canary?sslmode=verify-full"))
       )
       assert.strictEqual(message, "DATABASE_URL: its host is not known (ENOTFOUND).")
       assert.isBelow(performance.now() - began, 10_000, "the limit of one that may still be starting")
-    })
+    }
   )
 })

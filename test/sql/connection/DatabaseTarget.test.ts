@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Redacted, Schema } from "effect"
 import { inspect } from "node:util"
 import { Text } from "../../../src/domain/Text.ts"
@@ -7,6 +6,7 @@ import {
   InvalidDatabaseUrl,
   parseDatabaseUrl
 } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const parse = (url: string, ca?: string) => parseDatabaseUrl(Redacted.make(url), ca)
 

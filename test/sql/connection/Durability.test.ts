@@ -1,10 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import * as Byok from "../../../src/Byok.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { Recording } from "../../support/process/Recording.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const off = "synchronous_commit is off"
 
@@ -34,42 +34,37 @@ const open = (value: string, pooler = false) =>
   })
 
 describe("acknowledged means on disk, even if synchronous_commit is set for the database (SECURITY.md, PostgreSQL)", () => {
-  it.live("off: the service turns it on for its own sessions, warns, and is ready", () =>
-    Effect.gen(function* () {
-      const { effective, problems, warnings } = yield* open("off")
-      assert.deepStrictEqual(yield* effective, ["on", "on"])
-      assert.deepStrictEqual([yield* problems, warnings], [[], 1])
-    })
-  )
+  it.live("off: the service turns it on for its own sessions, warns, and is ready", function* () {
+    const { effective, problems, warnings } = yield* open("off")
+    assert.deepStrictEqual(yield* effective, ["on", "on"])
+    assert.deepStrictEqual([yield* problems, warnings], [[], 1])
+  })
 
-  it.live.each(["local", "remote_write", "on", "remote_apply"])("%s is left as it is", (value) =>
-    Effect.gen(function* () {
-      const { effective, problems, warnings } = yield* open(value)
-      assert.deepStrictEqual(yield* effective, [value, value])
-      assert.deepStrictEqual([yield* problems, warnings], [[], 0])
-    })
-  )
+  it.live.each(["local", "remote_write", "on", "remote_apply"])("%s is left as it is", function* (value) {
+    const { effective, problems, warnings } = yield* open(value)
+    assert.deepStrictEqual(yield* effective, [value, value])
+    assert.deepStrictEqual([yield* problems, warnings], [[], 0])
+  })
 
-  it.live("off behind a transaction pooler, where no session can be configured: it warns and is not ready", () =>
-    Effect.gen(function* () {
+  it.live(
+    "off behind a transaction pooler, where no session can be configured: it warns and is not ready",
+    function* () {
       const { effective, problems, warnings } = yield* open("off", true)
       assert.deepStrictEqual(yield* effective, ["off", "off"])
       assert.deepStrictEqual(
         [yield* problems, warnings],
         [[`${off}: a database crash would lose acknowledged writes`], 1]
       )
-    })
+    }
   )
 
-  it.live("turned off after the service has started: it is no longer ready", () =>
-    Effect.gen(function* () {
-      const { admin, operatorSets, problems } = yield* open("on")
-      assert.deepStrictEqual(yield* problems, [])
-      yield* operatorSets("off")
-      yield* admin`
+  it.live("turned off after the service has started: it is no longer ready", function* () {
+    const { admin, operatorSets, problems } = yield* open("on")
+    assert.deepStrictEqual(yield* problems, [])
+    yield* operatorSets("off")
+    yield* admin`
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()`
-      assert.deepStrictEqual(yield* problems, [`${off}: a database crash would lose acknowledged writes`])
-    })
-  )
+    assert.deepStrictEqual(yield* problems, [`${off}: a database crash would lose acknowledged writes`])
+  })
 })

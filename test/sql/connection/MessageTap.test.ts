@@ -1,9 +1,8 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Cause, Effect, Exit } from "effect"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { MessageTap } from "../../../src/sql/connection/MessageTap.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../../support/it.ts"
 import { bytes, elementOf, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { created, minimal } from "../../support/http/Bodies.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
@@ -127,32 +126,29 @@ layerLive(TestService.recordedWith({}))("an insert during which PostgreSQL sends
 
   it.effect(
     "01000 is not acknowledged: the outcome is unknown and create answers 500, alone and batched (D11, R6)",
-    () =>
-      Effect.gen(function* () {
-        const { account_id, create, workspace_id } = yield* TestService.newTenant
-        const { insert } = yield* CredentialRepository
-        yield* saying("WARNING")
-        const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
-        assert(Exit.isFailure(exit))
-        assert.deepStrictEqual(
-          Cause.squash(exit.cause),
-          new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
-        )
-        const one = create(minimal)
-        assertRefused(yield* one, "InternalError")
-        const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
-        for (const answer of many) assertRefused(answer, "InternalError")
-      })
+    function* () {
+      const { account_id, create, workspace_id } = yield* TestService.newTenant
+      const { insert } = yield* CredentialRepository
+      yield* saying("WARNING")
+      const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
+      assert(Exit.isFailure(exit))
+      assert.deepStrictEqual(
+        Cause.squash(exit.cause),
+        new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
+      )
+      const one = create(minimal)
+      assertRefused(yield* one, "InternalError")
+      const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
+      for (const answer of many) assertRefused(answer, "InternalError")
+    }
   )
 
-  it.effect("anything else, or nothing, is acknowledged (control)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { create } = yield* TestService.newTenant
-      yield* saying("NOTICE")
-      created(yield* create(minimal))
-      yield* sql`DROP TRIGGER say ON credentials`
-      created(yield* create(minimal))
-    })
-  )
+  it.effect("anything else, or nothing, is acknowledged (control)", function* () {
+    const { sql } = yield* TestService
+    const { create } = yield* TestService.newTenant
+    yield* saying("NOTICE")
+    created(yield* create(minimal))
+    yield* sql`DROP TRIGGER say ON credentials`
+    created(yield* create(minimal))
+  })
 })

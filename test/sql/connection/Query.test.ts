@@ -1,10 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber } from "effect"
 import { ConnectionError, SqlError, UnknownError } from "effect/sql/SqlError"
 import { TestClock } from "effect/testing"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type Query, retryingWith } from "../../../src/sql/connection/Query.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const failing = (code: string) => new SqlError({ reason: new ConnectionError({ cause: { code }, message: "m" }) })
 const lasting = (code: string) => new SqlError({ reason: new UnknownError({ cause: { code }, message: "m" }) })
@@ -26,52 +26,46 @@ describe("a query", () => {
   it.effect.prop(
     "is made again after each failure that passes, until it succeeds (F5)",
     [integer(0, 40), elementOf(passing)],
-    ([failures, code]) =>
-      Effect.gen(function* () {
-        const { made, query } = queryOf(failures, failing(code))
-        const running = yield* Effect.forkChild(retryingWith(() => 0)(query, never))
-        yield* TestClock.adjust(100 * failures)
-        assert.strictEqual(yield* Fiber.join(running), "answer")
-        assert.strictEqual(made.times, failures + 1)
-      })
+    function* ([failures, code]) {
+      const { made, query } = queryOf(failures, failing(code))
+      const running = yield* Effect.forkChild(retryingWith(() => 0)(query, never))
+      yield* TestClock.adjust(100 * failures)
+      assert.strictEqual(yield* Fiber.join(running), "answer")
+      assert.strictEqual(made.times, failures + 1)
+    }
   )
 
-  it.effect("is made again after a transaction that could not be rolled back either (F5)", () =>
-    Effect.gen(function* () {
-      const { made, query } = queryOf(1, failing("ECONNRESET"))
-      const transaction = Effect.onError(query, () => Effect.die(failing("ECONNRESET")))
-      assert.strictEqual(yield* retryingWith(() => 0)(transaction, never), "answer")
-      assert.strictEqual(made.times, 2)
-      const bug = yield* Effect.exit(retryingWith(() => 0)(Effect.die("a bug"), never))
-      assert.deepStrictEqual(bug, Exit.die("a bug"))
-    })
-  )
+  it.effect("is made again after a transaction that could not be rolled back either (F5)", function* () {
+    const { made, query } = queryOf(1, failing("ECONNRESET"))
+    const transaction = Effect.onError(query, () => Effect.die(failing("ECONNRESET")))
+    assert.strictEqual(yield* retryingWith(() => 0)(transaction, never), "answer")
+    assert.strictEqual(made.times, 2)
+    const bug = yield* Effect.exit(retryingWith(() => 0)(Effect.die("a bug"), never))
+    assert.deepStrictEqual(bug, Exit.die("a bug"))
+  })
 
-  it.effect.each(["23505", "42P01", "57014", "53300", "28P01"])("is made once if it fails with %s", (code) =>
-    Effect.gen(function* () {
-      const { made, query } = queryOf(1, lasting(code))
-      const failure = yield* Effect.flip(retryingWith(() => 0)(query, never))
-      assert.instanceOf(failure, DatabaseFailure)
-      assert.deepStrictEqual([failure.sqlstate, made.times], [code, 1])
-    })
-  )
+  it.effect.each(["23505", "42P01", "57014", "53300", "28P01"])("is made once if it fails with %s", function* (code) {
+    const { made, query } = queryOf(1, lasting(code))
+    const failure = yield* Effect.flip(retryingWith(() => 0)(query, never))
+    assert.instanceOf(failure, DatabaseFailure)
+    assert.deepStrictEqual([failure.sqlstate, made.times], [code, 1])
+  })
 
-  it.effect("is not made again once its deadline would have passed, and fails with its last cause (F5, F10)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "is not made again once its deadline would have passed, and fails with its last cause (F5, F10)",
+    function* () {
       const { made, query } = queryOf(1_000, failing("57P01"))
       const until = performance.now() + 50
       const failure = yield* Effect.flip(retryingWith(() => 0)(query, () => until))
       assert.deepStrictEqual([failure.sqlstate, made.times], ["57P01", 2])
-    })
+    }
   )
 
-  it.effect("whose commit may not have been replicated is neither acknowledged nor made again", () =>
-    Effect.gen(function* () {
-      let notices = 0
-      const { made, query } = queryOf(0, failing("08006"))
-      const noticed = Effect.tap(query, () => Effect.sync(() => (notices += 1)))
-      const failure = yield* Effect.flip(retryingWith(() => notices)(noticed, never))
-      assert.deepStrictEqual([failure.kind, made.times], ["UnknownOutcome", 1])
-    })
-  )
+  it.effect("whose commit may not have been replicated is neither acknowledged nor made again", function* () {
+    let notices = 0
+    const { made, query } = queryOf(0, failing("08006"))
+    const noticed = Effect.tap(query, () => Effect.sync(() => (notices += 1)))
+    const failure = yield* Effect.flip(retryingWith(() => notices)(noticed, never))
+    assert.deepStrictEqual([failure.kind, made.times], ["UnknownOutcome", 1])
+  })
 })

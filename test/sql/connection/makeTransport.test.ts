@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, Context, Effect, Exit, Layer, Redacted, type Scope } from "effect"
 import { chownSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
@@ -13,7 +12,7 @@ import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
 import { locate, postgresUser } from "../../../src/sql/embedded/PostgresBinaries.ts"
 import { migrate } from "../../support/database/migrate.ts"
 import { run } from "../../support/process/ChildProcess.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../../support/it.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { databaseSettings } from "../../support/database/freshDatabase.ts"
 import { listen } from "../../support/database/listen.ts"
@@ -78,65 +77,55 @@ const assertRefuses = (exit: Exit.Exit<unknown, unknown>) => {
 }
 
 layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
-  it.effect("is used if its certificate is trusted", () =>
-    Effect.gen(function* () {
-      const { certificate, port } = yield* TlsPostgres
-      yield* eventually("it is ready", Effect.map(Effect.exit(ask(port, certificate)), Exit.isSuccess))
-      assert.deepStrictEqual({ ...(yield* ask(port, certificate))[0] }, { ssl: true })
-    })
-  )
+  it.effect("is used if its certificate is trusted", function* () {
+    const { certificate, port } = yield* TlsPostgres
+    yield* eventually("it is ready", Effect.map(Effect.exit(ask(port, certificate)), Exit.isSuccess))
+    assert.deepStrictEqual({ ...(yield* ask(port, certificate))[0] }, { ssl: true })
+  })
 
-  it.effect("carries megabytes in both directions unchanged", () =>
-    Effect.gen(function* () {
-      const { certificate, port } = yield* TlsPostgres
-      const pool = yield* reads(port, certificate)
-      const given = "0123456789abcdef".repeat(300_000)
-      const [row] = yield* pool.ask(pool.sql<{ back: string }>`SELECT ${given}::text AS back`, "tests.ask")
-      assert.isTrue(row?.back === given)
-    })
-  )
+  it.effect("carries megabytes in both directions unchanged", function* () {
+    const { certificate, port } = yield* TlsPostgres
+    const pool = yield* reads(port, certificate)
+    const given = "0123456789abcdef".repeat(300_000)
+    const [row] = yield* pool.ask(pool.sql<{ back: string }>`SELECT ${given}::text AS back`, "tests.ask")
+    assert.isTrue(row?.back === given)
+  })
 
-  it.effect("is refused if its certificate is not, even if the authority is trusted for others", () =>
-    Effect.gen(function* () {
-      const { port } = yield* TlsPostgres
-      assertRefuses(yield* Effect.exit(ask(port, selfSignedCertificate("localhost").certificate)))
-      assertRefuses(yield* Effect.exit(ask(port)))
-    })
-  )
+  it.effect("is refused if its certificate is not, even if the authority is trusted for others", function* () {
+    const { port } = yield* TlsPostgres
+    assertRefuses(yield* Effect.exit(ask(port, selfSignedCertificate("localhost").certificate)))
+    assertRefuses(yield* Effect.exit(ask(port)))
+  })
 })
 
 it.live.each<readonly [string, Buffer]>([
   ["declines TLS", Buffer.from("N")],
   ["answers with an error", Buffer.from("E")],
   ["agrees, and sends clear text behind it", Buffer.from("SR\0\0\0\b\0\0\0\0")]
-])("a database that %s receives nothing but the request for TLS", ([, answer]) =>
-  Effect.gen(function* () {
-    const heard: Array<string> = []
-    const port = yield* listen(
-      (socket) =>
-        socket.on("data", (bytes: Buffer) => {
-          heard.push(bytes.toString("hex"))
-          socket.write(answer)
-        }),
-      "localhost"
-    )
-    assertRefuses(yield* Effect.exit(ask(port)))
-    assert.deepStrictEqual(new Set(heard), new Set(["0000000804d2162f"]))
-  })
-)
+])("a database that %s receives nothing but the request for TLS", function* ([, answer]) {
+  const heard: Array<string> = []
+  const port = yield* listen(
+    (socket) =>
+      socket.on("data", (bytes: Buffer) => {
+        heard.push(bytes.toString("hex"))
+        socket.write(answer)
+      }),
+    "localhost"
+  )
+  assertRefuses(yield* Effect.exit(ask(port)))
+  assert.deepStrictEqual(new Set(heard), new Set(["0000000804d2162f"]))
+})
 
-it.live("a database that closes before it answers is reported at once, not at the connect timeout", () =>
-  Effect.gen(function* () {
-    const port = yield* listen((socket) => socket.once("data", () => socket.destroy()), "localhost")
-    const began = performance.now()
-    const error = yield* Effect.callback<Error>((resume) => {
-      const socket = makeTransport(targetOf(port), { silence: 60_000, pooler: false }, () => {})()
-      socket.once("error", (error: Error) => resume(Effect.succeed(error)))
-    }).pipe(Effect.timeout("5 seconds"))
-    assert.strictEqual(Reflect.get(error, "code"), "ECONNRESET")
-    assert.isBelow(performance.now() - began, 500)
-  })
-)
+it.live("a database that closes before it answers is reported at once, not at the connect timeout", function* () {
+  const port = yield* listen((socket) => socket.once("data", () => socket.destroy()), "localhost")
+  const began = performance.now()
+  const error = yield* Effect.callback<Error>((resume) => {
+    const socket = makeTransport(targetOf(port), { silence: 60_000, pooler: false }, () => {})()
+    socket.once("error", (error: Error) => resume(Effect.succeed(error)))
+  }).pipe(Effect.timeout("5 seconds"))
+  assert.strictEqual(Reflect.get(error, "code"), "ECONNRESET")
+  assert.isBelow(performance.now() - began, 500)
+})
 
 /** The two ways in which connections are made: by the transport of the pools, and by the driver. */
 const ways: ReadonlyArray<(target: DatabaseTarget) => Effect.Effect<unknown, unknown, Scope.Scope>> = [
@@ -165,26 +154,22 @@ const hasIpv6 = Object.values(networkInterfaces()).some((found) => found?.some((
 const hosts = ["localhost", "127.0.0.1", ...(hasIpv6 ? ["::1"] : [])]
 
 describe("a trusted certificate", () => {
-  it.live.each(hosts)("for %s is accepted there, without a warning about IP addresses as names", (host) =>
-    Effect.gen(function* () {
-      const warnings: Array<string> = []
-      const listen = (warning: Error) => void warnings.push(warning.message)
-      yield* Effect.acquireRelease(
-        Effect.sync(() => process.on("warning", listen)),
-        () => Effect.sync(() => process.off("warning", listen))
-      )
-      assert.deepStrictEqual(yield* outcomes(host, host), { codes: ["28P01", "28P01"], refused: 2 })
-      assert.deepStrictEqual(warnings, [])
-    })
-  )
+  it.live.each(hosts)("for %s is accepted there, without a warning about IP addresses as names", function* (host) {
+    const warnings: Array<string> = []
+    const listen = (warning: Error) => void warnings.push(warning.message)
+    yield* Effect.acquireRelease(
+      Effect.sync(() => process.on("warning", listen)),
+      () => Effect.sync(() => process.off("warning", listen))
+    )
+    assert.deepStrictEqual(yield* outcomes(host, host), { codes: ["28P01", "28P01"], refused: 2 })
+    assert.deepStrictEqual(warnings, [])
+  })
 
   const others = [...hosts, "127.0.0.2", "::2", "db.example.org"]
   it.live.each(
     hosts.flatMap((host) => others.filter((other) => other !== host).map((other) => [host, other] as const))
-  )("%s: for %s is refused before anything is sent", ([host, certified]) =>
-    Effect.gen(function* () {
-      const altname = "ERR_TLS_CERT_ALTNAME_INVALID"
-      assert.deepStrictEqual(yield* outcomes(host, certified), { codes: [altname, altname], refused: 0 })
-    })
-  )
+  )("%s: for %s is refused before anything is sent", function* ([host, certified]) {
+    const altname = "ERR_TLS_CERT_ALTNAME_INVALID"
+    assert.deepStrictEqual(yield* outcomes(host, certified), { codes: [altname, altname], refused: 0 })
+  })
 })

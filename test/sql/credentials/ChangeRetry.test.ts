@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Fiber } from "effect"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { CredentialUpdate } from "../../../src/port/CredentialRepository.ts"
@@ -6,6 +5,7 @@ import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStoreWith, uuid, ways, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { disconnectWaiting, holdOpen, refuseInserts, untilWaiting } from "../../support/database/transactions.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const id = CredentialId.make(uuid(3))
 
@@ -45,125 +45,111 @@ describe.each(ways)("an update %s", (_, distributed) => {
   it.live.each([
     ["of the name", renamed, "new 2 1", ["credential.update"]],
     ["of the key", rotated, "new 2 2", ["credential.update", "credential.rotate"]]
-  ] as const)("%s is stored and recorded once if its answer is lost (L9)", ([, given, row, acts]) =>
-    Effect.gen(function* () {
-      const opened = yield* open
-      opened.proxy.loseAnswer(opened.stored)
-      assert.isTrue(yield* opened.update(given))
-      assert.strictEqual(opened.proxy.lost(), 1)
-      assert.strictEqual(yield* opened.row, row)
-      assert.deepStrictEqual<ReadonlyArray<string>>(yield* opened.acts, acts)
-      assert.isFalse(
-        yield* opened.update({
-          ...given,
-          credential: { ...opened.credential, name: "other" },
-          sealed: plainSealedKey(3)
-        })
-      )
-    })
-  )
+  ] as const)("%s is stored and recorded once if its answer is lost (L9)", function* ([, given, row, acts]) {
+    const opened = yield* open
+    opened.proxy.loseAnswer(opened.stored)
+    assert.isTrue(yield* opened.update(given))
+    assert.strictEqual(opened.proxy.lost(), 1)
+    assert.strictEqual(yield* opened.row, row)
+    assert.deepStrictEqual<ReadonlyArray<string>>(yield* opened.acts, acts)
+    assert.isFalse(
+      yield* opened.update({
+        ...given,
+        credential: { ...opened.credential, name: "other" },
+        sealed: plainSealedKey(3)
+      })
+    )
+  })
 
-  it.live("is recognised as stored after its data key was wrapped again (L9)", () =>
-    Effect.gen(function* () {
-      const { admin, proxy, row, stored, update } = yield* open
-      yield* admin.unsafe(`
+  it.live("is recognised as stored after its data key was wrapped again (L9)", function* () {
+    const { admin, proxy, row, stored, update } = yield* open
+    yield* admin.unsafe(`
         CREATE FUNCTION rewrap() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN NEW.kek_id := 'kek-2'; NEW.wrapped_dek := decode(repeat('07', 60), 'hex'); RETURN NEW; END $$`)
-      yield* admin.unsafe("CREATE TRIGGER rewrap BEFORE UPDATE ON credentials FOR EACH ROW EXECUTE FUNCTION rewrap()")
-      proxy.loseAnswer(stored)
-      assert.isTrue(yield* update(rotated))
-      assert.strictEqual(proxy.lost(), 1)
-      assert.strictEqual(yield* row, "new 2 2")
-    })
-  )
+    yield* admin.unsafe("CREATE TRIGGER rewrap BEFORE UPDATE ON credentials FOR EACH ROW EXECUTE FUNCTION rewrap()")
+    proxy.loseAnswer(stored)
+    assert.isTrue(yield* update(rotated))
+    assert.strictEqual(proxy.lost(), 1)
+    assert.strictEqual(yield* row, "new 2 2")
+  })
 
-  it.live("locks its pool once more if its answer is lost, for the replicas' sake, and only then", () =>
-    Effect.gen(function* () {
-      const { admin, proxy, stored, update } = yield* open
-      const lockedSince = Effect.map(
-        admin<{ since: boolean }>`SELECT xmax::text NOT IN ('0', xmin::text) AS since FROM pools`,
-        ([row]) => row?.since
-      )
-      assert.isTrue(yield* update(renamed))
-      assert.isFalse(yield* lockedSince)
-      proxy.loseAnswer(stored)
-      assert.isTrue(yield* update({ revision: 2 }))
-      assert.strictEqual(proxy.lost(), 1)
-      assert.isTrue(yield* lockedSince)
-    })
-  )
+  it.live("locks its pool once more if its answer is lost, for the replicas' sake, and only then", function* () {
+    const { admin, proxy, stored, update } = yield* open
+    const lockedSince = Effect.map(
+      admin<{ since: boolean }>`SELECT xmax::text NOT IN ('0', xmin::text) AS since FROM pools`,
+      ([row]) => row?.since
+    )
+    assert.isTrue(yield* update(renamed))
+    assert.isFalse(yield* lockedSince)
+    proxy.loseAnswer(stored)
+    assert.isTrue(yield* update({ revision: 2 }))
+    assert.strictEqual(proxy.lost(), 1)
+    assert.isTrue(yield* lockedSince)
+  })
 
-  it.live("fails as the database does if that refuses its entry, and stores nothing", () =>
-    Effect.gen(function* () {
-      const { admin, row, update } = yield* open
-      const before = yield* row
-      yield* refuseInserts(admin, "audit_entries", "23514")
-      const exit = yield* Effect.exit(update(renamed))
-      assert(Exit.isFailure(exit))
-      assert.deepInclude(Cause.squash(exit.cause), { _tag: "DatabaseFailure", sqlstate: "23514" })
-      assert.strictEqual(yield* row, before)
-    })
-  )
+  it.live("fails as the database does if that refuses its entry, and stores nothing", function* () {
+    const { admin, row, update } = yield* open
+    const before = yield* row
+    yield* refuseInserts(admin, "audit_entries", "23514")
+    const exit = yield* Effect.exit(update(renamed))
+    assert(Exit.isFailure(exit))
+    assert.deepInclude(Cause.squash(exit.cause), { _tag: "DatabaseFailure", sqlstate: "23514" })
+    assert.strictEqual(yield* row, before)
+  })
 
   it.live.each([
     ["another name", "name = 'theirs'"],
     ["the same name and another policy", "name = 'new', disabled = true"]
-  ] as const)("has lost if another one stored %s meanwhile, also when it is asked again (L9)", ([, set]) =>
-    Effect.gen(function* () {
-      const { acts, admin, row, update } = yield* open
-      const before = yield* row
-      const commit = yield* holdOpen(admin, `UPDATE credentials SET ${set}, revision = 2`)
-      const caller = yield* Effect.forkChild(update(renamed))
-      yield* disconnectWaiting(admin, commit)
-      assert.isFalse(yield* Fiber.join(caller))
-      assert.notStrictEqual(yield* row, before)
-      assert.isEmpty(yield* acts)
-    })
-  )
+  ] as const)("has lost if another one stored %s meanwhile, also when it is asked again (L9)", function* ([, set]) {
+    const { acts, admin, row, update } = yield* open
+    const before = yield* row
+    const commit = yield* holdOpen(admin, `UPDATE credentials SET ${set}, revision = 2`)
+    const caller = yield* Effect.forkChild(update(renamed))
+    yield* disconnectWaiting(admin, commit)
+    assert.isFalse(yield* Fiber.join(caller))
+    assert.notStrictEqual(yield* row, before)
+    assert.isEmpty(yield* acts)
+  })
 })
 
 describe.each(ways)("a deletion %s", (_, distributed) => {
   const open = openWith(distributed)
 
-  it.live("is recorded once if its answer is lost, and answered as done (L11)", () =>
-    Effect.gen(function* () {
-      const { acts, proxy, remove, row, stored } = yield* open
-      // The first answer in a statement is that of the look-up before it.
-      proxy.loseAnswer(stored, distributed ? 0 : 1)
-      assert.isTrue(yield* remove)
-      assert.strictEqual(proxy.lost(), 1)
-      assert.isUndefined(yield* row)
-      assert.deepStrictEqual(yield* acts, ["credential.delete"])
-      assert.isFalse(yield* remove)
-    })
-  )
+  it.live("is recorded once if its answer is lost, and answered as done (L11)", function* () {
+    const { acts, proxy, remove, row, stored } = yield* open
+    // The first answer in a statement is that of the look-up before it.
+    proxy.loseAnswer(stored, distributed ? 0 : 1)
+    assert.isTrue(yield* remove)
+    assert.strictEqual(proxy.lost(), 1)
+    assert.isUndefined(yield* row)
+    assert.deepStrictEqual(yield* acts, ["credential.delete"])
+    assert.isFalse(yield* remove)
+  })
 
-  it.live("is done if the answer before it is lost (L11)", () =>
-    Effect.gen(function* () {
-      const { acts, proxy, remove } = yield* open
-      proxy.loseAnswer("SELECT 1")
-      assert.isTrue(yield* remove)
-      assert.strictEqual(proxy.lost(), 1)
-      assert.deepStrictEqual(yield* acts, ["credential.delete"])
-    })
-  )
+  it.live("is done if the answer before it is lost (L11)", function* () {
+    const { acts, proxy, remove } = yield* open
+    proxy.loseAnswer("SELECT 1")
+    assert.isTrue(yield* remove)
+    assert.strictEqual(proxy.lost(), 1)
+    assert.deepStrictEqual(yield* acts, ["credential.delete"])
+  })
 
   it.live(
     "is recorded with the label that the credential had, even if it got that meanwhile (SECURITY.md, Audit)",
-    () =>
-      Effect.gen(function* () {
-        const { admin, remove } = yield* open
-        const commit = yield* holdOpen(admin, "UPDATE credentials SET label = 'sk-...AbCd', revision = 2")
-        const caller = yield* Effect.forkChild(remove)
-        yield* untilWaiting(admin, 1)
-        yield* commit
-        assert.isTrue(yield* Fiber.join(caller))
-        assert.deepInclude((yield* eventsIn(admin)).at(-1), { action: "credential.delete", label: "sk-...AbCd" })
-      })
+    function* () {
+      const { admin, remove } = yield* open
+      const commit = yield* holdOpen(admin, "UPDATE credentials SET label = 'sk-...AbCd', revision = 2")
+      const caller = yield* Effect.forkChild(remove)
+      yield* untilWaiting(admin, 1)
+      yield* commit
+      assert.isTrue(yield* Fiber.join(caller))
+      assert.deepInclude((yield* eventsIn(admin)).at(-1), { action: "credential.delete", label: "sk-...AbCd" })
+    }
   )
 
-  it.live("finds nothing if another one was first, even if the log has an older entry like its own (L11)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "finds nothing if another one was first, even if the log has an older entry like its own (L11)",
+    function* () {
       const { acts, admin, remove } = yield* open
       const event = {
         action: "credential.delete",
@@ -180,6 +166,6 @@ describe.each(ways)("a deletion %s", (_, distributed) => {
       yield* disconnectWaiting(admin, commit)
       assert.isFalse(yield* Fiber.join(caller))
       assert.lengthOf(yield* acts, 1)
-    })
+    }
   )
 })

@@ -1,5 +1,4 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option } from "effect"
 import { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
@@ -10,6 +9,7 @@ import { Store } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { createOnce, remove } from "../../support/service/asTenant.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const service = CredentialsLive.layer.pipe(
   Layer.provide([cipherOn(ringOf("kek")), NodeCrypto.layerSecureRandom]),

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Clock, Context, Duration, Effect, Layer } from "effect"
 import * as Byok from "../../../src/Byok.ts"
 import { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
@@ -9,6 +8,7 @@ import { clockAhead } from "../../support/process/clockAhead.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { changing, createOnce } from "../../support/service/asTenant.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 /** A service on a database of its own, and creates of one account under a key. */
 const open = Effect.gen(function* () {
@@ -21,8 +21,9 @@ const open = Effect.gen(function* () {
 })
 
 describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency records)", () => {
-  it.live("are as old as the database says, whatever the clock of the instance that writes or removes them (F8)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "are as old as the database says, whatever the clock of the instance that writes or removes them (F8)",
+    function* () {
       const { create, instance, sql } = yield* open
       const clock = yield* clockAhead("26 hours")
       yield* create("right")
@@ -46,42 +47,38 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
       )
       yield* eventually("old idempotency records were looked for", () => searched >= 2)
       assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 2)
-    })
+    }
   )
 
-  it.live("are removed by the service itself, and honoured until then", () =>
-    Effect.gen(function* () {
-      const { create, service, sql } = yield* open
-      const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
-      const { id } = (yield* create("old")).credential
-      yield* create("young")
-      yield* sql`UPDATE idempotency_records SET created_at = created_at - interval '23 hours'`
-      assert.isTrue(yield* replayed("old"))
-      yield* sql`
+  it.live("are removed by the service itself, and honoured until then", function* () {
+    const { create, service, sql } = yield* open
+    const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
+    const { id } = (yield* create("old")).credential
+    yield* create("young")
+    yield* sql`UPDATE idempotency_records SET created_at = created_at - interval '23 hours'`
+    assert.isTrue(yield* replayed("old"))
+    yield* sql`
         UPDATE idempotency_records SET created_at = created_at - interval '3 hours'
         WHERE credential_id = ${id}`
-      assert.isTrue(yield* replayed("old"))
+    assert.isTrue(yield* replayed("old"))
 
-      yield* Effect.provideService(
-        Layer.build(Layer.fresh(service)),
-        IdempotencyRecordExpiry.interval,
-        Duration.millis(20)
-      )
-      const left = Effect.map(sql`SELECT 1 FROM idempotency_records`, (rows) => rows.length)
-      yield* eventually(
-        "the old idempotency record is gone",
-        Effect.map(left, (n) => n === 1)
-      )
-      assert.deepStrictEqual([yield* replayed("young"), yield* replayed("old")], [true, false])
-    })
-  )
+    yield* Effect.provideService(
+      Layer.build(Layer.fresh(service)),
+      IdempotencyRecordExpiry.interval,
+      Duration.millis(20)
+    )
+    const left = Effect.map(sql`SELECT 1 FROM idempotency_records`, (rows) => rows.length)
+    yield* eventually(
+      "the old idempotency record is gone",
+      Effect.map(left, (n) => n === 1)
+    )
+    assert.deepStrictEqual([yield* replayed("young"), yield* replayed("old")], [true, false])
+  })
 
-  it.live("are removed no more at a time than asked for", () =>
-    Effect.gen(function* () {
-      const { create, instance, sql } = yield* open
-      for (const key of ["one", "another"]) yield* create(key)
-      assert.strictEqual(yield* Context.get(instance, IdempotencyRecords).forget(Duration.zero, 1), 1)
-      assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 1)
-    })
-  )
+  it.live("are removed no more at a time than asked for", function* () {
+    const { create, instance, sql } = yield* open
+    for (const key of ["one", "another"]) yield* create(key)
+    assert.strictEqual(yield* Context.get(instance, IdempotencyRecords).forget(Duration.zero, 1), 1)
+    assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 1)
+  })
 })

@@ -1,10 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { account_id, openLossyStoreWith, uuid, ways, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { disconnectWaiting, holdOpen, lockTable, untilWaiting } from "../../support/database/transactions.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const credential = (n: number) => ({
   ...plainCredential(workspace_id, uuid(n)),
@@ -44,26 +44,22 @@ describe.each(ways)("a repeated insert of a credential %s", (_, distributed) => 
     ["without an idempotency record", "plain", "credentials"],
     ["with one", "recorded", "idempotency_records"]
   ] as const
-  it.live.each(kinds)("%s happens by itself if the answer to the first is lost (R3)", ([, kind]) =>
-    Effect.gen(function* () {
-      const { asStored, [kind]: insert, proxy, rows, stored } = yield* open
-      proxy.loseAnswer(stored)
-      assert.deepStrictEqual(yield* insert, yield* asStored(11))
-      assert.strictEqual(proxy.lost(), 1)
-      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
-    })
-  )
+  it.live.each(kinds)("%s happens by itself if the answer to the first is lost (R3)", function* ([, kind]) {
+    const { asStored, [kind]: insert, proxy, rows, stored } = yield* open
+    proxy.loseAnswer(stored)
+    assert.deepStrictEqual(yield* insert, yield* asStored(11))
+    assert.strictEqual(proxy.lost(), 1)
+    assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
+  })
 
-  it.live.each(kinds)("%s happens by itself if the first loses its connection (R3)", ([, kind, table]) =>
-    Effect.gen(function* () {
-      const { admin, asStored, [kind]: insert, rows } = yield* open
-      const unlock = yield* lockTable(admin, table)
-      const caller = yield* Effect.forkChild(insert)
-      yield* disconnectWaiting(admin, unlock)
-      assert.deepStrictEqual(yield* Fiber.join(caller), yield* asStored(11))
-      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
-    })
-  )
+  it.live.each(kinds)("%s happens by itself if the first loses its connection (R3)", function* ([, kind, table]) {
+    const { admin, asStored, [kind]: insert, rows } = yield* open
+    const unlock = yield* lockTable(admin, table)
+    const caller = yield* Effect.forkChild(insert)
+    yield* disconnectWaiting(admin, unlock)
+    assert.deepStrictEqual(yield* Fiber.join(caller), yield* asStored(11))
+    assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
+  })
 })
 
 describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idempotency records)", (_, distributed) => {
@@ -73,62 +69,55 @@ describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idemp
       '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()
     )`
 
-  it.live("waits for one in progress under the same key, and stores nothing if that commits", () =>
-    Effect.gen(function* () {
-      const { admin, insert, insertOnce, rows } = yield* open
-      yield* insert(account_id, credential(10), plainSealedKey(10))
-      const commit = yield* holdOpen(admin, taking)
-      const caller = yield* Effect.forkChild(insertOnce(11))
-      yield* untilWaiting(admin, 1)
-      yield* commit
-      assert.deepStrictEqual(yield* Fiber.join(caller), Option.none())
-      assert.deepStrictEqual(yield* rows, [{ id: uuid(10), sort_order: 0 }])
-    })
-  )
+  it.live("waits for one in progress under the same key, and stores nothing if that commits", function* () {
+    const { admin, insert, insertOnce, rows } = yield* open
+    yield* insert(account_id, credential(10), plainSealedKey(10))
+    const commit = yield* holdOpen(admin, taking)
+    const caller = yield* Effect.forkChild(insertOnce(11))
+    yield* untilWaiting(admin, 1)
+    yield* commit
+    assert.deepStrictEqual(yield* Fiber.join(caller), Option.none())
+    assert.deepStrictEqual(yield* rows, [{ id: uuid(10), sort_order: 0 }])
+  })
 
-  it.live("and counts as the first if that is rolled back", () =>
-    Effect.gen(function* () {
-      const { admin, asStored, insert, insertOnce, rows } = yield* open
-      yield* insert(account_id, credential(10), plainSealedKey(10))
-      const end = yield* holdOpen(admin, taking)
-      const caller = yield* Effect.forkChild(insertOnce(11))
-      yield* untilWaiting(admin, 1)
-      yield* admin`
+  it.live("and counts as the first if that is rolled back", function* () {
+    const { admin, asStored, insert, insertOnce, rows } = yield* open
+    yield* insert(account_id, credential(10), plainSealedKey(10))
+    const end = yield* holdOpen(admin, taking)
+    const caller = yield* Effect.forkChild(insertOnce(11))
+    yield* untilWaiting(admin, 1)
+    yield* admin`
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE state = 'idle in transaction' AND datname = current_database()`
-      assert.deepStrictEqual(yield* Fiber.join(caller), Option.some(yield* asStored(11)))
-      assert.deepStrictEqual(yield* rows, [
-        { id: uuid(10), sort_order: 0 },
-        { id: uuid(11), sort_order: 1 }
-      ])
-      yield* Effect.ignoreCause(end)
-    })
-  )
+    assert.deepStrictEqual(yield* Fiber.join(caller), Option.some(yield* asStored(11)))
+    assert.deepStrictEqual(yield* rows, [
+      { id: uuid(10), sort_order: 0 },
+      { id: uuid(11), sort_order: 1 }
+    ])
+    yield* Effect.ignoreCause(end)
+  })
 })
 
 describe.each(ways)("an insert %s under an id that is taken", (_, distributed) => {
   const open = openWith(distributed)
 
-  it.live("by other key material fails and changes nothing; another account's row is another row (T6)", () =>
-    Effect.gen(function* () {
-      const { admin, insert, rows } = yield* open
-      yield* insert(account_id, credential(11), plainSealedKey(1))
-      const [other, otherWorkspace] = [AccountId.make(uuid(3)), WorkspaceId.make(uuid(4))]
-      yield* admin`INSERT INTO accounts VALUES (${other}, 'n', now())`
-      yield* admin`INSERT INTO workspaces VALUES (${otherWorkspace}, ${other}, 'n', true, now(), NULL)`
-      const exit = yield* Effect.exit(insert(account_id, credential(11), plainSealedKey(2)))
-      assert(Exit.isFailure(exit))
-      const failure = Cause.squash(exit.cause)
-      assert.instanceOf(failure, DatabaseFailure)
-      assert.strictEqual(failure.message, "IdTaken credentials_pkey")
-      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
-      yield* insert(other, { ...credential(11), workspace_id: otherWorkspace }, plainSealedKey(3))
-      const keys =
-        yield* admin`SELECT account_id, get_byte(wrapped_dek, 0) AS byte FROM credentials ORDER BY account_id`
-      assert.deepEqual(keys, [
-        { account_id, byte: 1 },
-        { account_id: other, byte: 3 }
-      ])
-    })
-  )
+  it.live("by other key material fails and changes nothing; another account's row is another row (T6)", function* () {
+    const { admin, insert, rows } = yield* open
+    yield* insert(account_id, credential(11), plainSealedKey(1))
+    const [other, otherWorkspace] = [AccountId.make(uuid(3)), WorkspaceId.make(uuid(4))]
+    yield* admin`INSERT INTO accounts VALUES (${other}, 'n', now())`
+    yield* admin`INSERT INTO workspaces VALUES (${otherWorkspace}, ${other}, 'n', true, now(), NULL)`
+    const exit = yield* Effect.exit(insert(account_id, credential(11), plainSealedKey(2)))
+    assert(Exit.isFailure(exit))
+    const failure = Cause.squash(exit.cause)
+    assert.instanceOf(failure, DatabaseFailure)
+    assert.strictEqual(failure.message, "IdTaken credentials_pkey")
+    assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
+    yield* insert(other, { ...credential(11), workspace_id: otherWorkspace }, plainSealedKey(3))
+    const keys = yield* admin`SELECT account_id, get_byte(wrapped_dek, 0) AS byte FROM credentials ORDER BY account_id`
+    assert.deepEqual(keys, [
+      { account_id, byte: 1 },
+      { account_id: other, byte: 3 }
+    ])
+  })
 })

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Option, Result } from "effect"
 import { inconclusiveLabel, labelOf } from "../../../src/domain/Label.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
@@ -10,6 +9,7 @@ import { newTenant } from "../../support/database/newTenant.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { Store } from "../../support/database/stores.ts"
 import { anyString } from "../../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 /** Stores a credential and answers with its key as a search finds it. */
 const newKey = Effect.gen(function* () {
@@ -85,25 +85,24 @@ describe("the search for a leaked key on PostgreSQL", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("takes the same labels for inconclusive as the domain does (L15)", () =>
-    Effect.gen(function* () {
-      const sql = yield* adminClient(yield* freshDatabase)
-      const keys = yield* Arbitrary.sampleEffect(anyString, { count: 2000, seed: 1 })
-      const json = keys.map((key) => JSON.stringify({ key }))
-      const labels = [...keys, ...json].map(labelOf)
-      const rows = yield* sql<{ is: boolean }>`
+  it.live("takes the same labels for inconclusive as the domain does (L15)", function* () {
+    const sql = yield* adminClient(yield* freshDatabase)
+    const keys = yield* Arbitrary.sampleEffect(anyString, { count: 2000, seed: 1 })
+    const json = keys.map((key) => JSON.stringify({ key }))
+    const labels = [...keys, ...json].map(labelOf)
+    const rows = yield* sql<{ is: boolean }>`
         SELECT label ~ ${inconclusiveLabel.source} AS is FROM unnest(${labels}::text[]) WITH ORDINALITY AS t (label, n) ORDER BY n`
-      const expected = labels.map((label) => inconclusiveLabel.test(label))
-      assert.deepStrictEqual(
-        rows.map(({ is }) => is),
-        expected
-      )
-      assert.includeMembers(expected, [true, false], "control")
-    })
-  )
+    const expected = labels.map((label) => inconclusiveLabel.test(label))
+    assert.deepStrictEqual(
+      rows.map(({ is }) => is),
+      expected
+    )
+    assert.includeMembers(expected, [true, false], "control")
+  })
 
-  it.live("records search and marks in one transaction, once though its answer is lost and it runs again (L16)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "records search and marks in one transaction, once though its answer is lost and it runs again (L16)",
+    function* () {
       const { ports, proxy, sql } = yield* openBehindProxy
       yield* Effect.gen(function* () {
         const key = yield* newKey
@@ -128,6 +127,6 @@ describe("the search for a leaked key on PostgreSQL", () => {
         assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${other.credential_id}`, 0)
         assert.deepStrictEqual(yield* entriesIn(sql), before, "nor is the search recorded")
       }).pipe(Effect.provide(ports))
-    })
+    }
   )
 })

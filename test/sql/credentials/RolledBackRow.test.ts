@@ -1,8 +1,8 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { Store } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { keysOf, openedWith, rotationWith, sealUnder } from "../../support/keys/rotating.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const ring = ringOf("new", "old")
 

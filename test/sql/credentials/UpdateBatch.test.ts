@@ -1,10 +1,10 @@
-import { assert, it } from "@effect/vitest"
 import { DateTime, Effect, Fiber } from "effect"
 import type { CredentialUpdate } from "../../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
+import { assert, it } from "../../support/it.ts"
 
 const numbers = [11, 12, 13]
 const created_at = DateTime.makeUnsafe(0)
@@ -45,8 +45,9 @@ const open = Effect.gen(function* () {
 
 const together = <A, E>(all: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(all, { concurrency: "unbounded" })
 
-it.live("updates of one moment each store and record what they change, once, also if their answer is lost (L9)", () =>
-  Effect.gen(function* () {
+it.live(
+  "updates of one moment each store and record what they change, once, also if their answer is lost (L9)",
+  function* () {
     const { acts, proxy, rows, update } = yield* open
     proxy.loseAnswer("SELECT 3")
     const rotated = { sealed: plainSealedKey(77), key_version: 2, fields: ["key", "name", "allowed_models"] } as const
@@ -63,28 +64,24 @@ it.live("updates of one moment each store and record what they change, once, als
       "credential.update 12",
       "credential.update 13"
     ])
-  })
+  }
 )
 
-it.live("an update whose row is locked delays no other one of the moment (L7)", () =>
-  Effect.gen(function* () {
-    const { admin, rows, update } = yield* open
-    const release = yield* holdOpen(admin, `SELECT FROM credentials WHERE id = '${uuid(12)}' FOR UPDATE`)
-    const updates = yield* Effect.forkChild(together(numbers.map((n) => update(n))), { startImmediately: true })
-    yield* untilWaiting(admin, 1)
-    const stored = (yield* rows).map((line) => line.includes("name"))
-    assert.deepStrictEqual(stored, [true, false, true])
-    yield* release
-    assert.deepStrictEqual(yield* Fiber.join(updates), [true, true, true])
-    assert.include((yield* rows)[1], "name 12")
-  })
-)
+it.live("an update whose row is locked delays no other one of the moment (L7)", function* () {
+  const { admin, rows, update } = yield* open
+  const release = yield* holdOpen(admin, `SELECT FROM credentials WHERE id = '${uuid(12)}' FOR UPDATE`)
+  const updates = yield* Effect.forkChild(together(numbers.map((n) => update(n))), { startImmediately: true })
+  yield* untilWaiting(admin, 1)
+  const stored = (yield* rows).map((line) => line.includes("name"))
+  assert.deepStrictEqual(stored, [true, false, true])
+  yield* release
+  assert.deepStrictEqual(yield* Fiber.join(updates), [true, true, true])
+  assert.include((yield* rows)[1], "name 12")
+})
 
-it.live("of updates of one credential in a moment, the first is stored (L9)", () =>
-  Effect.gen(function* () {
-    const { rows, update } = yield* open
-    const updates = [update(11), update(12), update(12, {}, "late"), update(13)]
-    assert.deepStrictEqual(yield* together(updates), [true, true, false, true])
-    assert.include((yield* rows)[1], "name 12")
-  })
-)
+it.live("of updates of one credential in a moment, the first is stored (L9)", function* () {
+  const { rows, update } = yield* open
+  const updates = [update(11), update(12), update(12, {}, "late"), update(13)]
+  assert.deepStrictEqual(yield* together(updates), [true, true, false, true])
+  assert.include((yield* rows)[1], "name 12")
+})

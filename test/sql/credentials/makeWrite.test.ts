@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Context, Effect, Exit, Fiber, Layer, Option } from "effect"
 import { CredentialId, type WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
@@ -9,6 +8,7 @@ import { newTenant } from "../../support/database/newTenant.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const limits = { credentials: 3, bytes: 4000 }
 const providers = ["azure", "openai", "xai"] as const

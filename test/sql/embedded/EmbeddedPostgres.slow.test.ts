@@ -1,5 +1,4 @@
 import { PgClient } from "@effect/sql-pg"
-import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Layer, Schedule } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { spawn } from "node:child_process"
@@ -20,7 +19,7 @@ import { join } from "node:path"
 import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
 import { start, type Endpoint } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 import { complete, locate, type PostgresBinaries } from "../../../src/sql/embedded/PostgresBinaries.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, describe, it, layerLive } from "../../support/it.ts"
 import { logLines } from "../../support/process/Recording.ts"
 import { runNode } from "../../support/process/runNode.ts"
 import { postmasterOf } from "../../support/process/ServiceProcess.ts"
@@ -80,109 +79,97 @@ const spawnOwner = (directory: string, user: "service" | "command" = "service") 
   )
 
 describe("a start of the embedded PostgreSQL", () => {
-  it.live("serves a durable database on a private socket only, and keeps its data", () =>
-    Effect.gen(function* () {
-      const directory = yield* dataDirectory
-      const pid = yield* Effect.scoped(
-        Effect.gen(function* () {
-          const endpoint = yield* start(directory)
-          assert.deepStrictEqual(endpoint, {
-            host: join(directory, "postgres"),
-            username: "byok",
-            database: "postgres"
-          })
-          const settings = yield* query(
-            endpoint,
-            `SELECT current_setting('server_version_num')::int / 10000 AS version,
+  it.live("serves a durable database on a private socket only, and keeps its data", function* () {
+    const directory = yield* dataDirectory
+    const pid = yield* Effect.scoped(
+      Effect.gen(function* () {
+        const endpoint = yield* start(directory)
+        assert.deepStrictEqual(endpoint, {
+          host: join(directory, "postgres"),
+          username: "byok",
+          database: "postgres"
+        })
+        const settings = yield* query(
+          endpoint,
+          `SELECT current_setting('server_version_num')::int / 10000 AS version,
                       current_setting('listen_addresses') AS addresses,
                       current_setting('fsync') AS fsync,
                       current_setting('TimeZone') AS zone,
                       current_setting('server_encoding') AS encoding,
                       current_setting('data_checksums') AS checksums`
-          )
-          assert.deepStrictEqual(
-            { ...settings[0] },
-            { version: 18, addresses: "", fsync: "on", zone: "UTC", encoding: "UTF8", checksums: "on" }
-          )
-          assert.strictEqual(statSync(endpoint.host).mode & 0o777, 0o700)
-          assert.strictEqual(statSync(join(endpoint.host, ".s.PGSQL.5432")).mode & 0o777, 0o700)
-          yield* query(endpoint, "CREATE TABLE kept AS SELECT 42 AS answer")
-          return postmasterOf(directory)
-        })
-      )
-      assert.isFalse(isRunning(pid), "the end of the scope waits for the postmaster")
-      assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
-      const rows = yield* Effect.scoped(
-        Effect.flatMap(start(directory), (endpoint) => query(endpoint, "SELECT answer FROM kept"))
-      )
-      assert.deepStrictEqual(
-        rows.map(({ answer }) => answer),
-        [42]
-      )
-    })
-  )
+        )
+        assert.deepStrictEqual(
+          { ...settings[0] },
+          { version: 18, addresses: "", fsync: "on", zone: "UTC", encoding: "UTF8", checksums: "on" }
+        )
+        assert.strictEqual(statSync(endpoint.host).mode & 0o777, 0o700)
+        assert.strictEqual(statSync(join(endpoint.host, ".s.PGSQL.5432")).mode & 0o777, 0o700)
+        yield* query(endpoint, "CREATE TABLE kept AS SELECT 42 AS answer")
+        return postmasterOf(directory)
+      })
+    )
+    assert.isFalse(isRunning(pid), "the end of the scope waits for the postmaster")
+    assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
+    const rows = yield* Effect.scoped(
+      Effect.flatMap(start(directory), (endpoint) => query(endpoint, "SELECT answer FROM kept"))
+    )
+    assert.deepStrictEqual(
+      rows.map(({ answer }) => answer),
+      [42]
+    )
+  })
 
-  it.live("removes what an aborted initdb left", () =>
-    Effect.gen(function* () {
-      const directory = yield* dataDirectory
-      mkdirSync(join(directory, "postgres.initdb-1-abc", "base"), { recursive: true })
-      yield* start(directory)
-      assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
-    })
-  )
+  it.live("removes what an aborted initdb left", function* () {
+    const directory = yield* dataDirectory
+    mkdirSync(join(directory, "postgres.initdb-1-abc", "base"), { recursive: true })
+    yield* start(directory)
+    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
+  })
 
-  it.live("completes a database whose first start was killed halfway", () =>
-    Effect.gen(function* () {
-      const directory = yield* dataDirectory
-      const owner = yield* spawnOwner(directory)
-      yield* holds(() => existsSync(directory) && readdirSync(directory).some((name) => name.includes(".initdb-")))
-      yield* owner.kill
-      const endpoint = yield* start(directory)
-      assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-      assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
-    })
-  )
+  it.live("completes a database whose first start was killed halfway", function* () {
+    const directory = yield* dataDirectory
+    const owner = yield* spawnOwner(directory)
+    yield* holds(() => existsSync(directory) && readdirSync(directory).some((name) => name.includes(".initdb-")))
+    yield* owner.kill
+    const endpoint = yield* start(directory)
+    assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
+  })
 
-  it.live("gives each of two processes that race for an empty directory a working endpoint", () =>
-    Effect.gen(function* () {
-      const directory = yield* dataDirectory
-      const owners = [yield* spawnOwner(directory), yield* spawnOwner(directory, "command")]
-      for (const { ready } of owners) {
-        const { host } = yield* ready
-        assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
-      }
-      assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
-    })
-  )
+  it.live("gives each of two processes that race for an empty directory a working endpoint", function* () {
+    const directory = yield* dataDirectory
+    const owners = [yield* spawnOwner(directory), yield* spawnOwner(directory, "command")]
+    for (const { ready } of owners) {
+      const { host } = yield* ready
+      assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
+    }
+    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
+  })
 
-  it.live("takes over a lock file whose PID now belongs to another program", () =>
-    Effect.gen(function* () {
-      const directory = yield* dataDirectory
-      const file = join(directory, "postgres/postmaster.pid")
-      const lock = yield* Effect.scoped(Effect.map(start(directory), () => readFileSync(file, "utf8")))
-      const user = isRoot ? { uid: 65534, gid: 65534 } : {}
-      const bystander = yield* Effect.acquireRelease(
-        Effect.sync(() => spawn("sleep", ["60"], { cwd: "/", ...user })),
-        (child) => Effect.sync(() => child.kill("SIGKILL"))
-      )
-      yield* holds(() => readFileSync(`/proc/${bystander.pid}/comm`, "utf8") === "sleep\n")
-      writeFileSync(file, lock.replace(/^\d+/, String(bystander.pid)), { mode: 0o600 })
-      if (isRoot) chownSync(file, 65534, 65534)
-      const endpoint = yield* start(directory)
-      assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-    })
-  )
+  it.live("takes over a lock file whose PID now belongs to another program", function* () {
+    const directory = yield* dataDirectory
+    const file = join(directory, "postgres/postmaster.pid")
+    const lock = yield* Effect.scoped(Effect.map(start(directory), () => readFileSync(file, "utf8")))
+    const user = isRoot ? { uid: 65534, gid: 65534 } : {}
+    const bystander = yield* Effect.acquireRelease(
+      Effect.sync(() => spawn("sleep", ["60"], { cwd: "/", ...user })),
+      (child) => Effect.sync(() => child.kill("SIGKILL"))
+    )
+    yield* holds(() => readFileSync(`/proc/${bystander.pid}/comm`, "utf8") === "sleep\n")
+    writeFileSync(file, lock.replace(/^\d+/, String(bystander.pid)), { mode: 0o600 })
+    if (isRoot) chownSync(file, 65534, 65534)
+    const endpoint = yield* start(directory)
+    assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+  })
 
-  it.live("shows PostgreSQL's own words when it fails", () =>
-    Effect.gen(function* () {
-      const directory = yield* dataDirectory
-      yield* Effect.scoped(start(directory))
-      writeFileSync(join(directory, "postgres/postgresql.conf"), "no_such_setting = 1\n")
-      const error = yield* Effect.flip(start(directory))
-      assert.strictEqual(error._tag, "EmbeddedPostgresError")
-      assert.match(error.message, /^PostgreSQL could not start in BYOK_DATA_DIR:\n.*no_such_setting/)
-    })
-  )
+  it.live("shows PostgreSQL's own words when it fails", function* () {
+    const directory = yield* dataDirectory
+    yield* Effect.scoped(start(directory))
+    writeFileSync(join(directory, "postgres/postgresql.conf"), "no_such_setting = 1\n")
+    const error = yield* Effect.flip(start(directory))
+    assert.strictEqual(error._tag, "EmbeddedPostgresError")
+    assert.match(error.message, /^PostgreSQL could not start in BYOK_DATA_DIR:\n.*no_such_setting/)
+  })
 })
 
 describe("a data directory that cannot be used", () => {
@@ -193,53 +180,48 @@ describe("a data directory that cannot be used", () => {
     )
   const saying = (fault: string) => `BYOK_DATA_DIR must be a writable directory: ${fault}.`
 
-  it.live("is reported by its setting and the system's code, without the value", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      writeFileSync(join(directory, "postgres"), "")
-      assert.strictEqual(yield* refusalOf(directory), saying("not a directory (ENOTDIR)"))
-      assert.strictEqual(yield* refusalOf(join(directory, "postgres")), saying("file already exists (EEXIST)"))
-      assert.strictEqual(yield* refusalOf("/dev/null/x"), saying("not a directory (ENOTDIR)"))
-      assert.strictEqual(yield* refusalOf("/proc/x/y"), saying("no such file or directory (ENOENT)"))
-    })
-  )
+  it.live("is reported by its setting and the system's code, without the value", function* () {
+    const directory = yield* temporaryDirectory
+    writeFileSync(join(directory, "postgres"), "")
+    assert.strictEqual(yield* refusalOf(directory), saying("not a directory (ENOTDIR)"))
+    assert.strictEqual(yield* refusalOf(join(directory, "postgres")), saying("file already exists (EEXIST)"))
+    assert.strictEqual(yield* refusalOf("/dev/null/x"), saying("not a directory (ENOTDIR)"))
+    assert.strictEqual(yield* refusalOf("/proc/x/y"), saying("no such file or directory (ENOENT)"))
+  })
 
-  it.live("by PostgreSQL is reported in its own words", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const initdb = join(directory, "initdb")
-      writeFileSync(initdb, "#!/bin/sh\necho 'initdb: no, I am afraid' >&2\nexit 1\n", { mode: 0o755 })
-      assert.strictEqual(
-        yield* refusalOf(join(directory, "data"), { initdb }),
-        "PostgreSQL could not create its database in BYOK_DATA_DIR:\ninitdb: no, I am afraid"
-      )
-    })
-  )
+  it.live("by PostgreSQL is reported in its own words", function* () {
+    const directory = yield* temporaryDirectory
+    const initdb = join(directory, "initdb")
+    writeFileSync(initdb, "#!/bin/sh\necho 'initdb: no, I am afraid' >&2\nexit 1\n", { mode: 0o755 })
+    assert.strictEqual(
+      yield* refusalOf(join(directory, "data"), { initdb }),
+      "PostgreSQL could not create its database in BYOK_DATA_DIR:\ninitdb: no, I am afraid"
+    )
+  })
 
-  it.live.runIf(isRoot)("because PostgreSQL's user may not execute its programs is reported without their path", () =>
-    Effect.gen(function* () {
+  it.live.skipIf(!isRoot)(
+    "because PostgreSQL's user may not execute its programs is reported without their path",
+    function* () {
       const message = yield* refusalOf(yield* temporaryDirectory, { postgres: "/dev/null/postgres" })
       assert.match(
         message,
         /^BYOK_DATA_DIR cannot be used: .* cannot reach the directory or execute PostgreSQL: choose /
       )
-    })
+    }
   )
 })
 
 describe("the socket", () => {
-  it.live("is beside the data, or the path is refused with how much it is too long", () =>
-    Effect.gen(function* () {
-      const directory = realpathSync(yield* temporaryDirectory)
-      const longest = join(directory, "d".repeat(103 - `${directory}//postgres/.s.PGSQL.5432`.length))
-      assert.lengthOf(yield* query(yield* start(longest), "SELECT 1 AS one"), 1)
-      const { message } = yield* Effect.flip(start(`${longest}ééé`))
-      assert.strictEqual(
-        message,
-        "BYOK_DATA_DIR must be a path that is at least 6 bytes shorter, for PostgreSQL's socket in it."
-      )
-    })
-  )
+  it.live("is beside the data, or the path is refused with how much it is too long", function* () {
+    const directory = realpathSync(yield* temporaryDirectory)
+    const longest = join(directory, "d".repeat(103 - `${directory}//postgres/.s.PGSQL.5432`.length))
+    assert.lengthOf(yield* query(yield* start(longest), "SELECT 1 AS one"), 1)
+    const { message } = yield* Effect.flip(start(`${longest}ééé`))
+    assert.strictEqual(
+      message,
+      "BYOK_DATA_DIR must be a path that is at least 6 bytes shorter, for PostgreSQL's socket in it."
+    )
+  })
 })
 
 /** A data directory whose database is initialised, and which no test leaves in use. */
@@ -251,110 +233,101 @@ class Initialised extends Context.Service<Initialised, string>()("byok/test/Init
 }
 
 layerLive(Initialised.layer)("a postmaster", (it) => {
-  it.effect("survives a killed service, and the next start takes it over with what was committed (R1)", () =>
-    Effect.gen(function* () {
-      const directory = yield* Initialised
-      const owner = yield* spawnOwner(directory)
-      const { host } = yield* owner.ready
-      yield* query({ host, username: "byok", database: "postgres" }, "CREATE TABLE survives AS SELECT 42 AS answer")
-      const pid = postmasterOf(directory)
-      yield* owner.kill
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const endpoint = yield* start(directory, "service")
-          assert.strictEqual(postmasterOf(directory), pid)
-          assert.lengthOf(yield* query(endpoint, "SELECT answer FROM survives"), 1)
-        })
-      )
-      yield* holds(() => !isRunning(pid))
-      assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
-    })
-  )
+  it.effect("survives a killed service, and the next start takes it over with what was committed (R1)", function* () {
+    const directory = yield* Initialised
+    const owner = yield* spawnOwner(directory)
+    const { host } = yield* owner.ready
+    yield* query({ host, username: "byok", database: "postgres" }, "CREATE TABLE survives AS SELECT 42 AS answer")
+    const pid = postmasterOf(directory)
+    yield* owner.kill
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const endpoint = yield* start(directory, "service")
+        assert.strictEqual(postmasterOf(directory), pid)
+        assert.lengthOf(yield* query(endpoint, "SELECT answer FROM survives"), 1)
+      })
+    )
+    yield* holds(() => !isRunning(pid))
+    assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
+  })
 
-  it.effect("does not keep the process that started it alive", () =>
-    Effect.gen(function* () {
-      const directory = yield* Initialised
-      const script = `
+  it.effect("does not keep the process that started it alive", function* () {
+    const directory = yield* Initialised
+    const script = `
           import { Effect, Scope } from "effect"
           import { start } from ${JSON.stringify(embeddedPostgres)}
           const scope = await Effect.runPromise(Scope.make())
           await Effect.runPromise(Scope.provide(start(${JSON.stringify(directory)}), scope))`
-      const { code } = yield* runNode(["--input-type=module", "-e", script], {
-        cwd: join(import.meta.dirname, "../../..")
-      })
-      assert.strictEqual(code, 0)
-      yield* Effect.scoped(start(directory))
+    const { code } = yield* runNode(["--input-type=module", "-e", script], {
+      cwd: join(import.meta.dirname, "../../..")
     })
-  )
+    assert.strictEqual(code, 0)
+    yield* Effect.scoped(start(directory))
+  })
 
-  it.effect("serves one service at a time, and the second is refused in a sentence", () =>
-    Effect.gen(function* () {
-      const directory = yield* Initialised
-      const owner = yield* spawnOwner(directory)
-      yield* owner.ready
-      const pid = postmasterOf(directory)
-      const { message } = yield* Effect.flip(start(directory, "service"))
-      assert.strictEqual(
-        message,
-        "BYOK_DATA_DIR is in use by another service: stop that one or choose another directory. Several services can share a PostgreSQL that DATABASE_URL names."
-      )
-      assert.isTrue(isRunning(pid))
-      yield* owner.end
-      yield* Effect.scoped(start(directory, "service"))
-    })
-  )
+  it.effect("serves one service at a time, and the second is refused in a sentence", function* () {
+    const directory = yield* Initialised
+    const owner = yield* spawnOwner(directory)
+    yield* owner.ready
+    const pid = postmasterOf(directory)
+    const { message } = yield* Effect.flip(start(directory, "service"))
+    assert.strictEqual(
+      message,
+      "BYOK_DATA_DIR is in use by another service: stop that one or choose another directory. Several services can share a PostgreSQL that DATABASE_URL names."
+    )
+    assert.isTrue(isRunning(pid))
+    yield* owner.end
+    yield* Effect.scoped(start(directory, "service"))
+  })
 
   it.effect.each<readonly [first: "service" | "command", second: "service" | "command"]>([
     ["service", "command"],
     ["command", "service"],
     ["command", "command"]
-  ])("of a %s is shared with a %s and ends with the last of them", ([first, second]) =>
-    Effect.gen(function* () {
-      const directory = yield* Initialised
-      const owner = yield* spawnOwner(directory, first)
-      const { host } = yield* owner.ready
-      const pid = postmasterOf(directory)
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          yield* Effect.scoped(start(directory))
-          const endpoint = yield* start(directory, second)
-          assert.strictEqual(endpoint.host, host)
-          yield* owner.end
-          assert.strictEqual(postmasterOf(directory), pid)
-          assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-        })
-      )
-      yield* holds(() => !isRunning(pid))
-    })
-  )
+  ])("of a %s is shared with a %s and ends with the last of them", function* ([first, second]) {
+    const directory = yield* Initialised
+    const owner = yield* spawnOwner(directory, first)
+    const { host } = yield* owner.ready
+    const pid = postmasterOf(directory)
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        yield* Effect.scoped(start(directory))
+        const endpoint = yield* start(directory, second)
+        assert.strictEqual(endpoint.host, host)
+        yield* owner.end
+        assert.strictEqual(postmasterOf(directory), pid)
+        assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+      })
+    )
+    yield* holds(() => !isRunning(pid))
+  })
 
-  it.effect("is replaced if it crashes, even while a client is connected (R3)", () =>
-    Effect.gen(function* () {
-      const directory = yield* Initialised
-      const lines: Array<string> = []
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const endpoint = yield* start(directory)
-          const busy = yield* Effect.forkChild(Effect.exit(query(endpoint, "SELECT pg_sleep(60)")))
-          yield* eventually(
-            Effect.filterOrFail(
-              query(endpoint, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'"),
-              (rows) => rows.length === 1
-            )
+  it.effect("is replaced if it crashes, even while a client is connected (R3)", function* () {
+    const directory = yield* Initialised
+    const lines: Array<string> = []
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const endpoint = yield* start(directory)
+        const busy = yield* Effect.forkChild(Effect.exit(query(endpoint, "SELECT pg_sleep(60)")))
+        yield* eventually(
+          Effect.filterOrFail(
+            query(endpoint, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'"),
+            (rows) => rows.length === 1
           )
-          const first = postmasterOf(directory)
-          process.kill(first, "SIGKILL")
-          yield* holds(() => postmasterOf(directory) !== first)
-          assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
-          busy.interruptUnsafe()
-        })
-      ).pipe(Effect.provide(logLines(lines)))
-      assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
-    })
-  )
+        )
+        const first = postmasterOf(directory)
+        process.kill(first, "SIGKILL")
+        yield* holds(() => postmasterOf(directory) !== first)
+        assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+        busy.interruptUnsafe()
+      })
+    ).pipe(Effect.provide(logLines(lines)))
+    assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
+  })
 
-  it.effect("is replaced once file descriptors are available, and until then the log reports the shortage", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "is replaced once file descriptors are available, and until then the log reports the shortage",
+    function* () {
       const directory = yield* Initialised
       const script = `
           import { Effect, Scope } from "effect"
@@ -392,90 +365,76 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
       assert.notStrictEqual(postmasterOf(directory), first)
       child.kill("SIGKILL")
       yield* eventually(Effect.scoped(start(directory, "service")))
-    })
+    }
   )
 })
 
 describe.runIf(isRoot)("as root", () => {
-  it.live("the files of PostgreSQL belong to nobody, in a directory that can only be traversed", () =>
-    Effect.gen(function* () {
-      const directory = yield* dataDirectory
-      yield* start(directory)
-      assert.strictEqual(statSync(directory).uid, 0)
-      assert.strictEqual(statSync(directory).mode & 0o777, 0o711)
-      for (const file of ["postgres", "postgres/PG_VERSION", "postgres/.s.PGSQL.5432"]) {
-        const { gid, uid } = statSync(join(directory, file))
-        assert.deepStrictEqual({ file, uid, gid }, { file, uid: 65534, gid: 65534 })
-      }
-      assert.strictEqual(statSync(join(directory, "postgres")).mode & 0o777, 0o700)
-      assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Uid:\t65534\t65534\t65534/m)
-      assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Groups:\s*$/m)
-    })
-  )
+  it.live("the files of PostgreSQL belong to nobody, in a directory that can only be traversed", function* () {
+    const directory = yield* dataDirectory
+    yield* start(directory)
+    assert.strictEqual(statSync(directory).uid, 0)
+    assert.strictEqual(statSync(directory).mode & 0o777, 0o711)
+    for (const file of ["postgres", "postgres/PG_VERSION", "postgres/.s.PGSQL.5432"]) {
+      const { gid, uid } = statSync(join(directory, file))
+      assert.deepStrictEqual({ file, uid, gid }, { file, uid: 65534, gid: 65534 })
+    }
+    assert.strictEqual(statSync(join(directory, "postgres")).mode & 0o777, 0o700)
+    assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Uid:\t65534\t65534\t65534/m)
+    assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Groups:\s*$/m)
+  })
 
-  it.live("a directory that the user nobody cannot reach is refused in a sentence", () =>
-    Effect.gen(function* () {
-      const parent = yield* temporaryDirectory
-      chmodSync(parent, 0o700)
-      const error = yield* Effect.flip(start(join(parent, "data")))
-      assert.match(
-        error.message,
-        /^BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and user 65534 cannot /
-      )
-    })
-  )
+  it.live("a directory that the user nobody cannot reach is refused in a sentence", function* () {
+    const parent = yield* temporaryDirectory
+    chmodSync(parent, 0o700)
+    const error = yield* Effect.flip(start(join(parent, "data")))
+    assert.match(
+      error.message,
+      /^BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and user 65534 cannot /
+    )
+  })
 })
 
 describe("the programs", () => {
-  it.live("are missing on other platforms, and the error names the alternative", () =>
-    Effect.gen(function* () {
-      const error = yield* Effect.flip(locate("win32", "x64"))
-      assert.strictEqual(
-        error.message,
-        "No embedded PostgreSQL is installed for win32-x64: set DATABASE_URL to the PostgreSQL to use."
-      )
-    })
-  )
+  it.live("are missing on other platforms, and the error names the alternative", function* () {
+    const error = yield* Effect.flip(locate("win32", "x64"))
+    assert.strictEqual(
+      error.message,
+      "No embedded PostgreSQL is installed for win32-x64: set DATABASE_URL to the PostgreSQL to use."
+    )
+  })
 
-  it.live("get the links and permissions that the installation lacks", () =>
-    Effect.gen(function* () {
-      const root = yield* temporaryDirectory
-      const programs = ["initdb", "pg_ctl", "postgres"]
-      for (const path of ["native/bin", "native/lib"]) mkdirSync(join(root, path), { recursive: true })
-      for (const file of [...programs.map((name) => `native/bin/${name}`), "native/lib/libpq.so.5.18"]) {
-        writeFileSync(join(root, file), file, { mode: 0o644 })
-      }
-      symlinkSync("elsewhere", join(root, "native/lib/libpq.so"))
-      writeFileSync(
-        join(root, "native/pg-symlinks.json"),
-        JSON.stringify(
-          ["native/lib/libpq.so", "native/lib/libpq.so.5"].map((target) => ({
-            source: "native/lib/libpq.so.5.18",
-            target
-          }))
-        )
+  it.live("get the links and permissions that the installation lacks", function* () {
+    const root = yield* temporaryDirectory
+    const programs = ["initdb", "pg_ctl", "postgres"]
+    for (const path of ["native/bin", "native/lib"]) mkdirSync(join(root, path), { recursive: true })
+    for (const file of [...programs.map((name) => `native/bin/${name}`), "native/lib/libpq.so.5.18"]) {
+      writeFileSync(join(root, file), file, { mode: 0o644 })
+    }
+    symlinkSync("elsewhere", join(root, "native/lib/libpq.so"))
+    writeFileSync(
+      join(root, "native/pg-symlinks.json"),
+      JSON.stringify(
+        ["native/lib/libpq.so", "native/lib/libpq.so.5"].map((target) => ({
+          source: "native/lib/libpq.so.5.18",
+          target
+        }))
       )
-      const expected: Record<string, string> = Object.fromEntries(
-        programs.map((name) => [name, join(root, "native/bin", name)])
-      )
-      for (const attempt of ["first", "second"]) {
-        assert.deepStrictEqual({ ...complete(root) }, expected, attempt)
-        assert.deepStrictEqual(readdirSync(join(root, "native/lib")).sort(), [
-          "libpq.so",
-          "libpq.so.5",
-          "libpq.so.5.18"
-        ])
-        assert.strictEqual(readlinkSync(join(root, "native/lib/libpq.so.5")), "libpq.so.5.18")
-        assert.strictEqual(readFileSync(join(root, "native/lib/libpq.so"), "utf8"), "native/lib/libpq.so.5.18")
-        for (const binary of Object.values(expected)) assert.strictEqual(statSync(binary).mode & 0o777, 0o755)
-      }
-    })
-  )
+    )
+    const expected: Record<string, string> = Object.fromEntries(
+      programs.map((name) => [name, join(root, "native/bin", name)])
+    )
+    for (const attempt of ["first", "second"]) {
+      assert.deepStrictEqual({ ...complete(root) }, expected, attempt)
+      assert.deepStrictEqual(readdirSync(join(root, "native/lib")).sort(), ["libpq.so", "libpq.so.5", "libpq.so.5.18"])
+      assert.strictEqual(readlinkSync(join(root, "native/lib/libpq.so.5")), "libpq.so.5.18")
+      assert.strictEqual(readFileSync(join(root, "native/lib/libpq.so"), "utf8"), "native/lib/libpq.so.5.18")
+      for (const binary of Object.values(expected)) assert.strictEqual(statSync(binary).mode & 0o777, 0o755)
+    }
+  })
 
-  it.live("are located without an error in an incomplete installation", () =>
-    Effect.gen(function* () {
-      const root = yield* temporaryDirectory
-      assert.strictEqual(complete(root).postgres, join(root, "native/bin/postgres"))
-    })
-  )
+  it.live("are located without an error in an incomplete installation", function* () {
+    const root = yield* temporaryDirectory
+    assert.strictEqual(complete(root).postgres, join(root, "native/bin/postgres"))
+  })
 })

@@ -1,8 +1,7 @@
-import { assert, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber } from "effect"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
-import { layerLive } from "../../support/process/layerLive.ts"
+import { assert, it, layerLive } from "../../support/it.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { openBehindProxy } from "../../support/database/lossyStore.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
@@ -31,8 +30,9 @@ const sealedUnder = (kek_id: string) =>
   })
 
 layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (it) => {
-  it.effect("accepts the bytes of one instance if several register different ones under an id at once (T12)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "accepts the bytes of one instance if several register different ones under an id at once (T12)",
+    function* () {
       const { register } = yield* KekRegistry
       for (const round of Array.from({ length: 20 }, (_, n) => `race-${n}`)) {
         const answers = yield* Effect.forEach([1, 2, 3, 4], (byte) => register([kek(round, byte)]), {
@@ -44,86 +44,79 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
           round
         )
       }
-    })
+    }
   )
 
-  it.effect("records nothing if another instance records different bytes meanwhile (T12)", () =>
-    Effect.gen(function* () {
-      const { register } = yield* KekRegistry
-      const sql = yield* Admin
-      const commit = yield* holdOpen(
-        sql,
-        `INSERT INTO keks (id, check_value) VALUES ('z', decode(repeat('01', 16), 'hex'))`
-      )
-      const loser = yield* Effect.forkChild(register([kek("beside", 9), kek("z", 9)]))
-      yield* untilWaiting(sql, 1)
-      yield* commit
-      assert.deepStrictEqual(yield* Fiber.join(loser), ["z"])
-      assert.notInclude((yield* registered).join(), "beside")
-    })
-  )
+  it.effect("records nothing if another instance records different bytes meanwhile (T12)", function* () {
+    const { register } = yield* KekRegistry
+    const sql = yield* Admin
+    const commit = yield* holdOpen(
+      sql,
+      `INSERT INTO keks (id, check_value) VALUES ('z', decode(repeat('01', 16), 'hex'))`
+    )
+    const loser = yield* Effect.forkChild(register([kek("beside", 9), kek("z", 9)]))
+    yield* untilWaiting(sql, 1)
+    yield* commit
+    assert.deepStrictEqual(yield* Fiber.join(loser), ["z"])
+    assert.notInclude((yield* registered).join(), "beside")
+  })
 
-  it.effect("counts a row that is being inserted, and does not retire its key (T10)", () =>
-    Effect.gen(function* () {
-      const { known, register, retire } = yield* KekRegistry
-      const sql = yield* Admin
-      yield* sealedUnder("named")
-      yield* register([kek("stale", 1)])
-      const commit = yield* holdOpen(
-        sql,
-        `INSERT INTO credentials SELECT gen_random_uuid(), account_id, workspace_id, provider, name, label, created_at,
+  it.effect("counts a row that is being inserted, and does not retire its key (T10)", function* () {
+    const { known, register, retire } = yield* KekRegistry
+    const sql = yield* Admin
+    yield* sealedUnder("named")
+    yield* register([kek("stale", 1)])
+    const commit = yield* holdOpen(
+      sql,
+      `INSERT INTO credentials SELECT gen_random_uuid(), account_id, workspace_id, provider, name, label, created_at,
           disabled, is_fallback, is_required, is_byok_only, NULL, NULL, NULL, NULL, NULL, 7, 'stale', wrapped_dek, sealed
           FROM credentials`
-      )
-      const retiring = yield* Effect.forkChild(retire("stale"))
-      yield* untilWaiting(sql, 1)
-      const reading = yield* sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials`
-      assert.strictEqual(reading[0]?.n, 1, "nothing waits long behind the retirement")
-      assert.isUndefined(retiring.pollUnsafe())
-      yield* commit
-      assert.strictEqual(yield* Fiber.join(retiring), 1)
-      assert.isFalse((yield* known(["stale"]))[0]?.retired)
+    )
+    const retiring = yield* Effect.forkChild(retire("stale"))
+    yield* untilWaiting(sql, 1)
+    const reading = yield* sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials`
+    assert.strictEqual(reading[0]?.n, 1, "nothing waits long behind the retirement")
+    assert.isUndefined(retiring.pollUnsafe())
+    yield* commit
+    assert.strictEqual(yield* Fiber.join(retiring), 1)
+    assert.isFalse((yield* known(["stale"]))[0]?.retired)
 
-      yield* sql`UPDATE credentials SET kek_id = 'named' WHERE kek_id = 'stale'`
-      assert.strictEqual(yield* retire("stale"), 0)
-      assert.isTrue((yield* known(["stale"]))[0]?.retired)
-      const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = 'stale'`)
-      assert.isTrue(Exit.isFailure(back), "nor does a rewrap with an old keyring bring rows back under it")
-    })
-  )
+    yield* sql`UPDATE credentials SET kek_id = 'named' WHERE kek_id = 'stale'`
+    assert.strictEqual(yield* retire("stale"), 0)
+    assert.isTrue((yield* known(["stale"]))[0]?.retired)
+    const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = 'stale'`)
+    assert.isTrue(Exit.isFailure(back), "nor does a rewrap with an old keyring bring rows back under it")
+  })
 
   it.effect.each(["NULL", "null", "a.b-C_9"])(
     "fences off a key with the id %s that is retired twice, and records it once (T10)",
-    (id) =>
-      Effect.gen(function* () {
-        const { register, retire } = yield* KekRegistry
-        const sql = yield* Admin
-        yield* sealedUnder("named")
-        yield* register([kek(id, 1)])
-        yield* retire(id)
-        yield* retire(id)
-        const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = ${id}`)
-        assert.isTrue(Exit.isFailure(back))
-        const retirements = (yield* eventsIn(sql)).filter(
-          (event) => event.action === "keyring.retire" && event.kek_id === id
-        )
-        assert.lengthOf(retirements, 1)
-      })
+    function* (id) {
+      const { register, retire } = yield* KekRegistry
+      const sql = yield* Admin
+      yield* sealedUnder("named")
+      yield* register([kek(id, 1)])
+      yield* retire(id)
+      yield* retire(id)
+      const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = ${id}`)
+      assert.isTrue(Exit.isFailure(back))
+      const retirements = (yield* eventsIn(sql)).filter(
+        (event) => event.action === "keyring.retire" && event.kek_id === id
+      )
+      assert.lengthOf(retirements, 1)
+    }
   )
 })
 
-it.live("a promotion whose answer is lost is recorded once, and one after that again", () =>
-  Effect.gen(function* () {
-    const { ports, proxy, sql } = yield* openBehindProxy
-    const { promote } = Context.get(ports, KekRegistry)
-    const promoted = Effect.map(eventsIn(sql), (events) =>
-      events.flatMap((event) => (event.action === "keyring.promote" ? [event.kek_id] : []))
-    )
-    proxy.loseAnswer("INSERT 0 1")
-    yield* promote("next")
-    assert.strictEqual(proxy.lost(), 1)
-    assert.deepStrictEqual(yield* promoted, ["next"])
-    yield* promote("next")
-    assert.deepStrictEqual(yield* promoted, ["next", "next"])
-  })
-)
+it.live("a promotion whose answer is lost is recorded once, and one after that again", function* () {
+  const { ports, proxy, sql } = yield* openBehindProxy
+  const { promote } = Context.get(ports, KekRegistry)
+  const promoted = Effect.map(eventsIn(sql), (events) =>
+    events.flatMap((event) => (event.action === "keyring.promote" ? [event.kek_id] : []))
+  )
+  proxy.loseAnswer("INSERT 0 1")
+  yield* promote("next")
+  assert.strictEqual(proxy.lost(), 1)
+  assert.deepStrictEqual(yield* promoted, ["next"])
+  yield* promote("next")
+  assert.deepStrictEqual(yield* promoted, ["next", "next"])
+})

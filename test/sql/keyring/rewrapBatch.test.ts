@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber, Option, Redacted, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
@@ -18,6 +17,7 @@ import {
 } from "../../support/keys/rotating.ts"
 import { openStore, type Ports, storesOn } from "../../support/database/stores.ts"
 import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const rotated = ringOf("new", "old")
 const rate = 1_000_000

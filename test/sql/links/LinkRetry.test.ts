@@ -1,4 +1,3 @@
-import { assert, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Option } from "effect"
 import { CurrentActor } from "../../../src/domain/CurrentCaller.ts"
 import { LinkId } from "../../../src/domain/Identifiers.ts"
@@ -7,6 +6,7 @@ import { LinkClosed } from "../../../src/port/Links.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { assert, it } from "../../support/it.ts"
 
 const link_id = LinkId.make(uuid(9))
 
@@ -29,41 +29,36 @@ const open = Effect.fnUntraced(function* (purpose: string) {
 
 it.live.each(["connect", "manage"])(
   "a create by a link to %s is made once if the answer to its commit is lost",
-  (purpose) =>
-    Effect.gen(function* () {
-      const { admin, ended, insertByLink, proxy } = yield* open(purpose)
-      proxy.loseAnswer("COMMIT")
-      assert.isTrue(Option.isSome(yield* insertByLink(3)))
-      assert.strictEqual(proxy.lost(), 1)
-      const events = yield* eventsIn(admin)
-      assert.deepStrictEqual(
-        events.map(({ action, actor }) => ({ action, actor })),
-        [{ action: "credential.create", actor: { kind: "link", link_id } }]
-      )
-      assert.strictEqual(yield* ended, purpose === "connect" ? "used" : null)
-    })
+  function* (purpose) {
+    const { admin, ended, insertByLink, proxy } = yield* open(purpose)
+    proxy.loseAnswer("COMMIT")
+    assert.isTrue(Option.isSome(yield* insertByLink(3)))
+    assert.strictEqual(proxy.lost(), 1)
+    const events = yield* eventsIn(admin)
+    assert.deepStrictEqual(
+      events.map(({ action, actor }) => ({ action, actor })),
+      [{ action: "credential.create", actor: { kind: "link", link_id } }]
+    )
+    assert.strictEqual(yield* ended, purpose === "connect" ? "used" : null)
+  }
 )
 
-it.live("a link that is used makes no other write, and that stores nothing", () =>
-  Effect.gen(function* () {
-    const { admin, insertByLink } = yield* open("connect")
-    assert.isTrue(Option.isSome(yield* insertByLink(3)))
-    const exit = yield* Effect.exit(insertByLink(4))
-    assert(Exit.isFailure(exit))
-    assert.instanceOf(Cause.squash(exit.cause), LinkClosed)
-    assert.lengthOf(yield* admin`SELECT 1 FROM credentials`, 1)
-    assert.lengthOf(yield* eventsIn(admin), 1)
-  })
-)
+it.live("a link that is used makes no other write, and that stores nothing", function* () {
+  const { admin, insertByLink } = yield* open("connect")
+  assert.isTrue(Option.isSome(yield* insertByLink(3)))
+  const exit = yield* Effect.exit(insertByLink(4))
+  assert(Exit.isFailure(exit))
+  assert.instanceOf(Cause.squash(exit.cause), LinkClosed)
+  assert.lengthOf(yield* admin`SELECT 1 FROM credentials`, 1)
+  assert.lengthOf(yield* eventsIn(admin), 1)
+})
 
-it.live("a link whose write stores nothing can be used still", () =>
-  Effect.gen(function* () {
-    const { admin, ended, insertByLink } = yield* open("connect")
-    yield* admin`UPDATE workspaces SET deleted_at = now()`
-    assert.instanceOf(yield* Effect.flip(insertByLink(3)), WorkspaceGone)
-    assert.isNull(yield* ended)
-    yield* admin`UPDATE workspaces SET deleted_at = NULL`
-    assert.isTrue(Option.isSome(yield* insertByLink(3)))
-    assert.strictEqual(yield* ended, "used")
-  })
-)
+it.live("a link whose write stores nothing can be used still", function* () {
+  const { admin, ended, insertByLink } = yield* open("connect")
+  yield* admin`UPDATE workspaces SET deleted_at = now()`
+  assert.instanceOf(yield* Effect.flip(insertByLink(3)), WorkspaceGone)
+  assert.isNull(yield* ended)
+  yield* admin`UPDATE workspaces SET deleted_at = NULL`
+  assert.isTrue(Option.isSome(yield* insertByLink(3)))
+  assert.strictEqual(yield* ended, "used")
+})

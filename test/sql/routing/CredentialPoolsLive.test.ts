@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { CredentialPools } from "../../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
@@ -6,51 +5,47 @@ import { Database } from "../../../src/sql/connection/Database.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { openStore } from "../../support/database/stores.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 describe("a pool in the database", () => {
-  it.live("is read whatever its parkings take together: 20 MB here, more than one message may have", () =>
-    Effect.gen(function* () {
-      const { ports, sql } = yield* openStore()
-      yield* Effect.gen(function* () {
-        const owner = yield* newTenant
-        const { insert } = yield* CredentialRepository
-        const { load } = yield* CredentialPools
-        for (let n = 0; n < 20; n++) {
-          yield* insert(owner.account_id, plainCredential(owner.workspace_id), plainSealedKey(1))
-        }
-        yield* sql`
+  it.live("is read whatever its parkings take together: 20 MB here, more than one message may have", function* () {
+    const { ports, sql } = yield* openStore()
+    yield* Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { insert } = yield* CredentialRepository
+      const { load } = yield* CredentialPools
+      for (let n = 0; n < 20; n++) {
+        yield* insert(owner.account_id, plainCredential(owner.workspace_id), plainSealedKey(1))
+      }
+      yield* sql`
           INSERT INTO credential_parkings
           SELECT account_id, id, repeat('m', 100000) || n, 1, 'rate_limited', 1, now() + interval '1 minute', now(), 0
           FROM credentials, generate_series(1, 10) AS n`
-        const whole = Option.getOrThrow(yield* load(owner, "openai"))
-        const parkings = Option.getOrThrow(yield* load(owner, "openai", whole.version))
-        assert.lengthOf(whole.rows ?? [], 20)
-        assert.isUndefined(parkings.rows)
-        for (const found of [whole.parkings, parkings.parkings]) {
-          assert.deepStrictEqual(
-            Array.from(found.values(), ({ length }) => length),
-            Array.from({ length: 20 }, () => 10)
-          )
-        }
-      }).pipe(Effect.provide(ports))
-    })
-  )
+      const whole = Option.getOrThrow(yield* load(owner, "openai"))
+      const parkings = Option.getOrThrow(yield* load(owner, "openai", whole.version))
+      assert.lengthOf(whole.rows ?? [], 20)
+      assert.isUndefined(parkings.rows)
+      for (const found of [whole.parkings, parkings.parkings]) {
+        assert.deepStrictEqual(
+          Array.from(found.values(), ({ length }) => length),
+          Array.from({ length: 20 }, () => 10)
+        )
+      }
+    }).pipe(Effect.provide(ports))
+  })
 
-  it.live("is asked for its version by a statement that is not planned again each time", () =>
-    Effect.gen(function* () {
-      const { ports } = yield* openStore()
-      yield* Effect.gen(function* () {
-        const owner = yield* newTenant
-        const { versions } = yield* CredentialPools
-        const { sql } = (yield* Database).reads
-        const { account_id } = owner
-        for (let n = 0; n < 20; n++)
-          for (const one of [owner, { account_id }]) yield* versions(one, ["openai", "azure"])
-        const [asked] = yield* sql<{ readonly fewest: number; readonly statements: number }>`
+  it.live("is asked for its version by a statement that is not planned again each time", function* () {
+    const { ports } = yield* openStore()
+    yield* Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { versions } = yield* CredentialPools
+      const { sql } = (yield* Database).reads
+      const { account_id } = owner
+      for (let n = 0; n < 20; n++) for (const one of [owner, { account_id }]) yield* versions(one, ["openai", "azure"])
+      const [asked] = yield* sql<{ readonly fewest: number; readonly statements: number }>`
           SELECT min(generic_plans)::int AS fewest, count(*)::int AS statements FROM pg_prepared_statements
           WHERE statement LIKE '%AS states%' AND statement NOT LIKE '%pg_prepared%'`
-        assert.deepStrictEqual(asked, { fewest: 15, statements: 2 })
-      }).pipe(Effect.provide(ports))
-    })
-  )
+      assert.deepStrictEqual(asked, { fewest: 15, statements: 2 })
+    }).pipe(Effect.provide(ports))
+  })
 })

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
@@ -7,6 +6,7 @@ import { newTenant } from "../../support/database/newTenant.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { Store } from "../../support/database/stores.ts"
 import { refuseInserts } from "../../support/database/transactions.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const open = Effect.gen(function* () {
   const { sql } = yield* Store

@@ -1,0 +1,103 @@
+import * as Plain from "@effect/vitest"
+import { Effect, type Layer, type Scope } from "effect"
+import type { TestContext, TestOptions } from "vitest"
+
+export { assert, describe } from "@effect/vitest"
+
+type Needing<R> = Effect.Effect<unknown, unknown, R>
+type Body<Given, Made> = (given: Given, context: TestContext) => Made
+
+interface Test<R, Given = TestContext> {
+  <Step extends Needing<R>>(
+    name: string,
+    body: Body<Given, Generator<Step, unknown, never>>,
+    timeout?: number | TestOptions
+  ): void
+  (name: string, body: Body<Given, Needing<R>>, timeout?: number | TestOptions): void
+}
+
+type Arbitraries = Plain.Vitest.Arbitraries
+type Values<Given extends Arbitraries> = { [K in keyof Given]: Plain.Vitest.ArbitraryValue<Given[K]> }
+type Runs = Parameters<Plain.Vitest.Methods["prop"]>[3]
+
+interface Property<R> {
+  <const Given extends Arbitraries, Step extends Needing<R>>(
+    name: string,
+    given: Given,
+    body: Body<Values<Given>, Generator<Step, unknown, never>>,
+    runs?: Runs
+  ): void
+  <const Given extends Arbitraries>(
+    name: string,
+    given: Given,
+    body: Body<Values<Given>, Needing<R>>,
+    runs?: Runs
+  ): void
+}
+
+interface Tester<R> extends Test<R> {
+  readonly skipIf: (condition: unknown) => Test<R>
+  readonly each: <T>(cases: ReadonlyArray<T>) => Test<R, T>
+  readonly prop: Property<R>
+}
+
+type Options = Parameters<typeof Plain.layer>[1]
+type Group<R> = (...group: [name: string, tests: (it: It<R>) => void] | [tests: (it: It<R>) => void]) => void
+
+/** `it` of `@effect/vitest`, where the body of a test may be a generator, as that of `Effect.gen`. */
+export interface It<R = never> extends Plain.API {
+  readonly effect: Tester<R | Scope.Scope>
+  readonly prop: Plain.Vitest.Methods["prop"]
+  readonly layer: <R2, E>(provided: Layer.Layer<R2, E, R>, options?: Options) => Group<R | R2>
+}
+
+type Any = (...given: ReadonlyArray<unknown>) => unknown
+type Layering = (...given: ReadonlyArray<unknown>) => Any
+
+const isFunction = (given: unknown): given is Any => typeof given === "function"
+
+/** Makes an effect of what a body returns, if that is a generator. */
+const generated = (given: unknown) =>
+  !isFunction(given)
+    ? given
+    : (value: unknown, context: unknown) => {
+        const made = given(value, context)
+        return Object.prototype.toString.call(made) === "[object Generator]"
+          ? Effect.gen(() => made as Generator<Needing<never>, unknown, never>)
+          : made
+      }
+
+const testing =
+  (test: unknown): Any =>
+  (...given) =>
+    (test as Any)(...given.map(generated))
+
+const tester = (plain: Readonly<Record<"each" | "prop" | "skipIf", Any>>) =>
+  Object.assign(testing(plain), {
+    each: (cases: unknown) => testing(plain.each(cases)),
+    skipIf: (condition: unknown) => testing(plain.skipIf(condition)),
+    prop: testing(plain.prop)
+  })
+
+const grouping =
+  (layer: Layering): Layering =>
+  (...given) =>
+  (...group) =>
+    layer(...given)(...group.map((one) => (isFunction(one) ? (it: object) => one(accepting(it)) : one)))
+
+const accepting = <A extends object>(it: A) =>
+  new Proxy(it, {
+    get: (_, name) => {
+      const found: unknown = Reflect.get(it, name)
+      if (name === "effect" || name === "live") return tester(found as never)
+      return name === "layer" ? grouping(found as Layering) : found
+    }
+  })
+
+export const it = accepting(Plain.it) as unknown as It & { readonly live: Tester<Scope.Scope> }
+
+export const layer = it.layer
+
+/** `layer`, in real time: its tests have neither the test clock nor the test console. */
+export const layerLive = <R, E>(provided: Layer.Layer<R, E>, options: Options = {}) =>
+  layer(provided, { ...options, excludeTestServices: true })

@@ -15,6 +15,8 @@ interface Queries<Request, Answer> {
   readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
   /** Roughly how many bytes a request adds to the statement, if they can be many. */
   readonly sizeOf?: ((request: Request) => number) | undefined
+  /** What a statement locks for the request. While it runs, other requests for the same wait: they would meet the lock. */
+  readonly lockOf?: ((request: Request) => string) | undefined
 }
 
 /** Makes a function that answers a request, alone or in a batch with others. */
@@ -55,6 +57,7 @@ interface Waiting<Request, Answer> {
   readonly arrived: number
   readonly until: number
   settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
+  readonly lock: string | undefined
   readonly span: OperationSpan | undefined
 }
 
@@ -72,6 +75,9 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
   const fork = Effect.runForkWith(Context.add(yield* Effect.context(), References.MinimumTraceLevel, "None"))
   const longest = Duration.toMillis(deadline)
   const expiries: Array<(now: number) => void> = []
+  /** What the statements lock that run. */
+  const locks = new Set<string>()
+  const flushes: Array<() => void> = []
   let waiting = 0
   meter.queue(() => waiting)
   yield* Effect.acquireRelease(
@@ -81,7 +87,13 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
     (timer) => Effect.sync(() => clearInterval(timer))
   )
 
-  const batch: Batch = <Request, Answer>({ many, one, operation, sizeOf = () => 0 }: Queries<Request, Answer>) => {
+  const batch: Batch = <Request, Answer>({
+    lockOf,
+    many,
+    one,
+    operation,
+    sizeOf = () => 0
+  }: Queries<Request, Answer>) => {
     type Entry = Waiting<Request, Answer>
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
@@ -139,6 +151,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
 
     const start = (entries: ReadonlyArray<Entry>) => {
       running.push(entries)
+      for (const { lock } of entries) if (lock !== undefined) locks.add(lock)
       wasAlone = entries.length === 1
       const now = performance.now()
       for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
@@ -154,20 +167,26 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
       fork(query).addObserver((exit) => {
         running.splice(running.indexOf(entries), 1)
         if (Exit.isFailure(exit)) entries.forEach((entry) => settle(entry, Exit.failCause(exit.cause)))
-        flush()
+        if (lockOf === undefined) return flush()
+        for (const { lock } of entries) if (lock !== undefined) locks.delete(lock)
+        flushes.forEach((flush) => flush())
       })
     }
     const flush = () => {
       scheduled = false
       while (running.length < maxInFlight && collected.length > 0) {
         const pending = collected.filter((entry) => entry.settle !== undefined)
+        const free = locks.size === 0 ? pending : pending.filter(({ lock }) => lock === undefined || !locks.has(lock))
         let bytes = 0
-        const full = pending.findIndex(({ request }) => (bytes += sizeOf(request)) > maxBytes)
-        const entries = full < 0 ? pending : pending.slice(0, Math.max(full, 1))
-        collected = pending.slice(entries.length)
-        if (entries.length > 0) start(entries)
+        const full = free.findIndex(({ request }) => (bytes += sizeOf(request)) > maxBytes)
+        const entries = full < 0 ? free : free.slice(0, Math.max(full, 1))
+        const started = new Set(entries)
+        collected = pending.filter((entry) => !started.has(entry))
+        if (entries.length === 0) return
+        start(entries)
       }
     }
+    if (lockOf !== undefined) flushes.push(flush)
 
     return (request: Request) =>
       Effect.withFiber((fiber) => {
@@ -180,7 +199,8 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
             return resume(unavailable)
           }
           const span = beginSpan(fiber, operation, "internal")
-          const entry: Entry = { request, arrived: now, until, span, settle: (exit) => resume(exit) }
+          const lock = lockOf?.(request)
+          const entry: Entry = { request, arrived: now, until, lock, span, settle: (exit) => resume(exit) }
           waiting += 1
           collected.push(entry)
           if (wasAlone && running.length === 0) flush()

@@ -161,6 +161,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const batched = batch<Given, Result<Changed>>({
     operation,
     sizeOf: write.sizeOf,
+    lockOf: ({ account_id, provider, workspace_id }) => `${account_id} ${workspace_id} ${provider}`,
     one,
     many: (all) => {
       const firstOf = new Map<string, Given>()

@@ -4,7 +4,7 @@ import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import { makeBatching } from "../../../src/sql/connection/Batching.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
-import type { Query } from "../../../src/sql/connection/Query.ts"
+import type { Operation, Query } from "../../../src/sql/connection/Query.ts"
 import { eventually } from "../../support/process/eventually.ts"
 
 const timedOut = Exit.die("timedOut")
@@ -36,16 +36,25 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
     meter: yield* makePoolMeter("reads"),
     retrying: <A>(asked: Query<A>) => asked as unknown as Effect.Effect<A, DatabaseFailure>
   })
-  const ask = batch<number, string>({
-    operation: "tests.ask",
-    sizeOf: (kibibytes) => kibibytes * 1024,
-    one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
-    many: (asked) => {
-      if (asked.includes(unwritable)) throw new RangeError("Invalid string length")
-      return query(asked) as unknown as Query<ReadonlyArray<string>>
-    }
-  })
-  return { ask, state, statements }
+  const asking = (operation: Operation, lockOf?: (asked: number) => string) =>
+    batch<number, string>({
+      operation,
+      lockOf,
+      sizeOf: (kibibytes) => kibibytes * 1024,
+      one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
+      many: (asked) => {
+        if (asked.includes(unwritable)) throw new RangeError("Invalid string length")
+        return query(asked) as unknown as Query<ReadonlyArray<string>>
+      }
+    })
+  const byParity = (asked: number) => (asked % 2 === 0 ? "even" : "odd")
+  return {
+    ask: asking("tests.ask"),
+    change: asking("tests.change", byParity),
+    remove: asking("tests.remove", byParity),
+    state,
+    statements
+  }
 })
 
 const all = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(effects, { concurrency: "unbounded" })
@@ -100,6 +109,22 @@ describe("concurrent requests", () => {
       state.held = false
       yield* Effect.forEach(asked, Fiber.join)
       assert.deepStrictEqual(statements, [[1], [2], [3, 4, 5]])
+    })
+  )
+
+  it.live("wait while a statement of any operation runs that locks the same", () =>
+    Effect.gen(function* () {
+      const { change, remove, state, statements } = yield* pool()
+      state.held = true
+      const asked: Array<Fiber.Fiber<unknown, unknown>> = []
+      for (const one of [change(1), change(2), remove(3), change(5), remove(4), change(7)]) {
+        asked.push(yield* Effect.forkChild(one, { startImmediately: true }))
+        yield* Effect.sleep(10)
+      }
+      assert.deepStrictEqual(statements, [[1], [2]])
+      state.held = false
+      yield* Fiber.awaitAll(asked)
+      assert.deepStrictEqual(statements.slice(2).flat().sort(), [3, 4, 5, 7])
     })
   )
 

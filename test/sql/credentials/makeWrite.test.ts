@@ -118,7 +118,7 @@ describe("every write of a credential", () => {
         )
       )
       // The first goes alone, and three together need more than what is left. There is room for each of them, but one place.
-      yield* untilWaiting(sql, 2)
+      yield* untilWaiting(sql, 1)
       yield* release
       assert.deepStrictEqual((yield* Fiber.join(creates)).toSorted(), [false, false, true, true])
     })
@@ -129,13 +129,11 @@ describe("every write of a credential", () => {
       const { admin, repository } = yield* openLossyStore
       const create = (provider: string) =>
         repository.insert(account_id, { ...plainCredential(workspace_id), provider }, plainSealedKey(1))
-      for (const provider of ["xai", "azure"]) yield* create(provider)
+      const together = Effect.forEach(["xai", "azure", "xai"], create, { concurrency: "unbounded" })
+      yield* together
       const release = yield* holdOpen(admin, "SELECT FROM pools WHERE provider = 'xai' FOR UPDATE")
-      const batch = yield* Effect.forkChild(
-        Effect.forEach(["xai", "azure", "xai"], create, { concurrency: "unbounded" })
-      )
-      // The first create goes alone, the others together.
-      yield* untilWaiting(admin, 2)
+      const batch = yield* Effect.forkChild(together)
+      yield* untilWaiting(admin, 1)
       const free = yield* admin`SELECT 1 FROM pools WHERE provider = 'azure' FOR UPDATE SKIP LOCKED`
       assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
       yield* release
@@ -159,20 +157,21 @@ describe("every write of a credential", () => {
 
   it.live("deletes what has grown since the delete began, in a pool that was smaller than that", () =>
     Effect.gen(function* () {
-      const { admin, repository } = yield* openLossyStore
+      const { ports, sql } = yield* openWith(true)
+      const [first = assert.fail(), second = assert.fail()] = ports
+      const [one, other] = [Context.get(first, CredentialRepository), Context.get(second, CredentialRepository)]
+      const { account_id, workspace_id } = yield* Effect.provide(newTenant, first)
       const row = { ...plainCredential(workspace_id), provider: "azure" }
-      yield* repository.insert(account_id, row, plainSealedKey(1))
-      const release = yield* holdOpen(admin, "SELECT FROM pools FOR UPDATE")
-      const lengthen = yield* Effect.forkChild(
-        make(repository, "lengthen", account_id, workspace_id, row.id, row.provider)
-      )
-      yield* untilWaiting(admin, 1)
-      const remove = yield* Effect.forkChild(repository.delete(account_id, row.id))
-      yield* untilWaiting(admin, 2)
+      yield* one.insert(account_id, row, plainSealedKey(1))
+      const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
+      const lengthen = yield* Effect.forkChild(make(one, "lengthen", account_id, workspace_id, row.id, row.provider))
+      yield* untilWaiting(sql, 1)
+      const remove = yield* Effect.forkChild(other.delete(account_id, row.id))
+      yield* untilWaiting(sql, 2)
       yield* release
       assert.isTrue(yield* Fiber.join(lengthen))
       assert.isTrue(yield* Fiber.join(remove))
-      const pools = yield* admin`SELECT members, bytes::int FROM pools`
+      const pools = yield* sql`SELECT members, bytes::int FROM pools`
       assert.deepStrictEqual(pools, [{ members: 0, bytes: 0 }])
     })
   )

@@ -10,10 +10,35 @@ import { explainCommand } from "./ExplainCommand.ts"
 import { keyringCommand } from "./KeyringCommand.ts"
 import { leakCommand } from "./LeakCommand.ts"
 import { linkCommand } from "./LinkCommand.ts"
-import { migrateCommand } from "./MigrateCommand.ts"
-import { root } from "./Arguments.ts"
+import { root, toggle } from "./Arguments.ts"
 import { webhookCommand } from "./WebhookCommand.ts"
 import { workspaceCommand } from "./WorkspaceCommand.ts"
+import { migrateDatabase } from "../wiring/Persistence.ts"
+import { printAs } from "./Output.ts"
+
+const distribute = toggle(
+  "distribute",
+  "Also spread the accounts over the nodes of a Citus cluster, while no instance runs; see docs/scaling.md"
+)
+
+const migrateCommand = Command.make("migrate", { distribute }, (flags) =>
+  Effect.gen(function* () {
+    const settings = yield* readSettings
+    const { distributed, migrated, restored } = yield* Effect.scoped(migrateDatabase(settings, flags))
+    const done = [
+      migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`,
+      ...(restored.length === 0 ? [] : [`Restored the foreign keys ${restored.join(", ")}`])
+    ].join("\n")
+    const spread =
+      distributed.length === 0 ? "All tables were distributed before." : `Distributed: ${distributed.join(", ")}`
+    const text = flags.distribute ? `${done}\n${spread}` : done
+    const result = { migrated, restored, ...(flags.distribute ? { distributed } : {}) }
+    const changed = migrated.length + restored.length + distributed.length > 0
+    yield* printAs(result, text, changed ? "the database was migrated" : undefined)
+  })
+).pipe(
+  Command.withDescription("Bring the database schema up to date; `serve` does this too unless BYOK_MIGRATE is check")
+)
 
 const serveCommand = Command.make("serve", {}, () =>
   Effect.flatMap(Effect.all([root, readSettings]), ([{ json }, settings]) => Layer.launch(serve(settings, json)))

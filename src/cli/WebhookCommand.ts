@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { DateTime, Effect, Option } from "effect"
 import { Command } from "effect/cli"
-import { EventCursor } from "../port/EventCursor.ts"
+import { EventCursor } from "../port/Events.ts"
 import { post, wasTaken, WebhookEndpoint } from "../service/audit/Webhook.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"

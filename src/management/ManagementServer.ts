@@ -1,4 +1,4 @@
-import { Effect, Layer } from "effect"
+import { type Context, Effect, Layer } from "effect"
 import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
@@ -8,7 +8,16 @@ import { requestIdOf } from "../http/RequestHeaders.ts"
 import { listen, type ServerSettings } from "../http/Server.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
 import { Draining, type HealthReport, Readiness } from "../port/Readiness.ts"
-import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
+import { PrometheusMetrics } from "effect/observability"
+import { families, prometheusName } from "../port/families.ts"
+
+const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
+
+const names = new Map(Object.entries(families).map(([name, family]) => [name, prometheusName(name, family)]))
+
+/** The series of the context's registry in the text format of Prometheus. */
+export const prometheusText = (context: Context.Context<never>): string =>
+  PrometheusMetrics.formatUnsafe(context, { metricNameMapper: (name) => names.get(name) ?? name })
 
 const json = (body: unknown) => HttpServerResponse.jsonUnsafe(body)
 

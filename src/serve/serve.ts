@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs"
-import { Effect, Layer, Option } from "effect"
+import { Duration, Effect, Layer, Option } from "effect"
 import type { HttpServerError } from "effect/http"
 import * as Byok from "../Byok.ts"
 import * as GatewayServer from "../gateway/GatewayServer.ts"
@@ -11,9 +11,37 @@ import { readCertificate } from "../wiring/Certificates.ts"
 import { InvalidSetting, refuse } from "../wiring/Environment.ts"
 import type { Settings } from "../wiring/Settings.ts"
 import * as TelemetryLive from "../wiring/TelemetryLive.ts"
-import { makeDrain } from "./makeDrain.ts"
 import { reloadOnSighup } from "./reloadOnSighup.ts"
 import { welcome } from "./welcome.ts"
+
+/** Asked to stop, the service is not ready at once but serves on for the delay. A second signal ends the delay. */
+const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
+  let signals = 0
+  let endDelay = () => {}
+  const onSignal = () => {
+    signals += 1
+    if (signals > 1) endDelay()
+  }
+  // Before the listener that interrupts the program, so that the finalizer below knows of the signal.
+  yield* Effect.acquireRelease(
+    Effect.sync(() => process.prependListener("SIGTERM", onSignal).prependListener("SIGINT", onSignal)),
+    () => Effect.sync(() => process.off("SIGTERM", onSignal).off("SIGINT", onSignal))
+  )
+  const wait = Effect.callback((resume: (done: Effect.Effect<void>) => void) => {
+    const done = () => resume(Effect.void)
+    if (signals !== 1) return done()
+    const timer = setTimeout(done, Duration.toMillis(delay))
+    endDelay = () => {
+      clearTimeout(timer)
+      done()
+    }
+  })
+  return {
+    isDraining: () => signals > 0,
+    /** Built on the server, so the delay passes before the server stops. */
+    layer: Layer.effectDiscard(Effect.addFinalizer(() => wait))
+  }
+})
 
 const warnOfPlainHttp = ({ host, tls }: Settings) =>
   Option.isSome(tls) || ManagementServer.isLoopback(host)

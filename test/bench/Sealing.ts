@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto"
 import { Effect } from "effect"
-import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
-import { makeKeyringEncryption } from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
+import { makeKek, makeKeyringEncryption } from "../../src/crypto/keyring/Keyring.ts"
 import { open, seal } from "../../src/crypto/SealingFormat1.ts"
 
 const perSecond = (operation: () => unknown, seconds: number) => {

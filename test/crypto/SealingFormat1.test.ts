@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Result } from "effect"
-import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
-import { makeKeyringEncryption } from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
+import { makeKek, makeKeyringEncryption } from "../../src/crypto/keyring/Keyring.ts"
 import { seal as sealUnder } from "../../src/crypto/SealingFormat1.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { AuthenticationFailed, UnsupportedFormat } from "../../src/port/Cipher.ts"

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import { prometheusText } from "../../src/telemetry/prometheusText.ts"
+import { prometheusText } from "../../src/management/ManagementServer.ts"
 import type { Sampling } from "../../src/telemetry/TracerLive.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"

@@ -2,8 +2,8 @@ import { fork } from "node:child_process"
 import { extname } from "node:path"
 import { fileURLToPath } from "node:url"
 import { Data, Duration, Effect, Redacted } from "effect"
-import { AuthenticationFailed, KeyStoreUnavailable } from "../../port/Cipher.ts"
-import type { KnownKek } from "../KeyEncryption.ts"
+import { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId } from "../../port/Cipher.ts"
+import type { KeyEncryption, KnownKek } from "../KeyEncryption.ts"
 import {
   bytesOf,
   monotonicMillis,
@@ -13,6 +13,9 @@ import {
   type TokenRequest,
   type TokenTarget
 } from "./TokenMessages.ts"
+import { makeRequestQueue } from "../../port/FairQueue.ts"
+import { nonceLength, overhead } from "../AesGcm.ts"
+import { fillRandom } from "../SecureRandomLive.ts"
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly pin: Redacted.Redacted
@@ -171,3 +174,36 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
 
   return { keks, ask } satisfies Token
 })
+
+const wrappedLength = overhead + 32
+
+/** The token serves one call at a time; a few more are on their way. */
+const limits = { inProgress: 4, waiting: 1000 }
+
+/** Wraps on a PKCS#11 token; its keys never leave it. */
+export const makeTokenEncryption = ({ ask, keks }: Token): KeyEncryption["Service"] => {
+  const has = (kek_id: string) => keks.some((kek) => kek.kek_id === kek_id)
+  return {
+    queue: makeRequestQueue(limits),
+    primary: () => keks[0]?.kek_id,
+    keks: () => keks,
+    wrap: (kek_id, dek, aad) =>
+      Effect.suspend((): Effect.Effect<Buffer, UnknownKeyId | KeyStoreUnavailable> => {
+        if (!has(kek_id)) return Effect.fail(new UnknownKeyId({ kek_id }))
+        const nonce = Buffer.allocUnsafeSlow(nonceLength)
+        fillRandom(nonce)
+        const answer = ask({ operation: "wrap", kek_id, nonce, input: dek, aad })
+        return answer.pipe(
+          Effect.map((box) => Buffer.concat([nonce, box])),
+          Effect.catchTag("AuthenticationFailed", (failure) => Effect.die(failure))
+        )
+      }),
+    unwrap: (kek_id, wrapped_dek, aad) =>
+      Effect.suspend((): Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed | KeyStoreUnavailable> => {
+        if (!has(kek_id)) return Effect.fail(new UnknownKeyId({ kek_id }))
+        if (wrapped_dek.length !== wrappedLength) return Effect.fail(new AuthenticationFailed())
+        const nonce = wrapped_dek.subarray(0, nonceLength)
+        return ask({ operation: "unwrap", kek_id, nonce, input: wrapped_dek.subarray(nonceLength), aad })
+      })
+  }
+}

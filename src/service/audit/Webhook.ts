@@ -1,7 +1,6 @@
 import { createHmac, randomUUID } from "node:crypto"
 import { Context, Effect, Exit, Layer, Option, Redacted } from "effect"
-import { EventCursor } from "../../port/EventCursor.ts"
-import { Events, type FeedEvent } from "../../port/Events.ts"
+import { EventCursor, Events, type FeedEvent } from "../../port/Events.ts"
 import { makeMeter } from "../../port/Meter.ts"
 import { repeatInBackground } from "../repeatInBackground.ts"
 

@@ -1,9 +1,10 @@
 import { hash, timingSafeEqual } from "node:crypto"
 import { Context, Effect, Layer, Redacted, Result } from "effect"
-import { secretsIn, secretsOfLeak } from "../../domain/KeyMaterial.ts"
+import { haveCommonSecret, hiddenSecretsIn, secretsIn, secretsOfLeak } from "../../domain/KeyMaterial.ts"
 import { labelOf } from "../../domain/Label.ts"
 import { Cipher, KeyStoreUnavailable, type RewrapFailure } from "../../port/Cipher.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
+import type { AccountId } from "../../domain/Identifiers.ts"
 
 /** Progress of a search; `total` is the number of credentials when it began. */
 export interface LeakSearchProgress {
@@ -125,3 +126,24 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
 }) {
   static readonly layer = Layer.effect(this, this.make)
 }
+
+/**
+ * Makes the check whether a key holds a secret of one that is marked as leaked in the account. Only marked keys whose
+ * label does not rule that out are opened; one that does not open cannot be compared, and rules nothing out.
+ */
+export const makeLeakCheck = Effect.gen(function* () {
+  const cipher = yield* Cipher
+  const { marked } = yield* LeakedKeys
+
+  return Effect.fnUntraced(function* (account_id: AccountId, provider: string, key: Redacted.Redacted) {
+    const labels = () => {
+      const secrets = hiddenSecretsIn(provider, key).flatMap((secret) => [secret, secret.trim()])
+      return Array.from(new Set(secrets.map(labelOf)))
+    }
+    for (const { context, sealed } of yield* marked(account_id, labels)) {
+      const opened = yield* Effect.option(cipher.open(sealed, context))
+      if (opened._tag === "Some" && haveCommonSecret(provider, opened.value, key)) return true
+    }
+    return false
+  })
+})

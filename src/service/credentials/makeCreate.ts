@@ -15,7 +15,7 @@ import {
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
-import { makeLeakCheck } from "./makeLeakCheck.ts"
+import { makeLeakCheck } from "./LeakResponse.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 
 /** A workspace deleted since the request was checked is refused like one deleted before. */

@@ -1,6 +1,6 @@
 import { Effect, Layer } from "effect"
 import { countLimit } from "../../domain/countLimit.ts"
-import { type CursorState, EventCursor, type Progress } from "../../port/EventCursor.ts"
+import { type CursorState, EventCursor, type Progress } from "../../port/Events.ts"
 import { askFirst, askRows, askWhether } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"
 

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
-import { EventCursor } from "../../../src/port/EventCursor.ts"
+import { EventCursor } from "../../../src/port/Events.ts"
 import * as Checkpointing from "../../../src/service/audit/Checkpointing.ts"
 import * as EventsLive from "../../../src/service/audit/Events.ts"
 import * as Webhook from "../../../src/service/audit/Webhook.ts"

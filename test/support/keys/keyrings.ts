@@ -1,7 +1,6 @@
 import { Effect, Layer } from "effect"
 import { KeyEncryption } from "../../../src/crypto/KeyEncryption.ts"
-import { makeKeyringEncryption } from "../../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
-import { Keyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { Keyring, makeKeyringEncryption, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 
 /** A keyring of obviously fake keys with these ids, the first primary. */
 export const ringOf = (...ids: ReadonlyArray<string>): string =>

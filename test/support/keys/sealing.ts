@@ -1,6 +1,5 @@
 import { Effect, type Result } from "effect"
-import type { Kek } from "../../../src/crypto/keyring/Keyring.ts"
-import { makeKeyringEncryption } from "../../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
+import { type Kek, makeKeyringEncryption } from "../../../src/crypto/keyring/Keyring.ts"
 import type { FillRandom } from "../../../src/crypto/SecureRandomLive.ts"
 import * as SealingFormat1 from "../../../src/crypto/SealingFormat1.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"

@@ -1,9 +1,11 @@
-import { Arbitrary, Effect, Schema } from "effect"
+import { Arbitrary, Context, Effect, Schema } from "effect"
 import { ReportAnswer, Route } from "../../src/gateway/GatewayApi.ts"
+import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
+import { Router } from "../../src/service/routing/Router.ts"
 import { createdId } from "../support/http/Bodies.ts"
-import { type Header, json, send } from "../support/http/HttpProbe.ts"
+import { exchange, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import { TestService } from "../support/http/TestService.ts"
+import { type Parts, TestService, withoutTable } from "../support/http/TestService.ts"
 import { wipedBy } from "../support/http/wipedBy.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 import { assert, layerLive } from "../support/it.ts"
@@ -42,7 +44,21 @@ const comparable = ({ body, headers, status }: Answer) => {
 
 const answers = [Schema.Struct({ data: Route }), Schema.Struct({ data: ReportAnswer })] as const
 
-layerLive(TestService.layer)("the two requests of every routed request", (it) => {
+const defective = "a/defect"
+const away = "an/away"
+
+/** Plans for two models fail as nobody expects, and as they do without the database. */
+const failing = Effect.map(Effect.context<Parts>(), (parts) => {
+  const router = Context.get(parts, Router)
+  const plan: typeof router.plan = (request, ...given) => {
+    if (request.model === defective) return Effect.die(new Error("canary"))
+    if (request.model !== away) return router.plan(request, ...given)
+    return Effect.die(new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined }))
+  }
+  return Context.add(parts, Router, { ...router, plan })
+})
+
+layerLive(TestService.layerWith({ parts: failing }))("the two requests of every routed request", (it) => {
   it.effect("are overwritten once they are read", () =>
     Effect.gen(function* () {
       const path = yield* socketPath
@@ -72,8 +88,13 @@ layerLive(TestService.layer)("the two requests of every routed request", (it) =>
       /** Asks in both ways for what `place` prepares. */
       const both = (place: Effect.Effect<string>, which: 0 | 1) => (body: Buffer) =>
         Effect.gen(function* () {
-          const plain = yield* post(yield* place, json, body)
-          const other = yield* post(yield* place, inFull, body)
+          const [plain, other] = yield* Effect.all(
+            [
+              Effect.flatMap(place, (at) => post(at, json, body)),
+              Effect.flatMap(place, (at) => post(at, inFull, body))
+            ],
+            { concurrency: 2 }
+          )
           assert.deepStrictEqual([plain.headers["date"], typeof other.headers["date"]], [undefined, "string"])
           assert.deepStrictEqual(comparable(plain), comparable(other), body.toString("latin1"))
           statuses.add(`${which} ${plain.status}`)
@@ -97,7 +118,39 @@ layerLive(TestService.layer)("the two requests of every routed request", (it) =>
         Effect.succeed("/v1/routes/00000000-0000-4000-8000-000000000000/attempts/1"),
         1
       )(Buffer.from('{"status":200}'))
-      assert.deepStrictEqual([...statuses].sort(), ["0 201", "0 400", "1 200", "1 400", "1 404", "1 409"])
+      const anyRoute = (given: object) =>
+        both(Effect.succeed("/v1/routes"), 0)(Buffer.from(JSON.stringify({ ...route, ...given })))
+      yield* withoutTable("pools", anyRoute({}))
+      for (const model of [defective, away]) yield* anyRoute({ model })
+      const refused = ["0 400", "0 500", "0 503", "1 400", "1 404", "1 409"]
+      assert.deepStrictEqual([...statuses].sort(), ["0 201", "1 200", ...refused].sort())
+    })
+  )
+
+  it.effect("are left to the contract's handlers if they need more than their bodies", () =>
+    Effect.gen(function* () {
+      const path = yield* socketPath
+      yield* listening(path)
+      const asked = (headers: ReadonlyArray<Header>, body: string | Uint8Array = "{}", method = "POST") =>
+        render({ method, path: "/v1/routes", headers: [json, ...headers], body })
+      const chunked = asked([["Transfer-Encoding", "chunked"]], "2\r\n{}\r\n0\r\n\r\n")
+      const hostless = Buffer.from(String(asked([])).replace(/Host: .*\r\n/, ""))
+      const longest = " ".repeat(256 * 1024)
+      for (const [bytes, status, isPlain] of [
+        [asked([]), 400, true],
+        [asked([], longest), 400, true],
+        [asked([], `${longest} `), 413, false],
+        [asked([["Content-Length", "0"]], ""), 400, false],
+        [chunked, 400, false],
+        [asked([["Content-Encoding", "gzip"]]), 400, false],
+        [asked([["Host", "a, b"]]), 400, false],
+        [hostless, 400, false],
+        [asked([], "{}", "PUT"), 405, false]
+      ] as const) {
+        const { body, headers, ...answer } = yield* exchange(path, bytes)
+        const what = `${bytes.toString("latin1", 0, 200)} ${body}`
+        assert.deepStrictEqual([answer.status, headers["date"] === undefined], [status, isPlain], what)
+      }
     })
   )
 })

@@ -118,7 +118,8 @@ export default tseslint.config(
       "no-restricted-syntax": [
         "error",
         {
-          selector: "CallExpression[callee.name='it'] > FunctionExpression[generator=true]",
+          selector:
+            ":matches(CallExpression[callee.name='it'], CallExpression[callee.object.name='it'][callee.property.name=/^(each|only|prop|skip|skipIf)$/]) > FunctionExpression[generator=true]",
           message: "Only it.effect and it.live run a generator."
         }
       ]

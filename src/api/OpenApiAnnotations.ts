@@ -1,101 +1,70 @@
 import { OpenApi } from "effect/http-api"
-import { memberNames, members } from "../domain/Credential.ts"
 
-const shown = {
-  id: "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11",
+const id = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const time = "2026-01-31T09:30:00.123Z"
+
+/** What examples have for a member of this name. */
+const shown: Readonly<Record<string, unknown>> = {
+  id,
+  ids: [id],
+  credential_id: id,
   workspace_id: "019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88",
   provider: "openai",
   name: "Production",
   label: "sk-...AbCd",
-  created_at: "2026-01-31T09:30:00.123Z",
-  sort_order: 0
-}
-const credential = {
-  ...Object.fromEntries(memberNames.map((name) => [name, "default" in members[name] ? members[name].default : null])),
-  ...shown
-}
-
-const named = { credential_id: credential.id, name: credential.name, label: credential.label, section: "prioritized" }
-
-const message = `${credential.id} (Production) forbids it for every model`
-
-const planned = {
-  workspace_id: credential.workspace_id,
+  sort_order: 0,
+  total_count: 1,
+  created_at: time,
+  at: time,
+  since: time,
+  until: "2026-01-31T10:30:00.000Z",
+  last_failed_at: time,
+  last_failure: "quota_exhausted",
+  state: "parked",
+  cause: "quota_exhausted",
+  seq: 42,
+  action: "credential.rejected",
+  actor: { kind: "gateway" },
   model: "openai/gpt-4o",
-  host: "global",
-  requires_zdr: false,
-  strategy: "byok_first",
-  steps: [{ kind: "own", provider: "openai", ...named, region: null, on_trial: false }],
-  providers: [
-    {
-      provider: "openai",
-      credentials: [{ ...named, position: 0, excluded: [] }],
-      shared: { position: null, removed: [{ reason: "is_required", message, credential_id: credential.id }] }
-    }
-  ],
-  retry_at: null
+  position: 0,
+  excluded: [],
+  shared: {
+    position: null,
+    removed: [{ reason: "is_required", message: `${id} (Production) forbids it for every model`, credential_id: id }]
+  }
 }
 
-/** An example of what each operation takes and answers. */
-const examples: Readonly<Record<string, { readonly request?: object; readonly answer: object }>> = {
-  "byok.create": {
-    request: { provider: "openai", key: "sk-your-provider-key", name: "Production" },
-    answer: { data: credential }
-  },
-  "byok.list": { answer: { data: [credential], total_count: 1 } },
-  "byok.plan": { request: { model: "openai/gpt-4o", targets: [{ provider: "openai" }] }, answer: { data: planned } },
-  "byok.order": {
-    request: { provider: "openai", ids: [credential.id] },
-    answer: { data: { workspace_id: credential.workspace_id, provider: "openai", ids: [credential.id] } }
-  },
-  "byok.events": {
-    answer: {
-      data: [
-        {
-          id: "42.0",
-          seq: 42,
-          at: "2026-01-31T09:30:00.123Z",
-          action: "credential.delete",
-          workspace_id: credential.workspace_id,
-          credential_id: credential.id,
-          provider: "openai",
-          label: credential.label,
-          actor: {
-            kind: "api_key",
-            api_key_hash: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-            name: "CI"
-          }
-        }
-      ]
-    }
-  },
-  "byok.get": { answer: { data: credential } },
-  "byok.status": {
-    answer: {
-      data: {
-        state: "parked",
-        parked: [
-          {
-            model: null,
-            cause: "quota_exhausted",
-            since: "2026-01-31T09:30:00.000Z",
-            until: "2026-01-31T10:30:00.000Z"
-          }
-        ],
-        last_leased_at: "2026-01-31T09:30:00.123Z",
-        last_succeeded_at: "2026-01-30T17:02:11.508Z",
-        last_failed_at: "2026-01-31T09:30:00.456Z",
-        last_failure: "quota_exhausted"
-      }
-    }
-  },
-  "byok.update": {
-    request: { name: "Staging", disabled: true },
-    answer: { data: { ...credential, name: "Staging", disabled: true } }
-  },
-  "byok.delete": { answer: { deleted: true } },
-  "health.live": { answer: { status: "live" } },
-  "health.ready": { answer: { status: "ready" } }
+interface Shape {
+  readonly $ref?: string
+  readonly type?: string
+  readonly enum?: ReadonlyArray<unknown>
+  readonly examples?: ReadonlyArray<unknown>
+  readonly anyOf?: ReadonlyArray<Shape>
+  readonly items?: Shape
+  readonly properties?: Readonly<Record<string, Shape>>
+  readonly required?: ReadonlyArray<string>
+}
+
+/** An example of an answer: members as they are `shown` or the first that their schemas allow, and nothing where that goes. */
+const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
+  const { $ref, anyOf, enum: allowed, items, properties, required, type } = shape
+  if ($ref !== undefined) return exampleOf(spec, spec.components.schemas[$ref.split("/").at(-1) ?? ""] as Shape)
+  if (anyOf !== undefined) return anyOf.some((one) => one.type === "null") ? null : exampleOf(spec, anyOf[0] ?? {})
+  if (allowed !== undefined) return allowed[0]
+  if (items !== undefined) return [exampleOf(spec, items)]
+  if (properties === undefined) return type === "boolean" ? false : type
+  const named = Object.entries(properties).filter(([name]) => required?.includes(name) === true || name in shown)
+  return Object.fromEntries(
+    named.map(([name, member]) => [name, member.examples?.[0] ?? shown[name] ?? exampleOf(spec, member)])
+  )
+}
+
+/** An example of what an operation takes. */
+const requests: Readonly<Record<string, object>> = {
+  "byok.create": { provider: "openai", key: "sk-your-provider-key", name: "Production" },
+  "byok.plan": { model: "openai/gpt-4o", targets: [{ provider: "openai" }] },
+  "byok.order": { provider: "openai", ids: [id] },
+  "byok.update": { name: "Production", disabled: false }
 }
 
 const seq = { type: "integer", minimum: 0 }
@@ -137,8 +106,10 @@ const addedHeaders: Readonly<Record<string, Headers>> = {
   503: { "Retry-After": header("Seconds to wait.", { type: "integer", minimum: 0 }) }
 }
 
-const withExample = (body?: { content?: OpenApi.OpenApiSpecContent }, value?: object) =>
-  Object.assign(body?.content?.["application/json"] ?? {}, { examples: { example: { value } } })
+const withExample = (body: { content?: OpenApi.OpenApiSpecContent } | undefined, make: (shape: Shape) => unknown) => {
+  const json = body?.content?.["application/json"]
+  if (json !== undefined) Object.assign(json, { examples: { example: { value: make(json.schema as Shape) } } })
+}
 
 const titled = (header: string) => header.replace(/\b[a-z]/g, (letter) => letter.toUpperCase())
 
@@ -147,15 +118,14 @@ const described = <A extends { readonly schema: { readonly description?: string 
   ...part
 })
 
-const complete = (operation: OpenApi.OpenAPISpecOperation) => {
-  const { answer, request } = examples[operation.operationId] ?? {}
-  if (request !== undefined) withExample(operation.requestBody, request)
+const complete = (spec: OpenApi.OpenAPISpec) => (operation: OpenApi.OpenAPISpecOperation) => {
+  withExample(operation.requestBody, () => requests[operation.operationId])
   for (const parameter of operation.parameters) {
     const own = parameter.in === "header" ? { name: titled(parameter.name) } : listed[parameter.name]
     Object.assign(parameter, described(parameter), own)
   }
   for (const [status, response] of Object.entries(operation.responses)) {
-    if (status.startsWith("2")) withExample(response, answer)
+    if (status.startsWith("2")) withExample(response, (shape) => exampleOf(spec, shape))
     const declared = Object.entries(response.headers ?? {}).map(([name, part]) => ({ [titled(name)]: described(part) }))
     response.headers = Object.assign({ "X-Request-Id": requestId }, addedHeaders[status], ...declared) as Headers
   }
@@ -175,7 +145,7 @@ export const operationsOf = ({ paths }: OpenApi.OpenAPISpec) =>
 /** Adds what the schemas cannot express: headers, examples and undeclared members. */
 export const completeDocument = (document: object) => {
   const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refine) as OpenApi.OpenAPISpec
-  operationsOf(spec).forEach(complete)
+  operationsOf(spec).forEach(complete(spec))
   // Effect writes `Bearer`: the register of schemes, and what reads the document, write it small.
   Object.assign(spec.components.securitySchemes["management_key"] ?? {}, { scheme: "bearer" })
   return spec

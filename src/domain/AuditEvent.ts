@@ -86,7 +86,10 @@ export type AuditAct = AuditEvent extends infer Event
 
 /** An event as the account gets it. Members that an action has not are left out. */
 export const AccountEvent = Schema.Struct({
-  id: Schema.String.annotate({ description: "`{seq}.{n}`: n counts the events of one `seq` from 0." }),
+  id: Schema.String.annotate({
+    description: "`{seq}.{n}`: n counts the events of one `seq` from 0.",
+    examples: ["42.0"]
+  }),
   seq: Schema.Int.annotate({ description: "Ascends; what one transaction did to one credential shares it." }),
   at: timestamp("When it happened."),
   action: Schema.String.annotate({ description: "What was done. Further actions may be added." }),

@@ -110,30 +110,62 @@ export const insertRows = (client: Client, rows: ReadonlyArray<NewRow>, from = 0
 /** What the lean peer stores, in a table of its own. */
 export const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")
 
+/** Stores pools of so many credentials each, of the workspaces that are numbered so; both columns are SQL that may read `pool`. */
+const seedPools = async (
+  client: Client,
+  {
+    account,
+    each,
+    first,
+    last,
+    workspace
+  }: Record<"account" | "workspace", string> & Record<"each" | "first" | "last", number>
+) => {
+  const given = [first, last, each]
+  await client.query(
+    `INSERT INTO pools (account_id, workspace_id, provider, members, next_order)
+     SELECT ${account}, ${workspace}, 'anthropic', $3::int, $3::int + 1 FROM generate_series($1::int, $2::int) AS pool`,
+    given
+  )
+  await client.query(
+    `INSERT INTO credentials
+     SELECT ('00000000-0000-7000-9000-' || lpad((pool * $3::int + n)::text, 12, '0'))::uuid, ${account}, ${workspace},
+       'anthropic', 'seeded', 'sk-...AbCd', now(), false, false, false, false, NULL, ARRAY['a/model', 'another/model'],
+       NULL, NULL, NULL, n, 'kek-bench', decode(repeat('00', 60), 'hex'), decode(repeat('00', 110), 'hex')
+     FROM generate_series($1::int, $2::int) AS pool, generate_series(1, $3::int) AS n`,
+    given
+  )
+}
+
 const seed = async (client: Client, credentials: number, lean: boolean) => {
   await addAccount(client, account_id, workspace_id)
   await issue(client, account_id, [key])
   await client.query("INSERT INTO keks VALUES ('kek-bench', decode(repeat('00', 16), 'hex'))")
-  await client.query(
-    `INSERT INTO pools (account_id, workspace_id, provider, members, next_order) VALUES ($1, $2, 'anthropic', $3, $3 + 1)`,
-    [account_id, workspace_id, credentials]
-  )
-  await client.query(
-    `INSERT INTO credentials
-     SELECT ('00000000-0000-7000-9000-' || lpad(n::text, 12, '0'))::uuid, $1, $2, 'anthropic', 'seeded', 'sk-...AbCd',
-       now(), false, false, false, false, NULL, ARRAY['a/model', 'another/model'], NULL, NULL, NULL, n::int, 'kek-bench',
-       decode(repeat('00', 60), 'hex'), decode(repeat('00', 110), 'hex')
-     FROM generate_series(1, $3::int) AS n`,
-    [account_id, workspace_id, credentials]
-  )
+  const own = { account: `'${account_id}'::uuid`, workspace: `'${workspace_id}'::uuid` }
+  await seedPools(client, { ...own, each: credentials, first: 0, last: 0 })
   if (lean) {
     await client.query(
       `CREATE TABLE lean_credentials AS SELECT ${leanColumns} FROM credentials;
        ALTER TABLE lean_credentials ADD PRIMARY KEY (id)`
     )
   }
+  await settle(client)
+}
+
+const settle = async (client: Client) => {
   await client.query("VACUUM ANALYZE")
   await client.query("CHECKPOINT")
+}
+
+/** Adds other accounts that have as many credentials each, until there are so many in all. */
+export const addOthers = async ({ client, seeded }: Bed, size: number): Promise<void> => {
+  const account = "('00000000-0000-7000-a000-' || lpad(pool::text, 12, '0'))::uuid"
+  const [first, last] = [1, size / seeded - 1]
+  const added = (row: string) => `SELECT ${row} FROM generate_series(${first}, ${last}) AS pool`
+  await client.query(`INSERT INTO accounts ${added(`${account}, 'bench', now()`)}`)
+  await client.query(`INSERT INTO workspaces ${added(`${account}, ${account}, 'bench', true, now()`)}`)
+  await seedPools(client, { account, workspace: account, each: seeded, first, last })
+  await settle(client)
 }
 
 export const makeBed = async (postgres: Postgres, database: string, credentials: number, lean = true): Promise<Bed> => {

@@ -1,45 +1,57 @@
 import { Effect, Exit } from "effect"
 import { decodeNewCredential } from "../../src/domain/NewCredential.ts"
 import { Provider } from "../../src/domain/Provider.ts"
-import { type Bed, makeBed, type Postgres, spread } from "./Bed.ts"
+import { addOthers, type Bed, makeBed, type Postgres, spread } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
-import { measurePools } from "./gateway/Gateway.ts"
+import { measureRoutes } from "./gateway/Gateway.ts"
 import { body } from "./Load.ts"
 import { type Program, startTarget, type Target } from "./Target.ts"
 
 const takes = (provider: string) =>
   Exit.isSuccess(Effect.runSyncExit(decodeNewCredential({ ...(JSON.parse(body) as object), provider })))
 
+/** How many credentials the table has, of accounts of a thousand. */
+const tables = [100_000, 1_000_000]
+
 /** What grows: the table, the pools of an account, and the pool of a routed request. Costs should not grow with them. */
 export const measureGrowth = async (
   postgres: Postgres,
   service: Program,
-  beds: ReadonlyArray<Bed>,
+  bed: Bed,
   { rounds, seconds }: { readonly rounds: number; readonly seconds: number }
 ): Promise<ReadonlyArray<Cell>> => {
-  const startAs = (bed: Bed, name: string) => startTarget({ ...service, name }, bed)
-  const measure = async (targets: ReadonlyArray<Target>, operations: ReadonlyArray<"get" | "create" | "list">) => {
-    const cells: Array<Cell> = []
+  const cells: Array<Cell> = []
+  /** Beds by the name of what has grown in them. */
+  const measure = async (beds: Readonly<Record<string, Bed>>, operations: ReadonlyArray<"get" | "create" | "list">) => {
+    const targets: Array<Target> = []
+    for (const [name, bed] of Object.entries(beds)) targets.push(await startTarget({ ...service, name }, bed))
     for (const operation of operations) {
       cells.push(await measureCell(targets, undefined, { operation, connections: 64, rounds, seconds }))
     }
     for (const target of targets) await target.stop()
-    return cells
   }
-  const byTable: Array<Target> = []
-  for (const bed of beds) byTable.push(await startAs(bed, `${bed.seeded} credentials`))
-  const cells = await measure(byTable, ["get", "create", "list"])
+  const measureRouted = async (pools: Parameters<typeof measureRoutes>[2]) => {
+    cells.push(await measureRoutes(postgres, service, pools, { rounds, seconds }))
+  }
+
+  const byTable: Record<string, Bed> = { [`${bed.seeded} credentials`]: bed }
+  for (const size of tables) {
+    const began = performance.now()
+    const larger = await makeBed(postgres, `table_${size}`, bed.seeded, false)
+    await addOthers(larger, size)
+    byTable[`${size} credentials`] = larger
+    console.error(`stored ${size} credentials in ${((performance.now() - began) / 1000).toFixed(0)} s`)
+  }
+  await measure(byTable, ["get", "create", "list"])
+  await measureRouted(Object.entries(byTable).map(([name, bed]) => ({ name, bed, keysEach: 3 })))
 
   const one = { ...(await makeBed(postgres, "one_pool", 1, false)), providers: ["openai"] }
   const providers = Provider.literals.filter(takes).slice(0, 20)
   const many = await spread(await makeBed(postgres, "many_pools", 50_000, false), providers)
-  const targets = [
-    await startAs(one, "into one empty pool"),
-    await startAs(many, "over 20 pools of an account with 50000 credentials")
-  ]
-  cells.push(...(await measure(targets, ["create"])))
-  for (const bed of [one, many]) await bed.client.end()
+  await measure({ "into one empty pool": one, "over 20 pools of an account with 50000 credentials": many }, ["create"])
+  await measure({ [`in a workspace of ${bed.seeded}`]: bed, "in a workspace of 50000": many }, ["list"])
 
-  cells.push(await measurePools(postgres, service, [3, 100, 1_000], { rounds, seconds }))
+  await measureRouted([3, 100, 1_000].map((keysEach) => ({ name: `${keysEach} keys a pool`, bed: one, keysEach })))
+  for (const made of [...Object.values(byTable), one, many]) if (made !== bed) await made.client.end()
   return cells
 }

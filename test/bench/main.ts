@@ -41,7 +41,6 @@ const seconds = Number(values.seconds ?? 1)
 const connections = (values.connections ?? (quick ? "1,64" : "1,16,64,256")).split(",").map(Number)
 const operations = (values.operations ?? "get,create").split(",") as ReadonlyArray<Operation>
 const smallest = 1_000
-const larger = measures("growth") ? [100_000, 1_000_000] : []
 
 const service: Program = { ...fromSources, arguments: ["dist/bin.js", "serve"] }
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
@@ -93,10 +92,7 @@ const warmUp = async (targets: ReadonlyArray<Target>) => {
 }
 
 onPostgres(async (postgres) => {
-  const bedOf = (size: number) => makeBed(postgres, `size_${size}`, size, size === smallest)
-  const bed = await bedOf(smallest)
-  const beds = [bed]
-  for (const size of larger) beds.push(await bedOf(size))
+  const bed = await makeBed(postgres, "bench", smallest)
 
   const plain = await startTarget(service, bed)
   const leanPeer = await startTarget(lean, bed)
@@ -165,7 +161,7 @@ onPostgres(async (postgres) => {
     say(tableOf(levers, "byok"))
   }
 
-  const growth = measures("growth") ? await measureGrowth(postgres, service, beds, { rounds, seconds }) : []
+  const growth = measures("growth") ? await measureGrowth(postgres, service, bed, { rounds, seconds }) : []
   if (measures("growth")) say(growthTableOf(growth))
 
   if (only === undefined) {
@@ -188,5 +184,5 @@ onPostgres(async (postgres) => {
     say(`Every figure of every round is in test/bench/results/latest.json, and ${values.picture} draws them`)
   }
   for (const target of open) await target.stop()
-  for (const bed of beds) await bed.client.end()
+  await bed.client.end()
 })

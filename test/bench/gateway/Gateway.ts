@@ -171,31 +171,27 @@ export const measureGateways = async (
   return cells
 }
 
-/** Measures routed requests of customers with so many keys each. */
-export const measurePools = async (
+/** Measures routed requests of customers with so many keys each, whose databases may be different ones. */
+export const measureRoutes = async (
   postgres: Postgres,
   program: Program,
-  sizes: ReadonlyArray<number>,
+  pools: ReadonlyArray<{ readonly name: string; readonly bed: Bed; readonly keysEach: number }>,
   { rounds, seconds }: { readonly rounds: number; readonly seconds: number }
 ): Promise<Cell> => {
-  const bed = await makeBed(postgres, "pools", 1, false)
-  const pools: Array<readonly [size: number, accounts: ReadonlyArray<string>]> = []
-  for (const size of sizes) {
-    pools.push([size, await Effect.runPromise(Effect.orDie(fillService(bed.url, customersOfPools, size)))])
-  }
   const connections = 64
-  const seen = await withGateways(bed.url, [ownGateway(program)], randomBytes(32), (running) =>
-    inTurns(
-      running.flatMap(({ child, path }) =>
-        pools.map(([size, accounts]): Contender => ({
-          ...{ name: `${size} keys a pool`, postgres, pid: child.pid },
-          load: (seconds) => routeOver(path, accounts, { connections, rides: true, seconds })
-        }))
-      ),
-      rounds,
-      seconds
-    )
-  )
-  await bed.client.end()
-  return { operation: "route", connections, rounds: seen }
+  const contenders: Array<Contender> = []
+  const measured = async (rest: typeof pools): Promise<Cell> => {
+    const [next, ...others] = rest
+    if (next === undefined)
+      return { operation: "route", connections, rounds: await inTurns(contenders, rounds, seconds) }
+    const { bed, keysEach, name } = next
+    const accounts = await Effect.runPromise(Effect.orDie(fillService(bed.url, customersOfPools, keysEach)))
+    return withGateways(bed.url, [ownGateway(program)], randomBytes(32), ([running]) => {
+      const { child, path } = running as Running
+      const load = (seconds: number) => routeOver(path, accounts, { connections, rides: true, seconds })
+      contenders.push({ name, postgres, pid: child.pid, load })
+      return measured(others)
+    })
+  }
+  return measured(pools)
 }

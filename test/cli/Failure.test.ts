@@ -64,36 +64,32 @@ layerLive(CommandLine.layer, { concurrent: true })(
       assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], { DATABASE_URL: "" }), failed)
     })
 
-    it.effect.each(["SIGINT", "SIGTERM"] as const)("a command that %s interrupts exits with 130", (signal) =>
-      Effect.gen(function* () {
-        const port = yield* listen((socket) => socket.destroy())
-        const variables = { DATABASE_URL: `postgres://u@127.0.0.1:${port}/d`, LOG_FORMAT: "logfmt" }
-        const code = yield* Effect.promise(
-          () =>
-            new Promise<number | null>((resolve) => {
-              const child = spawn(process.execPath, [byokScript, "migrate"], {
-                env: { ...environment, ...nowhere, ...variables },
-                stdio: ["ignore", "ignore", "pipe"]
-              })
-              child.stderr.once("data", () => child.kill(signal))
-              child.once("close", resolve)
+    it.effect.each(["SIGINT", "SIGTERM"] as const)("a command that %s interrupts exits with 130", function* (signal) {
+      const port = yield* listen((socket) => socket.destroy())
+      const variables = { DATABASE_URL: `postgres://u@127.0.0.1:${port}/d`, LOG_FORMAT: "logfmt" }
+      const code = yield* Effect.promise(
+        () =>
+          new Promise<number | null>((resolve) => {
+            const child = spawn(process.execPath, [byokScript, "migrate"], {
+              env: { ...environment, ...nowhere, ...variables },
+              stdio: ["ignore", "ignore", "pipe"]
             })
-        )
-        assert.strictEqual(code, 130)
-      }).pipe(Effect.scoped)
-    )
+            child.stderr.once("data", () => child.kill(signal))
+            child.once("close", resolve)
+          })
+      )
+      assert.strictEqual(code, 130)
+    })
 
-    it.effect("only serve makes a database: a command in an empty folder says that there is none (C6)", () =>
-      Effect.gen(function* () {
-        const folder = yield* temporaryDirectory
-        const stderr = "BYOK_DATA_DIR holds no database: start `byok serve`, which creates it, or set DATABASE_URL.\n"
-        for (const args of ["account create --name n", "migrate", "keyring add", "keyring status", "audit verify"]) {
-          const finished = yield* runCommand(args.split(" "), { BYOK_DATA_DIR: join(folder, "data") })
-          assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr }, args)
-        }
-        assert.deepStrictEqual(readdirSync(folder), [])
-      }).pipe(Effect.scoped)
-    )
+    it.effect("only serve makes a database: a command in an empty folder says that there is none (C6)", function* () {
+      const folder = yield* temporaryDirectory
+      const stderr = "BYOK_DATA_DIR holds no database: start `byok serve`, which creates it, or set DATABASE_URL.\n"
+      for (const args of ["account create --name n", "migrate", "keyring add", "keyring status", "audit verify"]) {
+        const finished = yield* runCommand(args.split(" "), { BYOK_DATA_DIR: join(folder, "data") })
+        assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr }, args)
+      }
+      assert.deepStrictEqual(readdirSync(folder), [])
+    })
 
     it.effect("a variable that is nearly a setting is warned of, with the name that is meant (C6)", function* () {
       const misspelt = { BYOK_KEYRINGFILE: canary, BYOK_DATABASE_URL: canary, BYOK_SERVICE_HOST: canary }

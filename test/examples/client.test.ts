@@ -1,6 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { Effect } from "effect"
 import { runNode } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { assert, describe, it } from "../support/it.ts"
@@ -24,16 +23,14 @@ describe("the client of docs/api.md, while the service is down", () => {
       (code: string) => code.replace("(withoutKeys,", "(program,"),
       true
     ]
-  ] as const)("%s (C1)", ([, change, printed]) =>
-    Effect.gen(function* () {
-      const file = join(yield* temporaryDirectory, "client.ts")
-      writeFileSync(file, change(example()))
-      const variables = { BYOK_URL: "http://127.0.0.1:1", BYOK_MANAGEMENT_KEY: "canary-canary" }
-      const { code, stderr, stdout } = yield* runNode([file], { variables })
-      assert.notStrictEqual(code, 0)
-      assert.include(stderr, "TransportError")
-      const found = ["canary-canary", "sk-0123456789-0123456789"].map((key) => (stdout + stderr).includes(key))
-      assert.deepStrictEqual(found, [printed, printed])
-    }).pipe(Effect.scoped)
-  )
+  ] as const)("%s (C1)", function* ([, change, printed]) {
+    const file = join(yield* temporaryDirectory, "client.ts")
+    writeFileSync(file, change(example()))
+    const variables = { BYOK_URL: "http://127.0.0.1:1", BYOK_MANAGEMENT_KEY: "canary-canary" }
+    const { code, stderr, stdout } = yield* runNode([file], { variables })
+    assert.notStrictEqual(code, 0)
+    assert.include(stderr, "TransportError")
+    const found = ["canary-canary", "sk-0123456789-0123456789"].map((key) => (stdout + stderr).includes(key))
+    assert.deepStrictEqual(found, [printed, printed])
+  })
 })

@@ -49,8 +49,9 @@ layerLive(
     settings: (settings) => ({ ...settings, database: { ...settings.database, ...scarce } })
   })
 )("the events of all accounts, over the socket", (it) => {
-  it.effect("come once and in order to whoever goes on with last_seq, also one whose transaction ends late", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "come once and in order to whoever goes on with last_seq, also one whose transaction ends late",
+    function* () {
       const { newTenant, sql } = yield* TestService
       const path = yield* socketPath
       yield* listening(path)
@@ -97,80 +98,72 @@ layerLive(
         whole.data.some(({ account_id }) => account_id !== undefined),
         "names the account"
       )
-    })
+    }
   )
 
-  it.effect("are waited for longer than a request may take, and hold up nobody meanwhile", () =>
-    Effect.gen(function* () {
-      const { newTenant } = yield* TestService
-      const path = yield* socketPath
-      yield* listening(path)
-      const tenant = yield* newTenant
-      yield* sealed
-      const { last_seq } = yield* next(path, `after=${(yield* next(path, "limit=100")).last_seq}`)
-      const began = performance.now()
-      assert.deepStrictEqual(yield* next(path, `after=${last_seq}&wait=2`), { data: [], last_seq })
-      assert.isAbove(performance.now() - began, 1900)
-      const waiting = yield* Effect.forkChild(
-        Effect.all(
-          Array.from({ length: 50 }, () => next(path, `after=${last_seq}&wait=20`)),
-          { concurrency: 50 }
-        )
+  it.effect("are waited for longer than a request may take, and hold up nobody meanwhile", function* () {
+    const { newTenant } = yield* TestService
+    const path = yield* socketPath
+    yield* listening(path)
+    const tenant = yield* newTenant
+    yield* sealed
+    const { last_seq } = yield* next(path, `after=${(yield* next(path, "limit=100")).last_seq}`)
+    const began = performance.now()
+    assert.deepStrictEqual(yield* next(path, `after=${last_seq}&wait=2`), { data: [], last_seq })
+    assert.isAbove(performance.now() - began, 1900)
+    const waiting = yield* Effect.forkChild(
+      Effect.all(
+        Array.from({ length: 50 }, () => next(path, `after=${last_seq}&wait=20`)),
+        { concurrency: 50 }
       )
-      yield* Effect.sleep("200 millis")
-      createdId(yield* tenant.create({ provider: "azure", key: "sk-0123456789-0123456789-AbCd" }))
-      for (const { data } of yield* Fiber.join(waiting)) assert.strictEqual(data[0]?.action, "credential.create")
-    })
-  )
+    )
+    yield* Effect.sleep("200 millis")
+    createdId(yield* tenant.create({ provider: "azure", key: "sk-0123456789-0123456789-AbCd" }))
+    for (const { data } of yield* Fiber.join(waiting)) assert.strictEqual(data[0]?.action, "credential.create")
+  })
 
-  it.effect("are asked for no longer once the client has left", () =>
-    Effect.gen(function* () {
-      const path = yield* socketPath
-      yield* listening(path)
-      const before = left
-      const sent = request({ socketPath: path, path: "/v1/events?after=1000000&wait=60" })
-      sent.on("error", () => {}).end()
-      yield* Effect.sleep("200 millis")
-      assert.strictEqual(left, before, "control")
-      sent.destroy()
-      yield* eventually(
-        "the wait ends",
-        Effect.sync(() => left),
-        (ended) => ended === before + 1
-      )
-    })
-  )
+  it.effect("are asked for no longer once the client has left", function* () {
+    const path = yield* socketPath
+    yield* listening(path)
+    const before = left
+    const sent = request({ socketPath: path, path: "/v1/events?after=1000000&wait=60" })
+    sent.on("error", () => {}).end()
+    yield* Effect.sleep("200 millis")
+    assert.strictEqual(left, before, "control")
+    sent.destroy()
+    yield* eventually(
+      "the wait ends",
+      Effect.sync(() => left),
+      (ended) => ended === before + 1
+    )
+  })
 
-  it.effect("are answered at once when the service stops", () =>
-    Effect.gen(function* () {
-      const path = yield* socketPath
-      let isDraining = false
-      const stopping = yield* Effect.scoped(
-        Effect.gen(function* () {
-          yield* Effect.provideService(listening(path), Draining, () => isDraining)
-          const stopping = yield* Effect.forkDetach(next(path, "after=1000000&wait=60"))
-          yield* Effect.sleep("200 millis")
-          isDraining = true
-          return stopping
-        })
-      ).pipe(Effect.timeout("3 seconds"))
-      assert.deepStrictEqual(yield* Fiber.join(stopping), { data: [], last_seq: 1_000_000 })
-    })
-  )
+  it.effect("are answered at once when the service stops", function* () {
+    const path = yield* socketPath
+    let isDraining = false
+    const stopping = yield* Effect.scoped(
+      Effect.gen(function* () {
+        yield* Effect.provideService(listening(path), Draining, () => isDraining)
+        const stopping = yield* Effect.forkDetach(next(path, "after=1000000&wait=60"))
+        yield* Effect.sleep("200 millis")
+        isDraining = true
+        return stopping
+      })
+    ).pipe(Effect.timeout("3 seconds"))
+    assert.deepStrictEqual(yield* Fiber.join(stopping), { data: [], last_seq: 1_000_000 })
+  })
 
-  it.effect("are refused with a parameter that is not one, or a longer wait", () =>
-    Effect.gen(function* () {
-      const path = yield* socketPath
-      yield* listening(path)
-      for (const [query, message] of [
-        ["wait=61", "must be an integer from 0 to 60, given once"],
-        ["limit=0", "must be an integer from 1 to 100, given once"],
-        ["before=1", "only after, limit and wait are parameters of events"]
-      ] as const) {
-        const { status, text } = yield* ask(path, "GET", `/v1/events?${query}`)
-        assert.strictEqual(status, 400)
-        assert.include(text, message)
-      }
-    })
-  )
+  it.effect("are refused with a parameter that is not one, or a longer wait", function* () {
+    const path = yield* socketPath
+    yield* listening(path)
+    for (const [query, message] of [
+      ["wait=61", "must be an integer from 0 to 60, given once"],
+      ["limit=0", "must be an integer from 1 to 100, given once"],
+      ["before=1", "only after, limit and wait are parameters of events"]
+    ] as const) {
+      const { status, text } = yield* ask(path, "GET", `/v1/events?${query}`)
+      assert.strictEqual(status, 400)
+      assert.include(text, message)
+    }
+  })
 })

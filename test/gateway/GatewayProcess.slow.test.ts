@@ -32,122 +32,120 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     ["gateway.go", "go", "version"]
   ] as const)(
     "serves %s of 40 lines, which streams, and shows why nothing did and no key (Q22)",
-    ([file, program, ...probe], context) =>
-      Effect.gen(function* () {
-        // npm installs no other languages: .ci/run does, and the last lines of a run count what was skipped.
-        if (spawnSync(program, probe).status !== 0) return context.skip(`${[program, ...probe].join(" ")} fails here`)
-        const script = join(import.meta.dirname, "../../examples", file)
-        assert.isAtMost(readFileSync(script, "utf8").trimEnd().split("\n").length, 40)
-        const { account_id, create, update } = yield* TestService.newTenant
-        const spent = "sk-spent-0123456789-0123456789"
-        const ids = yield* Effect.forEach([bad, spent, key], (one) =>
-          Effect.map(create({ provider: "openai", key: one }), createdId)
-        )
-        const path = yield* socketPath
-        yield* listening(path)
-        let answer = (response: ServerResponse): unknown => response.end("hello\n")
-        const upstream = yield* fakeUpstream((given, response) => {
-          if (given === key) return answer(response)
-          // As OpenAI does: some of its errors have no code.
-          const error = given === spent ? { code: "insufficient_quota", type: null } : { code: null, message: given }
-          return response.writeHead(given === spent ? 429 : 401, { "retry-after": "30" }).end(JSON.stringify({ error }))
-        })
-        const runIn = program === "go" ? ["run", script] : [script]
-        const running = (...given: ReadonlyArray<string>) => spawn(program, [...runIn, ...given])
-        const served = (...given: ReadonlyArray<string>) =>
-          Effect.promise(async () => {
-            const child = running(...given)
-            const ended = once(child, "close")
-            const said = await Promise.all([text(child.stdout), text(child.stderr)])
-            const [code] = (await ended) as [number]
-            return `${said.join("|")}${code === 0 ? "" : "failed"}`
-          })
-        const toKeys = served(path, account_id, upstream.url)
-        const outcomes = "sk-...6789 rejected\nsk-...6789 quota_exhausted\nsk-...AbCd succeeded\n"
-        assert.strictEqual(yield* toKeys, `hello\n|${outcomes}`)
-        assert.deepStrictEqual(upstream.seen(), [bad, spent, key])
-        assert.strictEqual(yield* toKeys, "hello\n|sk-...AbCd succeeded\n", "what failed is parked")
-        assert.deepStrictEqual(upstream.seen(), [key])
-
-        const refusal = `{"error":{"message":"no such model for KEY","code":null,"status":400}}\n`
-        answer = (response) => response.writeHead(400).end(refusal.replace("KEY", key))
-        const shown = refusal.replace("KEY", "<key>")
-        assert.match(
-          yield* toKeys,
-          new RegExp(`^${shown.replace(/[{}]/g, "\\$&")}\\|sk-...AbCd request_refused\n(exit status 1\n)?failed$`)
-        )
-
-        let finish = () => {}
-        answer = (response) => {
-          response.write(`data: ${key.slice(0, 9)}`)
-          setTimeout(() => response.write(`${key.slice(9)}\n`), 50)
-          finish = () => void response.end("data: 2\n")
-        }
-        const streaming = running(path, account_id, upstream.url)
-        const [first] = (yield* Effect.promise(() => once(streaming.stdout, "data"))) as [Buffer]
-        assert.strictEqual(first.toString(), "data: <key>\n", "before the upstream has ended")
-        finish()
-        assert.strictEqual(yield* Effect.promise(() => text(streaming.stdout)), "data: 2\n")
-
-        const closed = "http://127.0.0.1:9/"
-        yield* update(ids[1] ?? "", { disabled: true })
-        const unserved = yield* served(path, account_id, closed)
-        assert.match(
-          unserved,
-          /^\|(curl: .*\n)?sk-...AbCd upstream_failed\n.*no key could serve the request: \[\{.*\}\]\n(exit status 1\n)?failed$/
-        )
-        for (const reason of ["disabled", "parked", "none_there"])
-          assert.match(unserved, new RegExp(`"reason": ?"${reason}"`))
-        for (const [given, said] of [
-          [[`${path}.none`, account_id, closed], /gateway\.sock|answer/],
-          [[path, account_id.replace(/^./, "x"), closed], /must be a UUID/],
-          [[], /usage: .*SOCKET ACCOUNT/]
-        ] as const) {
-          const sentences = yield* served(...given)
-          assert.match(sentences, said)
-          assert.match(sentences, /^\|(.+\n){1,3}failed$/, "sentences on standard error, no stack, and a failure")
-          assert.notInclude(sentences, key)
-        }
-      })
-  )
-
-  it.effect("answers as docs/gateway.md says to curl", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
+    function* ([file, program, ...probe], context) {
+      // npm installs no other languages: .ci/run does, and the last lines of a run count what was skipped.
+      if (spawnSync(program, probe).status !== 0) return context.skip(`${[program, ...probe].join(" ")} fails here`)
+      const script = join(import.meta.dirname, "../../examples", file)
+      assert.isAtMost(readFileSync(script, "utf8").trimEnd().split("\n").length, 40)
+      const { account_id, create, update } = yield* TestService.newTenant
+      const spent = "sk-spent-0123456789-0123456789"
+      const ids = yield* Effect.forEach([bad, spent, key], (one) =>
+        Effect.map(create({ provider: "openai", key: one }), createdId)
+      )
       const path = yield* socketPath
       yield* listening(path)
-      const page = readFileSync(join(import.meta.dirname, "../../docs/gateway.md"), "utf8")
-      const known: Record<string, string> = {}
-      let said = ""
-      let commands = 0
-      for (const [, name, , command, answer] of page.matchAll(
-        /^\$ (?:([A-Z]+)=(\S+)|(curl (?:.*\\\n)*.*)\n([^$`]*))$/gm
-      )) {
-        if (name !== undefined) {
-          const member = { ACCOUNT: "account_id", KEY: "management_key", ROUTE: "route" }[name] ?? assert.fail(name)
-          known[name] = new RegExp(`"${member}":"([^"]+)"`).exec(said)?.[1] ?? assert.fail(`${member} in ${said}`)
-          continue
-        }
-        const here = (command ?? "").replaceAll("run/gateway.sock", path).replaceAll("http://127.0.0.1:3000", url)
-        said = yield* Effect.promise(
-          () =>
-            new Promise<string>((resolve) =>
-              execFile("sh", ["-c", here], { env: { ...process.env, ...known } }, (_error, stdout) => resolve(stdout))
-            )
-        )
-        let rest = said
-        for (const part of (answer ?? "").replaceAll(/\n|019a(?=…)|5f0c(?=…)/g, "").split("…")) {
-          assert.include(rest, part, `${command}: ${said}`)
-          rest = rest.slice(rest.indexOf(part) + part.length)
-        }
-        commands += 1
+      let answer = (response: ServerResponse): unknown => response.end("hello\n")
+      const upstream = yield* fakeUpstream((given, response) => {
+        if (given === key) return answer(response)
+        // As OpenAI does: some of its errors have no code.
+        const error = given === spent ? { code: "insufficient_quota", type: null } : { code: null, message: given }
+        return response.writeHead(given === spent ? 429 : 401, { "retry-after": "30" }).end(JSON.stringify({ error }))
+      })
+      const runIn = program === "go" ? ["run", script] : [script]
+      const running = (...given: ReadonlyArray<string>) => spawn(program, [...runIn, ...given])
+      const served = (...given: ReadonlyArray<string>) =>
+        Effect.promise(async () => {
+          const child = running(...given)
+          const ended = once(child, "close")
+          const said = await Promise.all([text(child.stdout), text(child.stderr)])
+          const [code] = (await ended) as [number]
+          return `${said.join("|")}${code === 0 ? "" : "failed"}`
+        })
+      const toKeys = served(path, account_id, upstream.url)
+      const outcomes = "sk-...6789 rejected\nsk-...6789 quota_exhausted\nsk-...AbCd succeeded\n"
+      assert.strictEqual(yield* toKeys, `hello\n|${outcomes}`)
+      assert.deepStrictEqual(upstream.seen(), [bad, spent, key])
+      assert.strictEqual(yield* toKeys, "hello\n|sk-...AbCd succeeded\n", "what failed is parked")
+      assert.deepStrictEqual(upstream.seen(), [key])
+
+      const refusal = `{"error":{"message":"no such model for KEY","code":null,"status":400}}\n`
+      answer = (response) => response.writeHead(400).end(refusal.replace("KEY", key))
+      const shown = refusal.replace("KEY", "<key>")
+      assert.match(
+        yield* toKeys,
+        new RegExp(`^${shown.replace(/[{}]/g, "\\$&")}\\|sk-...AbCd request_refused\n(exit status 1\n)?failed$`)
+      )
+
+      let finish = () => {}
+      answer = (response) => {
+        response.write(`data: ${key.slice(0, 9)}`)
+        setTimeout(() => response.write(`${key.slice(9)}\n`), 50)
+        finish = () => void response.end("data: 2\n")
       }
-      assert.strictEqual(commands, 6)
-    })
+      const streaming = running(path, account_id, upstream.url)
+      const [first] = (yield* Effect.promise(() => once(streaming.stdout, "data"))) as [Buffer]
+      assert.strictEqual(first.toString(), "data: <key>\n", "before the upstream has ended")
+      finish()
+      assert.strictEqual(yield* Effect.promise(() => text(streaming.stdout)), "data: 2\n")
+
+      const closed = "http://127.0.0.1:9/"
+      yield* update(ids[1] ?? "", { disabled: true })
+      const unserved = yield* served(path, account_id, closed)
+      assert.match(
+        unserved,
+        /^\|(curl: .*\n)?sk-...AbCd upstream_failed\n.*no key could serve the request: \[\{.*\}\]\n(exit status 1\n)?failed$/
+      )
+      for (const reason of ["disabled", "parked", "none_there"])
+        assert.match(unserved, new RegExp(`"reason": ?"${reason}"`))
+      for (const [given, said] of [
+        [[`${path}.none`, account_id, closed], /gateway\.sock|answer/],
+        [[path, account_id.replace(/^./, "x"), closed], /must be a UUID/],
+        [[], /usage: .*SOCKET ACCOUNT/]
+      ] as const) {
+        const sentences = yield* served(...given)
+        assert.match(sentences, said)
+        assert.match(sentences, /^\|(.+\n){1,3}failed$/, "sentences on standard error, no stack, and a failure")
+        assert.notInclude(sentences, key)
+      }
+    }
   )
 
-  it.effect("is one of two processes that agree on cooldowns, and answers 503 without the database (Q30, E21)", () =>
-    Effect.gen(function* () {
+  it.effect("answers as docs/gateway.md says to curl", function* () {
+    const { url } = yield* TestService
+    const path = yield* socketPath
+    yield* listening(path)
+    const page = readFileSync(join(import.meta.dirname, "../../docs/gateway.md"), "utf8")
+    const known: Record<string, string> = {}
+    let said = ""
+    let commands = 0
+    for (const [, name, , command, answer] of page.matchAll(
+      /^\$ (?:([A-Z]+)=(\S+)|(curl (?:.*\\\n)*.*)\n([^$`]*))$/gm
+    )) {
+      if (name !== undefined) {
+        const member = { ACCOUNT: "account_id", KEY: "management_key", ROUTE: "route" }[name] ?? assert.fail(name)
+        known[name] = new RegExp(`"${member}":"([^"]+)"`).exec(said)?.[1] ?? assert.fail(`${member} in ${said}`)
+        continue
+      }
+      const here = (command ?? "").replaceAll("run/gateway.sock", path).replaceAll("http://127.0.0.1:3000", url)
+      said = yield* Effect.promise(
+        () =>
+          new Promise<string>((resolve) =>
+            execFile("sh", ["-c", here], { env: { ...process.env, ...known } }, (_error, stdout) => resolve(stdout))
+          )
+      )
+      let rest = said
+      for (const part of (answer ?? "").replaceAll(/\n|019a(?=…)|5f0c(?=…)/g, "").split("…")) {
+        assert.include(rest, part, `${command}: ${said}`)
+        rest = rest.slice(rest.indexOf(part) + part.length)
+      }
+      commands += 1
+    }
+    assert.strictEqual(commands, 6)
+  })
+
+  it.effect(
+    "is one of two processes that agree on cooldowns, and answers 503 without the database (Q30, E21)",
+    function* () {
       const { databaseUrl } = yield* TestService
       const { account_id, create } = yield* TestService.newTenant
       for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
@@ -204,51 +202,50 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
       const mayBeDone = Array.from({ length: 4 }, () => 500)
       assert.deepStrictEqual(yield* managed(other), [...mayBeDone, 503, 503, 503, 503, 503])
       assert.deepStrictEqual(yield* managed(path), [201, 201, 201, 201, 200, 200, 200, 404, 404], "control")
-    })
+    }
   )
 
   it.effect(
     "gives a trial back when the client leaves; the start after kill -9 has neither trial nor route (Q24, E17)",
-    () =>
-      Effect.gen(function* () {
-        const { databaseUrl, sql } = yield* TestService
-        const { account_id, create } = yield* TestService.newTenant
-        const id = createdId(yield* create({ provider: "azure", key }))
-        const path = yield* socketPath
-        const opened = Effect.map(
-          ask(path, "POST", "/v1/routes", { account_id, model: "a/model", targets: [own] }),
-          ({ text }) => nextIn(text)
-        )
-        const start = startService({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET: path })
-        yield* Effect.scoped(
-          Effect.gen(function* () {
-            yield* listening(path)
-            const { route } = yield* opened
-            yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 401 })
-            const end = sql`UPDATE credential_parkings SET until = now() - interval '1 second'
+    function* () {
+      const { databaseUrl, sql } = yield* TestService
+      const { account_id, create } = yield* TestService.newTenant
+      const id = createdId(yield* create({ provider: "azure", key }))
+      const path = yield* socketPath
+      const opened = Effect.map(
+        ask(path, "POST", "/v1/routes", { account_id, model: "a/model", targets: [own] }),
+        ({ text }) => nextIn(text)
+      )
+      const start = startService({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET: path })
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* listening(path)
+          const { route } = yield* opened
+          yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 401 })
+          const end = sql`UPDATE credential_parkings SET until = now() - interval '1 second'
             WHERE credential_id = ${id} RETURNING 1`
-            yield* eventually("the parking is stored", end, (rows) => rows.length === 1)
-          })
-        )
-        const left = yield* Effect.scoped(
-          Effect.gen(function* () {
-            const killed = yield* start
-            const { next, route } = yield* opened
-            assert.strictEqual(next?.key, key)
-            assert.isNull((yield* opened).next, "one trial at a time (control)")
-            assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${route}`)).status, 200)
-            const again = yield* opened
-            assert.strictEqual(again.next?.key, key, "given back")
-            assert.isNull((yield* opened).next, "on trial again (control)")
-            yield* killed.signal("SIGKILL")
-            yield* killed.ended
-            return again.route
-          })
-        )
-        assert.isTrue(existsSync(path), "left behind")
-        yield* start
-        assert.strictEqual((yield* ask(path, "POST", `/v1/routes/${left}/attempts/1`, { status: 401 })).status, 404)
-        assert.strictEqual((yield* opened).next?.key, key)
-      })
+          yield* eventually("the parking is stored", end, (rows) => rows.length === 1)
+        })
+      )
+      const left = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const killed = yield* start
+          const { next, route } = yield* opened
+          assert.strictEqual(next?.key, key)
+          assert.isNull((yield* opened).next, "one trial at a time (control)")
+          assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${route}`)).status, 200)
+          const again = yield* opened
+          assert.strictEqual(again.next?.key, key, "given back")
+          assert.isNull((yield* opened).next, "on trial again (control)")
+          yield* killed.signal("SIGKILL")
+          yield* killed.ended
+          return again.route
+        })
+      )
+      assert.isTrue(existsSync(path), "left behind")
+      yield* start
+      assert.strictEqual((yield* ask(path, "POST", `/v1/routes/${left}/attempts/1`, { status: 401 })).status, 404)
+      assert.strictEqual((yield* opened).next?.key, key)
+    }
   )
 })

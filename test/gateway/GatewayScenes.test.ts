@@ -54,20 +54,19 @@ const scene = Effect.fnUntraced(function* (shared: boolean) {
 })
 
 layerLive(TestService.layer)("over the socket, a route", (it) => {
-  it.effect("asks again whether shared capacity is allowed before it is used (Q19)", () =>
-    Effect.gen(function* () {
-      const { attempt, create, open, tenant } = yield* scene(true)
-      const id = yield* create(rejected)
-      const [first, control] = [yield* open, yield* open]
-      assert.strictEqual((yield* attempt(control.route, control.next)).next?.step, "shared", "control")
-      yield* tenant.update(id, { is_required: true })
-      yield* open
-      assert.isNull((yield* attempt(first.route, first.next)).next)
-    })
-  )
+  it.effect("asks again whether shared capacity is allowed before it is used (Q19)", function* () {
+    const { attempt, create, open, tenant } = yield* scene(true)
+    const id = yield* create(rejected)
+    const [first, control] = [yield* open, yield* open]
+    assert.strictEqual((yield* attempt(control.route, control.next)).next?.step, "shared", "control")
+    yield* tenant.update(id, { is_required: true })
+    yield* open
+    assert.isNull((yield* attempt(first.route, first.next)).next)
+  })
 
-  it.effect("has neither the altered key nor shared capacity when a flag is edited by SQL (Q10, Q20, E16)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "has neither the altered key nor shared capacity when a flag is edited by SQL (Q10, Q20, E16)",
+    function* () {
       const { sql } = yield* TestService
       const { attempt, create, open, seen } = yield* scene(true)
       yield* create(rejected, { is_fallback: true })
@@ -85,43 +84,39 @@ layerLive(TestService.layer)("over the socket, a route", (it) => {
       yield* raisePools(sql)
       assert.strictEqual((yield* open).next?.key, second, "control: as it was")
       assert.isNull((yield* attempt(route, next)).next)
-    })
+    }
   )
 
-  it.effect("that a client leaves says nothing about its key, and takes no report any more (Q27)", () =>
-    Effect.gen(function* () {
-      const { create, open, path } = yield* scene(false)
-      yield* create(rejected)
-      const { route } = yield* open
-      assert.strictEqual((yield* send(path, { method: "DELETE", path: `/v1/routes/${route}` })).status, 200)
-      const late = yield* send(path, post(`/v1/routes/${route}/attempts/1`, { status: 401 }))
-      assert.strictEqual(late.status, 404)
-      const again = yield* open
-      assert.strictEqual(again.next?.key, rejected)
-      yield* send(path, post(`/v1/routes/${again.route}/attempts/1`, { abandoned: true }))
-      assert.strictEqual((yield* open).next?.key, rejected)
-    })
-  )
+  it.effect("that a client leaves says nothing about its key, and takes no report any more (Q27)", function* () {
+    const { create, open, path } = yield* scene(false)
+    yield* create(rejected)
+    const { route } = yield* open
+    assert.strictEqual((yield* send(path, { method: "DELETE", path: `/v1/routes/${route}` })).status, 200)
+    const late = yield* send(path, post(`/v1/routes/${route}/attempts/1`, { status: 401 }))
+    assert.strictEqual(late.status, 404)
+    const again = yield* open
+    assert.strictEqual(again.next?.key, rejected)
+    yield* send(path, post(`/v1/routes/${again.route}/attempts/1`, { abandoned: true }))
+    assert.strictEqual((yield* open).next?.key, rejected)
+  })
 
-  it.effect("takes a report whose sender does not wait for the answer, and repeats the answer", () =>
-    Effect.gen(function* () {
-      const { create, open, path } = yield* scene(false)
-      yield* create(rejected)
-      yield* create(second)
-      const { route } = yield* open
-      const report = post(`/v1/routes/${route}/attempts/1`, { status: 401 })
-      yield* Effect.promise(
-        () =>
-          new Promise<void>((resolve) => {
-            const socket = connect(path, () => socket.write(render(report), () => socket.destroy()))
-            socket.once("close", () => resolve())
-          })
-      )
-      const taken = Effect.map(open, ({ next }) => next?.key)
-      yield* eventually("the report counts", taken, (key) => key === second)
-      const repeated = yield* send(path, { ...report, body: JSON.stringify({ status: 200 }) })
-      assert.include(repeated.body, '"outcome":"rejected","next":{"attempt":2,"step":"own"')
-      assert.include(repeated.body, second)
-    })
-  )
+  it.effect("takes a report whose sender does not wait for the answer, and repeats the answer", function* () {
+    const { create, open, path } = yield* scene(false)
+    yield* create(rejected)
+    yield* create(second)
+    const { route } = yield* open
+    const report = post(`/v1/routes/${route}/attempts/1`, { status: 401 })
+    yield* Effect.promise(
+      () =>
+        new Promise<void>((resolve) => {
+          const socket = connect(path, () => socket.write(render(report), () => socket.destroy()))
+          socket.once("close", () => resolve())
+        })
+    )
+    const taken = Effect.map(open, ({ next }) => next?.key)
+    yield* eventually("the report counts", taken, (key) => key === second)
+    const repeated = yield* send(path, { ...report, body: JSON.stringify({ status: 200 }) })
+    assert.include(repeated.body, '"outcome":"rejected","next":{"attempt":2,"step":"own"')
+    assert.include(repeated.body, second)
+  })
 })

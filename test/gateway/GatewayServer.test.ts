@@ -30,278 +30,262 @@ const refusedAs = ({ status, text }: { readonly status: number; readonly text: s
   assert.deepStrictEqual([status, JSON.parse(text)], [409, { error: { code: 409, message } }])
 
 layerLive(TestService.layer)("the socket for gateways", (it) => {
-  it.effect("is for the user and group of the process, replaces a stale one and goes when it stops", () =>
-    Effect.gen(function* () {
-      const path = yield* socketPath
-      const stale = createServer()
-      yield* Effect.promise(() => new Promise<void>((resolve) => void stale.listen(`${path}.live`, resolve)))
-      // As after kill -9: the socket is there, and nobody listens.
-      renameSync(`${path}.live`, path)
-      yield* Effect.promise(() => new Promise<void>((resolve) => void stale.close(() => resolve())))
-      assert.isTrue(lstatSync(path).isSocket(), "stale")
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          yield* listening(path)
-          assert.strictEqual(statSync(path).mode & 0o777, 0o660)
-          assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200)
-          const again = yield* Effect.flip(Effect.scoped(listening(path)))
-          assert.strictEqual(
-            again.message,
-            "BYOK_GATEWAY_SOCKET must be a socket of one instance: another one listens there."
-          )
-          assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200, "the first goes on")
-        })
-      )
-      assert.isFalse(existsSync(path))
-    })
-  )
-
-  it.effect("is never open to others, not even while it begins to listen", () =>
-    Effect.gen(function* () {
-      const path = yield* socketPath
-      const listen = Reflect.get(Server.prototype, "listen")
-      const before = process.umask(0)
-      const modes: Array<number> = []
-      Server.prototype.listen = function (this: Server, ...given: ReadonlyArray<unknown>) {
-        const server = Reflect.apply(listen, this, given) as Server
-        modes.push(statSync(path).mode & 0o777)
-        return server
-      }
-      yield* Effect.scoped(listening(path)).pipe(
-        Effect.ensuring(
-          Effect.sync(() => {
-            Server.prototype.listen = listen
-            process.umask(before)
-          })
+  it.effect("is for the user and group of the process, replaces a stale one and goes when it stops", function* () {
+    const path = yield* socketPath
+    const stale = createServer()
+    yield* Effect.promise(() => new Promise<void>((resolve) => void stale.listen(`${path}.live`, resolve)))
+    // As after kill -9: the socket is there, and nobody listens.
+    renameSync(`${path}.live`, path)
+    yield* Effect.promise(() => new Promise<void>((resolve) => void stale.close(() => resolve())))
+    assert.isTrue(lstatSync(path).isSocket(), "stale")
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        yield* listening(path)
+        assert.strictEqual(statSync(path).mode & 0o777, 0o660)
+        assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200)
+        const again = yield* Effect.flip(Effect.scoped(listening(path)))
+        assert.strictEqual(
+          again.message,
+          "BYOK_GATEWAY_SOCKET must be a socket of one instance: another one listens there."
         )
-      )
-      assert.deepStrictEqual(modes, [0o660])
-    })
-  )
-
-  it.effect("is refused in one sentence where others could take its place, or something else is", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      const open = join(directory, "open")
-      mkdirSync(open)
-      chmodSync(open, 0o777)
-      writeFileSync(join(directory, "file"), "")
-      mkdirSync(join(open, "own"), { mode: 0o700 })
-      const shared = join(directory, "shared")
-      mkdirSync(shared)
-      chmodSync(shared, 0o775)
-      symlinkSync(join(open, "own"), join(directory, "link"))
-      const closed = "in a folder that, like each above it, only this user or root can write to"
-      for (const [path, why] of [
-        [join(open, "s"), closed],
-        [join(open, "own", "s"), closed],
-        [join(directory, "link", "s"), closed],
-        [join(shared, "s"), closed],
-        [join(directory, "none", "s"), "in a folder that exists"],
-        [join(directory, "file"), "a socket or not exist: a file or link is there"]
-      ] as const) {
-        const { message } = yield* Effect.flip(Effect.scoped(listening(path)))
-        assert.strictEqual(message, `BYOK_GATEWAY_SOCKET must be ${why}.`)
-      }
-      chmodSync(open, 0o1777)
-      yield* Effect.scoped(listening(join(open, "own", "s")))
-      const { message } = yield* Effect.flip(Effect.scoped(listening(join(directory, "x".repeat(108)))))
-      assert.match(message, /^BYOK_GATEWAY_SOCKET must have at most \d+ bytes\.$/)
-    })
-  )
-
-  it.effect("has routes of its own: none is on the port, and none of the port's is on it (control)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const path = yield* socketPath
-      yield* listening(path)
-      for (const route of ["/v1/accounts", "/v1/routes"]) {
-        assert.notStrictEqual((yield* ask(path, "GET", route)).status, 404)
-        assert.strictEqual((yield* send(url, { path: route })).status, 404)
-      }
-      for (const route of ["/api/v1/byok", "/health/live", "/docs"]) {
-        assert.strictEqual((yield* ask(path, "GET", route)).status, 404, route)
-        assert.notStrictEqual((yield* send(url, { path: route })).status, 404, route)
-      }
-    })
-  )
-
-  it.effect("says whether it is ready, as the port does: 200, or 503 in the envelope", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* TestService
-      const path = yield* socketPath
-      yield* listening(path)
-      const turnsTo = (status: number) =>
-        eventually(
-          `it is ${status}`,
-          Effect.all([ask(path, "GET", "/health/ready"), send(url, { path: "/health/ready" })]),
-          ([own, port]) => own.status === status && own.text === port.body
-        )
-      yield* turnsTo(200)
-      yield* Effect.acquireUseRelease(
-        Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
-        () => turnsTo(503),
-        () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)
-      )
-      yield* turnsTo(200)
-    })
-  )
-
-  it.effect("hands out keys one after the other, and what one socket learns another one knows", () =>
-    Effect.gen(function* () {
-      const { account_id, create } = yield* TestService.newTenant
-      for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
-      const [path, other] = [yield* socketPath, yield* socketPath]
-      yield* listening(path)
-      yield* listening(other)
-      const route = { account_id, model: "a/model", targets: [own] }
-      const opened = yield* ask(path, "POST", "/v1/routes", route)
-      assert.strictEqual(opened.status, 201, opened.text)
-      const { data } = JSON.parse(opened.text) as { data: { route: string; next: { key: string; attempt: number } } }
-      assert.deepStrictEqual([data.next.key, data.next.attempt], [bad, 1])
-      const attempts = `/v1/routes/${data.route}/attempts`
-      refusedAs(yield* ask(path, "POST", `${attempts}/2`, { status: 401 }), "Another attempt of this route is open")
-      assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, {})).status, 400)
-      const first = yield* ask(path, "POST", `${attempts}/1`, { status: 401 })
-      assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/1`, { status: 200 }), first, "the first counts")
-      assert.match(first.text, /"outcome":"rejected","next":\{"attempt":2,"step":"own"/)
-      assert.include(first.text, key)
-      const last = yield* ask(path, "POST", `${attempts}/2`, { status: 200 })
-      assert.strictEqual(last.text, '{"data":{"outcome":"succeeded","next":null,"retry_at":null}}')
-      assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/2`, { status: 500 }), last)
-      assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, { status: 401 })).status, 404)
-      assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${data.route}`)).status, 404)
-      const nobody = { ...route, account_id: "00000000-0000-7000-8000-000000000000" }
-      const unknown = yield* ask(path, "POST", "/v1/routes", nobody)
-      assert.match(unknown.text, /"code":400.*"path":\["account_id"\],"message":"must be an account whose default/)
-      const again = yield* ask(path, "POST", "/v1/routes", { ...route, explain: true })
-      assert.include(again.text, `"key":"${key}"`)
-      assert.notInclude(again.text, bad)
-      assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
-    })
-  )
-
-  it.effect("ends a route whose answer its client leaves unread, and none whose answer it has read", () =>
-    Effect.gen(function* () {
-      const { held } = yield* MemoryBudget
-      const { account_id, create } = yield* TestService.newTenant
-      createdId(yield* create({ provider: "azure", key }))
-      const path = yield* socketPath
-      yield* listening(path)
-      const body = JSON.stringify({ account_id, model: "a/model", targets: [own] })
-      const asked = { method: "POST", path: "/v1/routes", headers: [json], body }
-      const before = held.route
-      const first = yield* Deferred.make<string>()
-      // What comes after the first answer stays in the kernel, which says so when the connection is closed.
-      const callback = (size: number, bytes: Uint8Array) => {
-        Deferred.doneUnsafe(first, Effect.succeed(Buffer.from(bytes).toString("utf8", 0, size)))
-        return false
-      }
-      const client = connect({ path, onread: { buffer: Buffer.alloc(65_536), callback } })
-      client.write(render(asked))
-      const answer = yield* Deferred.await(first)
-      client.write(render(asked))
-      const one = held.route - before
-      yield* eventually("the second is open", () => held.route === before + 2 * one)
-      assert.strictEqual((yield* send(path, asked)).status, 201, "which took as long as the answer to the second")
-      client.destroy()
-      yield* eventually("the second has ended", () => held.route === before + 2 * one)
-      const { route } = (JSON.parse(answer.split("\r\n\r\n")[1] ?? "") as { data: Opened }).data
-      assert.strictEqual((yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 200 })).status, 200)
-      assert.strictEqual(held.route, before + one)
-    })
-  )
-
-  it.effect("takes reports along with a request, refuses each by itself, and plans by what they say", () =>
-    Effect.gen(function* () {
-      const { account_id, create } = yield* TestService.newTenant
-      for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
-      const path = yield* socketPath
-      yield* listening(path)
-      const asked = { account_id, model: "a/model", targets: [own] }
-      const open = (members: object = {}) =>
-        Effect.map(ask(path, "POST", "/v1/routes", { ...asked, ...members }), ({ status, text }) => {
-          assert.strictEqual(status, 201, text)
-          return (JSON.parse(text) as { readonly data: Opened }).data
-        })
-      const [one, other] = [yield* open(), yield* open()]
-      assert.deepStrictEqual([one.next?.key, one.providers, one.reports], [bad, undefined, undefined])
-      const { next, reports } = yield* open({
-        reports: [
-          { route: one.route, attempt: 1, status: 401 },
-          { route: other.route, attempt: 2, status: 200 },
-          { route: "none", attempt: 1, status: 200 },
-          { route: other.route, attempt: 1, status: 999, zdr: true }
-        ]
+        assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200, "the first goes on")
       })
-      assert.strictEqual(next?.key, key, "it was rejected")
-      const [taken, ...refused] = reports ?? []
-      assert.isNull(taken)
-      assert.deepStrictEqual(
-        refused.map((refusal) => refusal?.error.code),
-        [409, 404, 400]
+    )
+    assert.isFalse(existsSync(path))
+  })
+
+  it.effect("is never open to others, not even while it begins to listen", function* () {
+    const path = yield* socketPath
+    const listen = Reflect.get(Server.prototype, "listen")
+    const before = process.umask(0)
+    const modes: Array<number> = []
+    Server.prototype.listen = function (this: Server, ...given: ReadonlyArray<unknown>) {
+      const server = Reflect.apply(listen, this, given) as Server
+      modes.push(statSync(path).mode & 0o777)
+      return server
+    }
+    yield* Effect.scoped(listening(path)).pipe(
+      Effect.ensuring(
+        Effect.sync(() => {
+          Server.prototype.listen = listen
+          process.umask(before)
+        })
       )
-      assert.deepStrictEqual(
-        refused.at(-1)?.error.metadata?.issues.map(({ path }) => path),
-        [["zdr"], ["status"]]
+    )
+    assert.deepStrictEqual(modes, [0o660])
+  })
+
+  it.effect("is refused in one sentence where others could take its place, or something else is", function* () {
+    const directory = yield* temporaryDirectory
+    const open = join(directory, "open")
+    mkdirSync(open)
+    chmodSync(open, 0o777)
+    writeFileSync(join(directory, "file"), "")
+    mkdirSync(join(open, "own"), { mode: 0o700 })
+    const shared = join(directory, "shared")
+    mkdirSync(shared)
+    chmodSync(shared, 0o775)
+    symlinkSync(join(open, "own"), join(directory, "link"))
+    const closed = "in a folder that, like each above it, only this user or root can write to"
+    for (const [path, why] of [
+      [join(open, "s"), closed],
+      [join(open, "own", "s"), closed],
+      [join(directory, "link", "s"), closed],
+      [join(shared, "s"), closed],
+      [join(directory, "none", "s"), "in a folder that exists"],
+      [join(directory, "file"), "a socket or not exist: a file or link is there"]
+    ] as const) {
+      const { message } = yield* Effect.flip(Effect.scoped(listening(path)))
+      assert.strictEqual(message, `BYOK_GATEWAY_SOCKET must be ${why}.`)
+    }
+    chmodSync(open, 0o1777)
+    yield* Effect.scoped(listening(join(open, "own", "s")))
+    const { message } = yield* Effect.flip(Effect.scoped(listening(join(directory, "x".repeat(108)))))
+    assert.match(message, /^BYOK_GATEWAY_SOCKET must have at most \d+ bytes\.$/)
+  })
+
+  it.effect("has routes of its own: none is on the port, and none of the port's is on it (control)", function* () {
+    const { url } = yield* TestService
+    const path = yield* socketPath
+    yield* listening(path)
+    for (const route of ["/v1/accounts", "/v1/routes"]) {
+      assert.notStrictEqual((yield* ask(path, "GET", route)).status, 404)
+      assert.strictEqual((yield* send(url, { path: route })).status, 404)
+    }
+    for (const route of ["/api/v1/byok", "/health/live", "/docs"]) {
+      assert.strictEqual((yield* ask(path, "GET", route)).status, 404, route)
+      assert.notStrictEqual((yield* send(url, { path: route })).status, 404, route)
+    }
+  })
+
+  it.effect("says whether it is ready, as the port does: 200, or 503 in the envelope", function* () {
+    const { sql, url } = yield* TestService
+    const path = yield* socketPath
+    yield* listening(path)
+    const turnsTo = (status: number) =>
+      eventually(
+        `it is ${status}`,
+        Effect.all([ask(path, "GET", "/health/ready"), send(url, { path: "/health/ready" })]),
+        ([own, port]) => own.status === status && own.text === port.body
       )
-      const repeated = yield* ask(path, "POST", `/v1/routes/${one.route}/attempts/1`, { status: 200 })
-      assert.strictEqual(repeated.text, '{"data":{"outcome":"rejected","next":null,"retry_at":null}}', "it has ended")
-      const tooMany = { ...asked, reports: Array(101).fill({ route: other.route, attempt: 1, status: 200 }) }
-      assert.include((yield* ask(path, "POST", "/v1/routes", tooMany)).text, "must be a list of at most 100")
-      assert.isArray((yield* open({ explain: true })).providers)
-      const { account_id: empty } = yield* TestService.newTenant
-      const none = yield* open({ account_id: empty })
-      assert.deepStrictEqual([none.next, none.providers?.length], [null, 1])
+    yield* turnsTo(200)
+    yield* Effect.acquireUseRelease(
+      Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
+      () => turnsTo(503),
+      () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)
+    )
+    yield* turnsTo(200)
+  })
+
+  it.effect("hands out keys one after the other, and what one socket learns another one knows", function* () {
+    const { account_id, create } = yield* TestService.newTenant
+    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+    const [path, other] = [yield* socketPath, yield* socketPath]
+    yield* listening(path)
+    yield* listening(other)
+    const route = { account_id, model: "a/model", targets: [own] }
+    const opened = yield* ask(path, "POST", "/v1/routes", route)
+    assert.strictEqual(opened.status, 201, opened.text)
+    const { data } = JSON.parse(opened.text) as { data: { route: string; next: { key: string; attempt: number } } }
+    assert.deepStrictEqual([data.next.key, data.next.attempt], [bad, 1])
+    const attempts = `/v1/routes/${data.route}/attempts`
+    refusedAs(yield* ask(path, "POST", `${attempts}/2`, { status: 401 }), "Another attempt of this route is open")
+    assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, {})).status, 400)
+    const first = yield* ask(path, "POST", `${attempts}/1`, { status: 401 })
+    assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/1`, { status: 200 }), first, "the first counts")
+    assert.match(first.text, /"outcome":"rejected","next":\{"attempt":2,"step":"own"/)
+    assert.include(first.text, key)
+    const last = yield* ask(path, "POST", `${attempts}/2`, { status: 200 })
+    assert.strictEqual(last.text, '{"data":{"outcome":"succeeded","next":null,"retry_at":null}}')
+    assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/2`, { status: 500 }), last)
+    assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, { status: 401 })).status, 404)
+    assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${data.route}`)).status, 404)
+    const nobody = { ...route, account_id: "00000000-0000-7000-8000-000000000000" }
+    const unknown = yield* ask(path, "POST", "/v1/routes", nobody)
+    assert.match(unknown.text, /"code":400.*"path":\["account_id"\],"message":"must be an account whose default/)
+    const again = yield* ask(path, "POST", "/v1/routes", { ...route, explain: true })
+    assert.include(again.text, `"key":"${key}"`)
+    assert.notInclude(again.text, bad)
+    assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
+  })
+
+  it.effect("ends a route whose answer its client leaves unread, and none whose answer it has read", function* () {
+    const { held } = yield* MemoryBudget
+    const { account_id, create } = yield* TestService.newTenant
+    createdId(yield* create({ provider: "azure", key }))
+    const path = yield* socketPath
+    yield* listening(path)
+    const body = JSON.stringify({ account_id, model: "a/model", targets: [own] })
+    const asked = { method: "POST", path: "/v1/routes", headers: [json], body }
+    const before = held.route
+    const first = yield* Deferred.make<string>()
+    // What comes after the first answer stays in the kernel, which says so when the connection is closed.
+    const callback = (size: number, bytes: Uint8Array) => {
+      Deferred.doneUnsafe(first, Effect.succeed(Buffer.from(bytes).toString("utf8", 0, size)))
+      return false
+    }
+    const client = connect({ path, onread: { buffer: Buffer.alloc(65_536), callback } })
+    client.write(render(asked))
+    const answer = yield* Deferred.await(first)
+    client.write(render(asked))
+    const one = held.route - before
+    yield* eventually("the second is open", () => held.route === before + 2 * one)
+    assert.strictEqual((yield* send(path, asked)).status, 201, "which took as long as the answer to the second")
+    client.destroy()
+    yield* eventually("the second has ended", () => held.route === before + 2 * one)
+    const { route } = (JSON.parse(answer.split("\r\n\r\n")[1] ?? "") as { data: Opened }).data
+    assert.strictEqual((yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 200 })).status, 200)
+    assert.strictEqual(held.route, before + one)
+  })
+
+  it.effect("takes reports along with a request, refuses each by itself, and plans by what they say", function* () {
+    const { account_id, create } = yield* TestService.newTenant
+    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+    const path = yield* socketPath
+    yield* listening(path)
+    const asked = { account_id, model: "a/model", targets: [own] }
+    const open = (members: object = {}) =>
+      Effect.map(ask(path, "POST", "/v1/routes", { ...asked, ...members }), ({ status, text }) => {
+        assert.strictEqual(status, 201, text)
+        return (JSON.parse(text) as { readonly data: Opened }).data
+      })
+    const [one, other] = [yield* open(), yield* open()]
+    assert.deepStrictEqual([one.next?.key, one.providers, one.reports], [bad, undefined, undefined])
+    const { next, reports } = yield* open({
+      reports: [
+        { route: one.route, attempt: 1, status: 401 },
+        { route: other.route, attempt: 2, status: 200 },
+        { route: "none", attempt: 1, status: 200 },
+        { route: other.route, attempt: 1, status: 999, zdr: true }
+      ]
     })
-  )
+    assert.strictEqual(next?.key, key, "it was rejected")
+    const [taken, ...refused] = reports ?? []
+    assert.isNull(taken)
+    assert.deepStrictEqual(
+      refused.map((refusal) => refusal?.error.code),
+      [409, 404, 400]
+    )
+    assert.deepStrictEqual(
+      refused.at(-1)?.error.metadata?.issues.map(({ path }) => path),
+      [["zdr"], ["status"]]
+    )
+    const repeated = yield* ask(path, "POST", `/v1/routes/${one.route}/attempts/1`, { status: 200 })
+    assert.strictEqual(repeated.text, '{"data":{"outcome":"rejected","next":null,"retry_at":null}}', "it has ended")
+    const tooMany = { ...asked, reports: Array(101).fill({ route: other.route, attempt: 1, status: 200 }) }
+    assert.include((yield* ask(path, "POST", "/v1/routes", tooMany)).text, "must be a list of at most 100")
+    assert.isArray((yield* open({ explain: true })).providers)
+    const { account_id: empty } = yield* TestService.newTenant
+    const none = yield* open({ account_id: empty })
+    assert.deepStrictEqual([none.next, none.providers?.length], [null, 1])
+  })
 
   it.effect(
     "takes the API key that the gateway's client sent, or its hash, for the account and for what it allows",
-    () =>
-      Effect.gen(function* () {
-        const { newTenant, url } = yield* TestService
-        const tenant = yield* newTenant
-        const stranger = yield* newTenant
-        const api_key = yield* tenant.ordinaryKey
-        const api_key_hash = hashApiKey(Redacted.make(api_key))
-        const restricted = { provider: "azure", key, allowed_api_key_hashes: [api_key_hash] }
-        createdId(yield* tenant.create(restricted))
-        const path = yield* socketPath
-        yield* listening(path)
-        const { account_id, workspace_id } = tenant
-        const open = (named: object) =>
-          ask(path, "POST", "/v1/routes", { model: "a/model", targets: [own], explain: true, ...named })
-        for (const named of [{ api_key }, { api_key_hash }, { api_key, workspace_id }, { account_id, api_key_hash }]) {
-          const { status, text } = yield* open(named)
-          assert.strictEqual(status, 201, text)
-          assert.include(text, `"key":"${key}"`)
-          assert.notInclude(text, api_key)
-        }
-        for (const named of [{ account_id }, { account_id, api_key_hash: "0".repeat(64) }]) {
-          assert.include((yield* open(named)).text, '"reason":"api_key_not_allowed"', "control")
-        }
-        for (const foreign of [{ api_key, workspace_id: stranger.workspace_id }]) {
-          assert.include((yield* open(foreign)).text, '"path":["workspace_id"]')
-        }
-        for (const named of [{}, { account_id, api_key }, { api_key, api_key_hash }]) {
-          const { status, text } = yield* open(named)
-          assert.strictEqual(status, 400)
-          assert.include(text, "must name the account by account_id, with or without api_key_hash, or by api_key")
-          assert.notInclude(text, api_key)
-        }
-        yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${api_key_hash}`)
-        const refused = yield* get(url, api_key, account_id)
-        for (const named of [{ api_key }, { api_key_hash }, { api_key: "byok_ak_unknown" }, { api_key: "" }]) {
-          const { status, text } = yield* open(named)
-          assert.deepStrictEqual([status, text], [401, refused.body])
-        }
-        assert.strictEqual((yield* open({ api_key: tenant.management_key })).status, 201, "control")
-      })
+    function* () {
+      const { newTenant, url } = yield* TestService
+      const tenant = yield* newTenant
+      const stranger = yield* newTenant
+      const api_key = yield* tenant.ordinaryKey
+      const api_key_hash = hashApiKey(Redacted.make(api_key))
+      const restricted = { provider: "azure", key, allowed_api_key_hashes: [api_key_hash] }
+      createdId(yield* tenant.create(restricted))
+      const path = yield* socketPath
+      yield* listening(path)
+      const { account_id, workspace_id } = tenant
+      const open = (named: object) =>
+        ask(path, "POST", "/v1/routes", { model: "a/model", targets: [own], explain: true, ...named })
+      for (const named of [{ api_key }, { api_key_hash }, { api_key, workspace_id }, { account_id, api_key_hash }]) {
+        const { status, text } = yield* open(named)
+        assert.strictEqual(status, 201, text)
+        assert.include(text, `"key":"${key}"`)
+        assert.notInclude(text, api_key)
+      }
+      for (const named of [{ account_id }, { account_id, api_key_hash: "0".repeat(64) }]) {
+        assert.include((yield* open(named)).text, '"reason":"api_key_not_allowed"', "control")
+      }
+      for (const foreign of [{ api_key, workspace_id: stranger.workspace_id }]) {
+        assert.include((yield* open(foreign)).text, '"path":["workspace_id"]')
+      }
+      for (const named of [{}, { account_id, api_key }, { api_key, api_key_hash }]) {
+        const { status, text } = yield* open(named)
+        assert.strictEqual(status, 400)
+        assert.include(text, "must name the account by account_id, with or without api_key_hash, or by api_key")
+        assert.notInclude(text, api_key)
+      }
+      yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${api_key_hash}`)
+      const refused = yield* get(url, api_key, account_id)
+      for (const named of [{ api_key }, { api_key_hash }, { api_key: "byok_ak_unknown" }, { api_key: "" }]) {
+        const { status, text } = yield* open(named)
+        assert.deepStrictEqual([status, text], [401, refused.body])
+      }
+      assert.strictEqual((yield* open({ api_key: tenant.management_key })).status, 201, "control")
+    }
   )
 
-  it.effect("tries one credential alone, parked or not, and counts what is reported; none that is off or leaked", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "tries one credential alone, parked or not, and counts what is reported; none that is off or leaked",
+    function* () {
       const { newTenant, sql } = yield* TestService
       const { account_id, create, update } = yield* newTenant
       const credential_id = createdId(yield* create({ provider: "azure", key }))
@@ -345,163 +329,142 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         assert.strictEqual(status, 400)
         assert.include(text, '"path":["credential_id"]')
       }
-    })
+    }
   )
 
-  it.effect("refuses members that it does not know, at every depth, and names them (Q31)", () =>
-    Effect.gen(function* () {
-      const { account_id, create } = yield* TestService.newTenant
-      createdId(yield* create({ provider: "azure", key }))
-      const path = yield* socketPath
-      yield* listening(path)
-      const route = { account_id, model: "a/model", targets: [own] }
-      const refusals: ReadonlyArray<readonly [where: string, body: object, ...path: ReadonlyArray<string | number>]> = [
-        ["routes", { ...route, zdr: true }, "zdr"],
-        ["routes", { ...route, requires_ZDR: true }, "requires_ZDR"],
-        ["routes", { ...route, targets: [{ provider: "azure", shared: false }] }, "targets", 0, "shared"],
-        [
-          "routes",
-          { ...route, targets: [{ ...own, endpoint: { Shared: false } }] },
-          "targets",
-          0,
-          "endpoint",
-          "Shared"
-        ],
-        ["routes/none/attempts/1", { status: 429, code: ["insufficient_quota"] }, "code"],
-        ["accounts", { name: "a customer", names: 1 }, "names"]
-      ]
-      for (const [where, body, ...named] of refusals) {
-        const { status, text } = yield* ask(path, "POST", `/v1/${where}`, body)
-        const [issue, other] = (JSON.parse(text) as { error: { metadata: { issues: ReadonlyArray<Issue> } } }).error
-          .metadata.issues
-        assert.deepStrictEqual([status, issue?.path, other], [400, named, undefined], text)
-        assert.match(issue?.message ?? "", /^unknown member; known: /)
-      }
-      assert.strictEqual((yield* ask(path, "POST", "/v1/routes", route)).status, 201, "control")
-    })
-  )
+  it.effect("refuses members that it does not know, at every depth, and names them (Q31)", function* () {
+    const { account_id, create } = yield* TestService.newTenant
+    createdId(yield* create({ provider: "azure", key }))
+    const path = yield* socketPath
+    yield* listening(path)
+    const route = { account_id, model: "a/model", targets: [own] }
+    const refusals: ReadonlyArray<readonly [where: string, body: object, ...path: ReadonlyArray<string | number>]> = [
+      ["routes", { ...route, zdr: true }, "zdr"],
+      ["routes", { ...route, requires_ZDR: true }, "requires_ZDR"],
+      ["routes", { ...route, targets: [{ provider: "azure", shared: false }] }, "targets", 0, "shared"],
+      ["routes", { ...route, targets: [{ ...own, endpoint: { Shared: false } }] }, "targets", 0, "endpoint", "Shared"],
+      ["routes/none/attempts/1", { status: 429, code: ["insufficient_quota"] }, "code"],
+      ["accounts", { name: "a customer", names: 1 }, "names"]
+    ]
+    for (const [where, body, ...named] of refusals) {
+      const { status, text } = yield* ask(path, "POST", `/v1/${where}`, body)
+      const [issue, other] = (JSON.parse(text) as { error: { metadata: { issues: ReadonlyArray<Issue> } } }).error
+        .metadata.issues
+      assert.deepStrictEqual([status, issue?.path, other], [400, named, undefined], text)
+      assert.match(issue?.message ?? "", /^unknown member; known: /)
+    }
+    assert.strictEqual((yield* ask(path, "POST", "/v1/routes", route)).status, 201, "control")
+  })
 
-  it.effect("creates one account however often a request with an idempotency key is repeated", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* TestService
-      const path = yield* socketPath
-      yield* listening(path)
-      const named = (name: string, key: string) =>
-        ask(path, "POST", "/v1/accounts", { name }, { "Idempotency-Key": key })
-      const dataOf = ({ text }: { readonly text: string }) =>
-        (JSON.parse(text) as { data: Record<string, string> }).data
-      const idempotency_key = randomUUID()
-      const together = yield* Effect.all(
-        Array.from({ length: 8 }, () => named("once", idempotency_key)),
-        {
-          concurrency: "unbounded"
-        }
-      )
-      const again = yield* named("once", idempotency_key)
-      const { account_id = "", workspace_id } = dataOf(again)
-      for (const answer of [...together, again]) {
-        assert.strictEqual(answer.status, 201, answer.text)
-        const made = dataOf(answer)
-        assert.deepStrictEqual([made["account_id"], made["workspace_id"]], [account_id, workspace_id])
-        // Every answer has a key that works, as whoever repeats has not seen that of the first.
-        createdId(yield* create(url, made["management_key"] ?? "", { provider: "azure", key }))
+  it.effect("creates one account however often a request with an idempotency key is repeated", function* () {
+    const { sql, url } = yield* TestService
+    const path = yield* socketPath
+    yield* listening(path)
+    const named = (name: string, key: string) => ask(path, "POST", "/v1/accounts", { name }, { "Idempotency-Key": key })
+    const dataOf = ({ text }: { readonly text: string }) => (JSON.parse(text) as { data: Record<string, string> }).data
+    const idempotency_key = randomUUID()
+    const together = yield* Effect.all(
+      Array.from({ length: 8 }, () => named("once", idempotency_key)),
+      {
+        concurrency: "unbounded"
       }
-      assert.strictEqual(together.filter(({ replayed }) => !replayed).length, 1)
-      assert.isTrue(again.replayed)
-      const [counted] = yield* sql<{ accounts: number; events: number }>`
+    )
+    const again = yield* named("once", idempotency_key)
+    const { account_id = "", workspace_id } = dataOf(again)
+    for (const answer of [...together, again]) {
+      assert.strictEqual(answer.status, 201, answer.text)
+      const made = dataOf(answer)
+      assert.deepStrictEqual([made["account_id"], made["workspace_id"]], [account_id, workspace_id])
+      // Every answer has a key that works, as whoever repeats has not seen that of the first.
+      createdId(yield* create(url, made["management_key"] ?? "", { provider: "azure", key }))
+    }
+    assert.strictEqual(together.filter(({ replayed }) => !replayed).length, 1)
+    assert.isTrue(again.replayed)
+    const [counted] = yield* sql<{ accounts: number; events: number }>`
         SELECT (SELECT count(*)::int FROM accounts WHERE name = 'once') AS accounts,
           (SELECT count(*)::int FROM audit_entries, json_array_elements(events) AS event
             WHERE event->>'account_id' = ${account_id} AND event->>'action' = 'account.create') AS events`
-      assert.deepStrictEqual(counted, { accounts: 1, events: 1 })
+    assert.deepStrictEqual(counted, { accounts: 1, events: 1 })
 
-      refusedAs(yield* named("another", idempotency_key), "Idempotency key reused with another request")
-      assert.notStrictEqual(dataOf(yield* named("once", randomUUID()))["account_id"], account_id, "control")
-      assert.include((yield* named("once", "a b")).text, '"path":["idempotency-key"]')
-      assert.strictEqual((yield* ask(path, "DELETE", `/v1/accounts/${account_id}`)).status, 200)
-      refusedAs(yield* named("once", idempotency_key), "The account of this request was deleted")
-    })
-  )
+    refusedAs(yield* named("another", idempotency_key), "Idempotency key reused with another request")
+    assert.notStrictEqual(dataOf(yield* named("once", randomUUID()))["account_id"], account_id, "control")
+    assert.include((yield* named("once", "a b")).text, '"path":["idempotency-key"]')
+    assert.strictEqual((yield* ask(path, "DELETE", `/v1/accounts/${account_id}`)).status, 200)
+    refusedAs(yield* named("once", idempotency_key), "The account of this request was deleted")
+  })
 
-  it.effect("manages accounts as the commands do, with an actor of its own in the audit log", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const path = yield* socketPath
-      yield* listening(path)
-      const dataOf = ({ text }: { readonly text: string }) =>
-        (JSON.parse(text) as { data: Record<string, string> }).data
-      const made = yield* ask(path, "POST", "/v1/accounts", { name: "a customer" })
-      assert.isFalse(made.replayed)
-      const { account_id, management_key = "", workspace_id } = dataOf(made)
-      const account = `/v1/accounts/${account_id}`
-      const { url } = yield* TestService
-      createdId(yield* create(url, management_key, { provider: "azure", key }))
-      refusedAs(
-        yield* ask(path, "DELETE", `${account}/workspaces/${workspace_id}`),
-        "The default workspace has credentials: make another one the default with byok workspace default"
-      )
-      const { hash = "", key: issued } = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "k" }))
-      assert.match(issued ?? "", /^byok_/)
-      const imported = "a".repeat(64)
-      const body = { name: "i", hash: imported, management: true }
-      assert.strictEqual((yield* ask(path, "POST", `${account}/api-keys`, body)).status, 201)
-      const both = yield* ask(path, "POST", `${account}/api-keys`, { ...body, viewer: true })
-      assert.include(both.text, '{"path":["viewer"],"message":"cannot be combined with management"}')
-      const viewer = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "v", viewer: true }))
-      assert.strictEqual((yield* get(url, viewer["key"] ?? "", unknownId)).status, 404)
-      const again = { ...body, management: false }
-      refusedAs(yield* ask(path, "POST", `${account}/api-keys`, again), "An API key with this hash exists already")
-      const workspace = dataOf(yield* ask(path, "POST", `${account}/workspaces`, { name: "w" }))
-      assert.include((yield* ask(path, "GET", `${account}/workspaces`)).text, workspace_id ?? "none")
-      const stranger = dataOf(yield* ask(path, "POST", "/v1/accounts", { name: "other" }))
-      for (const foreign of [`workspaces/${workspace["workspace_id"]}`, `api-keys/${hash}`]) {
-        assert.strictEqual(
-          (yield* ask(path, "DELETE", `/v1/accounts/${stranger["account_id"]}/${foreign}`)).status,
-          404
-        )
-        assert.strictEqual((yield* ask(path, "DELETE", `${account}/${foreign}`)).status, 200)
-      }
-      assert.include((yield* ask(path, "GET", `${account}/api-keys`)).text, hash)
-      assert.include((yield* ask(path, "GET", "/v1/accounts")).text, account_id ?? "none")
-      const misspelled = yield* ask(path, "GET", "/v1/accounts?aftr=1")
-      assert.include(misspelled.text, '{"path":["aftr"],"message":"only after is a parameter of this list"}')
-      assert.strictEqual((yield* withoutTable("links", ask(path, "DELETE", account))).status, 500)
-      assert.strictEqual((yield* ask(path, "DELETE", account)).status, 200)
-      assert.strictEqual((yield* ask(path, "DELETE", account)).status, 404)
-      const actors = yield* sql<{ actor: string }>`
+  it.effect("manages accounts as the commands do, with an actor of its own in the audit log", function* () {
+    const { sql } = yield* TestService
+    const path = yield* socketPath
+    yield* listening(path)
+    const dataOf = ({ text }: { readonly text: string }) => (JSON.parse(text) as { data: Record<string, string> }).data
+    const made = yield* ask(path, "POST", "/v1/accounts", { name: "a customer" })
+    assert.isFalse(made.replayed)
+    const { account_id, management_key = "", workspace_id } = dataOf(made)
+    const account = `/v1/accounts/${account_id}`
+    const { url } = yield* TestService
+    createdId(yield* create(url, management_key, { provider: "azure", key }))
+    refusedAs(
+      yield* ask(path, "DELETE", `${account}/workspaces/${workspace_id}`),
+      "The default workspace has credentials: make another one the default with byok workspace default"
+    )
+    const { hash = "", key: issued } = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "k" }))
+    assert.match(issued ?? "", /^byok_/)
+    const imported = "a".repeat(64)
+    const body = { name: "i", hash: imported, management: true }
+    assert.strictEqual((yield* ask(path, "POST", `${account}/api-keys`, body)).status, 201)
+    const both = yield* ask(path, "POST", `${account}/api-keys`, { ...body, viewer: true })
+    assert.include(both.text, '{"path":["viewer"],"message":"cannot be combined with management"}')
+    const viewer = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "v", viewer: true }))
+    assert.strictEqual((yield* get(url, viewer["key"] ?? "", unknownId)).status, 404)
+    const again = { ...body, management: false }
+    refusedAs(yield* ask(path, "POST", `${account}/api-keys`, again), "An API key with this hash exists already")
+    const workspace = dataOf(yield* ask(path, "POST", `${account}/workspaces`, { name: "w" }))
+    assert.include((yield* ask(path, "GET", `${account}/workspaces`)).text, workspace_id ?? "none")
+    const stranger = dataOf(yield* ask(path, "POST", "/v1/accounts", { name: "other" }))
+    for (const foreign of [`workspaces/${workspace["workspace_id"]}`, `api-keys/${hash}`]) {
+      assert.strictEqual((yield* ask(path, "DELETE", `/v1/accounts/${stranger["account_id"]}/${foreign}`)).status, 404)
+      assert.strictEqual((yield* ask(path, "DELETE", `${account}/${foreign}`)).status, 200)
+    }
+    assert.include((yield* ask(path, "GET", `${account}/api-keys`)).text, hash)
+    assert.include((yield* ask(path, "GET", "/v1/accounts")).text, account_id ?? "none")
+    const misspelled = yield* ask(path, "GET", "/v1/accounts?aftr=1")
+    assert.include(misspelled.text, '{"path":["aftr"],"message":"only after is a parameter of this list"}')
+    assert.strictEqual((yield* withoutTable("links", ask(path, "DELETE", account))).status, 500)
+    assert.strictEqual((yield* ask(path, "DELETE", account)).status, 200)
+    assert.strictEqual((yield* ask(path, "DELETE", account)).status, 404)
+    const actors = yield* sql<{ actor: string }>`
         SELECT DISTINCT event->'actor'->>'kind' AS actor
         FROM audit_entries, json_array_elements(events) AS event
         WHERE account_id = ${account_id} AND event->>'action' <> 'credential.create'`
-      assert.deepStrictEqual(actors, [{ actor: "gateway" }])
-    })
-  )
+    assert.deepStrictEqual(actors, [{ actor: "gateway" }])
+  })
 
-  it.effect("makes, lists and revokes links for the owners of keys", () =>
-    Effect.gen(function* () {
-      const { newTenant } = yield* TestService
-      const tenant = yield* newTenant
-      const path = yield* socketPath
-      yield* listening(path)
-      const links = `/v1/accounts/${tenant.account_id}/links`
-      const made = yield* ask(path, "POST", links, { purpose: "manage" })
-      assert.strictEqual(made.status, 201, made.text)
-      const { data } = JSON.parse(made.text) as { data: { link_id: string; url: string; expires_at: string } }
-      assert.match(data.url, /^http:\/\/127\.0\.0\.1:\d+\/keys#byok_ln_\w{49}$/)
-      const listed = yield* ask(path, "GET", links)
-      assert.include(listed.text, data.link_id)
-      assert.notInclude(listed.text, "byok_ln_")
-      assert.notInclude(listed.text, "public_key")
-      assert.strictEqual((yield* ask(path, "DELETE", `${links}/${data.link_id}`)).status, 200)
-      assert.deepStrictEqual(JSON.parse((yield* ask(path, "GET", links)).text), { data: [] })
-      const statuses = yield* Effect.forEach(
-        [
-          ask(path, "DELETE", `${links}/${tenant.account_id}`),
-          ask(path, "POST", `/v1/accounts/${data.link_id}/links`, { purpose: "view" }),
-          ask(path, "POST", links, { purpose: "replace", credential_id: tenant.account_id }),
-          ask(path, "POST", links, { purpose: "connect", expires_in: 90_000 })
-        ],
-        Effect.map(({ status }) => status)
-      )
-      assert.deepStrictEqual(statuses, [404, 404, 400, 400])
-    }).pipe(Effect.scoped)
-  )
+  it.effect("makes, lists and revokes links for the owners of keys", function* () {
+    const { newTenant } = yield* TestService
+    const tenant = yield* newTenant
+    const path = yield* socketPath
+    yield* listening(path)
+    const links = `/v1/accounts/${tenant.account_id}/links`
+    const made = yield* ask(path, "POST", links, { purpose: "manage" })
+    assert.strictEqual(made.status, 201, made.text)
+    const { data } = JSON.parse(made.text) as { data: { link_id: string; url: string; expires_at: string } }
+    assert.match(data.url, /^http:\/\/127\.0\.0\.1:\d+\/keys#byok_ln_\w{49}$/)
+    const listed = yield* ask(path, "GET", links)
+    assert.include(listed.text, data.link_id)
+    assert.notInclude(listed.text, "byok_ln_")
+    assert.notInclude(listed.text, "public_key")
+    assert.strictEqual((yield* ask(path, "DELETE", `${links}/${data.link_id}`)).status, 200)
+    assert.deepStrictEqual(JSON.parse((yield* ask(path, "GET", links)).text), { data: [] })
+    const statuses = yield* Effect.forEach(
+      [
+        ask(path, "DELETE", `${links}/${tenant.account_id}`),
+        ask(path, "POST", `/v1/accounts/${data.link_id}/links`, { purpose: "view" }),
+        ask(path, "POST", links, { purpose: "replace", credential_id: tenant.account_id }),
+        ask(path, "POST", links, { purpose: "connect", expires_in: 90_000 })
+      ],
+      Effect.map(({ status }) => status)
+    )
+    assert.deepStrictEqual(statuses, [404, 404, 400, 400])
+  })
 })

@@ -59,98 +59,89 @@ const failing = Effect.map(Effect.context<Parts>(), (parts) => {
 })
 
 layerLive(TestService.layerWith({ parts: failing }))("the two requests of every routed request", (it) => {
-  it.effect("are overwritten once they are read", () =>
-    Effect.gen(function* () {
-      const path = yield* socketPath
-      yield* listening(path)
-      const body = JSON.stringify({ api_key: "byok_sk_unknown", model: "a/model", targets: [own] })
-      const wiped = yield* wipedBy(send(path, { method: "POST", path: "/v1/routes", headers: [json], body }))
-      assert.include(wiped, body)
-    })
-  )
+  it.effect("are overwritten once they are read", function* () {
+    const path = yield* socketPath
+    yield* listening(path)
+    const body = JSON.stringify({ api_key: "byok_sk_unknown", model: "a/model", targets: [own] })
+    const wiped = yield* wipedBy(send(path, { method: "POST", path: "/v1/routes", headers: [json], body }))
+    assert.include(wiped, body)
+  })
 
-  it.effect("are answered as the contract's handlers answer them, whatever their bodies", () =>
-    Effect.gen(function* () {
-      const { account_id, create } = yield* TestService.newTenant
-      for (const key of ["sk-first-0123456789-0123456789", "sk-other-0123456789-0123456789"]) {
-        createdId(yield* create({ provider: "azure", key }))
-      }
-      const path = yield* socketPath
-      yield* listening(path)
-      const post = (route: string, type: Header, body: string | Uint8Array) =>
-        send(path, { method: "POST", path: route, headers: [type], body })
-      const route = { account_id, model: "a/model", targets: [own], explain: true, reports: [] }
-      const opened = Effect.map(
-        post("/v1/routes", json, JSON.stringify(route)),
-        ({ body }) => /"route":"([^"]*)"/.exec(body)?.[1] ?? assert.fail(body)
-      )
-      const statuses = new Set<string>()
-      /** Asks in both ways for what `place` prepares. */
-      const both = (place: Effect.Effect<string>, which: 0 | 1) => (body: Buffer) =>
-        Effect.gen(function* () {
-          const [plain, other] = yield* Effect.all(
-            [
-              Effect.flatMap(place, (at) => post(at, json, body)),
-              Effect.flatMap(place, (at) => post(at, inFull, body))
-            ],
-            { concurrency: 2 }
-          )
-          assert.deepStrictEqual([plain.headers["date"], typeof other.headers["date"]], [undefined, "string"])
-          assert.deepStrictEqual(comparable(plain), comparable(other), body.toString("latin1"))
-          statuses.add(`${which} ${plain.status}`)
-          if (plain.status < 300) Schema.decodeUnknownSync(answers[which])(JSON.parse(plain.body))
-          return true
-        })
-      const attempts = Effect.map(opened, (id) => `/v1/routes/${id}/attempts/1`)
-      const report = { status: 400, retry_after: null, codes: ["a"] }
-      for (const [bodies, check] of [
-        [bodiesFrom(route), both(Effect.succeed("/v1/routes"), 0)],
-        [bodiesFrom(report), both(attempts, 1)]
-      ] as const) {
-        const checked = yield* Arbitrary.checkEffect(bodies, check, { runs: 150 })
-        assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
-      }
-      for (const n of [2, 99_999_999_999_999]) {
-        const wrong = Effect.map(opened, (id) => `/v1/routes/${id}/attempts/${n}`)
-        yield* both(wrong, 1)(Buffer.from('{"status":200}'))
-      }
-      yield* both(
-        Effect.succeed("/v1/routes/00000000-0000-4000-8000-000000000000/attempts/1"),
-        1
-      )(Buffer.from('{"status":200}'))
-      const anyRoute = (given: object) =>
-        both(Effect.succeed("/v1/routes"), 0)(Buffer.from(JSON.stringify({ ...route, ...given })))
-      yield* withoutTable("pools", anyRoute({}))
-      for (const model of [defective, away]) yield* anyRoute({ model })
-      const refused = ["0 400", "0 500", "0 503", "1 400", "1 404", "1 409"]
-      assert.deepStrictEqual([...statuses].sort(), ["0 201", "1 200", ...refused].sort())
-    })
-  )
+  it.effect("are answered as the contract's handlers answer them, whatever their bodies", function* () {
+    const { account_id, create } = yield* TestService.newTenant
+    for (const key of ["sk-first-0123456789-0123456789", "sk-other-0123456789-0123456789"]) {
+      createdId(yield* create({ provider: "azure", key }))
+    }
+    const path = yield* socketPath
+    yield* listening(path)
+    const post = (route: string, type: Header, body: string | Uint8Array) =>
+      send(path, { method: "POST", path: route, headers: [type], body })
+    const route = { account_id, model: "a/model", targets: [own], explain: true, reports: [] }
+    const opened = Effect.map(
+      post("/v1/routes", json, JSON.stringify(route)),
+      ({ body }) => /"route":"([^"]*)"/.exec(body)?.[1] ?? assert.fail(body)
+    )
+    const statuses = new Set<string>()
+    /** Asks in both ways for what `place` prepares. */
+    const both = (place: Effect.Effect<string>, which: 0 | 1) => (body: Buffer) =>
+      Effect.gen(function* () {
+        const [plain, other] = yield* Effect.all(
+          [Effect.flatMap(place, (at) => post(at, json, body)), Effect.flatMap(place, (at) => post(at, inFull, body))],
+          { concurrency: 2 }
+        )
+        assert.deepStrictEqual([plain.headers["date"], typeof other.headers["date"]], [undefined, "string"])
+        assert.deepStrictEqual(comparable(plain), comparable(other), body.toString("latin1"))
+        statuses.add(`${which} ${plain.status}`)
+        if (plain.status < 300) Schema.decodeUnknownSync(answers[which])(JSON.parse(plain.body))
+        return true
+      })
+    const attempts = Effect.map(opened, (id) => `/v1/routes/${id}/attempts/1`)
+    const report = { status: 400, retry_after: null, codes: ["a"] }
+    for (const [bodies, check] of [
+      [bodiesFrom(route), both(Effect.succeed("/v1/routes"), 0)],
+      [bodiesFrom(report), both(attempts, 1)]
+    ] as const) {
+      const checked = yield* Arbitrary.checkEffect(bodies, check, { runs: 150 })
+      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+    }
+    for (const n of [2, 99_999_999_999_999]) {
+      const wrong = Effect.map(opened, (id) => `/v1/routes/${id}/attempts/${n}`)
+      yield* both(wrong, 1)(Buffer.from('{"status":200}'))
+    }
+    yield* both(
+      Effect.succeed("/v1/routes/00000000-0000-4000-8000-000000000000/attempts/1"),
+      1
+    )(Buffer.from('{"status":200}'))
+    const anyRoute = (given: object) =>
+      both(Effect.succeed("/v1/routes"), 0)(Buffer.from(JSON.stringify({ ...route, ...given })))
+    yield* withoutTable("pools", anyRoute({}))
+    for (const model of [defective, away]) yield* anyRoute({ model })
+    const refused = ["0 400", "0 500", "0 503", "1 400", "1 404", "1 409"]
+    assert.deepStrictEqual([...statuses].sort(), ["0 201", "1 200", ...refused].sort())
+  })
 
-  it.effect("are left to the contract's handlers if they need more than their bodies", () =>
-    Effect.gen(function* () {
-      const path = yield* socketPath
-      yield* listening(path)
-      const asked = (headers: ReadonlyArray<Header>, body: string | Uint8Array = "{}", method = "POST") =>
-        render({ method, path: "/v1/routes", headers: [json, ...headers], body })
-      const chunked = asked([["Transfer-Encoding", "chunked"]], "2\r\n{}\r\n0\r\n\r\n")
-      const hostless = Buffer.from(String(asked([])).replace(/Host: .*\r\n/, ""))
-      const longest = " ".repeat(256 * 1024)
-      for (const [bytes, status, isPlain] of [
-        [asked([]), 400, true],
-        [asked([], longest), 400, true],
-        [asked([], `${longest} `), 413, false],
-        [asked([["Content-Length", "0"]], ""), 400, false],
-        [chunked, 400, false],
-        [asked([["Content-Encoding", "gzip"]]), 400, false],
-        [asked([["Host", "a, b"]]), 400, false],
-        [hostless, 400, false],
-        [asked([], "{}", "PUT"), 405, false]
-      ] as const) {
-        const { body, headers, ...answer } = yield* exchange(path, bytes)
-        const what = `${bytes.toString("latin1", 0, 200)} ${body}`
-        assert.deepStrictEqual([answer.status, headers["date"] === undefined], [status, isPlain], what)
-      }
-    })
-  )
+  it.effect("are left to the contract's handlers if they need more than their bodies", function* () {
+    const path = yield* socketPath
+    yield* listening(path)
+    const asked = (headers: ReadonlyArray<Header>, body: string | Uint8Array = "{}", method = "POST") =>
+      render({ method, path: "/v1/routes", headers: [json, ...headers], body })
+    const chunked = asked([["Transfer-Encoding", "chunked"]], "2\r\n{}\r\n0\r\n\r\n")
+    const hostless = Buffer.from(String(asked([])).replace(/Host: .*\r\n/, ""))
+    const longest = " ".repeat(256 * 1024)
+    for (const [bytes, status, isPlain] of [
+      [asked([]), 400, true],
+      [asked([], longest), 400, true],
+      [asked([], `${longest} `), 413, false],
+      [asked([["Content-Length", "0"]], ""), 400, false],
+      [chunked, 400, false],
+      [asked([["Content-Encoding", "gzip"]]), 400, false],
+      [asked([["Host", "a, b"]]), 400, false],
+      [hostless, 400, false],
+      [asked([], "{}", "PUT"), 405, false]
+    ] as const) {
+      const { body, headers, ...answer } = yield* exchange(path, bytes)
+      const what = `${bytes.toString("latin1", 0, 200)} ${body}`
+      assert.deepStrictEqual([answer.status, headers["date"] === undefined], [status, isPlain], what)
+    }
+  })
 })

@@ -3,7 +3,7 @@ import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import * as Envelope from "../../src/http/Envelope.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import { assert, describe, it } from "../support/it.ts"
+import { assert, describe, itWith } from "../support/it.ts"
 
 const canary = "a canary of a cause"
 const died = Cause.die(new Error(canary))
@@ -35,49 +35,47 @@ const ask = Effect.fnUntraced(function* (method: string, path: string, headers: 
 
 const logged = Effect.map(Recording, ({ logs }) => logs)
 
+const recorded = itWith(Recording.layer)
+
 describe("the envelope around every answer (section 7)", () => {
-  it.effect.each(["/fails", "/fails-by-that-name", "/does-not-parse", "/dies", "/stops-and-dies"])(
+  recorded.each(["/fails", "/fails-by-that-name", "/does-not-parse", "/dies", "/stops-and-dies"])(
     "%s is 500, with the cause in the log under the request id and nowhere else (D11)",
-    (path) =>
-      Effect.gen(function* () {
-        const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
-        assertRefused(answer, "InternalError")
-        assert.isUndefined(answer.headers["allow"])
-        const [entry, ...others] = yield* logged
-        assert.isEmpty(others)
-        assert.deepStrictEqual([entry?.level, entry?.request_id], ["Error", "request-1"])
-        assert.include(entry?.text, "Unexpected failure")
-        assert.include(entry?.text, path === "/does-not-parse" ? "RequestParseError" : canary)
-      }).pipe(Effect.provide(Recording.layer))
+    function* (path) {
+      const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
+      assertRefused(answer, "InternalError")
+      assert.isUndefined(answer.headers["allow"])
+      const [entry, ...others] = yield* logged
+      assert.isEmpty(others)
+      assert.deepStrictEqual([entry?.level, entry?.request_id], ["Error", "request-1"])
+      assert.include(entry?.text, "Unexpected failure")
+      assert.include(entry?.text, path === "/does-not-parse" ? "RequestParseError" : canary)
+    }
   )
 
-  it.effect("an interrupted request stays interrupted, and is not logged (D11)", () =>
-    Effect.gen(function* () {
-      const exit = yield* Effect.exit(ask("GET", "/stops"))
-      assert.isTrue(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause))
-      assert.isEmpty(yield* logged)
-    }).pipe(Effect.provide(Recording.layer))
-  )
+  recorded("an interrupted request stays interrupted, and is not logged (D11)", function* () {
+    const exit = yield* Effect.exit(ask("GET", "/stops"))
+    assert.isTrue(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause))
+    assert.isEmpty(yield* logged)
+  })
 
-  it.effect.each([
+  recorded.each([
     ["/created", 201, undefined],
     ["/busy", 503, "1"],
     ["/nothing", 404, undefined],
     ["/dies", 500, undefined]
-  ] as const)("%s, %i: the request id is returned and nothing may be cached (D12, D14)", ([path, status, retryAfter]) =>
-    Effect.gen(function* () {
+  ] as const)(
+    "%s, %i: the request id is returned and nothing may be cached (D12, D14)",
+    function* ([path, status, retryAfter]) {
       const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
       assert.strictEqual(answer.status, status)
       assert.strictEqual(answer.headers["x-request-id"], "request-1")
       assert.strictEqual(answer.headers["cache-control"], "no-store")
       assert.strictEqual(answer.headers["retry-after"], retryAfter)
       assert.strictEqual(answer.headers["x-own"], path === "/created" ? "kept" : undefined)
-    }).pipe(Effect.provide(Recording.layer))
+    }
   )
 
-  it.effect("a response that may be stored keeps its Cache-Control: the rule is for /api/v1 (D12)", () =>
-    Effect.gen(function* () {
-      assert.strictEqual((yield* ask("GET", "/kept")).headers["cache-control"], "public")
-    }).pipe(Effect.provide(Recording.layer))
-  )
+  recorded("a response that may be stored keeps its Cache-Control: the rule is for /api/v1 (D12)", function* () {
+    assert.strictEqual((yield* ask("GET", "/kept")).headers["cache-control"], "public")
+  })
 })

@@ -32,62 +32,56 @@ describe("clients that do not read (F7)", () => {
   it.live.each([
     { clients: 10, interval: undefined },
     { clients: 1, interval: 20 }
-  ])("lose their connection once the time to send an answer is over: %j", ({ clients, interval }) =>
-    Effect.gen(function* () {
-      const settings = { sendTimeout: Duration.millis(300) }
-      const { port, server } = yield* serve(settings, (_request, response) => response.end(large))
-      for (let n = 0; n < clients; n++) {
-        const client = yield* deafClient(`http://127.0.0.1:${port}`)
-        client.write(request)
-        if (interval === undefined) continue
-        // It sends more requests meanwhile.
-        const timer = setInterval(() => client.write(request), interval)
-        yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(timer)))
-      }
-      yield* untilConnected(server, clients)
-      yield* untilConnected(server, 0)
-    }).pipe(Effect.scoped)
-  )
-
-  it.live("keep it while the answer is not made yet", () =>
-    Effect.gen(function* () {
-      let finish = () => {}
-      const { port, server } = yield* serve({ sendTimeout: Duration.millis(20) }, (_request, response) => {
-        response.write("begun")
-        finish = () => response.end()
-      })
+  ])("lose their connection once the time to send an answer is over: %j", function* ({ clients, interval }) {
+    const settings = { sendTimeout: Duration.millis(300) }
+    const { port, server } = yield* serve(settings, (_request, response) => response.end(large))
+    for (let n = 0; n < clients; n++) {
       const client = yield* deafClient(`http://127.0.0.1:${port}`)
       client.write(request)
-      yield* untilConnected(server, 1)
-      yield* Effect.sleep("200 millis")
-      assert.strictEqual(yield* connectionsOf(server), 1)
-      const received: Array<Buffer> = []
-      client.on("data", (part: Buffer) => received.push(part)).resume()
-      finish()
-      yield* eventually("the answer is read", () => Buffer.concat(received).toString().endsWith("0\r\n\r\n"))
-    }).pipe(Effect.scoped)
-  )
+      if (interval === undefined) continue
+      // It sends more requests meanwhile.
+      const timer = setInterval(() => client.write(request), interval)
+      yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(timer)))
+    }
+    yield* untilConnected(server, clients)
+    yield* untilConnected(server, 0)
+  })
+
+  it.live("keep it while the answer is not made yet", function* () {
+    let finish = () => {}
+    const { port, server } = yield* serve({ sendTimeout: Duration.millis(20) }, (_request, response) => {
+      response.write("begun")
+      finish = () => response.end()
+    })
+    const client = yield* deafClient(`http://127.0.0.1:${port}`)
+    client.write(request)
+    yield* untilConnected(server, 1)
+    yield* Effect.sleep("200 millis")
+    assert.strictEqual(yield* connectionsOf(server), 1)
+    const received: Array<Buffer> = []
+    client.on("data", (part: Buffer) => received.push(part)).resume()
+    finish()
+    yield* eventually("the answer is read", () => Buffer.concat(received).toString().endsWith("0\r\n\r\n"))
+  })
 })
 
 describe("more connections than MAX_CONNECTIONS (F7)", () => {
-  it.live("are dropped, and a place that becomes free is taken by the next", () =>
-    Effect.gen(function* () {
-      const { port, server } = yield* serve({ maxConnections: 2 }, (_request, response) => response.end("answer"))
-      const [first] = [yield* deafClient(`http://127.0.0.1:${port}`), yield* deafClient(`http://127.0.0.1:${port}`)]
-      yield* untilConnected(server, 2)
-      const answer = Effect.callback<string>((resume) => {
-        let received = ""
-        const socket = connect(port, "127.0.0.1", () => socket.write(request))
-        socket.setEncoding("utf8").on("data", (part: string) => {
-          received += part
-          socket.end()
-        })
-        socket.on("error", () => {}).once("close", () => resume(Effect.succeed(received)))
+  it.live("are dropped, and a place that becomes free is taken by the next", function* () {
+    const { port, server } = yield* serve({ maxConnections: 2 }, (_request, response) => response.end("answer"))
+    const [first] = [yield* deafClient(`http://127.0.0.1:${port}`), yield* deafClient(`http://127.0.0.1:${port}`)]
+    yield* untilConnected(server, 2)
+    const answer = Effect.callback<string>((resume) => {
+      let received = ""
+      const socket = connect(port, "127.0.0.1", () => socket.write(request))
+      socket.setEncoding("utf8").on("data", (part: string) => {
+        received += part
+        socket.end()
       })
-      assert.strictEqual(yield* answer, "")
-      first.destroy()
-      yield* untilConnected(server, 1)
-      assert.match(yield* answer, /^HTTP\/1\.1 200 /)
-    }).pipe(Effect.scoped)
-  )
+      socket.on("error", () => {}).once("close", () => resume(Effect.succeed(received)))
+    })
+    assert.strictEqual(yield* answer, "")
+    first.destroy()
+    yield* untilConnected(server, 1)
+    assert.match(yield* answer, /^HTTP\/1\.1 200 /)
+  })
 })

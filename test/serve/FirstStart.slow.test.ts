@@ -105,36 +105,32 @@ layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
 })
 
 describe("serve --json (F16)", () => {
-  it.live("prints one object: where it listens and, on the first start only, the account and its key", () =>
-    Effect.gen(function* () {
-      const settings = yield* newDirectory
-      const first = yield* startJson(settings)
-      const management_key = textIn(JSON.parse(first.stdout()) as Record<string, unknown>, "management_key")
-      assert.isUndefined(faultOf(management_key, "mk"))
-      const answer = yield* createOver(first.url, management_key, { provider: "groq", key: "fake-key-fake-key" })
-      assert.strictEqual(answer.status, 201)
-      const { account_id, manage_url, workspace_id, ...listening } = yield* printedBy(first)
-      assert.match(String(manage_url), new RegExp(`^${first.url}/keys#byok_ln_\\w{49}$`))
-      assert.match(String(account_id), uuid)
-      assert.include(answer.body, `"workspace_id":"${String(workspace_id)}"`)
-      const { port } = new URL(first.url)
-      const where = { address: "127.0.0.1", port: Number(port), url: first.url, pid: first.pid }
-      assert.deepStrictEqual(listening, { ...where, management_key })
+  it.live("prints one object: where it listens and, on the first start only, the account and its key", function* () {
+    const settings = yield* newDirectory
+    const first = yield* startJson(settings)
+    const management_key = textIn(JSON.parse(first.stdout()) as Record<string, unknown>, "management_key")
+    assert.isUndefined(faultOf(management_key, "mk"))
+    const answer = yield* createOver(first.url, management_key, { provider: "groq", key: "fake-key-fake-key" })
+    assert.strictEqual(answer.status, 201)
+    const { account_id, manage_url, workspace_id, ...listening } = yield* printedBy(first)
+    assert.match(String(manage_url), new RegExp(`^${first.url}/keys#byok_ln_\\w{49}$`))
+    assert.match(String(account_id), uuid)
+    assert.include(answer.body, `"workspace_id":"${String(workspace_id)}"`)
+    const { port } = new URL(first.url)
+    const where = { address: "127.0.0.1", port: Number(port), url: first.url, pid: first.pid }
+    assert.deepStrictEqual(listening, { ...where, management_key })
 
-      const second = yield* startJson(settings)
-      assert.sameMembers(Object.keys(yield* printedBy(second)), ["address", "port", "url", "pid"])
-    }).pipe(Effect.scoped)
-  )
+    const second = yield* startJson(settings)
+    assert.sameMembers(Object.keys(yield* printedBy(second)), ["address", "port", "url", "pid"])
+  })
 
-  it.live("an address without a port that is free is reported with the setting to change", () =>
-    Effect.gen(function* () {
-      const port = yield* listen(() => undefined)
-      const [DATABASE_URL, BYOK_KEYRING] = [yield* migratedDatabase, generateKeyring(new Date())]
-      assert.deepStrictEqual(yield* runByok(["serve"], { DATABASE_URL, BYOK_KEYRING, PORT: String(port) }), {
-        code: 1,
-        stdout: "",
-        stderr: `Port ${port} on 127.0.0.1 is in use: set PORT, e.g. PORT=${port + 1}.\n`
-      })
-    }).pipe(Effect.scoped)
-  )
+  it.live("an address without a port that is free is reported with the setting to change", function* () {
+    const port = yield* listen(() => undefined)
+    const [DATABASE_URL, BYOK_KEYRING] = [yield* migratedDatabase, generateKeyring(new Date())]
+    assert.deepStrictEqual(yield* runByok(["serve"], { DATABASE_URL, BYOK_KEYRING, PORT: String(port) }), {
+      code: 1,
+      stdout: "",
+      stderr: `Port ${port} on 127.0.0.1 is in use: set PORT, e.g. PORT=${port + 1}.\n`
+    })
+  })
 })

@@ -46,8 +46,9 @@ const parts = Effect.gen(function* () {
 })
 
 layerLive(OnDatabase.layer)("a start that is refused", (it) => {
-  it.effect("ends within five seconds with exit code 1 and one sentence, whatever else listens by then (D40)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "ends within five seconds with exit code 1 and one sentence, whatever else listens by then (D40)",
+    function* () {
       const { settings } = yield* OnDatabase
       const all = Object.entries(yield* parts)
       const pairs = all.flatMap(([one, { works }]) =>
@@ -72,6 +73,6 @@ layerLive(OnDatabase.layer)("a start that is refused", (it) => {
           }),
         { concurrency: 2 }
       )
-    }).pipe(Effect.scoped)
+    }
   )
 })

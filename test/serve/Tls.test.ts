@@ -59,98 +59,91 @@ const exchange = (url: string, bytes: string, tls: boolean) =>
   })
 
 describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
-  it.live("the service speaks TLS with that certificate, and refuses as it does without", () =>
-    Effect.gen(function* () {
-      const { certificate, variables } = yield* certificateFiles
-      const { ended, signal, stderr, url } = yield* startService({ ...(yield* settings), ...variables })
-      assert.match(url, /^https:/)
-      assert.deepStrictEqual(yield* getOver(`${url}/health/live`, certificate), {
-        status: 200,
-        body: '{"status":"live"}'
-      })
-      assert.match(yield* exchange(url, "nonsense\r\n\r\n", true), /^HTTP\/1\.1 400 [^]*"Invalid request parameters"/)
-      assert.match(
-        yield* exchange(url, `GET / HTTP/1.1\r\nHost: a\r\nA: ${"a".repeat(20_000)}\r\n\r\n`, true),
-        /^HTTP\/1\.1 431 /
-      )
-      assert.notInclude(yield* exchange(url, "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n", false), "HTTP/1.1")
-      assert.notInclude(stderr(), "terminator")
-      yield* signal("SIGTERM")
-      assert.strictEqual(yield* ended, 0)
-    }).pipe(Effect.scoped)
-  )
+  it.live("the service speaks TLS with that certificate, and refuses as it does without", function* () {
+    const { certificate, variables } = yield* certificateFiles
+    const { ended, signal, stderr, url } = yield* startService({ ...(yield* settings), ...variables })
+    assert.match(url, /^https:/)
+    assert.deepStrictEqual(yield* getOver(`${url}/health/live`, certificate), {
+      status: 200,
+      body: '{"status":"live"}'
+    })
+    assert.match(yield* exchange(url, "nonsense\r\n\r\n", true), /^HTTP\/1\.1 400 [^]*"Invalid request parameters"/)
+    assert.match(
+      yield* exchange(url, `GET / HTTP/1.1\r\nHost: a\r\nA: ${"a".repeat(20_000)}\r\n\r\n`, true),
+      /^HTTP\/1\.1 431 /
+    )
+    assert.notInclude(yield* exchange(url, "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n", false), "HTTP/1.1")
+    assert.notInclude(stderr(), "terminator")
+    yield* signal("SIGTERM")
+    assert.strictEqual(yield* ended, 0)
+  })
 
   it.live(
     "SIGHUP brings a new certificate and its expiry; one that cannot be used changes nothing, is reported and counted",
-    () =>
-      Effect.gen(function* () {
-        const { certificate, replace, variables } = yield* certificateFiles
-        const other = { LOG_LEVEL: "info", BYOK_MANAGEMENT_PORT: "0" }
-        const service = yield* startService({ ...(yield* settings), ...variables, ...other })
-        const { signal, stderr, url } = service
-        const trusts = (ca: string) => Effect.isSuccess(getOver(`${url}/health/live`, ca))
-        const management = yield* managementUrl(service)
-        /** Reloads that succeeded, reloads that failed, and the year in which the certificate expires. */
-        const shown = Effect.promise(async () => {
-          const samples = samplesIn(await (await fetch(`${management}/metrics`)).text())
-          const reloads = (result: string) => sumIn(samples, "byok_certificate_reloads_total", { result })
-          const expires = sumIn(samples, "byok_certificate_expiry_time_seconds") ?? 0
-          return [reloads("ok"), reloads("failed"), new Date(1000 * expires).getUTCFullYear()]
-        })
-        assert.isTrue(yield* trusts(certificate))
-        assert.deepStrictEqual(yield* shown, [0, 0, 9999])
+    function* () {
+      const { certificate, replace, variables } = yield* certificateFiles
+      const other = { LOG_LEVEL: "info", BYOK_MANAGEMENT_PORT: "0" }
+      const service = yield* startService({ ...(yield* settings), ...variables, ...other })
+      const { signal, stderr, url } = service
+      const trusts = (ca: string) => Effect.isSuccess(getOver(`${url}/health/live`, ca))
+      const management = yield* managementUrl(service)
+      /** Reloads that succeeded, reloads that failed, and the year in which the certificate expires. */
+      const shown = Effect.promise(async () => {
+        const samples = samplesIn(await (await fetch(`${management}/metrics`)).text())
+        const reloads = (result: string) => sumIn(samples, "byok_certificate_reloads_total", { result })
+        const expires = sumIn(samples, "byok_certificate_expiry_time_seconds") ?? 0
+        return [reloads("ok"), reloads("failed"), new Date(1000 * expires).getUTCFullYear()]
+      })
+      assert.isTrue(yield* trusts(certificate))
+      assert.deepStrictEqual(yield* shown, [0, 0, 9999])
 
-        const second = replace("20400101000000Z")
-        assert.isFalse(yield* trusts(second))
-        yield* signal("SIGHUP")
-        yield* eventually("the second certificate", trusts(second))
-        assert.isFalse(yield* trusts(certificate))
-        assert.deepStrictEqual(yield* shown, [1, 0, 2040])
+      const second = replace("20400101000000Z")
+      assert.isFalse(yield* trusts(second))
+      yield* signal("SIGHUP")
+      yield* eventually("the second certificate", trusts(second))
+      assert.isFalse(yield* trusts(certificate))
+      assert.deepStrictEqual(yield* shown, [1, 0, 2040])
 
-        writeFileSync(variables.TLS_KEY_FILE, "canary")
-        yield* signal("SIGHUP")
-        yield* eventually("a sentence in the log", () => stderr().includes("Certificate not reloaded"))
-        assert.include(
-          stderr(),
-          "Certificate not reloaded. TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key."
-        )
-        assert.notInclude(stderr(), "canary")
-        assert.isTrue(yield* trusts(second))
-        assert.deepStrictEqual(yield* shown, [1, 1, 2040])
-      }).pipe(Effect.scoped)
+      writeFileSync(variables.TLS_KEY_FILE, "canary")
+      yield* signal("SIGHUP")
+      yield* eventually("a sentence in the log", () => stderr().includes("Certificate not reloaded"))
+      assert.include(
+        stderr(),
+        "Certificate not reloaded. TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key."
+      )
+      assert.notInclude(stderr(), "canary")
+      assert.isTrue(yield* trusts(second))
+      assert.deepStrictEqual(yield* shown, [1, 1, 2040])
+    }
   )
 
-  it.live("the service does not start with files that are missing, or of which one is of another", () =>
-    Effect.gen(function* () {
-      const { variables } = yield* certificateFiles
-      const other = yield* certificateFiles
-      const given = yield* settings
-      const refusals = yield* Effect.forEach(
-        [
-          { ...variables, TLS_KEY_FILE: other.variables.TLS_KEY_FILE },
-          { ...variables, TLS_CERT_FILE: "/canary" }
-        ],
-        (files) => runByok(["serve"], { ...given, ...files })
-      )
-      assert.deepStrictEqual(
-        refusals.map(({ code, stderr, stdout }) => [code, stdout, stderr]),
-        [
-          [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.\n"],
-          [1, "", "TLS_CERT_FILE must be a readable file: no such file or directory (ENOENT).\n"]
-        ]
-      )
-    }).pipe(Effect.scoped)
-  )
+  it.live("the service does not start with files that are missing, or of which one is of another", function* () {
+    const { variables } = yield* certificateFiles
+    const other = yield* certificateFiles
+    const given = yield* settings
+    const refusals = yield* Effect.forEach(
+      [
+        { ...variables, TLS_KEY_FILE: other.variables.TLS_KEY_FILE },
+        { ...variables, TLS_CERT_FILE: "/canary" }
+      ],
+      (files) => runByok(["serve"], { ...given, ...files })
+    )
+    assert.deepStrictEqual(
+      refusals.map(({ code, stderr, stdout }) => [code, stdout, stderr]),
+      [
+        [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.\n"],
+        [1, "", "TLS_CERT_FILE must be a readable file: no such file or directory (ENOENT).\n"]
+      ]
+    )
+  })
 })
 
 describe("without a certificate (F19)", () => {
-  it.live("HOST=0.0.0.0 is warned of in the log", () =>
-    Effect.gen(function* () {
-      const { stderr } = yield* startService({ ...(yield* settings), HOST: "0.0.0.0" })
-      const warning = "put a TLS terminator in front, or set TLS_CERT_FILE"
-      yield* eventually("a warning", () => stderr().includes(warning))
-    }).pipe(Effect.scoped)
-  )
+  it.live("HOST=0.0.0.0 is warned of in the log", function* () {
+    const { stderr } = yield* startService({ ...(yield* settings), HOST: "0.0.0.0" })
+    const warning = "put a TLS terminator in front, or set TLS_CERT_FILE"
+    yield* eventually("a warning", () => stderr().includes(warning))
+  })
 
   it("hosts that are this machine alone are not", () => {
     for (const host of ["127.0.0.1", "127.1.2.3", "localhost", "LOCALHOST", "::1"])
@@ -160,11 +153,10 @@ describe("without a certificate (F19)", () => {
 
   it.live.each(["192.0.2.1", "canary.invalid"])(
     "HOST=%s is refused in one sentence, without a warning first (C9)",
-    (HOST) =>
-      Effect.gen(function* () {
-        const stderr = "HOST must be an address of this machine, or a name of one.\n"
-        const finished = yield* runByok(["serve"], { ...(yield* settings), HOST, PORT: "0" })
-        assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr })
-      }).pipe(Effect.scoped)
+    function* (HOST) {
+      const stderr = "HOST must be an address of this machine, or a name of one.\n"
+      const finished = yield* runByok(["serve"], { ...(yield* settings), HOST, PORT: "0" })
+      assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr })
+    }
   )
 })

@@ -1,5 +1,5 @@
 import * as Plain from "@effect/vitest"
-import { Effect, type Layer, type Scope } from "effect"
+import { Effect, identity, type Layer, type Scope } from "effect"
 import type { TestContext, TestOptions } from "vitest"
 
 export { assert, describe } from "@effect/vitest"
@@ -56,28 +56,31 @@ type Layering = (...given: ReadonlyArray<unknown>) => Any
 
 const isFunction = (given: unknown): given is Any => typeof given === "function"
 
+type Around = (made: Needing<never>) => Needing<never>
+
 /** Makes an effect of what a body returns, if that is a generator. */
-const generated = (given: unknown) =>
+const generated = (around: Around) => (given: unknown) =>
   !isFunction(given)
     ? given
     : (value: unknown, context: unknown) => {
         const made = given(value, context)
-        return Object.prototype.toString.call(made) === "[object Generator]"
-          ? Effect.gen(() => made as Generator<Needing<never>, unknown, never>)
-          : made
+        const isGenerator = Object.prototype.toString.call(made) === "[object Generator]"
+        return around(
+          isGenerator ? Effect.gen(() => made as Generator<Needing<never>, unknown, never>) : (made as Needing<never>)
+        )
       }
 
-const testing =
-  (test: unknown): Any =>
-  (...given) =>
-    (test as Any)(...given.map(generated))
-
-const tester = (plain: Readonly<Record<"each" | "prop" | "skipIf", Any>>) =>
-  Object.assign(testing(plain), {
+const tester = (plain: Readonly<Record<"each" | "prop" | "skipIf", Any>>, around: Around = identity) => {
+  const testing =
+    (test: unknown): Any =>
+    (...given) =>
+      (test as Any)(...given.map(generated(around)))
+  return Object.assign(testing(plain), {
     each: (cases: unknown) => testing(plain.each(cases)),
     skipIf: (condition: unknown) => testing(plain.skipIf(condition)),
     prop: testing(plain.prop)
   })
+}
 
 const grouping =
   (layer: Layering): Layering =>
@@ -95,6 +98,12 @@ const accepting = <A extends object>(it: A) =>
   })
 
 export const it = accepting(Plain.it) as unknown as It & { readonly live: Tester<Scope.Scope> }
+
+/** `it.effect`, each of whose tests builds the layer anew. */
+export const itWith = <R, E>(provided: Layer.Layer<R, E>) =>
+  tester(Plain.it.effect as never, (made) => Effect.provide(made, provided)) as unknown as Tester<
+    R | Scope.Scope
+  >
 
 export const layer = it.layer
 

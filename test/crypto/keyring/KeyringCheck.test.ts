@@ -4,73 +4,65 @@ import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { flipped } from "../../support/keys/sealing.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
-import { assert, describe, it } from "../../support/it.ts"
+import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const line = (id: string, fill: string) => `${id}:${Buffer.alloc(32, fill).toString("base64")}`
 const keyringOf = (...lines: ReadonlyArray<string>) => parseKeyring(lines.join("\n"))
 const recorded = Effect.map(Memory, ({ keks }) => Array.from(keks.keys()))
 
+const onMemory = itWith(MemoryStore.layer)
+
 describe("the keyring is checked against the database before it is used (T12)", () => {
-  it.effect("keys seen for the first time are recorded, by id and check value only", () =>
-    Effect.gen(function* () {
-      const keyring = keyringOf(line("kek-1", "one"), line("kek-2", "two"))
-      assert.strictEqual(yield* checkKeyring(keyring), keyring)
-      const { keks } = yield* Memory
-      assert.deepStrictEqual(
-        Array.from(keks, ([id, { check_value }]) => [id, check_value]),
-        Array.from(keyring.byId, ([id, { check_value }]) => [id, check_value])
-      )
-    }).pipe(Effect.provide(MemoryStore.layer))
-  )
+  onMemory("keys seen for the first time are recorded, by id and check value only", function* () {
+    const keyring = keyringOf(line("kek-1", "one"), line("kek-2", "two"))
+    assert.strictEqual(yield* checkKeyring(keyring), keyring)
+    const { keks } = yield* Memory
+    assert.deepStrictEqual(
+      Array.from(keks, ([id, { check_value }]) => [id, check_value]),
+      Array.from(keyring.byId, ([id, { check_value }]) => [id, check_value])
+    )
+  })
 
-  it.effect("the same keys pass again, in any order and with one added or removed", () =>
-    Effect.gen(function* () {
-      yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
-      yield* checkKeyring(keyringOf(line("kek-2", "two"), line("kek-1", "one")))
-      yield* checkKeyring(keyringOf(line("kek-3", "three"), line("kek-2", "two")))
-      assert.sameMembers(yield* recorded, ["kek-1", "kek-2", "kek-3"])
-    }).pipe(Effect.provide(MemoryStore.layer))
-  )
+  onMemory("the same keys pass again, in any order and with one added or removed", function* () {
+    yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
+    yield* checkKeyring(keyringOf(line("kek-2", "two"), line("kek-1", "one")))
+    yield* checkKeyring(keyringOf(line("kek-3", "three"), line("kek-2", "two")))
+    assert.sameMembers(yield* recorded, ["kek-1", "kek-2", "kek-3"])
+  })
 
-  it.effect("other bytes under known ids are refused by naming each id, and nothing is recorded", () =>
-    Effect.gen(function* () {
-      yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
-      const wrong = keyringOf(line("kek-0", "new"), line("kek-1", "other"), line("kek-2", "two"), line("kek-9", "new"))
-      const refused = yield* Effect.flip(checkKeyring(wrong))
-      assert.strictEqual(refused._tag, "InvalidKeyring")
-      assert.strictEqual(refused.message, "expected the keys that the database knows; found other bytes under kek-1")
-      assert.sameMembers(yield* recorded, ["kek-1", "kek-2"])
-      const { message } = yield* Effect.flip(checkKeyring(keyringOf(line("kek-2", "other"), line("kek-1", "other"))))
-      assert.match(message, /; found other bytes under kek-[12], kek-[12]$/)
-      yield* checkKeyring(keyringOf(line("kek-1", "one")))
-    }).pipe(Effect.provide(MemoryStore.layer))
-  )
+  onMemory("other bytes under known ids are refused by naming each id, and nothing is recorded", function* () {
+    yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
+    const wrong = keyringOf(line("kek-0", "new"), line("kek-1", "other"), line("kek-2", "two"), line("kek-9", "new"))
+    const refused = yield* Effect.flip(checkKeyring(wrong))
+    assert.strictEqual(refused._tag, "InvalidKeyring")
+    assert.strictEqual(refused.message, "expected the keys that the database knows; found other bytes under kek-1")
+    assert.sameMembers(yield* recorded, ["kek-1", "kek-2"])
+    const { message } = yield* Effect.flip(checkKeyring(keyringOf(line("kek-2", "other"), line("kek-1", "other"))))
+    assert.match(message, /; found other bytes under kek-[12], kek-[12]$/)
+    yield* checkKeyring(keyringOf(line("kek-1", "one")))
+  })
 
-  it.effect("a retired first key is refused by naming it; a retired key may still open", () =>
-    Effect.gen(function* () {
-      const { keks } = yield* Memory
-      const [one, two] = [line("kek-1", "one"), line("kek-2", "two")]
-      yield* checkKeyring(keyringOf(one, two))
-      const known = keks.get("kek-1") ?? assert.fail("not recorded")
-      keks.set("kek-1", { ...known, retired: true })
-      const { message } = yield* Effect.flip(checkKeyring(keyringOf(one, two)))
-      assert.strictEqual(message, "expected a primary key that is not retired; found kek-1")
-      const passes = keyringOf(two, one)
-      assert.strictEqual(yield* checkKeyring(passes), passes)
-      const empty = keyringOf("")
-      assert.strictEqual(yield* checkKeyring(empty), empty)
-    }).pipe(Effect.provide(MemoryStore.layer))
-  )
+  onMemory("a retired first key is refused by naming it; a retired key may still open", function* () {
+    const { keks } = yield* Memory
+    const [one, two] = [line("kek-1", "one"), line("kek-2", "two")]
+    yield* checkKeyring(keyringOf(one, two))
+    const known = keks.get("kek-1") ?? assert.fail("not recorded")
+    keks.set("kek-1", { ...known, retired: true })
+    const { message } = yield* Effect.flip(checkKeyring(keyringOf(one, two)))
+    assert.strictEqual(message, "expected a primary key that is not retired; found kek-1")
+    const passes = keyringOf(two, one)
+    assert.strictEqual(yield* checkKeyring(passes), passes)
+    const empty = keyringOf("")
+    assert.strictEqual(yield* checkKeyring(empty), empty)
+  })
 
-  it.effect("a single wrong bit is enough", () =>
-    Effect.gen(function* () {
-      const bytes = Buffer.alloc(32, "one")
-      yield* checkKeyring(keyringOf(`kek-1:${bytes.toString("base64")}`))
-      for (let bit = 0; bit < 256; bit++) {
-        yield* Effect.flip(checkKeyring(keyringOf(`kek-1:${flipped(bytes, bit).toString("base64")}`)))
-      }
-    }).pipe(Effect.provide(MemoryStore.layer))
-  )
+  onMemory("a single wrong bit is enough", function* () {
+    const bytes = Buffer.alloc(32, "one")
+    yield* checkKeyring(keyringOf(`kek-1:${bytes.toString("base64")}`))
+    for (let bit = 0; bit < 256; bit++) {
+      yield* Effect.flip(checkKeyring(keyringOf(`kek-1:${flipped(bytes, bit).toString("base64")}`)))
+    }
+  })
 
   it.effect("a registry that forgets what it knew would accept them (control)", function* () {
     const check = (keyring: ReturnType<typeof keyringOf>) =>

@@ -17,9 +17,11 @@ import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherWith, rotationWith } from "../../support/keys/rotating.ts"
 import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
 import { create, createOnce as createOnceAs, instead } from "../../support/service/asTenant.ts"
-import { assert, describe, it } from "../../support/it.ts"
+import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const service = inMemory()
+
+const inService = itWith(service)
 
 type Body = Readonly<Record<string, unknown>>
 
@@ -161,31 +163,31 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  it.effect.prop(
+  inService.prop(
     "means nothing to another account, which gets a credential of its own (T6)",
     [acceptedBody(givenKey), idempotencyKey],
-    ([body, key]) =>
-      Effect.gen(function* () {
-        const [one, other] = [yield* newTenant, yield* newTenant]
-        const shown = { ...body, allowed_api_key_hashes: null }
-        const made = yield* createOnce(one.account_id, shown, key)
-        const others = yield* createOnce(other.account_id, { ...shown, name: "another" }, key)
-        assert.isFalse(others.replayed)
-        assert.notStrictEqual(others.credential.id, made.credential.id)
-        assert.strictEqual(others.credential.workspace_id, other.workspace_id)
-        assert.deepEqual(yield* createOnce(one.account_id, shown, key), { ...made, replayed: true })
-        const { records } = yield* Memory
-        const [left, right] = Array.from(records.values())
-        assert.notDeepEqual(left?.key_hash, right?.key_hash)
-        assert.notDeepEqual(left?.fingerprint, right?.fingerprint)
-      }).pipe(Effect.provide(service)),
+    function* ([body, key]) {
+      const [one, other] = [yield* newTenant, yield* newTenant]
+      const shown = { ...body, allowed_api_key_hashes: null }
+      const made = yield* createOnce(one.account_id, shown, key)
+      const others = yield* createOnce(other.account_id, { ...shown, name: "another" }, key)
+      assert.isFalse(others.replayed)
+      assert.notStrictEqual(others.credential.id, made.credential.id)
+      assert.strictEqual(others.credential.workspace_id, other.workspace_id)
+      assert.deepEqual(yield* createOnce(one.account_id, shown, key), { ...made, replayed: true })
+      const { records } = yield* Memory
+      const [left, right] = Array.from(records.values())
+      assert.notDeepEqual(left?.key_hash, right?.key_hash)
+      assert.notDeepEqual(left?.fingerprint, right?.fingerprint)
+    },
     { arbitrary: { runs: 30 } }
   )
 
   const key = IdempotencyKey.make("k")
 
-  it.effect("is answered with what was stored even after its workspace and API keys are gone; nothing else is", () =>
-    Effect.gen(function* () {
+  inService(
+    "is answered with what was stored even after its workspace and API keys are gone; nothing else is",
+    function* () {
       const { account_id, hash } = yield* newTenant
       const accounts = yield* AccountRepository
       const workspace_id = yield* addWorkspace(account_id)
@@ -196,51 +198,46 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
       assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
       const refused = yield* Effect.flip(createOnce(account_id, body, IdempotencyKey.make("another")))
       assert.instanceOf(refused, InvalidParams)
-    }).pipe(Effect.provide(service))
+    }
   )
 
-  it.effect("in the default workspace, which is deleted since, may name it on repetition (F18)", () =>
-    Effect.gen(function* () {
-      const { account_id, workspace_id } = yield* newTenant
-      const accounts = yield* AccountRepository
-      const made = yield* createOnce(account_id, minimal, key)
-      yield* accounts.deleteWorkspace(workspace_id, yield* DateTime.now)
-      for (const body of [minimal, { ...minimal, workspace_id }]) {
-        assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
-      }
-    }).pipe(Effect.provide(service))
-  )
+  inService("in the default workspace, which is deleted since, may name it on repetition (F18)", function* () {
+    const { account_id, workspace_id } = yield* newTenant
+    const accounts = yield* AccountRepository
+    const made = yield* createOnce(account_id, minimal, key)
+    yield* accounts.deleteWorkspace(workspace_id, yield* DateTime.now)
+    for (const body of [minimal, { ...minimal, workspace_id }]) {
+      assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
+    }
+  })
 
-  it.effect("may be corrected under the same key if it was refused", () =>
-    Effect.gen(function* () {
-      const { account_id } = yield* newTenant
-      const wrong = { ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }
-      assert.instanceOf(yield* Effect.flip(createOnce(account_id, wrong, key)), InvalidParams)
-      assert.isFalse((yield* createOnce(account_id, minimal, key)).replayed)
-    }).pipe(Effect.provide(service))
-  )
+  inService("may be corrected under the same key if it was refused", function* () {
+    const { account_id } = yield* newTenant
+    const wrong = { ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }
+    assert.instanceOf(yield* Effect.flip(createOnce(account_id, wrong, key)), InvalidParams)
+    assert.isFalse((yield* createOnce(account_id, minimal, key)).replayed)
+  })
 
-  it.effect("is recognised by hashes whose definition must not change", () =>
-    Effect.gen(function* () {
-      const { account_id } = yield* newTenant
-      const said = { ...minimal, allowed_models: ["m"], declared_zdr: false }
-      const { credential } = yield* createOnce(account_id, { ...said, disabled: false, name: null }, key)
-      const mac = (...parts: ReadonlyArray<unknown>) =>
-        createHmac("sha256", key).update(JSON.stringify(parts)).digest("hex")
-      const { key: _, ...fields } = said
-      const [record] = (yield* Memory).records.values()
-      assert.deepStrictEqual(
-        [record?.key_hash, record?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),
-        [
-          mac("byok/idempotency-key/1", account_id),
-          mac("byok/fingerprint/1", account_id, credential.id, Object.entries(fields).sort())
-        ]
-      )
-    }).pipe(Effect.provide(service))
-  )
+  inService("is recognised by hashes whose definition must not change", function* () {
+    const { account_id } = yield* newTenant
+    const said = { ...minimal, allowed_models: ["m"], declared_zdr: false }
+    const { credential } = yield* createOnce(account_id, { ...said, disabled: false, name: null }, key)
+    const mac = (...parts: ReadonlyArray<unknown>) =>
+      createHmac("sha256", key).update(JSON.stringify(parts)).digest("hex")
+    const { key: _, ...fields } = said
+    const [record] = (yield* Memory).records.values()
+    assert.deepStrictEqual(
+      [record?.key_hash, record?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),
+      [
+        mac("byok/idempotency-key/1", account_id),
+        mac("byok/fingerprint/1", account_id, credential.id, Object.entries(fields).sort())
+      ]
+    )
+  })
 
-  it.effect("is answered with the other's result if both came at once, and fails if its record disappears", () =>
-    Effect.gen(function* () {
+  inService(
+    "is answered with the other's result if both came at once, and fails if its record disappears",
+    function* () {
       const { account_id } = yield* newTenant
       const made = yield* createOnce(account_id, minimal, key)
       let asked = 0
@@ -260,63 +257,58 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
       )
       assert(Exit.isFailure(died))
       assert.include(String(Cause.squash(died.cause)), "The conflicting idempotency record has disappeared")
-    }).pipe(Effect.provide(service))
+    }
   )
 
-  it.effect("fails while the key store is down, and is answered once it is back (R10)", () =>
-    Effect.gen(function* () {
-      const { account_id } = yield* newTenant
-      const made = yield* createOnce(account_id, minimal, key)
-      const down = yield* instead(Cipher, (cipher) => ({
-        ...cipher,
-        holds: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
-      }))
-      const failed = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, down))
-      assert.isTrue(Exit.isFailure(failed) && Option.isNone(Exit.findErrorOption(failed)))
-      assert.deepEqual(yield* createOnce(account_id, minimal, key), { ...made, replayed: true })
-    }).pipe(Effect.provide(service))
-  )
+  inService("fails while the key store is down, and is answered once it is back (R10)", function* () {
+    const { account_id } = yield* newTenant
+    const made = yield* createOnce(account_id, minimal, key)
+    const down = yield* instead(Cipher, (cipher) => ({
+      ...cipher,
+      holds: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
+    }))
+    const failed = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, down))
+    assert.isTrue(Exit.isFailure(failed) && Option.isNone(Exit.findErrorOption(failed)))
+    assert.deepEqual(yield* createOnce(account_id, minimal, key), { ...made, replayed: true })
+  })
 
-  it.effect("is still answered after a rotation, with the old key retired (T10)", () =>
-    Effect.gen(function* () {
-      const { account_id } = yield* newTenant
-      const withRing = (...ids: ReadonlyArray<string>) =>
-        Effect.gen(function* () {
-          const cipher = yield* cipherWith(ringOf(...ids))
-          const credentials = yield* instead(Cipher, () => cipher)
-          return yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, credentials)
-        })
-      const made = yield* withRing("old")
-      assert.isTrue(Exit.isFailure(yield* Effect.exit(withRing("new"))), "control")
-      const rotation = yield* rotationWith(ringOf("new", "old"))
-      assert.strictEqual((yield* rotation.rewrap({ rate: 1000 })).rewrapped, 1)
-      assert.deepEqual(yield* withRing("new"), { ...made, replayed: true })
-    }).pipe(Effect.provide(service))
-  )
+  inService("is still answered after a rotation, with the old key retired (T10)", function* () {
+    const { account_id } = yield* newTenant
+    const withRing = (...ids: ReadonlyArray<string>) =>
+      Effect.gen(function* () {
+        const cipher = yield* cipherWith(ringOf(...ids))
+        const credentials = yield* instead(Cipher, () => cipher)
+        return yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, credentials)
+      })
+    const made = yield* withRing("old")
+    assert.isTrue(Exit.isFailure(yield* Effect.exit(withRing("new"))), "control")
+    const rotation = yield* rotationWith(ringOf("new", "old"))
+    assert.strictEqual((yield* rotation.rewrap({ rate: 1000 })).rewrapped, 1)
+    assert.deepEqual(yield* withRing("new"), { ...made, replayed: true })
+  })
 
   const positions = Arbitrary.array(integer(0, 2), { minLength: 2, maxLength: 12 })
-  it.effect.prop(
+  inService.prop(
     "is stored once per key, however many concurrent requests there are",
     [positions],
-    ([given]) =>
-      Effect.gen(function* () {
-        const { account_id } = yield* newTenant
-        const repository = yield* CredentialRepository
-        const answers = yield* Effect.forEach(
-          given,
-          (n) => createOnce(account_id, { ...minimal, name: `n${n}` }, IdempotencyKey.make(`k${n}`)),
-          { concurrency: "unbounded" }
-        )
-        const distinct = new Set(given)
-        assert.strictEqual(yield* rowCount, distinct.size)
-        assert.lengthOf(
-          answers.filter(({ replayed }) => !replayed),
-          distinct.size
-        )
-        for (const { credential } of answers) {
-          assert.deepEqual(yield* repository.findById(account_id, credential.id), Option.some(credential))
-        }
-      }).pipe(Effect.provide(service)),
+    function* ([given]) {
+      const { account_id } = yield* newTenant
+      const repository = yield* CredentialRepository
+      const answers = yield* Effect.forEach(
+        given,
+        (n) => createOnce(account_id, { ...minimal, name: `n${n}` }, IdempotencyKey.make(`k${n}`)),
+        { concurrency: "unbounded" }
+      )
+      const distinct = new Set(given)
+      assert.strictEqual(yield* rowCount, distinct.size)
+      assert.lengthOf(
+        answers.filter(({ replayed }) => !replayed),
+        distinct.size
+      )
+      for (const { credential } of answers) {
+        assert.deepEqual(yield* repository.findById(account_id, credential.id), Option.some(credential))
+      }
+    },
     { arbitrary: { runs: 30 } }
   )
 })

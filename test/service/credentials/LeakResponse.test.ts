@@ -14,7 +14,7 @@ import { elementOf, givenKey, integer, keyMaterial, oneOf, text } from "../../su
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { create as createAs, update } from "../../support/service/asTenant.ts"
-import { assert, describe, it, layerLive } from "../../support/it.ts"
+import { assert, describe, itWith, layerLive } from "../../support/it.ts"
 
 const keyring = ringOf("kek")
 
@@ -183,31 +183,32 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
   })
 })
 
+const inService = itWith(inMemory())
+
 describe("the laws of a search", () => {
   const key = '{"private_key":"fake-private-key-0123456789"}'
   const ids = (leak: string, all: boolean) =>
     Effect.map(search(leak, { all }), ({ found }) => found.map(({ credential_id }) => credential_id))
 
-  it.effect("would be broken without the rows whose label is inconclusive (control)", () =>
-    Effect.gen(function* () {
-      const { id } = yield* create("google-vertex", key)
-      const honest = yield* LeakedKeys
-      const byLabelAlone = LeakedKeys.of({
-        ...honest,
-        scan: (range) =>
-          Effect.map(honest.scan(range), (page) => ({
-            ...page,
-            suspects: page.suspects.filter(({ label }) => range.labels?.includes(label) ?? true)
-          }))
-      })
-      assert.deepStrictEqual(yield* ids("fake-private-key-0123456789", false), [id])
-      const missed = Effect.provideService(ids("fake-private-key-0123456789", false), LeakedKeys, byLabelAlone)
-      assert.deepStrictEqual(yield* missed, [])
-    }).pipe(Effect.provide(inMemory()))
-  )
+  inService("would be broken without the rows whose label is inconclusive (control)", function* () {
+    const { id } = yield* create("google-vertex", key)
+    const honest = yield* LeakedKeys
+    const byLabelAlone = LeakedKeys.of({
+      ...honest,
+      scan: (range) =>
+        Effect.map(honest.scan(range), (page) => ({
+          ...page,
+          suspects: page.suspects.filter(({ label }) => range.labels?.includes(label) ?? true)
+        }))
+    })
+    assert.deepStrictEqual(yield* ids("fake-private-key-0123456789", false), [id])
+    const missed = Effect.provideService(ids("fake-private-key-0123456789", false), LeakedKeys, byLabelAlone)
+    assert.deepStrictEqual(yield* missed, [])
+  })
 
-  it.effect("hold for a label that was altered only if everything is opened: the seal does not cover labels", () =>
-    Effect.gen(function* () {
+  inService(
+    "hold for a label that was altered only if everything is opened: the seal does not cover labels",
+    function* () {
       const { id } = yield* create("xai", "sk-9876543210-9876543210-AbCd")
       const { credentials } = yield* Memory
       const row = credentials.get(id)
@@ -215,47 +216,45 @@ describe("the laws of a search", () => {
       credentials.set(id, { ...row, credential: { ...row.credential, label: "sk-...Other" } })
       assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", false), [])
       assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", true), [id])
-    }).pipe(Effect.provide(inMemory()))
+    }
   )
 
-  it.effect("count and name what does not open, and go on; without the key store there is no result", () =>
-    Effect.gen(function* () {
-      const altered = yield* create("xai", "fake-key")
-      const lost = yield* create("xai", "fake-key")
-      const holder = yield* create("xai", "fake-key")
-      const { credentials } = yield* Memory
-      const row = credentials.get(altered.id)
-      if (row === undefined) return assert.fail("not stored")
-      credentials.set(altered.id, { ...row, credential: { ...row.credential, disabled: true } })
-      const cipher = yield* Cipher
-      const forgetful = Cipher.of({
-        ...cipher,
-        read: (sealed, context, use) =>
-          context.id === lost.id ? new UnknownKeyId({ kek_id: "gone" }) : cipher.read(sealed, context, use)
-      })
-      const seen: Array<LeakSearchProgress> = []
-      const onProgress = (progress: LeakSearchProgress) => Effect.sync(() => void seen.push(progress))
-      const result = yield* LeakResponse.pipe(
-        Effect.flatMap(({ find }) => find({ text: Redacted.make("fake-key"), onProgress })),
-        Effect.provide(LeakResponse.layer),
-        Effect.provideService(Cipher, forgetful)
-      )
-      assert.deepStrictEqual(
-        result.found.map(({ credential_id }) => credential_id),
-        [holder.id]
-      )
-      assert.deepStrictEqual(
-        Object.fromEntries(result.unopened.map(({ credential_id, reason }) => [credential_id, reason])),
-        {
-          [altered.id]: "the credential or its sealed key was altered",
-          [lost.id]: "key gone is not in the keyring"
-        }
-      )
-      assert.deepStrictEqual([result.searched, result.opened, result.unopened_total], [3, 1, 2])
-      assert.deepStrictEqual(seen.at(-1), { searched: 3, opened: 1, found: 1, total: 3 })
-      const down = Cipher.of({ ...cipher, read: () => new KeyStoreUnavailable({ reason: "down" }) })
-      const { _tag } = yield* Effect.flip(Effect.provideService(search("fake-key"), Cipher, down))
-      assert.strictEqual(_tag, "KeyStoreUnavailable")
-    }).pipe(Effect.provide(inMemory()))
-  )
+  inService("count and name what does not open, and go on; without the key store there is no result", function* () {
+    const altered = yield* create("xai", "fake-key")
+    const lost = yield* create("xai", "fake-key")
+    const holder = yield* create("xai", "fake-key")
+    const { credentials } = yield* Memory
+    const row = credentials.get(altered.id)
+    if (row === undefined) return assert.fail("not stored")
+    credentials.set(altered.id, { ...row, credential: { ...row.credential, disabled: true } })
+    const cipher = yield* Cipher
+    const forgetful = Cipher.of({
+      ...cipher,
+      read: (sealed, context, use) =>
+        context.id === lost.id ? new UnknownKeyId({ kek_id: "gone" }) : cipher.read(sealed, context, use)
+    })
+    const seen: Array<LeakSearchProgress> = []
+    const onProgress = (progress: LeakSearchProgress) => Effect.sync(() => void seen.push(progress))
+    const result = yield* LeakResponse.pipe(
+      Effect.flatMap(({ find }) => find({ text: Redacted.make("fake-key"), onProgress })),
+      Effect.provide(LeakResponse.layer),
+      Effect.provideService(Cipher, forgetful)
+    )
+    assert.deepStrictEqual(
+      result.found.map(({ credential_id }) => credential_id),
+      [holder.id]
+    )
+    assert.deepStrictEqual(
+      Object.fromEntries(result.unopened.map(({ credential_id, reason }) => [credential_id, reason])),
+      {
+        [altered.id]: "the credential or its sealed key was altered",
+        [lost.id]: "key gone is not in the keyring"
+      }
+    )
+    assert.deepStrictEqual([result.searched, result.opened, result.unopened_total], [3, 1, 2])
+    assert.deepStrictEqual(seen.at(-1), { searched: 3, opened: 1, found: 1, total: 3 })
+    const down = Cipher.of({ ...cipher, read: () => new KeyStoreUnavailable({ reason: "down" }) })
+    const { _tag } = yield* Effect.flip(Effect.provideService(search("fake-key"), Cipher, down))
+    assert.strictEqual(_tag, "KeyStoreUnavailable")
+  })
 })

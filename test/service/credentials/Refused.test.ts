@@ -9,7 +9,7 @@ import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../../support/database/newTenant.ts"
 import { create } from "../../support/service/asTenant.ts"
-import { assert, describe, it } from "../../support/it.ts"
+import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const serviceWith = (cipher: Layer.Layer<Cipher>) =>
   Layer.fresh(
@@ -53,6 +53,8 @@ const notKey = (index: number) => ({
   message: "is not an API key of this account"
 })
 
+const inService = itWith(service)
+
 describe("a refused create stores nothing", () => {
   const cases: ReadonlyArray<readonly [string, (scene: Scene) => object, ReadonlyArray<object>]> = [
     ["an unknown workspace (D6)", ({ unknown }) => ({ workspace_id: unknown.workspace }), [notWorkspace]],
@@ -74,45 +76,42 @@ describe("a refused create stores nothing", () => {
       [notWorkspace, notKey(1)]
     ]
   ]
-  it.effect.each(cases)("%s", ([, given, issues]) =>
-    Effect.gen(function* () {
-      const made = yield* scene
-      const refused = yield* Effect.flip(create(made.caller, given(made)))
-      assert.instanceOf(refused, InvalidParams)
-      if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, issues)
-      assert.strictEqual(yield* rowCount, 0)
-    }).pipe(Effect.provide(service))
-  )
+  inService.each(cases)("%s", function* ([, given, issues]) {
+    const made = yield* scene
+    const refused = yield* Effect.flip(create(made.caller, given(made)))
+    assert.instanceOf(refused, InvalidParams)
+    if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, issues)
+    assert.strictEqual(yield* rowCount, 0)
+  })
 
-  it.effect("with the caller's own it is stored, management key or not, repeated or not (D23, D24, control)", () =>
-    Effect.gen(function* () {
+  inService(
+    "with the caller's own it is stored, management key or not, repeated or not (D23, D24, control)",
+    function* () {
       const { caller, own } = yield* scene
       const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
       const created = yield* create(caller, { workspace_id: own.workspace, allowed_api_key_hashes })
       assert.deepEqual<unknown>(created.allowed_api_key_hashes, allowed_api_key_hashes)
       assert.strictEqual(yield* rowCount, 1)
-    }).pipe(Effect.provide(service))
+    }
   )
 
-  it.effect("if the default workspace is deleted, until workspace_id is given (section 4.1, D43)", () =>
-    Effect.gen(function* () {
-      const { caller, own } = yield* scene
-      yield* create(caller, {})
-      yield* (yield* AccountRepository).deleteWorkspace(caller.workspace_id, yield* DateTime.now)
-      const required = { path: ["workspace_id"], message: "is required: the default workspace is deleted" }
-      for (const [given, issue] of [
-        [{}, required],
-        [{ workspace_id: caller.workspace_id }, notWorkspace]
-      ] as const) {
-        const refused = yield* Effect.flip(create(caller, given))
-        if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, [issue])
-        else assert.fail(refused._tag)
-      }
-      assert.strictEqual(yield* rowCount, 1)
-      yield* create(caller, { workspace_id: own.workspace })
-      assert.strictEqual(yield* rowCount, 2)
-    }).pipe(Effect.provide(service))
-  )
+  inService("if the default workspace is deleted, until workspace_id is given (section 4.1, D43)", function* () {
+    const { caller, own } = yield* scene
+    yield* create(caller, {})
+    yield* (yield* AccountRepository).deleteWorkspace(caller.workspace_id, yield* DateTime.now)
+    const required = { path: ["workspace_id"], message: "is required: the default workspace is deleted" }
+    for (const [given, issue] of [
+      [{}, required],
+      [{ workspace_id: caller.workspace_id }, notWorkspace]
+    ] as const) {
+      const refused = yield* Effect.flip(create(caller, given))
+      if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, [issue])
+      else assert.fail(refused._tag)
+    }
+    assert.strictEqual(yield* rowCount, 1)
+    yield* create(caller, { workspace_id: own.workspace })
+    assert.strictEqual(yield* rowCount, 2)
+  })
 
   it.effect.each([
     [

@@ -9,59 +9,58 @@ import { acceptedBody, anyBody, givenKey, oneOf, text } from "../../support/memo
 import { inMemory, own } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { remove, update } from "../../support/service/asTenant.ts"
-import { assert, describe, it } from "../../support/it.ts"
+import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const salt = Buffer.alloc(32, "salt")
 const body = oneOf<Record<string, unknown>>(acceptedBody(givenKey), acceptedBody(givenKey), anyBody(text(0, 20)))
 const bodies = Arbitrary.array(body, { maxLength: 8 })
 const minimal = { provider: "groq", key: "fake-key-fake-key-fake" }
 
+const inService = itWith(inMemory())
+
 describe("the import of a record", () => {
-  it.effect.prop(
+  inService.prop(
     "gives each record one result, and a second run adds nothing, in whatever order (import)",
     [bodies],
-    ([records]) =>
-      Effect.gen(function* () {
-        const { account_id } = yield* newTenant
-        const { credentials } = yield* Memory
-        for (const record of records) {
-          if (Array.isArray(record["allowed_api_key_hashes"])) yield* own(account_id, record)
-        }
-        const run = (given: ReadonlyArray<Record<string, unknown>>) =>
-          Effect.forEach(given, (record) => Effect.result(importCredential(record, salt)), {
-            concurrency: "unbounded"
-          }).pipe(Effect.provideService(CurrentCaller, { account_id }))
-        const first = yield* run(records)
-        const stored = credentials.size
-        const accepted = first.filter(Result.isSuccess)
-        assert.lengthOf(
-          accepted.filter(({ success }) => !success.replayed),
-          stored
-        )
-        const again = yield* run(records.toReversed())
-        assert.strictEqual(credentials.size, stored)
-        assert.lengthOf(again.filter(Result.isSuccess), accepted.length)
-        assert.isTrue(again.filter(Result.isSuccess).every(({ success }) => success.replayed))
-        assert.deepStrictEqual(
-          again.toReversed().map((result) => Result.isSuccess(result) && result.success.credential.id),
-          first.map((result) => Result.isSuccess(result) && result.success.credential.id)
-        )
-      }).pipe(Effect.provide(inMemory())),
+    function* ([records]) {
+      const { account_id } = yield* newTenant
+      const { credentials } = yield* Memory
+      for (const record of records) {
+        if (Array.isArray(record["allowed_api_key_hashes"])) yield* own(account_id, record)
+      }
+      const run = (given: ReadonlyArray<Record<string, unknown>>) =>
+        Effect.forEach(given, (record) => Effect.result(importCredential(record, salt)), {
+          concurrency: "unbounded"
+        }).pipe(Effect.provideService(CurrentCaller, { account_id }))
+      const first = yield* run(records)
+      const stored = credentials.size
+      const accepted = first.filter(Result.isSuccess)
+      assert.lengthOf(
+        accepted.filter(({ success }) => !success.replayed),
+        stored
+      )
+      const again = yield* run(records.toReversed())
+      assert.strictEqual(credentials.size, stored)
+      assert.lengthOf(again.filter(Result.isSuccess), accepted.length)
+      assert.isTrue(again.filter(Result.isSuccess).every(({ success }) => success.replayed))
+      assert.deepStrictEqual(
+        again.toReversed().map((result) => Result.isSuccess(result) && result.success.credential.id),
+        first.map((result) => Result.isSuccess(result) && result.success.credential.id)
+      )
+    },
     { arbitrary: { runs: 40 } }
   )
 
-  it.effect("a key with something left around it is refused (D45)", () =>
-    Effect.gen(function* () {
-      const { account_id } = yield* newTenant
-      const imported = importCredential({ ...minimal, key: "Bearer sk-0123456789" }, salt)
-      const error = yield* Effect.flip(Effect.provideService(imported, CurrentCaller, { account_id }))
-      assert(error._tag === "InvalidParams")
-      assert.deepStrictEqual(error.error.metadata.issues, [
-        { path: ["key"], message: "must not have a scheme such as Bearer before it" }
-      ])
-      assert.strictEqual((yield* Memory).credentials.size, 0)
-    }).pipe(Effect.provide(inMemory()))
-  )
+  inService("a key with something left around it is refused (D45)", function* () {
+    const { account_id } = yield* newTenant
+    const imported = importCredential({ ...minimal, key: "Bearer sk-0123456789" }, salt)
+    const error = yield* Effect.flip(Effect.provideService(imported, CurrentCaller, { account_id }))
+    assert(error._tag === "InvalidParams")
+    assert.deepStrictEqual(error.error.metadata.issues, [
+      { path: ["key"], message: "must not have a scheme such as Bearer before it" }
+    ])
+    assert.strictEqual((yield* Memory).credentials.size, 0)
+  })
 
   it.effect("is recognised by what it says, not by defaults: a member that is added later makes no copies (F18)", () =>
     Effect.gen(function* () {
@@ -93,35 +92,31 @@ describe("the import of a record", () => {
     )
   )
 
-  it.effect("another salt creates another credential (control)", () =>
-    Effect.gen(function* () {
-      const { account_id } = yield* newTenant
-      const { credentials } = yield* Memory
-      for (const salt of [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]) {
-        yield* Effect.provideService(importCredential(minimal, salt), CurrentCaller, { account_id })
-      }
-      assert.strictEqual(credentials.size, 2)
-    }).pipe(Effect.provide(inMemory()))
-  )
+  inService("another salt creates another credential (control)", function* () {
+    const { account_id } = yield* newTenant
+    const { credentials } = yield* Memory
+    for (const salt of [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]) {
+      yield* Effect.provideService(importCredential(minimal, salt), CurrentCaller, { account_id })
+    }
+    assert.strictEqual(credentials.size, 2)
+  })
 
-  it.effect("one that was deleted or rotated since is refused and stays as it is (L11)", () =>
-    Effect.gen(function* () {
-      const caller = yield* newTenant
-      const { credentials } = yield* Memory
-      const act = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provideService(effect, CurrentCaller, caller)
-      const deleted = yield* act(importCredential(minimal, salt))
-      yield* remove(caller, deleted.credential.id)
-      const other = { ...minimal, name: "rotated" }
-      const rotated = yield* act(importCredential(other, salt))
-      yield* update(caller, rotated.credential.id, { key: "another-key-another-key" })
-      for (const body of [minimal, other]) {
-        const error = yield* Effect.flip(act(importCredential(body, salt)))
-        assert(error._tag === "InvalidParams")
-        assert.deepStrictEqual(error.error.metadata.issues, [
-          { path: [], message: "was imported before, and deleted or given another key since" }
-        ])
-      }
-      assert.strictEqual(credentials.size, 1)
-    }).pipe(Effect.provide(inMemory()))
-  )
+  inService("one that was deleted or rotated since is refused and stays as it is (L11)", function* () {
+    const caller = yield* newTenant
+    const { credentials } = yield* Memory
+    const act = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provideService(effect, CurrentCaller, caller)
+    const deleted = yield* act(importCredential(minimal, salt))
+    yield* remove(caller, deleted.credential.id)
+    const other = { ...minimal, name: "rotated" }
+    const rotated = yield* act(importCredential(other, salt))
+    yield* update(caller, rotated.credential.id, { key: "another-key-another-key" })
+    for (const body of [minimal, other]) {
+      const error = yield* Effect.flip(act(importCredential(body, salt)))
+      assert(error._tag === "InvalidParams")
+      assert.deepStrictEqual(error.error.metadata.issues, [
+        { path: [], message: "was imported before, and deleted or given another key since" }
+      ])
+    }
+    assert.strictEqual(credentials.size, 1)
+  })
 })

@@ -129,12 +129,11 @@ layerLive(ThreeInstances.layer)("plans and leases on three instances over one da
   it.effect.prop(
     "are those of one list, in any interleaving of creates, updates, deletes, orders, parkings, sweeps and restarts (Q19, Q24, Q30)",
     [scenes],
-    ([scenes]) =>
-      Effect.gen(function* () {
-        const { counts, wrong } = yield* playAll([recovered, ...scenes])
-        assert.deepStrictEqual(wrong, [])
-        for (const count of Object.values(counts)) assert.isAbove(count, 0, JSON.stringify(counts))
-      }),
+    function* ([scenes]) {
+      const { counts, wrong } = yield* playAll([recovered, ...scenes])
+      assert.deepStrictEqual(wrong, [])
+      for (const count of Object.values(counts)) assert.isAbove(count, 0, JSON.stringify(counts))
+    },
     { arbitrary: { runs: 2, maxShrinks: 5 }, timeout: 240_000 }
   )
 
@@ -236,14 +235,12 @@ layerLive(ThreeInstances.layer)("plans and leases on three instances over one da
     }
   ]
 
-  it.effect.each(controls)("are caught by the same model if $fault (control)", ({ finds, planted, scene }) =>
-    Effect.gen(function* () {
-      const { sql } = yield* ThreeInstances
-      const { wrong } = yield* playAll([scene], planted(sql))
-      assert.isTrue(
-        wrong.some((one) => finds.test(one)),
-        wrong.join("\n")
-      )
-    })
-  )
+  it.effect.each(controls)("are caught by the same model if $fault (control)", function* ({ finds, planted, scene }) {
+    const { sql } = yield* ThreeInstances
+    const { wrong } = yield* playAll([scene], planted(sql))
+    assert.isTrue(
+      wrong.some((one) => finds.test(one)),
+      wrong.join("\n")
+    )
+  })
 })

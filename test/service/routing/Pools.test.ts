@@ -162,41 +162,38 @@ const bound: Record<keyof SealingContext, true> = {
 describe("pools", () => {
   it.live(
     "exclude a row with any bound column edited, in its pool or the one it moved to, and remove shared capacity there (Q20, E16)",
-    () =>
-      Effect.gen(function* () {
-        const { ports, sql } = yield* openStore()
-        yield* Effect.gen(function* () {
-          const owner = yield* newTenant
-          yield* create(owner)
-          assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true })
-          assert.deepStrictEqual(
-            yield* afterEdits(sql, owner),
-            edits.map(([column, value]) => `${column} = ${value}: altered, 0 own, not shared`)
-          )
-          assert.deepStrictEqual(
-            yield* afterMoves(sql, owner),
-            moves.map((column) => `${column}: empty, 0 own, shared, then altered, 0 own, not shared`)
-          )
-          assert.sameMembers(Object.keys(bound), [...new Set([...edits.map(([column]) => column), ...moves])])
-        }).pipe(Effect.provide(instance(ports)))
-      })
-  )
-
-  it.live("do not notice with a cipher that binds nothing (Q20, control)", () =>
-    Effect.gen(function* () {
+    function* () {
       const { ports, sql } = yield* openStore()
       yield* Effect.gen(function* () {
         const owner = yield* newTenant
         yield* create(owner)
-        const found = [...(yield* afterEdits(sql, owner)), ...(yield* afterMoves(sql, owner))]
-        assert.lengthOf(found, edits.length + moves.length)
-        assert.lengthOf(
-          found.filter((line) => line.includes("altered")),
-          0
+        assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true })
+        assert.deepStrictEqual(
+          yield* afterEdits(sql, owner),
+          edits.map(([column, value]) => `${column} = ${value}: altered, 0 own, not shared`)
         )
-      }).pipe(Effect.provide(instance(ports, CipherPlain.layer)))
-    })
+        assert.deepStrictEqual(
+          yield* afterMoves(sql, owner),
+          moves.map((column) => `${column}: empty, 0 own, shared, then altered, 0 own, not shared`)
+        )
+        assert.sameMembers(Object.keys(bound), [...new Set([...edits.map(([column]) => column), ...moves])])
+      }).pipe(Effect.provide(instance(ports)))
+    }
   )
+
+  it.live("do not notice with a cipher that binds nothing (Q20, control)", function* () {
+    const { ports, sql } = yield* openStore()
+    yield* Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const found = [...(yield* afterEdits(sql, owner)), ...(yield* afterMoves(sql, owner))]
+      assert.lengthOf(found, edits.length + moves.length)
+      assert.lengthOf(
+        found.filter((line) => line.includes("altered")),
+        0
+      )
+    }).pipe(Effect.provide(instance(ports, CipherPlain.layer)))
+  })
 
   it.effect.each([
     ["unknown_key", new UnknownKeyId({ kek_id: "gone" })],

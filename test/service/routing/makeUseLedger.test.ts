@@ -64,37 +64,36 @@ describe("the last use of credentials", () => {
   it.effect.prop(
     "is written at most once in 10 seconds for each, and the last state always, whatever happens when",
     [Arbitrary.array(event, { maxLength: 30 }), elementOf([true, false])],
-    ([events, isFlaky]) =>
-      Effect.gen(function* () {
-        const { close, leased, now, reported, writes } = yield* begin((at) =>
-          isFlaky && at % 3 === 1 ? new ServiceUnavailable() : Effect.void
-        )
-        const expected = new Map<string, LastUse>()
-        for (const { credential, wait, what } of events) {
-          yield* TestClock.adjust(wait)
-          const terms = termsOf(credential, now())
-          if (what === "leased") leased(terms)
-          else reported(terms, what, now())
-          const seen = what === "leased" ? leasedAt(now()) : reportedAt(what, now(), 1)
-          if (seen === neverUsed) continue
-          const known = expected.get(terms.credential_id) ?? neverUsed
-          expected.set(terms.credential_id, laterUse(known, seen))
+    function* ([events, isFlaky]) {
+      const { close, leased, now, reported, writes } = yield* begin((at) =>
+        isFlaky && at % 3 === 1 ? new ServiceUnavailable() : Effect.void
+      )
+      const expected = new Map<string, LastUse>()
+      for (const { credential, wait, what } of events) {
+        yield* TestClock.adjust(wait)
+        const terms = termsOf(credential, now())
+        if (what === "leased") leased(terms)
+        else reported(terms, what, now())
+        const seen = what === "leased" ? leasedAt(now()) : reportedAt(what, now(), 1)
+        if (seen === neverUsed) continue
+        const known = expected.get(terms.credential_id) ?? neverUsed
+        expected.set(terms.credential_id, laterUse(known, seen))
+      }
+      yield* TestClock.adjust("1 minute")
+      const stored = new Map<string, LastUse>()
+      const lastWrite = new Map<string, number>()
+      for (const { at, uses } of writes) {
+        for (const { account_id: _, credential_id, ...use } of uses) {
+          const before = lastWrite.get(credential_id)
+          assert.isTrue(before === undefined || at - before >= 10_000, `${before} and ${at}`)
+          lastWrite.set(credential_id, at)
+          stored.set(credential_id, laterUse(stored.get(credential_id) ?? neverUsed, use))
         }
-        yield* TestClock.adjust("1 minute")
-        const stored = new Map<string, LastUse>()
-        const lastWrite = new Map<string, number>()
-        for (const { at, uses } of writes) {
-          for (const { account_id: _, credential_id, ...use } of uses) {
-            const before = lastWrite.get(credential_id)
-            assert.isTrue(before === undefined || at - before >= 10_000, `${before} and ${at}`)
-            lastWrite.set(credential_id, at)
-            stored.set(credential_id, laterUse(stored.get(credential_id) ?? neverUsed, use))
-          }
-        }
-        assert.deepStrictEqual(stored, expected)
-        const count = writes.length
-        yield* close
-        assert.lengthOf(writes, count, "nothing was left")
-      })
+      }
+      assert.deepStrictEqual(stored, expected)
+      const count = writes.length
+      yield* close
+      assert.lengthOf(writes, count, "nothing was left")
+    }
   )
 })

@@ -176,23 +176,22 @@ describe("writing behind", () => {
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 200, seed: "planted" }))
 
-  it.effect.each(faults)("would not if %s (control)", ([, ...edit]) =>
-    Effect.gen(function* () {
-      const url = new URL("../../../src/service/routing/makeWriteBehind.ts", import.meta.url)
-      const names = ["../../domain/Errors.ts", "../../port/DatabaseFailure.ts"]
-      const imports = Object.fromEntries([
-        ["effect", import.meta.resolve("effect")],
-        ...names.map((name) => [name, new URL(name, url).href] as const)
-      ])
-      const planted = plantedUrl("../../service/routing/makeWriteBehind.ts", [edit], imports)
-      const code = yield* Effect.promise(() => import(planted) as Promise<Code>)
-      for (const run of runs) if (Exit.isFailure(yield* Effect.exit(play(code, run)))) return
-      assert.fail("no run noticed")
-    })
-  )
+  it.effect.each(faults)("would not if %s (control)", function* ([, ...edit]) {
+    const url = new URL("../../../src/service/routing/makeWriteBehind.ts", import.meta.url)
+    const names = ["../../domain/Errors.ts", "../../port/DatabaseFailure.ts"]
+    const imports = Object.fromEntries([
+      ["effect", import.meta.resolve("effect")],
+      ...names.map((name) => [name, new URL(name, url).href] as const)
+    ])
+    const planted = plantedUrl("../../service/routing/makeWriteBehind.ts", [edit], imports)
+    const code = yield* Effect.promise(() => import(planted) as Promise<Code>)
+    for (const run of runs) if (Exit.isFailure(yield* Effect.exit(play(code, run)))) return
+    assert.fail("no run noticed")
+  })
 
-  it.effect("holds no more keys than its limit, whether they wait or are being stored; one that waits goes on", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "holds no more keys than its limit, whether they wait or are being stored; one that waits goes on",
+    function* () {
       const { add, become, close, stored } = yield* begin(WriteBehind, { wait: 0, max: 5 })
       yield* become("hangs")
       for (let key = 0; key < 4; key += 1) add({ key, numbers: [1] })
@@ -205,26 +204,24 @@ describe("writing behind", () => {
       add({ key: 8, numbers: [3] })
       yield* close
       assert.isTrue(stored.has(8), "there is room again")
-    })
+    }
   )
 
-  it.effect("logs the first failure in a row, and each change that can never be stored", () =>
-    Effect.gen(function* () {
-      const { add, become, close, lines } = yield* begin(WriteBehind, { wait: 0 })
-      const failing = "Warn Changes could not be stored"
-      for (const _ of ["once", "again"]) {
-        yield* become("is away")
-        add({ key: 1, numbers: [1] })
-        yield* TestClock.adjust("1 minute")
-        yield* become("stores")
-        yield* TestClock.adjust("1 minute")
-      }
-      assert.deepStrictEqual(lines, [failing, failing])
-      yield* become("refuses 0")
-      for (const key of [0, 1]) add({ key, numbers: [2] })
-      yield* TestClock.adjust("1 second")
-      assert.deepStrictEqual(lines.slice(2), ["Error Changes cannot be stored, and one was dropped: SqlError 22021"])
-      yield* close
-    })
-  )
+  it.effect("logs the first failure in a row, and each change that can never be stored", function* () {
+    const { add, become, close, lines } = yield* begin(WriteBehind, { wait: 0 })
+    const failing = "Warn Changes could not be stored"
+    for (const _ of ["once", "again"]) {
+      yield* become("is away")
+      add({ key: 1, numbers: [1] })
+      yield* TestClock.adjust("1 minute")
+      yield* become("stores")
+      yield* TestClock.adjust("1 minute")
+    }
+    assert.deepStrictEqual(lines, [failing, failing])
+    yield* become("refuses 0")
+    for (const key of [0, 1]) add({ key, numbers: [2] })
+    yield* TestClock.adjust("1 second")
+    assert.deepStrictEqual(lines.slice(2), ["Error Changes cannot be stored, and one was dropped: SqlError 22021"])
+    yield* close
+  })
 })

@@ -23,8 +23,9 @@ import { cutOff } from "./makeNodeServer.ts"
 
 type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
 
+const contentType = "application/json"
 const json = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
-  HttpServerResponse.text(body, { contentType: "application/json", ...options })
+  HttpServerResponse.text(body, { contentType, ...options })
 
 const single = (credential: Credential) => json(credentialBody(credential))
 
@@ -40,10 +41,10 @@ const bytesPerByte = { made: 4, unsent: 2 }
 /** Holds what a page takes from before it is read until its last byte has left, or its client has. */
 const holdUntilSent =
   ({ admit }: MemoryBudget) =>
-  <E, R>(
+  <Body extends string | Uint8Array, E, R>(
     request: HttpServerRequest.HttpServerRequest,
     limit: number,
-    make: (memory: PageMemory) => Effect.Effect<string, E, R>
+    make: (memory: PageMemory) => Effect.Effect<Body, E, R>
   ) =>
     Effect.uninterruptible(
       Effect.gen(function* () {
@@ -93,7 +94,7 @@ type Sent<Given> = Given & { readonly request: HttpServerRequest.HttpServerReque
 /** The operations, for whoever is the `CurrentCaller`: they translate between the contract and the services, nothing else. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
-  const { explain, status, statuses } = yield* Explanations
+  const { explainedBody, status, statuses } = yield* Explanations
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
   const heldUntilSent = holdUntilSent(yield* MemoryBudget)
@@ -133,8 +134,10 @@ export const makeOperations = Effect.gen(function* () {
       Effect.map(writing(credentials.order(payload)), (data) => ({ data })),
     events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
-    plan: ({ payload }: { readonly payload: PlanRequest }) =>
-      Effect.map(reading(explain(payload)), (data) => ({ data })),
+    plan: ({ payload, request }: Sent<{ readonly payload: PlanRequest }>) => {
+      const body = heldUntilSent(request, 0, (memory) => reading(explainedBody(payload, memory)))
+      return Effect.map(body, (bytes) => HttpServerResponse.uint8Array(bytes, { contentType }))
+    },
     get: ({ params }: Named) => Effect.map(credentials.get(params.id), single),
     status: ({ params }: Named) => Effect.map(reading(status(params.id)), (data) => ({ data })),
     update: ({ params, payload }: Named & { readonly payload: CredentialChanges }) =>

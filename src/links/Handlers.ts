@@ -78,7 +78,8 @@ export const layer = HttpApiBuilder.group(
           return yield* operations.update({ params, payload })
         }),
       list: ({ query, request }) => Effect.flatMap(inWorkspace(query), (query) => operations.list({ query, request })),
-      plan: ({ payload }) => Effect.flatMap(inWorkspace(payload), (payload) => operations.plan({ payload })),
+      plan: ({ payload, request }) =>
+        Effect.flatMap(inWorkspace(payload), (payload) => operations.plan({ payload, request })),
       order: ({ payload }) => Effect.flatMap(inWorkspace(payload), (payload) => operations.order({ payload })),
       events: ({ query }) =>
         query.credential_id === undefined

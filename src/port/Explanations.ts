@@ -6,6 +6,7 @@ import type { CredentialId } from "../domain/Identifiers.ts"
 import type { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 import type { Explanation } from "../domain/routing/Explanation.ts"
 import type { PlanRequest } from "../domain/routing/RoutingRequest.ts"
+import type { PageMemory } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /**
@@ -17,6 +18,11 @@ export class Explanations extends Context.Service<
   {
     /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
     readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentCaller>
+    /** The answer with it, which is made once as long as nothing changes. */
+    readonly explainedBody: (
+      request: PlanRequest,
+      memory: PageMemory
+    ) => Answer<Uint8Array, InvalidParams, CurrentCaller>
     readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentCaller>
     /** The statuses of credentials of one workspace that were just read; null for one that was deleted since. */
     readonly statuses: (

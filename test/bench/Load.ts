@@ -8,7 +8,7 @@ import { type Bed, seededId } from "./Bed.ts"
 
 const run = promisify(execFile)
 
-export type Operation = "get" | "create" | "list" | "update"
+export type Operation = "get" | "create" | "list" | "update" | "plan"
 
 /** What a load of some seconds has seen; latencies in milliseconds. */
 export interface Seen {
@@ -86,6 +86,10 @@ const requestsOf = ({ ids, operation, providers, seeded }: Load): ReadonlyArray<
         method: "GET",
         path: `/api/v1/byok?offset=${page * 50}`
       }))
+    case "plan": {
+      const targets = providers.map((provider) => ({ provider }))
+      return [{ method: "POST", path: "/api/v1/byok/plan", body: JSON.stringify({ model: "model/1", targets }) }]
+    }
     case "update":
       return ["one/model", "other/model"].flatMap((model) =>
         ids.map((id) => ({ method: "PATCH", path: `/api/v1/byok/${id}`, body: models(model) }))

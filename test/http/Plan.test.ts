@@ -148,7 +148,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
       const parked = yield* plan(asked)
       assert.deepStrictEqual(stepsOf(dataIn(parked)), [{ kind: "shared", provider: "azure" }] as never)
       const { until } =
-        /\{"reason":"parked","message":"the upstream rejected the key; it is tried again at [\d-]{10}T[\d:]{8}Z","cause":"rejected","until":"(?<until>[^"]+)"\}/.exec(
+        /\{"reason":"parked","cause":"rejected","until":"(?<until>[^"]+)","message":"the upstream rejected the key; it is tried again at [\d-]{10}T[\d:]{8}Z"\}/.exec(
           parked.body
         )?.groups ?? {}
       assert.isTrue(isInAnHour(until), "no pause is longer, whatever the row says")

@@ -88,3 +88,6 @@ export const Explanation = Schema.Struct({
   )
 }).annotate({ identifier: "Explanation" })
 export type Explanation = typeof Explanation.Type
+
+/** An answer with it, as the schema encodes it: a time writes itself. */
+export const explanationBody = (data: Explanation): Uint8Array => Buffer.from(JSON.stringify({ data }))

@@ -1,10 +1,13 @@
 import type { Moment } from "./Moment.ts"
 import type { Outcome } from "./Outcome.ts"
 
-/** Whether a credential may be tried for a model. After a cooldown it is on trial: one request tries it. */
+/**
+ * Whether a credential may be tried for a model. After a cooldown it is on trial: one request tries it. `until` is in
+ * milliseconds since 1970; null if there is no end before the key is replaced.
+ */
 export type Availability =
   | { readonly _tag: "Free" }
-  | { readonly _tag: "OnTrial" }
+  | { readonly _tag: "OnTrial"; readonly until: number }
   | { readonly _tag: "Parked"; readonly cause: ParkedCause; readonly until: number | null }
 
 /**
@@ -137,11 +140,14 @@ const decisive = ({ model, whole }: Health): Cooldown | undefined => {
   return last.strikes > 0 ? last : first.strikes > 0 ? first : undefined
 }
 
-/** Whether a key may be tried now; `until` is in milliseconds since 1970. A leaked key may not until it is replaced. */
+/** Whether a key may be tried now. A leaked key may not until it is replaced. */
 export const availabilityOf = (health: Health, leaked: boolean, now: Moment): Availability => {
   if (leaked) return { _tag: "Parked", cause: "leaked", until: null }
   const last = decisive(health)
   if (last === undefined || last.cause === null) return { _tag: "Free" }
   const remaining = Math.ceil(last.until - now.monotonic)
-  return remaining > 0 ? { _tag: "Parked", cause: last.cause, until: now.wall + remaining } : { _tag: "OnTrial" }
+  const until = now.wall + remaining
+  return remaining > 0
+    ? { _tag: "Parked", cause: last.cause, until }
+    : { _tag: "OnTrial", until: until + forgottenAfter }
 }

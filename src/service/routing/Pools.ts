@@ -18,7 +18,7 @@ import {
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
 import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
-import { keptPlans, restrictionsOf } from "./makePlanCache.ts"
+import { bytesOfKept, restrictionsOf } from "./makePlanCache.ts"
 import { UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 
 /** The seal of a row whose key does not open, by the error. */
@@ -83,9 +83,9 @@ const checkedAtOnce = 16
 /** How long checking the seals of a pool may take. Rows that are not checked by then count as unavailable. */
 const inTime = withDeadline(Duration.seconds(3))
 
-/** How many bytes a pool takes in memory, about: text takes two bytes a character or one, and a row has about forty objects, and four in each plan. */
+/** How many bytes a pool takes in memory, about: text takes two bytes a character or one, and a row has about forty objects. */
 const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) =>
-  2 * bytes + (3000 + 250 * keptPlans) * members + 1000
+  2 * bytes + (3000 + bytesOfKept) * members + 1000
 
 /** Reading takes this many times what the pool takes then: rows arrive as bytes and are read as text. */
 const whileReading = 2

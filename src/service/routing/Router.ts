@@ -3,7 +3,7 @@ import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
 import { type Moment, momentOf } from "../../domain/routing/Moment.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
-import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
+import type { OwnStep, Plan, Step } from "../../domain/routing/Plan.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
 import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
 import type { Provider } from "../../domain/Provider.ts"
@@ -60,7 +60,7 @@ const make = Effect.gen(function* () {
   const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger(metered.parked)
   const uses = yield* makeUseLedger
-  const keptOr = makePlanCache(ledger.changes)
+  const planCache = makePlanCache<Plan>(ledger.changes)
   /** The health of its key under which each lease was made. */
   const made = new WeakMap<Lease, Health>()
 
@@ -86,13 +86,11 @@ const make = Effect.gen(function* () {
       Effect.clockWith((clock) => {
         const now = momentOf(clock)
         const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
-        const make = () =>
-          planFor(
-            request,
-            (provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], asked),
-            (pooled) => availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
-          )
-        const plan = asked.credential_id === undefined ? keptOr(request, snapshots, now, make) : make()
+        const availability = (pooled: PooledCredential) =>
+          availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
+        const { keep, kept, noting } = planCache(request, asked.credential_id === undefined ? snapshots : [], now)
+        const poolOf = (provider: Provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], asked)
+        const plan = kept ?? keep(planFor(request, poolOf, noting(availability)))
         return Effect.succeed<PlannedRequest>({ ...plan, request, freshness })
       })
     )

@@ -1,12 +1,17 @@
 import { randomBytes, randomUUID } from "node:crypto"
+import { mkdtempSync, rmSync } from "node:fs"
 import { Agent, get } from "node:http"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { setTimeout as delay } from "node:timers/promises"
 import { parseArgs } from "node:util"
 import { Effect, Exit, Scope } from "effect"
 import { formatApiKey } from "../../../src/port/ApiKey.ts"
 import { faultyProxy } from "../../faults/FaultyProxy.ts"
 import { account_id, addAccount, type Bed, issue, onBed, seededId, workspace_id } from "../Bed.ts"
-import { type Load, loadOn, type Operation, put } from "../Load.ts"
+import { routeOver } from "../gateway/Routes.ts"
+import { body as given, type Load, loadOn, type Operation, put } from "../Load.ts"
+import { cpuOfTree } from "../Process.ts"
 import { medianOf } from "../Report.ts"
 import { service, startTarget, type Target } from "../Target.ts"
 
@@ -188,11 +193,85 @@ const startedInFlood = async (bed: Bed) => {
   }
 }
 
+/** An account with a management key. */
+const addTenant = async ({ client }: Bed) => {
+  const [account, key = ""] = [randomUUID(), ...newKeys(1)]
+  await addAccount(client, account)
+  await issue(client, account, [key])
+  return { account, key }
+}
+
+const create = async ({ url }: Target, key: string, provider: string) => {
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" }
+  const body = JSON.stringify({ ...(JSON.parse(given) as object), provider })
+  const { status } = await fetch(`${url}/api/v1/byok`, { method: "POST", headers, body })
+  if (status !== 201) throw new Error(`A create has answered ${status}`)
+}
+
+const largePlans = async (bed: Bed) => {
+  const directory = mkdtempSync(join(tmpdir(), "byok-fairness-"))
+  const socket = join(directory, "socket")
+  const environment = { ...service.environment, BYOK_GATEWAY_SOCKET: socket }
+  const target = await startTarget({ ...service, environment }, bed)
+  const [noisy, other] = [await addTenant(bed), await addTenant(bed)]
+  await create(target, other.key, "azure")
+  for (let n = 0; n < 1000; n += 20) {
+    await Promise.all(Array.from({ length: 20 }, () => create(target, noisy.key, "anthropic")))
+  }
+  await bed.client.query(
+    `INSERT INTO credential_parkings
+     SELECT account_id, id, 'model/' || n, 1, 'rate_limited', 1, now() + interval '30 minutes', now(), 0
+     FROM credentials, generate_series(0, 99) AS n WHERE account_id = $1`,
+    [noisy.account]
+  )
+  await bed.client.query("UPDATE pools SET health = health + 1 WHERE account_id = $1", [noisy.account])
+  await bed.client.query("VACUUM ANALYZE")
+  const plan = (connections: number) => put(loadOf(bed, target, "plan", { key: noisy.key, connections }))
+  await plan(1)
+  const before = cpuOfTree(target.pid)
+  const { requests } = await plan(1)
+  const each = (cpuOfTree(target.pid) - before) / requests / 1000
+  judge("an explanation of a plan of 1,000 keys while nothing changes, ms of CPU", each.toFixed(2), "≤ 1", each <= 1)
+  const beside = (connections: number) => async () => {
+    const plans = connections === 0 ? undefined : plan(connections)
+    await delay(500)
+    const routes = await routeOver(socket, [other.account], { connections: 1, rides: true, seconds: seconds - 1 })
+    const seen = await plans
+    if (routes.errors > 0 || (seen?.errors ?? 0) > 0) throw new Error("routes or plans have failed")
+    return routes.p50
+  }
+  const { median, ratio: ratioOf } = await inTurn({ calm: beside(0), beside: beside(4) })
+  const ratio = ratioOf("beside", "calm")
+  const name = "routes of an account, calm and beside 4 clients that explain a plan of 1,000 keys of another, p50 in ms"
+  judge(`${name}: ${median("calm").toFixed(2)}, ${median("beside").toFixed(2)}`, ratio.toFixed(2), "≤ 2", ratio <= 2)
+  await target.stop()
+  rmSync(directory, { recursive: true })
+}
+
+const fullPools = async (bed: Bed) => {
+  const target = await startTarget(service, bed)
+  const [noisy, full, other] = [await addTenant(bed), await addTenant(bed), await addTenant(bed)]
+  await create(target, full.key, "anthropic")
+  await bed.client.query("UPDATE pools SET members = 5000000 WHERE account_id = $1", [full.account])
+  const beside = (key: string) => async () => {
+    const creates = put(loadOf(bed, target, "create", { key, connections: 4 }))
+    const { errors, requests, seconds } = await put(loadOf(bed, target, "create", { key: other.key, connections: 16 }))
+    if (errors > 0) throw new Error(`${errors} creates have failed`)
+    await creates
+    return requests / seconds
+  }
+  const { median, ratio: ratioOf } = await inTurn({ valid: beside(noisy.key), full: beside(full.key) })
+  const ratio = ratioOf("full", "valid")
+  const figures = `${median("valid").toFixed(0)}, ${median("full").toFixed(0)}`
+  const name =
+    "creates a second of an account beside 4 clients of another, into a pool with room and into one that is full"
+  judge(`${name}: ${figures}`, ratio.toFixed(2), "≥ 0.9", ratio >= 0.9)
+  await target.stop()
+}
+
 const largeLists = async (bed: Bed, quiet: string) => {
   const target = await startTarget(service, bed)
-  const [account, key = ""] = [randomUUID(), ...newKeys(1)]
-  await addAccount(bed.client, account)
-  await issue(bed.client, account, [key])
+  const { account, key } = await addTenant(bed)
   await bed.client.query("INSERT INTO pools (account_id, workspace_id, provider) VALUES ($1, $1, 'anthropic')", [
     account
   ])
@@ -214,11 +293,8 @@ const largeLists = async (bed: Bed, quiet: string) => {
 }
 
 onBed("fairness", 1000, async (bed) => {
-  const [quiet = ""] = newKeys(1)
-  const account = randomUUID()
-  await addAccount(bed.client, account)
-  await issue(bed.client, account, [quiet])
-  const cases = { noisyAccounts, activeKeys, largeLists, junk, startedInFlood }
+  const { key: quiet } = await addTenant(bed)
+  const cases = { noisyAccounts, activeKeys, largeLists, largePlans, fullPools, junk, startedInFlood }
   for (const [name, measure] of Object.entries(cases)) {
     if (values.only?.split(",").includes(name) !== false) await measure(bed, quiet)
   }

@@ -118,7 +118,7 @@ describe("a cooldown", () => {
     const limited = contributed(free, refused("RateLimited"), 0)
     const both = contributed(limited, refused("Rejected"), 0)
     assert.deepStrictEqual(availability(both, 0), { _tag: "Parked", cause: "rejected", until: minute })
-    assert.deepStrictEqual(availability(both, minute), { _tag: "OnTrial" })
+    assert.deepStrictEqual(availability(both, minute), { _tag: "OnTrial", until: minute + hour })
     assert.deepStrictEqual(availability(contributed(both, { _tag: "Succeeded" }, minute), minute), { _tag: "Free" })
   })
 
@@ -131,7 +131,7 @@ describe("a cooldown", () => {
     const { model } = contributed(free, refused("Forbidden"), 0)
     const end = minute + hour
     const healthAt = (now: number): Health => ({ ...free, model: remembered(model, now) })
-    assert.deepStrictEqual(availability(healthAt(end - 1), end - 1), { _tag: "OnTrial" })
+    assert.deepStrictEqual(availability(healthAt(end - 1), end - 1), { _tag: "OnTrial", until: end })
     assert.deepStrictEqual(availability(healthAt(end), end), { _tag: "Free" })
     const strikesAt = (now: number) => contributed(healthAt(now), refused("Forbidden"), now).model.strikes
     assert.deepStrictEqual([strikesAt(end - 1), strikesAt(end)], [2, 1])

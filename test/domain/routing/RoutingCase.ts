@@ -116,7 +116,7 @@ const rowOf = (provider: Provider, index: number, [policy, state]: readonly [num
     availability: other<Availability>(
       { _tag: "Free" },
       { _tag: "Free" },
-      { _tag: "OnTrial" },
+      { _tag: "OnTrial", until: 1 },
       parked("rejected", 1_000),
       parked("rate_limited", 2_000),
       { _tag: "Parked", cause: "leaked", until: null }

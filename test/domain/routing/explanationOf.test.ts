@@ -5,7 +5,7 @@ import type { Credential } from "../../../src/domain/Credential.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
-import { Explanation } from "../../../src/domain/routing/Explanation.ts"
+import { Explanation, explanationBody } from "../../../src/domain/routing/Explanation.ts"
 import { explanationOf, makeNearMiss } from "../../../src/domain/routing/explanationOf.ts"
 import {
   anyRoutingCase,
@@ -25,7 +25,11 @@ const workspace_id = WorkspaceId.make("019ad5a0-0000-7000-8000-000000000020")
 const explain = (routingCase: RoutingCase) => {
   const poolOfProvider = (provider: string) =>
     Pooling.poolOf(routingCase.rows.filter(({ credential }) => credential.provider === provider))
-  return encode(explanationOf({ ...routingCase.request, workspace_id }, plan(routingCase), poolOfProvider))
+  const explanation = explanationOf({ ...routingCase.request, workspace_id }, plan(routingCase), poolOfProvider)
+  const encoded = encode(explanation)
+  const body: unknown = JSON.parse(Buffer.from(explanationBody(explanation)).toString())
+  assert.deepStrictEqual(body, { data: encoded }, "the body is what the contract's schema encodes")
+  return encoded
 }
 
 const until = Date.UTC(2026, 10, 20, 11, 45, 23, 400)

@@ -171,7 +171,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
       const shared = sharedSteps(plan(routingCase))
       const availabilities: ReadonlyArray<Row["availability"]> = [
         { _tag: "Free" },
-        { _tag: "OnTrial" },
+        { _tag: "OnTrial", until: 1 },
         { _tag: "Parked", cause: "leaked", until: null }
       ]
       for (const availability of availabilities) {
@@ -359,7 +359,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
         if (at === null) continue
         const back = one.rows.filter((row) => (endOf(row) ?? Infinity) <= at)
         const then = plan(
-          withRows(one, (row) => (back.includes(row) ? { ...row, availability: { _tag: "OnTrial" } } : row))
+          withRows(one, (row) => (back.includes(row) ? { ...row, availability: { _tag: "OnTrial", until: 1 } } : row))
         )
         assert.strictEqual(at, Math.min(...one.rows.map((row) => endOf(row) ?? Infinity)))
         assert.sameMembers(

@@ -1,0 +1,88 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { TestClock } from "effect/testing"
+import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { explanationBody } from "../../../src/domain/routing/Explanation.ts"
+import type { PlanRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import { Explanations } from "../../../src/port/Explanations.ts"
+import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
+import * as ExplanationsLive from "../../../src/service/routing/Explanations.ts"
+import { Router } from "../../../src/service/routing/Router.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { inMemory } from "../../support/memory/inMemory.ts"
+import { create, remove, update } from "../../support/service/asTenant.ts"
+import { attempt, planOf, requestOf } from "../../support/service/planning.ts"
+
+/** The body of an explanation, whether it is the one that was answered before, and how many bytes were admitted for it. */
+const makeExplain = (owner: PoolOwner) => {
+  let before: Uint8Array | undefined
+  const explained = Effect.fnUntraced(function* (change: object) {
+    const { explain, explainedBody } = yield* Explanations
+    const request: PlanRequest = requestOf(owner, change)
+    let admitted = 0
+    const admit = (bytes: number) => Effect.sync(() => void (admitted += bytes))
+    const body = yield* explainedBody(request, { within: 0, admit })
+    assert.deepStrictEqual(body, explanationBody(yield* explain(request)), "it is what would be made")
+    const isKept = body === before
+    before = body
+    return { isKept, admitted, length: body.length }
+  })
+  return (change: object = {}) => Effect.provideService(explained(change), CurrentCaller, owner)
+}
+
+const manyKeys = Effect.fnUntraced(function* (owner: PoolOwner, name?: string) {
+  return yield* Effect.forEach(Array.from({ length: 20 }), () => create(owner, name === undefined ? {} : { name }))
+})
+
+const live = Layer.provideMerge(Layer.merge(ExplanationsLive.layer, Router.layer), inMemory())
+
+describe("the body of an explanation of a large pool", () => {
+  it.effect("is made once while nothing changes, and again after each change (Q19, Q20)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const [first = assert.fail(), second = assert.fail()] = yield* manyKeys(owner)
+      const explain = makeExplain(owner)
+      const refuse = Effect.flatMap(planOf(owner), (plan) => attempt(plan, { _tag: "RateLimited", retry_after: null }))
+      const changes = [
+        explain({ model: "another/model" }),
+        update(owner, first.id, { name: "renamed" }),
+        remove(owner, second.id),
+        // Stored in the background, which the test clock starts.
+        Effect.andThen(refuse, TestClock.adjust(1000)),
+        // The key is on trial then, and is free an hour later.
+        TestClock.adjust(5000),
+        TestClock.adjust(3_600_000)
+      ]
+      yield* explain()
+      for (const change of changes) {
+        assert.isTrue((yield* explain()).isKept)
+        yield* change
+        assert.isFalse((yield* explain()).isKept)
+      }
+    }).pipe(Effect.provide(live))
+  )
+
+  it.effect("is made once for all who wait for it", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* manyKeys(owner)
+      const { explainedBody } = yield* Explanations
+      const one = explainedBody(requestOf(owner), { within: 0, admit: () => Effect.void })
+      const bodies = yield* Effect.all([one, one, one], { concurrency: "unbounded" }).pipe(
+        Effect.provideService(CurrentCaller, owner)
+      )
+      assert.strictEqual(new Set(bodies).size, 1)
+    }).pipe(Effect.provide(live))
+  )
+
+  it.effect("is admitted before it is made, and kept only if its pool's memory counts it", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* manyKeys(owner, "é".repeat(255))
+      const explain = makeExplain(owner)
+      const { admitted, length } = yield* explain()
+      assert.isAtLeast(admitted, 2 * length)
+      assert.isFalse((yield* explain()).isKept)
+    }).pipe(Effect.provide(live))
+  )
+})

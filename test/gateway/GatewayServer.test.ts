@@ -298,16 +298,25 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
           assert.strictEqual(status, 201, text)
           return { text, ...(JSON.parse(text) as { data: { route: string; next: { key?: string } | null } }).data }
         })
-      const report = (id: string, status: number) => ask(path, "POST", `/v1/routes/${id}/attempts/1`, { status })
-      const alone = { credential_id }
-      for (const _ of ["free", "parked"]) {
+      const report = (id: string, said: object) => ask(path, "POST", `/v1/routes/${id}/attempts/1`, said)
+      const alone = { credential_id, targets: [{ provider: "azure" }, { provider: "openai" }] }
+      for (const [said, outcome] of [
+        [{ status: 401 }, "rejected"],
+        [{ status: 401 }, "rejected"],
+        [{ status: 403 }, "forbidden"],
+        [{ status: 429 }, "rate_limited"],
+        [{ status: 429, codes: [null, 1, "insufficient_quota"] }, "quota_exhausted"],
+        [{ status: 400 }, "request_refused"],
+        [{ status: 500 }, "upstream_failed"],
+        [{ abandoned: true }, "abandoned"]
+      ] as const) {
         const tested = yield* open(alone)
         assert.strictEqual(tested.next?.key, key)
-        const { text } = yield* report(tested.route, 401)
-        assert.include(text, '"outcome":"rejected","next":null', "no other key, and no shared capacity")
+        const { text } = yield* report(tested.route, said)
+        assert.include(text, `"outcome":"${outcome}","next":null`, "no other key, and no shared capacity")
       }
       assert.strictEqual((yield* open({})).next?.key, bad, "control: it is parked for the others")
-      yield* report((yield* open(alone)).route, 200)
+      yield* report((yield* open(alone)).route, { status: 200 })
       assert.strictEqual((yield* open({})).next?.key, key, "the success counts")
       yield* update(credential_id, { disabled: true })
       const off = yield* open(alone)

@@ -1,14 +1,16 @@
 import { Arbitrary, Context, Effect, Schema } from "effect"
 import { ReportAnswer, Route } from "../../src/gateway/GatewayApi.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
+import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { exchange, type Header, json, render, send } from "../support/http/HttpProbe.ts"
-import type { Answer } from "../support/http/RawConnection.ts"
+import { type Answer, open } from "../support/http/RawConnection.ts"
 import { type Parts, TestService, withoutTable } from "../support/http/TestService.ts"
 import { wipedBy } from "../support/http/wipedBy.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 import { assert, layerLive } from "../support/it.ts"
+import { eventually } from "../support/process/eventually.ts"
 import { listening, own, socketPath } from "./socket.ts"
 
 /** The same media type in another spelling, which is left to the other routes' way. */
@@ -68,7 +70,7 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
   })
 
   it.effect("are answered as the contract's handlers answer them, whatever their bodies", function* () {
-    const { account_id, create } = yield* TestService.newTenant
+    const { account_id, create, workspace_id } = yield* TestService.newTenant
     for (const key of ["sk-first-0123456789-0123456789", "sk-other-0123456789-0123456789"]) {
       createdId(yield* create({ provider: "azure", key }))
     }
@@ -114,7 +116,9 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
     )(Buffer.from('{"status":200}'))
     const anyRoute = (given: object) =>
       both(Effect.succeed("/v1/routes"), 0)(Buffer.from(JSON.stringify({ ...route, ...given })))
-    yield* withoutTable("pools", anyRoute({}))
+    const fresh = post("/v1/routes", json, JSON.stringify({ ...route, workspace_id, freshness_ms: 600_000 }))
+    const known = yield* withoutTable("pools", Effect.andThen(anyRoute({}), fresh))
+    assert.strictEqual(known.status, 201, "what is known is fresh enough")
     for (const model of [defective, away]) yield* anyRoute({ model })
     const refused = ["0 400", "0 500", "0 503", "1 400", "1 404", "1 409"]
     assert.deepStrictEqual([...statuses].sort(), ["0 201", "1 200", ...refused].sort())
@@ -142,6 +146,24 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
       const { body, headers, ...answer } = yield* exchange(path, bytes)
       const what = `${bytes.toString("latin1", 0, 200)} ${body}`
       assert.deepStrictEqual([answer.status, headers["date"] === undefined], [status, isPlain], what)
+    }
+  })
+
+  it.effect("hold memory for what has arrived of their bodies, until their clients leave", function* () {
+    const { held } = yield* MemoryBudget
+    const path = yield* socketPath
+    yield* listening(path)
+    const before = held.gateway
+    for (const type of [json, inFull]) {
+      const begun = Effect.gen(function* () {
+        const headers = [type, ["Content-Length", "9000"]] as const
+        yield* (yield* open(path)).write(
+          render({ method: "POST", path: "/v1/routes", headers, body: "x".repeat(8000) })
+        )
+        yield* eventually("what has arrived is held", () => held.gateway >= before + 8000)
+      })
+      yield* Effect.scoped(begun)
+      yield* eventually("it is let go of", () => held.gateway === before)
     }
   })
 })

@@ -2,7 +2,7 @@ import { Effect, Option, Schema } from "effect"
 import { CliError, Command, Flag, Param } from "effect/cli"
 import { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
-import { Text } from "../domain/Text.ts"
+import { Text } from "../domain/checkInput.ts"
 
 /** `byok`, with the flag that all subcommands share. */
 export const root = Command.make("byok").pipe(

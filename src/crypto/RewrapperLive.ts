@@ -1,9 +1,9 @@
 import { Effect, Layer, Result } from "effect"
 import { encodeSealingContext } from "../domain/SealedKey.ts"
 import { KeyStoreUnavailable, type RewrapFailure } from "../port/Cipher.ts"
-import { Rewrapper } from "../port/Rewrapper.ts"
+import { Rewrapper } from "../port/KekRegistry.ts"
 import { inTurn, KeyEncryption } from "./KeyEncryption.ts"
-import { makeCryptoTimer } from "./makeCryptoTimer.ts"
+import { makeCryptoTimer } from "./CipherLive.ts"
 import { rewrap } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 

@@ -1,9 +1,8 @@
 import { DateTime, Schema, SchemaTransformation, Struct } from "effect"
-import { withMaxLength } from "./checkInput.ts"
+import { Text, withMaxLength } from "./checkInput.ts"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
 import { GivenProvider, StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
-import { Text } from "./Text.ts"
 
 const iso8601 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 

@@ -1,6 +1,6 @@
 import { Schema } from "effect"
 import { parseJson } from "./KeyMaterial.ts"
-import { Text } from "./Text.ts"
+import { Text } from "./checkInput.ts"
 
 /** What is left on a key that was copied with too much around it, or that was never one. */
 const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [

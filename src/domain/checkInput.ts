@@ -1,5 +1,12 @@
 import { Effect, Schema, SchemaParser, SchemaTransformation, Struct } from "effect"
 
+/** Text that UTF-8 and PostgreSQL preserve: no U+0000 and no lone surrogate (D25). */
+export const Text = Schema.String.annotate({ message: "must be a string" }).check(
+  Schema.makeFilter((text: string) => !text.includes("\0") && text.isWellFormed(), {
+    message: "must not contain U+0000 or half of a surrogate pair"
+  })
+)
+
 /**
  * Checks an input before the schema sees it: whether it is allowed, or what is wrong. `documented` is what the OpenAPI
  * document shows. `Schema.Any` is the one schema that HttpApi does not replace by a walk over all of the value.

@@ -20,10 +20,8 @@ import { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../dom
 import { NewLink, Purpose } from "../domain/Link.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
-import { checkInput } from "../domain/checkInput.ts"
-import { flag } from "../domain/routing/Endpoint.ts"
-import { routingFields } from "../domain/routing/RoutingRequest.ts"
-import { Text } from "../domain/Text.ts"
+import { checkInput, Text } from "../domain/checkInput.ts"
+import { flag, routingFields } from "../domain/routing/RoutingRequest.ts"
 
 /** 409: a report about another attempt than the open one. */
 export class AnotherAttemptOpen extends Schema.Error<AnotherAttemptOpen>("AnotherAttemptOpen")(

@@ -2,6 +2,13 @@ import { Context, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
+/** How far the service counts rows: no count takes longer as a table grows. */
+export const countLimit = 10_000
+
+/** A count that went as far as one more than the limit, in words. */
+export const countOf = (count: number): string =>
+  count > countLimit ? `more than ${countLimit.toLocaleString("en")}` : String(count)
+
 /** The events of one transaction about one credential, about the rest of one account, or about no account, as stored. */
 export interface AuditEntry {
   readonly seq: bigint

@@ -1,8 +1,8 @@
-import { Context, type DateTime, type Effect, type Option } from "effect"
+import { Context, type DateTime, type Effect, type Option, type Result } from "effect"
 import type { OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
 import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
-import type { Rewrapper } from "./Rewrapper.ts"
 import type { Answer } from "./DatabaseFailure.ts"
+import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
 /** A key that has never sealed is `foreign` if others have and the keyring holds none of those. */
 export type SealPermission = "seals" | "retired" | "foreign"
@@ -90,3 +90,20 @@ export class KekRegistry extends Context.Service<
     ) => Answer<RewrappedBatch, KeyStoreUnavailable>
   }
 >()("byok/KekRegistry") {}
+
+/** Rewraps data keys under the primary key of the keyring, without opening what they seal. */
+export class Rewrapper extends Context.Service<
+  Rewrapper,
+  {
+    readonly primary: string
+    /** The ids of all keys of the keyring, primary first. */
+    readonly kek_ids: ReadonlyArray<string>
+    /** Counts wraps against the limit of the primary key. Call it before making them. */
+    readonly spend: (wraps: number) => Effect.Effect<void, KeyStoreUnavailable>
+    /** A data key that cannot be rewrapped is a failed `Result`; only an unavailable key store fails the effect. */
+    readonly rewrap: (
+      sealed: SealedKey,
+      context: SealingContext
+    ) => Effect.Effect<Result.Result<Pick<SealedKey, "kek_id" | "wrapped_dek">, RewrapFailure>, KeyStoreUnavailable>
+  }
+>()("byok/Rewrapper") {}

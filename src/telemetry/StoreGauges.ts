@@ -1,6 +1,5 @@
 import { DateTime, type Duration, Effect, Layer, References } from "effect"
-import { countLimit } from "../domain/countLimit.ts"
-import { AuditLog } from "../port/AuditLog.ts"
+import { AuditLog, countLimit } from "../port/AuditLog.ts"
 import type { FamilyName } from "../port/families.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { makeMeter } from "../port/Meter.ts"

@@ -1,13 +1,13 @@
 import { Cause, Effect, Layer, Option } from "effect"
 import { KeyEncryption } from "../crypto/KeyEncryption.ts"
-import { countLimit, countOf } from "../domain/countLimit.ts"
+import { countLimit, countOf } from "../port/AuditLog.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
 import { failureOf } from "../sql/connection/DatabaseErrors.ts"
 import { sessionState } from "../sql/inspectSession.ts"
-import { current, lockNotAvailable, latest, withLockTimeout } from "../sql/Migrations.ts"
+import { current, latest, lockNotAvailable, withLockTimeout } from "../sql/Migrations.ts"
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100

@@ -1,7 +1,7 @@
 import { Effect, Layer } from "effect"
 import * as RewrapperLive from "../../src/crypto/RewrapperLive.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
-import { Rewrapper } from "../../src/port/Rewrapper.ts"
+import { Rewrapper } from "../../src/port/KekRegistry.ts"
 import { fixedKeyring, keyringEncryption, ringOf } from "../support/keys/keyrings.ts"
 import { assert, describe, it } from "../support/it.ts"
 

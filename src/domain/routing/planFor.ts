@@ -1,10 +1,9 @@
 import type { Credential } from "../Credential.ts"
 import type { Provider } from "../Provider.ts"
-import type { Endpoint, EndpointKind } from "./Endpoint.ts"
+import type { Endpoint, EndpointKind, RoutingRequest } from "./RoutingRequest.ts"
 import type { Availability } from "./Health.ts"
 import type { Exclusion, Plan, ProviderPlan, Section, SharedReason, Step } from "./Plan.ts"
 import type { Pool, PooledCredential } from "./Pool.ts"
-import type { RoutingRequest } from "./RoutingRequest.ts"
 
 /** The declarations that can widen what a credential is used for, by kind of endpoint (E11, E13). */
 const honours: Record<EndpointKind, { readonly region: boolean; readonly zdr: boolean }> = {

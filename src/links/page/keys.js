@@ -37,17 +37,11 @@ const acts = {
   "credential.recovered": "Accepted by the provider again"
 }
 
-/** @param {{ kind: string, name?: string | null }} actor */
-const actorOf = ({ kind, name }) =>
-  kind === "link"
-    ? "with a link"
-    : kind === "api_key"
-      ? `by the API key ${name ?? "that is gone"}`
-      : kind === "cli"
-        ? "by an operator"
-        : kind === "service"
-          ? "by byok"
-          : "by the gateway"
+/** @type {Record<string, string>} */
+const actors = { link: "with a link", cli: "by an operator", service: "by byok" }
+
+const actorOf = (/** @type {{ kind: string, name?: string | null }} */ { kind, name }) =>
+  kind === "api_key" ? `by the API key ${name ?? "that is gone"}` : (actors[kind] ?? "by the gateway")
 
 const nameOf = (/** @type {Key} */ { label, name }) => name ?? label
 

@@ -1,6 +1,5 @@
 import { Clock, Effect, Layer, Option } from "effect"
-import { countLimit, countOf } from "../../domain/countLimit.ts"
-import { AuditLog } from "../../port/AuditLog.ts"
+import { AuditLog, countLimit, countOf } from "../../port/AuditLog.ts"
 import { repeatInBackground } from "../repeatInBackground.ts"
 
 /** The newest hash is logged at most this often, in milliseconds: logs kept elsewhere then expose a rewritten chain. */

@@ -1,6 +1,5 @@
 import { Context, Effect, Layer, Result } from "effect"
-import { KekRegistry, type KekUsage } from "../../port/KekRegistry.ts"
-import { Rewrapper } from "../../port/Rewrapper.ts"
+import { KekRegistry, type KekUsage, Rewrapper } from "../../port/KekRegistry.ts"
 
 /** Progress of a rewrap; `total` is the number of credentials under other keys when it began. */
 export interface RewrapProgress {

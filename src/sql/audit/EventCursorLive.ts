@@ -1,5 +1,5 @@
 import { Effect, Layer } from "effect"
-import { countLimit } from "../../domain/countLimit.ts"
+import { countLimit } from "../../port/AuditLog.ts"
 import { type CursorState, EventCursor, type Progress } from "../../port/Events.ts"
 import { askFirst, askRows, askWhether } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"

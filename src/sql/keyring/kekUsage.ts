@@ -1,6 +1,6 @@
 import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { countLimit } from "../../domain/countLimit.ts"
+import { countLimit } from "../../port/AuditLog.ts"
 import type { KekRegistry, NamingCredential, RegisteredKey } from "../../port/KekRegistry.ts"
 import { askRows } from "../connection/askRows.ts"
 import type { Database } from "../connection/Database.ts"

@@ -2,9 +2,8 @@
 import { deepStrictEqual } from "node:assert/strict"
 import { assert } from "@effect/vitest"
 import type { Credential } from "../../../src/domain/Credential.ts"
-import type { Endpoint } from "../../../src/domain/routing/Endpoint.ts"
 import type { Exclusion, Plan, Step } from "../../../src/domain/routing/Plan.ts"
-import type { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import type { Endpoint, RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { inWords, planByTheBook } from "./planByTheBook.ts"
 import { changed, type Planner, plainRow, type Row, type RoutingCase } from "./RoutingCase.ts"
 

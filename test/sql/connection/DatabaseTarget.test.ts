@@ -1,6 +1,6 @@
 import { Arbitrary, Redacted, Schema } from "effect"
 import { inspect } from "node:util"
-import { Text } from "../../../src/domain/Text.ts"
+import { Text } from "../../../src/domain/checkInput.ts"
 import {
   type DatabaseTarget,
   InvalidDatabaseUrl,

@@ -1,8 +1,6 @@
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "hpke"
 import { Effect, Layer, Redacted } from "effect"
-import { CredentialId } from "../domain/Identifiers.ts"
-import { encodeSealedFor, type Link } from "../domain/Link.ts"
-import type { SealingContext } from "../domain/SealedKey.ts"
+import { encodeSealedFor, linkContext } from "../domain/Link.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { LinkKeys, NotForThisLink } from "../port/Links.ts"
 
@@ -10,23 +8,6 @@ const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_
 
 /** Private keys are read here: the library would have Node print that a part of its cryptography is experimental. */
 const ecdh = { name: "ECDH", namedCurve: "P-256" }
-
-/** What a private key is bound to: its link and purpose, in the place of the provider, of which no credential has such a one. */
-const contextOf = ({ account_id, link_id, purpose, workspace_id }: Link): SealingContext => ({
-  account_id,
-  workspace_id,
-  id: CredentialId.make(link_id),
-  provider: `byok-link/${purpose}`,
-  disabled: false,
-  is_fallback: false,
-  is_required: false,
-  is_byok_only: false,
-  allowed_api_key_hashes: null,
-  allowed_models: null,
-  allowed_user_ids: null,
-  declared_region: null,
-  declared_zdr: null
-})
 
 export const layer = Layer.effect(
   LinkKeys,
@@ -37,12 +18,12 @@ export const layer = Layer.effect(
       const bytes = new Uint8Array(yield* Effect.promise(() => crypto.subtle.exportKey("pkcs8", privateKey)))
       const text = Redacted.make(Buffer.from(bytes).toString("base64"))
       bytes.fill(0)
-      return { public_key, private_key: yield* seal(text, contextOf(link)) }
+      return { public_key, private_key: yield* seal(text, linkContext(link)) }
     }),
     open: Effect.fnUntraced(function* (link, { private_key, public_key }, { ciphertext, enc }, target) {
       const refused = () => new NotForThisLink()
       const decode = (text: Buffer) => Buffer.from(text.toString("latin1"), "base64")
-      const bytes = yield* Effect.mapError(read(private_key, contextOf(link), decode), refused)
+      const bytes = yield* Effect.mapError(read(private_key, linkContext(link), decode), refused)
       const aad = Buffer.from(encodeSealedFor(target))
       const opened = yield* Effect.tryPromise({
         try: async () => {

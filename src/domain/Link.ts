@@ -2,6 +2,7 @@ import { type DateTime, Effect, Schema } from "effect"
 import { InvalidParams } from "./Errors.ts"
 import { AccountId, CredentialId, LinkId, WorkspaceId } from "./Identifiers.ts"
 import { GivenProvider, type Provider } from "./Provider.ts"
+import type { SealingContext } from "./SealedKey.ts"
 
 /** What the owner of keys may do with a link: add one key, replace one, manage the keys of a workspace, or look at them. */
 export const Purpose = Schema.Literals(["connect", "replace", "manage", "view"]).annotate({
@@ -77,3 +78,22 @@ export interface SealedFor extends Pick<Link, "link_id" | "account_id" | "worksp
 /** The additional data of a sealed key; the page makes the same (`src/links/page/api.js`). */
 export const encodeSealedFor = ({ account_id, credential_id, link_id, provider, workspace_id }: SealedFor) =>
   JSON.stringify(["byok/link/1", link_id, account_id, workspace_id, provider, credential_id])
+
+type Bound = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose">
+
+/** What a private key is bound to: its link and purpose, in the place of the provider, of which no credential has such a one. */
+export const linkContext = ({ account_id, link_id, purpose, workspace_id }: Bound): SealingContext => ({
+  account_id,
+  workspace_id,
+  id: CredentialId.make(link_id),
+  provider: `byok-link/${purpose}`,
+  disabled: false,
+  is_fallback: false,
+  is_required: false,
+  is_byok_only: false,
+  allowed_api_key_hashes: null,
+  allowed_models: null,
+  allowed_user_ids: null,
+  declared_region: null,
+  declared_zdr: null
+})

@@ -59,7 +59,7 @@ export const layer = Layer.effect(
 
     const count = (kek_id: string) => writes.probe(countNaming(writes.sql, kek_id), "keks.count")
 
-    /** Retires or reinstates a key as soon as running transactions release `credentials`; false if that takes too long. */
+    /** Retires or reinstates a key as soon as running transactions release `credentials` and `links`; false if that takes too long. */
     const fence = Effect.fnUntraced(
       function* (kek_id: string, retired: boolean) {
         const { sql } = writes
@@ -70,9 +70,11 @@ export const layer = Layer.effect(
         yield* recordEach(sql, changed, () => ({ action: retired ? "keyring.retire" : "keyring.reinstate", kek_id }))
         const rows = yield* sql<{ id: string }>`SELECT id FROM keks WHERE retired_at IS NOT NULL ORDER BY id`
         yield* sql.unsafe(`SET LOCAL lock_timeout = '${fencing.lockTimeout}'`)
-        yield* sql`ALTER TABLE credentials DROP CONSTRAINT IF EXISTS credentials_kek_retired`
-        yield* sql.unsafe(`ALTER TABLE credentials ADD CONSTRAINT credentials_kek_retired
-          CHECK (kek_id <> ALL ('{${rows.map(({ id }) => `"${id}"`).join()}}'::text[])) NOT VALID`)
+        for (const table of ["credentials", "links"]) {
+          yield* sql.unsafe(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${table}_kek_retired`)
+          yield* sql.unsafe(`ALTER TABLE ${table} ADD CONSTRAINT ${table}_kek_retired
+            CHECK (kek_id <> ALL ('{${rows.map(({ id }) => `"${id}"`).join()}}'::text[])) NOT VALID`)
+        }
         return true
       },
       (change) =>

@@ -5,28 +5,31 @@ import type { KekRegistry, NamingCredential, RegisteredKey } from "../../port/Ke
 import { askRows } from "../connection/askRows.ts"
 import type { Database } from "../connection/Database.ts"
 
-/** The ids of the keys that credentials name: walks the index from one to the next. */
+/** The ids of the keys that credentials or links name: walks the index from one to the next; links are few. */
 const namedKeks = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const ids: Array<string> = []
+    const linked = yield* sql<{ id: string }>`SELECT DISTINCT kek_id AS id FROM links WHERE kek_id IS NOT NULL`
     for (;;) {
       const [next] = yield* sql<{ id: string | null }>`
         SELECT min(kek_id) AS id FROM credentials WHERE kek_id > ${ids.at(-1) ?? ""}`
-      if (typeof next?.id !== "string") return ids
+      if (typeof next?.id !== "string") return Array.from(new Set([...ids, ...linked.map(({ id }) => id)]))
       ids.push(next.id)
     }
   })
 
-/** How many credentials name a key, up to `limit`. For an equality PostgreSQL might read the table, not the index. */
-export const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit?: number) =>
-  Effect.map(
+/** How many credentials and links name a key, up to `limit`. For an equality PostgreSQL might read the table, not the index. */
+export const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit?: number) => {
+  const most = sql.literal(limit === undefined ? "ALL" : String(limit))
+  return Effect.map(
     sql<{ n: number }>`
       SELECT count(*)::int AS n FROM (
-        SELECT 1 FROM credentials WHERE kek_id BETWEEN ${kek_id} AND ${kek_id}
-        ORDER BY kek_id LIMIT ${sql.literal(limit === undefined ? "ALL" : String(limit))}
+        (SELECT 1 FROM credentials WHERE kek_id BETWEEN ${kek_id} AND ${kek_id} ORDER BY kek_id LIMIT ${most})
+        UNION ALL (SELECT 1 FROM links WHERE kek_id = ${kek_id}) LIMIT ${most}
       ) AS naming`,
     ([row]) => row?.n ?? 0
   )
+}
 
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
 

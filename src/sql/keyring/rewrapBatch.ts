@@ -1,4 +1,6 @@
 import { Array as Arr, Effect, Record, Result } from "effect"
+import type { Statement } from "effect/sql"
+import { linkContext } from "../../domain/Link.ts"
 import type { SealedKey, SealingContext } from "../../domain/SealedKey.ts"
 import type { KekRegistry } from "../../port/KekRegistry.ts"
 import { record } from "../audit/auditing.ts"
@@ -16,22 +18,51 @@ const concurrency = 16
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
-/** Rewraps the data keys of one batch of credentials in one transaction, with one audit event. */
+type Row = CredentialKey & SealedKey
+
+/** A table of sealed keys: the columns that say what a key is bound to, how many bytes they have, and how they say it. */
+interface Source {
+  readonly table: Statement.Fragment
+  readonly columns: Statement.Fragment
+  readonly bytes: Statement.Fragment
+  readonly contextOf: (row: Row) => SealingContext
+}
+
+/** Begins the cursors of the batches of links, which come after those of credentials. */
+const links = "links "
+
+/** Rewraps the data keys of one batch of credentials, or then of links, in one transaction, with one audit event. */
 export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
-  const columns = sql.csv(contextColumns)
+  const ofCredentials: Source = {
+    table: sql`credentials`,
+    columns: sql.csv(contextColumns),
+    bytes: bytesOf(sql),
+    contextOf: ({ kek_id: _, sealed: _sealed, wrapped_dek: _dek, ...context }) => context as SealingContext
+  }
+  const ofLinks: Source = {
+    table: sql`links`,
+    columns: sql`account_id, id, workspace_id, id AS link_id, purpose`,
+    bytes: sql`0`,
+    contextOf: (row) => linkContext(row as Row & Parameters<typeof linkContext>[0])
+  }
 
   /** Citus moves no `ctid` and locks no rows of several nodes; `wrapped_dek` tells whether a row has changed meanwhile. */
-  const place = distributed
-    ? sql`WHERE true`
-    : sql`, LATERAL (
-        SELECT ctid FROM credentials WHERE account_id = rewrapped.account_id AND id = rewrapped.id OFFSET 0
-      ) AS place WHERE credentials.ctid = place.ctid`
+  const placeIn = (table: Statement.Fragment) =>
+    distributed
+      ? sql`WHERE true`
+      : sql`, LATERAL (
+          SELECT ctid FROM ${table} WHERE account_id = rewrapped.account_id AND id = rewrapped.id OFFSET 0
+        ) AS place WHERE target.ctid = place.ctid`
+
+  const linksLeft = (primary: string) => sql`SELECT 1 FROM links WHERE kek_id <> ${primary} LIMIT 1`
 
   return ({ after, primary, size }, rewrap) =>
     Effect.gen(function* () {
-      const from = after === undefined ? lowest : keyOf(after)
+      const inLinks = after?.startsWith(links) === true
+      const { bytes, columns, contextOf, table } = inLinks ? ofLinks : ofCredentials
+      const from = after === undefined || after === links ? lowest : keyOf(inLinks ? after.slice(links.length) : after)
       const [end] = yield* sql<CredentialKey>`
-        SELECT account_id, id FROM credentials WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
+        SELECT account_id, id FROM ${table} WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
         ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
       const upTo = end ?? highest
       const range = sql`(account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
@@ -39,23 +70,23 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
       const [next] = yield* sql<{ fitting: number; all: number }>`
         SELECT count(*) FILTER (WHERE bytes <= ${pageBytes})::int AS fitting, count(*)::int AS "all" FROM (
           SELECT sum(bytes) OVER (ORDER BY account_id, id) AS bytes FROM (
-            SELECT account_id, id, ${bytesOf(sql)} AS bytes FROM credentials
+            SELECT account_id, id, ${bytes} AS bytes FROM ${table}
             WHERE ${range} ORDER BY account_id, id LIMIT ${size}
           ) AS next
         ) AS read`
       const limit = next === undefined || next.fitting === next.all ? size : Math.max(1, next.fitting)
-      const rows = yield* sql<SealingContext & SealedKey>`
-        SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM credentials
+      const rows = yield* sql<Row>`
+        SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM ${table}
         WHERE ${range} ORDER BY account_id, id LIMIT ${limit} ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}`
       const attempt = yield* Effect.result(
         Effect.forEach(
           rows,
-          ({ kek_id, sealed, wrapped_dek, ...context }) =>
+          (row) =>
             Effect.map(
-              rewrap({ kek_id, sealed, wrapped_dek }, context),
+              rewrap({ kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek }, contextOf(row)),
               Result.mapBoth({
-                onFailure: (failure) => ({ id: context.id, failure }),
-                onSuccess: (rewrapped) => ({ ...rewrapped, ...context, old: hex(wrapped_dek) })
+                onFailure: (failure) => ({ id: row.id, failure }),
+                onSuccess: (rewrapped) => ({ ...row, ...rewrapped, old: hex(row.wrapped_dek) })
               })
             ),
           { concurrency }
@@ -67,17 +98,17 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         wrapped.length === 0
           ? []
           : yield* sql<CredentialKey>`
-              UPDATE credentials SET kek_id = rewrapped.kek_id, wrapped_dek = decode(rewrapped.wrapped_dek, 'hex')
+              UPDATE ${table} AS target SET kek_id = rewrapped.kek_id, wrapped_dek = decode(rewrapped.wrapped_dek, 'hex')
               FROM unnest(
                 ${wrapped.map(({ account_id }) => account_id)}::uuid[],
                 ${wrapped.map(({ id }) => id)}::uuid[],
                 ${wrapped.map(({ old }) => old)}::text[],
                 ${wrapped.map(({ kek_id }) => kek_id)}::text[],
                 ${wrapped.map(({ wrapped_dek }) => hex(wrapped_dek))}::text[]
-              ) AS rewrapped (account_id, id, old, kek_id, wrapped_dek) ${place}
-              AND credentials.account_id = rewrapped.account_id AND credentials.id = rewrapped.id
-              AND credentials.wrapped_dek = decode(rewrapped.old, 'hex')
-              RETURNING credentials.account_id, credentials.id`
+              ) AS rewrapped (account_id, id, old, kek_id, wrapped_dek) ${placeIn(table)}
+              AND target.account_id = rewrapped.account_id AND target.id = rewrapped.id
+              AND target.wrapped_dek = decode(rewrapped.old, 'hex')
+              RETURNING target.account_id, target.id`
       if (replaced.length > 0) {
         const before = new Map(rows.map((row) => [cursorOf(row), row.kek_id]))
         const from = Record.map(
@@ -87,10 +118,12 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from }])
       }
       const last = rows.length < limit ? end : rows.at(-1)
+      const areLinks = inLinks || (last === undefined && (yield* linksLeft(primary)).length > 0)
+      const isOver = last === undefined && (inLinks || !areLinks)
       return Result.succeed({
         rewrapped: replaced.length,
         failed,
-        next: last === undefined ? undefined : cursorOf(last)
+        next: isOver ? undefined : `${areLinks ? links : ""}${last === undefined ? "" : cursorOf(last)}`
       })
     }).pipe(sql.withTransaction, (query) => ask(query, "keks.rewrap"), Effect.flatMap(Effect.fromResult))
 }

@@ -1,9 +1,13 @@
 import { randomUUID } from "node:crypto"
-import { Effect, Fiber, Option, Redacted, Scope } from "effect"
+import { Effect, Exit, Fiber, Layer, Option, Redacted, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
+import * as LinkKeysLive from "../../../src/crypto/LinkKeysLive.ts"
+import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { RewrapProgress, Rotation } from "../../../src/service/keyring/Rotation.ts"
+import { Links } from "../../../src/service/links/Links.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import {
@@ -15,9 +19,19 @@ import {
   rotationWith,
   sealUnder
 } from "../../support/keys/rotating.ts"
-import { openStore, type Ports, storesOn } from "../../support/database/stores.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { cipherOn } from "../../support/memory/inMemory.ts"
+import { seal } from "../../links/browser.ts"
+import { openStore, type StoredPorts, storesOn } from "../../support/database/stores.ts"
 import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 import { assert, describe, it } from "../../support/it.ts"
+
+/** Links as an instance with that keyring has them. */
+const linksOn = (keyring: string) =>
+  Links.layer.pipe(
+    Layer.provide(Layer.provide(LinkKeysLive.layer, cipherOn(keyring))),
+    Layer.provide(SecureRandomLive.layer)
+  )
 
 const rotated = ringOf("new", "old")
 const rate = 1_000_000
@@ -30,7 +44,7 @@ const withCredentials = <A, E>(
     made: ReadonlyArray<Made>,
     /** The rotation of another process, with connections of its own. */
     another: Effect.Effect<Rotation["Service"]>
-  ) => Effect.Effect<A, E, Ports | Scope.Scope>
+  ) => Effect.Effect<A, E, StoredPorts | Scope.Scope>
 ) =>
   Effect.gen(function* () {
     const { ports, sql, url } = yield* openStore()
@@ -166,6 +180,42 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
         const { rewrap } = yield* rotationWith(rotated)
         const { failed, left, rewrapped } = yield* rewrap({ rate })
         assert.deepStrictEqual([rewrapped, left, failed.map(({ id }) => id)], [2, 2, ids])
+      })
+    )
+  )
+
+  it.live("covers the key pairs of links, which take keys as before once the old key is retired", () =>
+    withCredentials(1, () =>
+      Effect.gen(function* () {
+        const { account_id } = yield* newTenant
+        const linksWith = (keyring: string) => Effect.provide(Links, linksOn(keyring))
+        const { create, find } = yield* linksWith(ringOf("old"))
+        const asked = { purpose: "connect", expires_in: 3600 } as const
+        const created = yield* Effect.replicateEffect(create(account_id, asked), 3)
+        const { retire } = yield* KekRegistry
+        assert.strictEqual(yield* retire("old"), 4)
+        const { rewrap, status } = yield* rotationWith(rotated)
+        assert.deepInclude(yield* rewrap({ batch: 2, rate }), { rewrapped: 4, left: 0, failed: [] })
+        assert.deepStrictEqual(
+          (yield* status()).map(({ credentials, kek_id }) => [kek_id, credentials]),
+          [
+            ["new", 4],
+            ["old", 0]
+          ]
+        )
+        assert.strictEqual(yield* retire("old"), 0)
+        const { open } = yield* linksWith(ringOf("new"))
+        for (const { url } of created) {
+          const token = Redacted.make(Redacted.value(url).split("#")[1] ?? "")
+          const link = Option.getOrThrow(yield* find(token))
+          const public_key = Buffer.from(link.public_key ?? []).toString("base64url")
+          const { ciphertext, enc } = yield* seal({ ...link, public_key, providers: [] }, "a key", "openai")
+          const sealed = { ciphertext: Buffer.from(ciphertext, "base64url"), enc: Buffer.from(enc, "base64url") }
+          const key = yield* open(link, sealed, { provider: "openai", credential_id: null })
+          assert.strictEqual(Redacted.value(key), "a key")
+        }
+        const late = yield* Effect.exit(create(account_id, asked))
+        assert.isTrue(Exit.isFailure(late), "no link is stored under the retired key")
       })
     )
   )

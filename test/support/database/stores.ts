@@ -7,6 +7,7 @@ import type { CredentialRepository } from "../../../src/port/CredentialRepositor
 import type { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
+import type { LinkRepository } from "../../../src/port/Links.ts"
 import type { Parkings } from "../../../src/port/Parkings.ts"
 import type { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import type { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
@@ -28,7 +29,7 @@ export type Ports =
   | WorkspaceResolver
 
 /** The ports on a database, with its connections for what happens behind their back. */
-export type StoredPorts = Ports | Database
+export type StoredPorts = Ports | LinkRepository | Database
 
 const onDatabase = (url: string, batching: boolean, patience: Partial<DatabaseSettings> = {}) => {
   const { database, ...settings } = settingsFor(url)

@@ -45,51 +45,66 @@ export const holdArriving = (
   return holding
 }
 
+/** Why a body is not read; none if it is. */
+const refusalOf = ({
+  "content-encoding": encoding = "identity",
+  "content-length": length = "0",
+  "content-type": type = ""
+}: HttpServerRequest.HttpServerRequest["headers"]) => {
+  if (Number(length) > maxBytes) return new PayloadTooLarge()
+  if (!/^application\/json[ \t]*(;|$)/i.test(type)) return refused("must be sent as application/json")
+  if (encoding.toLowerCase() !== "identity") return refused("must be sent without content encoding")
+  return undefined
+}
+
+const nothing = Buffer.alloc(0)
+const decoder = new TextDecoder()
+
+/** Reads what has arrived in full, as most bodies have once a key was looked up; that is less than a stream buffers. */
+const readArrived = (source: IncomingMessage) => Effect.sync(() => (source.read() as Buffer | null) ?? nothing)
+
+const readArriving = (request: HttpServerRequest.HttpServerRequest) =>
+  withoutDeadline(request.arrayBuffer).pipe(
+    Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(maxBytes)),
+    Effect.mapBoth({
+      onSuccess: (body) => Buffer.from(body),
+      onFailure: ({ reason }) =>
+        "reason" in reason && reason.reason === "BodyTooLarge" ? new PayloadTooLarge() : refused("cannot be read")
+    })
+  )
+
 /** Reads a body of JSON on the account of whoever sent it, and reports what does not decode. */
-export const withJsonBody = Effect.fnUntraced(function* <A, E, R>(
+export const withJsonBody = <A, E, R>(
   budget: MemoryBudget,
   sender: string,
   use: "body" | "gateway",
   app: Effect.Effect<A, E, R>
-) {
-  const request = yield* HttpServerRequest.HttpServerRequest
-  const {
-    "content-encoding": encoding = "identity",
-    "content-length": length = "0",
-    "content-type": type = ""
-  } = request.headers
-  if (Number(length) > maxBytes) return yield* new PayloadTooLarge()
-  if (!/^application\/json[ \t]*(;|$)/i.test(type)) return yield* refused("must be sent as application/json")
-  if (encoding.toLowerCase() !== "identity") return yield* refused("must be sent without content encoding")
-  const answer = Effect.gen(function* () {
-    const body = yield* withoutDeadline(request.arrayBuffer).pipe(
-      Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(maxBytes)),
-      Effect.mapError(({ reason }) =>
-        "reason" in reason && reason.reason === "BodyTooLarge" ? new PayloadTooLarge() : refused("cannot be read")
-      )
+) =>
+  Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+    const refusal = refusalOf(request.headers)
+    if (refusal !== undefined) return Effect.fail(refusal)
+    const source = toIncomingMessage(request) as IncomingMessage
+    const decoded = Effect.mapError(app, (error) =>
+      HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
+        ? InvalidParams.ofSchema(error.cause.issue)
+        : error
     )
-    const bytes = new Uint8Array(body)
-    if (!isUtf8(bytes)) return yield* refused("must be UTF-8")
-    return yield* app.pipe(
-      Effect.mapError((error) =>
-        HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
-          ? InvalidParams.ofSchema(error.cause.issue)
-          : error
-      ),
-      Effect.ensuring(Effect.sync(() => bytes.fill(0)))
+    const answer = (bytes: Buffer) => {
+      if (!isUtf8(bytes)) return Effect.fail(refused("must be UTF-8"))
+      Object.defineProperty(request, "text", { value: Effect.succeed(decoder.decode(bytes)) })
+      // What was read from it is text by now; it may hold a key.
+      bytes.fill(0)
+      return decoded
+    }
+    const [held, body] = source.complete
+      ? [budget.admit(sender, use, bytesPerByte * source.readableLength), readArrived(source)]
+      : [Effect.sync(() => holdArriving(budget, sender, use, source)), readArriving(request)]
+    return Effect.acquireUseRelease(
+      held,
+      () => Effect.flatMap(body, answer),
+      (holding) => Effect.sync(() => holding.release())
     )
   })
-  const source = toIncomingMessage(request) as IncomingMessage
-  const held = Effect.suspend(() => {
-    if (source.complete) return budget.admit(sender, use, bytesPerByte * source.readableLength)
-    return Effect.succeed(holdArriving(budget, sender, use, source))
-  })
-  return yield* Effect.acquireUseRelease(
-    held,
-    () => answer,
-    (holding) => Effect.sync(() => holding.release())
-  )
-})
 
 const jsonBody = Layer.effect(
   JsonBody,

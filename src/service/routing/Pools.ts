@@ -63,7 +63,7 @@ const longestKept = 60_000
 /** How long a snapshot is used in which a row is not verified: its key may arrive, or the key store answer again. */
 const unverifiedKept = 1000
 
-const isVerified = ({ seal }: Member) => seal === "verified" || seal === "unverified"
+const isVerified = ({ seal }: Member) => seal === "verified"
 
 /** A key store that hangs delays the check of seals, so that counts from its end. */
 const isUsable = ({ checked_at, isVerified, read_at }: Snapshot, now: number): boolean =>
@@ -104,7 +104,7 @@ const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
 
 /** A stored cooldown, read at a monotonic time. */
 const cooldownOf = ({ cause, epoch, key_version, remaining, strikes }: StoredParking, now: number): Cooldown =>
-  cause === "succeeded" || remaining === null
+  remaining === null
     ? { ...unknown(key_version), epoch }
     : { key_version, epoch, until: now + Math.min(remaining, longestCooldown), strikes, cause: cooldownCauseOf(cause) }
 
@@ -200,9 +200,9 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     const key = poolKeyOf(owner, provider)
     const current = kept.get(key)
     const known = current?.snapshot
-    if (current !== undefined && known?.version === state.version && question.at < known.read_at + longestKept) {
-      const snapshot = yield* readFrom(owner, provider, known, known.version, question)
-      if (snapshot.version === known.version) return (current.snapshot = snapshot)
+    if (current?.snapshot.version === state.version && question.at < current.snapshot.read_at + longestKept) {
+      const snapshot = yield* readFrom(owner, provider, known, state.version, question)
+      if (snapshot.version === state.version) return (current.snapshot = snapshot)
     }
     const { account_id } = owner
     const holding = yield* withDeadline(Duration.millis(longestWait))(

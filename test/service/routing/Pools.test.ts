@@ -1,4 +1,4 @@
-import { Cause, type Context, Deferred, Duration, Effect, Fiber, Layer } from "effect"
+import { Cause, type Context, Deferred, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
@@ -296,23 +296,32 @@ describe("pools", () => {
           assert.deepStrictEqual(read(), { load: 1, parkings: 0, verify: 3 })
           yield* update(owner, first, { disabled: true })
           assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 2, parkings: 0, verify: 4 })
+          yield* update(owner, first, { key: "sk-other-0123456789-0123456789-AbCd" })
+          assert.deepStrictEqual(yield* sealsIn(owner), all)
+          assert.deepStrictEqual(read(), { load: 3, parkings: 0, verify: 5 })
 
           keyStore.answer = away
           yield* update(owner, second, { name: "renamed" })
           assert.deepStrictEqual(yield* sealsIn(owner), all)
-          const parking = { account_id: owner.account_id, credential_id: first, key_version: 1, model: "", epoch: 0 }
+          yield* TestClock.adjust("59 seconds")
+          const parking = { account_id: owner.account_id, credential_id: first, key_version: 2, model: "", epoch: 0 }
           yield* store([{ ...parking, cause: "rejected", strikes: 1, remaining: 1000 }])
           assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 3, parkings: 1, verify: 4 })
+          assert.deepStrictEqual(read(), { load: 4, parkings: 1, verify: 5 })
           const row = credentials.get(first) ?? assert.fail("no row")
           credentials.set(first, { ...row, sealed: { ...row.sealed, wrapped_dek: new Uint8Array(60) } })
-          yield* TestClock.adjust("1 minute")
-          assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 4, parkings: 1, verify: 4 })
+          yield* TestClock.adjust("1 second")
+          for (const _ of ["a minute after it was read", "again"]) {
+            assert.deepStrictEqual(yield* sealsIn(owner), all)
+            assert.deepStrictEqual(read(), { load: 5, parkings: 1, verify: 5 })
+          }
 
           credentials.set(first, { ...row, credential: { ...row.credential, is_required: true } })
-          assert.includeMembers(yield* sealsIn(owner), ["unavailable"], "control: what was sealed is another")
+          yield* TestClock.adjust("1 minute")
+          assert.includeMembers(yield* sealsIn(owner), ["unavailable"], "what was sealed is another")
+          keyStore.answer = Effect.void
+          yield* TestClock.adjust(1000)
+          assert.includeMembers(yield* sealsIn(owner), ["altered"], "one that is not verified is checked again")
         }).pipe(Effect.provide(layer))
       }).pipe(Effect.provide(inMemory()))
     }
@@ -388,12 +397,18 @@ describe("what a process keeps of pools", () => {
     workspace_id: WorkspaceId.make(`00000000-0000-7000-8000-${String(n).padStart(12, "0")}`)
   }))
 
+  const sized = (bytes: number) => ({ version: "1", health: "1", members: 0, bytes })
+
   /** Empty pools that claim to be of some size, in a budget of 64 MiB; reading them is counted and waits for `reading`. */
-  const largePools = (read: Array<string>, bytes: number, reading: Effect.Effect<unknown> = Effect.void) => {
-    const state = { version: "1", health: "1", members: 0, bytes }
-    const pool = Effect.succeedSome({ ...state, rows: [], parkings: new Map() })
+  const largePools = (
+    read: Array<string>,
+    state: ReturnType<typeof sized>,
+    reading: Effect.Effect<unknown> = Effect.void,
+    budget = makeMemoryBudget(64 * mebibyte)
+  ) => {
+    const pool = Effect.sync(() => Option.some({ ...state, rows: [], parkings: new Map() }))
     return Layer.provide(Pools.layerUnverified, [
-      Layer.succeed(MemoryBudget, makeMemoryBudget(64 * mebibyte)),
+      Layer.succeed(MemoryBudget, budget),
       Layer.succeed(CredentialPools, {
         versions: ({ workspace_id = WorkspaceId.make(owners[0]?.workspace_id ?? "") }) =>
           Effect.succeedSome({ workspace_id, pools: [state] }),
@@ -420,7 +435,7 @@ describe("what a process keeps of pools", () => {
       assert.lengthOf(read, 21)
       yield* snapshotOf(first)
       assert.lengthOf(read, 21)
-    }).pipe(Effect.provide(largePools(read, 3 * mebibyte)))
+    }).pipe(Effect.provide(largePools(read, sized(3 * mebibyte))))
   })
 
   it.effect("does not include a pool that does not fit: it is refused before it is read (R4)", () => {
@@ -430,8 +445,38 @@ describe("what a process keeps of pools", () => {
       const refused = Effect.flip((yield* Pools).current(owner, ["azure"]))
       assert.instanceOf(yield* refused, ServiceUnavailable)
       assert.deepStrictEqual(read, [])
-    }).pipe(Effect.provide(largePools(read, 20 * mebibyte)))
+    }).pipe(Effect.provide(largePools(read, sized(20 * mebibyte))))
   })
+
+  it.effect(
+    "takes memory for its text and credentials, twice that while it is read, and none if that fails (R4)",
+    () => {
+      const budget = makeMemoryBudget(64 * mebibyte)
+      const state = sized(0)
+      const reading: Array<number> = []
+      const noted = Effect.suspend(() => {
+        reading.push(budget.held.pool)
+        return state.version === "5" ? Effect.die("canary") : Effect.void
+      })
+      return Effect.gen(function* () {
+        const [owner = assert.fail()] = owners
+        const takes = Effect.fnUntraced(function* (version: string, bytes: number, members: number) {
+          Object.assign(state, { version, bytes, members })
+          yield* Effect.exit(snapshotOf(owner))
+          assert.strictEqual(budget.held.pool, 0)
+          return budget.held.spare
+        })
+        const empty = yield* takes("1", 0, 0)
+        assert.isAtLeast(empty, 1000)
+        assert.strictEqual(yield* takes("2", 500, 0), empty + 1000)
+        assert.isAtLeast(yield* takes("3", 0, 10), empty + 10 * 3500)
+        assert.strictEqual(yield* takes("4", 0, 0), empty)
+        assert.strictEqual(yield* takes("5", 9000, 0), empty)
+        assert.deepStrictEqual(reading.slice(0, 2), [2 * empty, 2 * (empty + 1000)])
+        assert.lengthOf(reading, 5)
+      }).pipe(Effect.provide(largePools([], state, noted, budget)))
+    }
+  )
 
   it.live("is not waited for beyond the deadline of a request, and is there for the next one", () => {
     const read: Array<string> = []
@@ -446,7 +491,7 @@ describe("what a process keeps of pools", () => {
         yield* Deferred.succeed(gate, true)
         yield* snapshotOf(owner)
         assert.lengthOf(read, 1)
-      }).pipe(Effect.provide(largePools(read, 1, Deferred.await(gate))))
+      }).pipe(Effect.provide(largePools(read, sized(1), Deferred.await(gate))))
     })
   })
 
@@ -470,11 +515,14 @@ describe("what a process keeps of pools", () => {
           assert.strictEqual(workspace_id, owner.workspace_id)
           return asked
         })
-        assert.strictEqual(yield* askedAfter(1000, false), 1)
+        assert.strictEqual(yield* askedAfter(1000), 1)
+        yield* TestClock.adjust(800)
         assert.strictEqual(yield* askedAfter(1000, false), 2)
-        assert.strictEqual(yield* askedAfter(1000), 2)
-        yield* TestClock.adjust(1001)
+        assert.strictEqual(yield* askedAfter(1000, false), 3)
+        yield* TestClock.adjust(1000)
         assert.strictEqual(yield* askedAfter(1000), 3)
+        yield* TestClock.adjust(1)
+        assert.strictEqual(yield* askedAfter(1000), 4)
         assert.instanceOf(yield* Effect.flip(current({ account_id }, ["azure"])), UnknownWorkspace)
       }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, counted))))
     }).pipe(Effect.provide(inMemory()))

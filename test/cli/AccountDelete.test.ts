@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto"
-import { Deferred, Effect, Fiber } from "effect"
+import { Effect } from "effect"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
@@ -8,8 +8,6 @@ import { adminClient, migratedDatabase } from "../support/database/freshDatabase
 import { plainCredential } from "../support/database/plainCredential.ts"
 import { storesOn } from "../support/database/stores.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
-import { eventually } from "../support/process/eventually.ts"
-import { runByok } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -117,53 +115,5 @@ describe("byok account delete (L13)", () => {
       const again = yield* runCommand(["account", "delete", one.account_id, "--yes"], settings)
       assert.deepStrictEqual([again.code, again.stderr], [1, "There is no such account.\n"])
     }
-  )
-
-  it.live(
-    "killed in the middle, it has shut the account and is completed by running it again",
-    function* () {
-      const { credentialsOf, one, other, rowsOf, settings, sql } = yield* begin(700)
-      const untouched = yield* rowsOf(other.account_id)
-      const args = ["account", "delete", one.account_id, "--yes", "--json"]
-      const another = yield* adminClient(settings.DATABASE_URL)
-      const release = yield* Deferred.make<true>()
-      const locked = yield* Deferred.make<true>()
-      const holding = yield* Effect.gen(function* () {
-        yield* another`
-            SELECT id FROM credentials WHERE account_id = ${one.account_id} ORDER BY created_at DESC, id DESC
-            LIMIT 1 FOR UPDATE`
-        yield* Deferred.succeed(locked, true)
-        yield* Deferred.await(release)
-      }).pipe(another.withTransaction, Effect.forkScoped)
-      yield* Deferred.await(locked)
-      const running = yield* Effect.forkScoped(runByok(args, settings))
-      yield* eventually(
-        "only the last batch is left",
-        Effect.map(credentialsOf(one.account_id), (left) => left === 200)
-      )
-      yield* Fiber.interrupt(running)
-      yield* Deferred.succeed(release, true)
-      yield* Fiber.join(holding)
-
-      const keys = yield* sql`SELECT 1 FROM api_keys WHERE account_id = ${one.account_id}`
-      assert.lengthOf(keys, 0, "nobody can add to it meanwhile")
-      const deleted = yield* runCommand(args, settings)
-      assert.strictEqual(deleted.code, 0, deleted.stderr)
-      assert.strictEqual(yield* credentialsOf(one.account_id), 0)
-      assert.deepStrictEqual(yield* rowsOf(other.account_id), untouched)
-      const events = (yield* eventsIn(sql)).filter(
-        (event) => "account_id" in event && event.account_id === one.account_id
-      )
-      const actions = events.map(({ action }) => action)
-      assert.lengthOf(
-        actions.filter((action) => action === "credential.delete"),
-        700
-      )
-      assert.lengthOf(
-        actions.filter((action) => action === "account.delete"),
-        1
-      )
-    },
-    180_000
   )
 })

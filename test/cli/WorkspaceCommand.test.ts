@@ -37,26 +37,6 @@ layerLive(CommandLine.layer)("byok workspace", (it) => {
     })
   })
 
-  it.effect(
-    "prints text for a person; a deleted default workspace stays the account's default (D40, D43)",
-    function* () {
-      const { run, runJson } = yield* CommandLine
-      const account = yield* runJson("account", "create", "--name", "Acme")
-      const [account_id, workspace_id] = [textIn(account, "account_id"), textIn(account, "workspace_id")]
-      const deleted = yield* run("workspace", "delete", workspace_id, "--yes")
-      assert.match(deleted.stdout, new RegExp(`^workspace_id +${workspace_id}\ndeleted_at +\\S+Z\ncredentials +0\n$`))
-      const created = yield* run("workspace", "create", "--account", account_id, "--name", "staging")
-      assert.match(created.stdout, /^workspace_id +\S{36}\n$/)
-
-      const { stdout } = yield* run("workspace", "list", "--account", account_id)
-      const [first = "", second = "", ...others] = stdout.trimEnd().split("\n\n")
-      assert.deepStrictEqual(others, [], "a block for each workspace")
-      assert.match(first, new RegExp(`^workspace_id +${workspace_id}\nname +default\nis_default +true\n`))
-      assert.match(first, /\ndeleted_at +\S+Z$/)
-      assert.match(second, /\nname +staging\nis_default +false\ncreated_at +\S+Z\ndeleted_at +-$/)
-    }
-  )
-
   it.effect("delete leaves a default workspace that has credentials until another is the default (C5)", function* () {
     const { databaseUrl, run, runJson, sql } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")

@@ -5,8 +5,7 @@ import * as errors from "@openrouter/sdk/models/errors"
 import { Effect, Option } from "effect"
 import { randomUUID } from "node:crypto"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
-import { Accounts } from "../../src/service/accounts/Accounts.ts"
-import { createdId, minimal, statusesOf, unknownId } from "../support/http/Bodies.ts"
+import { createdId, minimal, unknownId } from "../support/http/Bodies.ts"
 import { type Refusal, refusals } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { offeredKey } from "../support/keys/offeredKey.ts"
@@ -121,15 +120,6 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
       assert.deepStrictEqual(yield* get(client, id), made)
     }
   )
-
-  it.effect("passes a workspace, API key hashes and key material (section 4.1)", function* () {
-    const { account_id, client, management_key_hash } = yield* newClient
-    const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
-    const given = { workspaceId: workspace_id, allowedApiKeyHashes: [management_key_hash] }
-    const material = JSON.stringify({ api_key: key, region: "eu" })
-    const { data } = yield* create(client, { ...given, provider: "fireworks", key: material })
-    assert.deepInclude(data, { ...given, label: "sk-...AbCd" })
-  })
 
   it.effect("lists 120 credentials page by page, each once and in order (L4)", function* () {
     const { client, create } = yield* newClient
@@ -248,19 +238,4 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
       }
     }
   )
-
-  it.effect("repeats after a 502: an update is stored once, a deletion is found to be done (L6, L11)", function* () {
-    const { sql } = yield* TestService
-    const tenant = yield* TestService.newTenant
-    const id = createdId(yield* tenant.create(minimal))
-    const updating = yield* sdkThroughLoss(tenant.management_key)
-    const { data } = yield* update(updating.client, id, { key: otherKey, disabled: true })
-    assert.isTrue(data.disabled)
-    assert.deepStrictEqual(statusesOf(updating.answers), [200, 200])
-    const rows = yield* sql`SELECT revision, key_version FROM credentials WHERE id = ${id}`
-    assert.deepStrictEqual(rows, [{ revision: 2, key_version: 2 }])
-    const deleting = yield* sdkThroughLoss(tenant.management_key)
-    yield* failsWith(remove(deleting.client, id), errors.NotFoundResponseError, 404)
-    assert.deepStrictEqual(statusesOf(deleting.answers), [200, 404])
-  })
 })

@@ -2,12 +2,9 @@ import { DateTime, Effect, Fiber, Layer, Redacted, Schema } from "effect"
 import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http"
 import { HttpApiClient } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import * as HttpErrors from "../../src/api/HttpErrors.ts"
 import * as Errors from "../../src/domain/Errors.ts"
-import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
-import { CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { PlanRequest } from "../../src/domain/routing/RoutingRequest.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { refusals } from "../support/http/Refusal.ts"
@@ -45,20 +42,6 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
     assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
   })
 
-  it.effect("explains a plan, with decoded fields and typed errors (Q8, E19)", function* () {
-    const { management_key } = yield* TestService.newTenant
-    const { byok } = yield* clientWith(management_key)
-    const { body: made } = yield* byok.create({ headers: {}, payload: newCredential(minimal) })
-    const request = Schema.decodeUnknownSync(PlanRequest)({ model: "a/model", targets: [{ provider: "openai" }] })
-    const { data } = yield* byok.plan({ payload: request })
-    assert.deepStrictEqual(
-      data.steps.map((step) => (step.kind === "own" ? step.credential_id : step.kind)),
-      [made.data.id, "shared"]
-    )
-    const elsewhere = byok.plan({ payload: { ...request, workspace_id: WorkspaceId.make(unknownId) } })
-    assert.instanceOf(yield* Effect.flip(elsewhere), Errors.InvalidParams)
-  })
-
   it.effect("lists, updates and deletes, with decoded fields and typed errors (L1, L2, L4, L11)", function* () {
     const { management_key } = yield* TestService.newTenant
     const { byok } = yield* clientWith(management_key)
@@ -82,28 +65,6 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
     assert.instanceOf(yield* Effect.flip(byok.delete({ params: { id } })), Errors.NotFound)
     assert.instanceOf(yield* Effect.flip(byok.update({ params: { id }, payload: {} })), Errors.NotFound)
     assert.strictEqual((yield* byok.list({ query: {} })).total_count, 2)
-  })
-
-  it.effect("repeats a create under an idempotency key; 409 is a Conflict", function* () {
-    const { byok } = yield* client
-    const headers = { "idempotency-key": IdempotencyKey.make("typed") }
-    const [first, again] = [
-      yield* byok.create({ headers, payload: newCredential(minimal) }),
-      yield* byok.create({ headers, payload: newCredential(minimal) })
-    ]
-    assert.deepStrictEqual(again.body, first.body)
-    assert.deepStrictEqual([first.headers, again.headers], [{}, { "idempotent-replayed": "true" }])
-    const error = yield* Effect.flip(byok.create({ headers, payload: newCredential({ ...minimal, name: "n" }) }))
-    assert.instanceOf(error, Errors.Conflict)
-  })
-
-  it.effect("400 is an InvalidParams with its issues (section 7, D7)", function* () {
-    const error = yield* Effect.flip(create({ ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }))
-    assert.strictEqual(error._tag, "InvalidParams")
-    assert.instanceOf(error, Errors.InvalidParams)
-    assert.deepStrictEqual(error.error.metadata.issues, [
-      { path: ["allowed_api_key_hashes", 0], message: "is not an API key of this account" }
-    ])
   })
 
   /** What create and get fail with under a key. */
@@ -146,9 +107,4 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
       }
     })
   )
-
-  it.effect("413 is a PayloadTooLarge (D9)", function* () {
-    const error = yield* Effect.flip(create({ provider: "xai", key: "k".repeat(300_000) }))
-    assert.instanceOf(error, HttpErrors.PayloadTooLarge)
-  })
 })

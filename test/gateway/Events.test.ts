@@ -49,58 +49,6 @@ layerLive(
     settings: (settings) => ({ ...settings, database: { ...settings.database, ...scarce } })
   })
 )("the events of all accounts, over the socket", (it) => {
-  it.effect(
-    "come once and in order to whoever goes on with last_seq, also one whose transaction ends late",
-    function* () {
-      const { newTenant, sql } = yield* TestService
-      const path = yield* socketPath
-      yield* listening(path)
-      yield* newTenant
-      yield* sealed
-      const before = (yield* next(path, "limit=100")).last_seq
-      const found: Array<string> = []
-      let after = before
-      const follow = Effect.gen(function* () {
-        for (;;) {
-          const { data, last_seq } = yield* next(path, `after=${after}&limit=1&wait=2`)
-          found.push(...data.map(({ id }) => id))
-          after = last_seq
-        }
-      })
-      const following = yield* Effect.forkChild(follow)
-      yield* Effect.gen(function* () {
-        yield* sql`INSERT INTO audit_entries (events) VALUES ('[{"action":"keyring.register"},{"action":"keyring.promote"}]')`
-        yield* newTenant
-        yield* Effect.sleep("1500 millis")
-        assert.deepStrictEqual(found, [], "the first of them is not committed")
-      }).pipe(sql.withTransaction)
-      yield* newTenant
-      yield* sealed
-      const all = yield* sql<{ id: string }>`
-        SELECT seq || '.' || n - 1 AS id FROM audit_entries, json_array_elements(events) WITH ORDINALITY AS event (act, n)
-        WHERE seq > ${String(before)}::bigint ORDER BY seq, n`
-      yield* eventually(
-        "all have come",
-        Effect.sync(() => found),
-        ({ length }) => length >= all.length
-      )
-      yield* Fiber.interrupt(following)
-      assert.deepStrictEqual(
-        found,
-        all.map(({ id }) => id)
-      )
-      const whole = yield* next(path, `after=${before}`)
-      assert.deepStrictEqual(
-        whole.data.map(({ id }) => id),
-        found
-      )
-      assert.isTrue(
-        whole.data.some(({ account_id }) => account_id !== undefined),
-        "names the account"
-      )
-    }
-  )
-
   it.effect("are waited for longer than a request may take, and hold up nobody meanwhile", function* () {
     const { newTenant } = yield* TestService
     const path = yield* socketPath

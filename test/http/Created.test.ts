@@ -45,15 +45,6 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
     }
   )
 
-  it.effect("has every member as given (rules 4 and 5)", function* () {
-    const { create, management_key_hash } = yield* TestService.tenant
-    const given = {
-      ...{ name: "n", disabled: true, is_required: true, declared_region: "global", declared_zdr: true },
-      ...{ allowed_api_key_hashes: [management_key_hash], allowed_models: ["m"], allowed_user_ids: ["u"] }
-    }
-    assert.deepInclude(created(yield* create({ ...minimal, ...given })), given)
-  })
-
   it.effect(
     "has the last of repeated members, even if the first would be refused, byte for byte (D13, D26)",
     function* () {

@@ -3,7 +3,7 @@ import { Arbitrary, Effect, Option, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
 import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
-import { CredentialRepository, type CredentialUpdate } from "../../src/port/CredentialRepository.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { assert, type It, layerLive } from "../support/it.ts"
@@ -17,15 +17,6 @@ const hex = ({ kek_id, sealed, wrapped_dek }: SealedKey) =>
 
 const stored = (account_id: AccountId, workspace_id: WorkspaceId) =>
   insertPlain(account_id, plainCredential(workspace_id), plainSealedKey(1))
-
-/** An update of the name that was made from a revision. */
-const renaming = (credential: Credential, revision: number, name: string): CredentialUpdate => ({
-  credential: { ...credential, name },
-  revision,
-  sealed: undefined,
-  key_version: 1,
-  fields: ["name"]
-})
 
 type Stored = typeof storedCredential extends Arbitrary.Arbitrary<infer A> ? A : never
 /** Shrinking repeats what was generated, and an id is taken only once. */
@@ -95,22 +86,6 @@ const contract = (it: It<Ports>) => {
       assert.strictEqual(Option.getOrThrow(recorded).credential_id, stored?.id)
     }
   )
-
-  it.effect("of updates at the same time from one revision, one is stored (L9)", function* () {
-    const { findSealed, update } = yield* CredentialRepository
-    const { account_id, workspace_id } = yield* newTenant
-    const credential = yield* stored(account_id, workspace_id)
-    const names = Array.from({ length: 12 }, (_, n) => `name ${n}`)
-    const won = yield* Effect.forEach(names, (name) => update(account_id, renaming(credential, 1, name)), {
-      concurrency: "unbounded"
-    })
-    assert.lengthOf(
-      won.filter((one) => one),
-      1
-    )
-    const row = Option.getOrThrow(yield* findSealed(account_id, credential.id))
-    assert.deepStrictEqual([row.credential.name, row.revision], [names[won.indexOf(true)], 2])
-  })
 
   it.effect("of deletions at the same time, one finds the credential (L11)", function* () {
     const repository = yield* CredentialRepository

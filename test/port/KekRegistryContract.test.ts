@@ -23,34 +23,6 @@ const reserve = Effect.fnUntraced(function* (kek_id: string, count: number) {
 })
 
 const contract = (it: It<Ports>) => {
-  it.effect("a new key is recorded, and passes again (T12)", function* () {
-    const { register } = yield* KekRegistry
-    const kek_id = yield* freshId
-    assert.isFalse(yield* known(kek_id))
-    assert.deepStrictEqual(yield* register([{ kek_id, check_value: check("one") }]), [])
-    assert.isTrue(yield* known(kek_id))
-    assert.deepStrictEqual(yield* register([{ kek_id, check_value: check("one") }]), [])
-    assert.deepStrictEqual(yield* register([]), [])
-  })
-
-  it.effect("other bytes under a known id are reported by id, and nothing is recorded (T12)", function* () {
-    const { register } = yield* KekRegistry
-    const first = yield* freshId
-    const second = yield* freshId
-    const unknown = yield* freshId
-    yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check("one") })))
-    const given = [
-      { kek_id: unknown, check_value: check("new") },
-      { kek_id: first, check_value: check("other") },
-      { kek_id: second, check_value: check("one") }
-    ]
-    assert.deepStrictEqual(yield* register(given), [first])
-    const all = [first, second].map((kek_id) => ({ kek_id, check_value: check("other") }))
-    assert.sameMembers([...(yield* register(all))], [first, second])
-    assert.isFalse(yield* known(unknown))
-    assert.deepStrictEqual(yield* register([{ kek_id: first, check_value: check("one") }]), [])
-  })
-
   it.effect("wraps are counted per key, none twice", function* () {
     const { register } = yield* KekRegistry
     const first = yield* freshId
@@ -108,20 +80,6 @@ const contract = (it: It<Ports>) => {
       check_value: Buffer.from(row.check_value)
     }))
     assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
-  })
-
-  it.effect("live keys are those that were registered and are not retired, with their wraps", function* () {
-    const { register, retire } = yield* KekRegistry
-    const [sealing, idle, retired] = [yield* freshId, yield* freshId, yield* freshId]
-    yield* register([sealing, idle, retired].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
-    yield* reserve(sealing, 7)
-    yield* retire(retired)
-    const found = (yield* (yield* KekRegistry).live).filter(({ kek_id }) => [sealing, idle, retired].includes(kek_id))
-    const wraps = found.map(({ kek_id, wraps }) => [kek_id, wraps])
-    assert.sameDeepMembers(wraps, [
-      [sealing, 7],
-      [idle, 0]
-    ])
   })
 
   it.effect(

@@ -5,14 +5,13 @@ import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { listen } from "../support/database/listen.ts"
 import { textIn } from "../support/process/CommandLine.ts"
-import { assert, describe, it, layerLive } from "../support/it.ts"
-import { minimal } from "../support/http/Bodies.ts"
+import { assert, describe, it } from "../support/it.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
-import { firstStart, newDirectory, StartedBefore } from "../support/process/firstStart.ts"
+import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { faultOf } from "../support/keys/issuedKey.ts"
 import { byokScript, runByok } from "../support/process/runByok.ts"
 import { runProgram } from "../support/process/runNode.ts"
-import { isShutDown, postmasterOf, type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
+import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 
 const paste = (command: string) =>
   Effect.map(runProgram("/bin/sh", ["-c", command]), ({ stdout }) => {
@@ -76,32 +75,6 @@ describe("the first start on an empty directory", () => {
       assert.strictEqual(second.stderr(), "")
     }
   )
-})
-
-layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
-  it.effect("is taken over by the next start if it is killed, with what was acknowledged (R1)", function* () {
-    const { key, settings } = yield* StartedBefore
-    const first = yield* startService(settings)
-    const created = yield* createOver(first.url, key, minimal)
-    const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
-    yield* first.signal("SIGKILL")
-    assert.strictEqual(yield* first.ended, "SIGKILL")
-    const second = yield* startService(settings)
-    assert.strictEqual(postmasterOf(settings.BYOK_DATA_DIR), postmaster)
-    assert.deepStrictEqual(yield* getOver(second.url, key, idIn(created)), { status: 200, body: created.body })
-    yield* second.signal("SIGTERM")
-    assert.strictEqual(yield* second.ended, 0)
-    assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
-  })
-
-  it.effect("refuses a second service on the same directory in a sentence, and serves on", function* () {
-    const { key, settings } = yield* StartedBefore
-    const first = yield* startService(settings)
-    const second = yield* runByok(["serve"], { ...settings, PORT: "0" })
-    assert.deepStrictEqual([second.code, second.stdout], [1, ""])
-    assert.match(second.stderr, /^BYOK_DATA_DIR is in use by another service: .*\n$/)
-    assert.strictEqual((yield* createOver(first.url, key, minimal)).status, 201)
-  })
 })
 
 describe("serve --json (F16)", () => {

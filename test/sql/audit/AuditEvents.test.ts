@@ -141,25 +141,6 @@ const statements = (batching: boolean) => (it: It<Ports | Store>) => {
     assert.strictEqual(actions.size, 7, "every kind of act took place")
   })
 
-  it.effect("a failed request in a batch has no event, and the others have one each", function* () {
-    const { sql } = yield* Store
-    const { account_id, workspace_id } = yield* newTenant
-    const elsewhere = yield* newWorkspaceId
-    const workspaces = [workspace_id, workspace_id, elsewhere, workspace_id, workspace_id]
-    const exits = yield* Effect.forEach(
-      workspaces,
-      (workspace_id) => Effect.exit(insertCredential(account_id, workspace_id)),
-      { concurrency: "unbounded" }
-    )
-    assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, true, false, true, true])
-    const events = yield* eventsIn(sql)
-    assert.deepStrictEqual(events.map(inWords).toSorted(), yield* derived(sql))
-    assert.lengthOf(
-      events.filter((event) => event.action === "credential.create" && event.account_id === account_id),
-      4
-    )
-  })
-
   it.effect("nothing is done whose event cannot be written; once it can be, it is done (control)", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store

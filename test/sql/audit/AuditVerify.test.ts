@@ -1,8 +1,7 @@
-import { Arbitrary, Context, Effect, Fiber, Layer, Option } from "effect"
+import { Context, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { Audit, type AuditReport } from "../../../src/service/audit/Audit.ts"
 import { AuditLog } from "../../../src/port/AuditLog.ts"
-import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
 import { holdOpen } from "../../support/database/transactions.ts"
 import { assert, describe, it, layerLive } from "../../support/it.ts"
@@ -66,47 +65,7 @@ class TenEntries extends Context.Service<TenEntries, Effect.Success<typeof open>
 
 /** The log, as it was when its entries were made. */
 const tenEntries = Effect.tap(TenEntries, ({ sql }) => restore(sql))
-
-/** The first entry of the checkpoint that covers a number, which is named if the checkpoint does not match. */
-const firstUnder = (number: number) => [1, 4, 9, 13][number - 1] ?? assert.fail("no such checkpoint")
-
-interface Tampering {
-  readonly statements: ReadonlyArray<string>
-  readonly found: string
-}
 const bytes = "int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')"
-const places = Arbitrary.all({ index: integer(0, 9), other: integer(0, 9), number: integer(1, 3) })
-/** Ways to falsify entries or checkpoints, and what verifying must report. */
-const ways: ReadonlyArray<(place: typeof places extends Arbitrary.Arbitrary<infer A> ? A : never) => Tampering> = [
-  ({ index }) => edit(index, `events = '[{"n":0}]'`),
-  ({ index }) => edit(index, "events = (events::text || ' ')::json"),
-  ({ index }) => edit(index, "at = at + interval '1 millisecond'"),
-  ({ index }) => ({
-    statements: [`DELETE FROM audit_entries WHERE seq = ${seqAt(index)}`],
-    found: `removed ${seqAt(index)}`
-  }),
-  ({ other }) => ({
-    statements: [`INSERT INTO audit_entries (seq, events) OVERRIDING SYSTEM VALUE VALUES (${gapAt(other)}, '[]')`],
-    found: `inserted ${gapAt(other)}`
-  }),
-  ({ number }) => forge(number, `UPDATE audit_checkpoints SET hash = sha256(hash) WHERE number = ${number}`),
-  ({ index, number, other }) => {
-    const flipped = `set_byte(digests, ${index + other}, 255 - get_byte(digests, ${index + other}))`
-    return forge(number, `UPDATE audit_checkpoints SET digests = ${flipped} WHERE number = ${number}`)
-  },
-  ({ number }) => forge(number, `DELETE FROM audit_checkpoints WHERE number = ${number}`)
-]
-const seqAt = (index: number) => seqs[index] ?? 0
-const gapAt = (index: number) => [2, 5, 8, 12, 0, -1, -(2 ** 40)][index % 7] ?? 0
-const edit = (index: number, change: string): Tampering => ({
-  statements: [`UPDATE audit_entries SET ${change} WHERE seq = ${seqAt(index)}`],
-  found: `edited ${seqAt(index)}`
-})
-const forge = (number: number, ...statements: ReadonlyArray<string>): Tampering => ({
-  statements,
-  found: `checkpoint ${firstUnder(number)}`
-})
-const tampering = Arbitrary.map(Arbitrary.all({ place: places, way: elementOf(ways) }), ({ place, way }) => way(place))
 
 layerLive(Layer.effect(TenEntries, makeTenEntries))(
   "verifying the audit log on PostgreSQL (SECURITY.md, Audit)",
@@ -127,44 +86,8 @@ layerLive(Layer.effect(TenEntries, makeTenEntries))(
       assert.match(last_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
     })
 
-    it.effect("finds and names whatever is edited, removed or inserted; restored it is intact (control)", function* () {
-      const { audit, sql } = yield* tenEntries
-      const checked = yield* Arbitrary.checkEffect(
-        tampering,
-        Effect.fnUntraced(function* ({ found: expected, statements }) {
-          for (const statement of statements) yield* sql.unsafe(statement)
-          const reported = found(yield* audit.verify())
-          yield* restore(sql)
-          assert.strictEqual(reported, expected, statements.join(";\n"))
-          return true
-        }),
-        { runs: 60 }
-      )
-      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
-      assert.strictEqual(found(yield* audit.verify()), "intact")
-    })
-
     const chain = (sql: SqlClient.SqlClient) => sql<{ number: string; hash: string }>`
     SELECT number::text AS number, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number`
-
-    it.effect("needs a hash kept elsewhere to find a rewritten chain or a missing end", function* () {
-      const { audit, sql } = yield* tenEntries
-      const [, second, , newest] = yield* chain(sql)
-      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "intact")
-      assert.strictEqual(found(yield* audit.verify(second?.hash)), "intact", "an older one is still in the chain")
-      assert.strictEqual(found(yield* audit.verify("0".repeat(64))), "rewritten 14")
-
-      yield* sql`DELETE FROM audit_entries WHERE seq > 7`
-      yield* sql`DELETE FROM audit_checkpoints WHERE number > 2`
-      assert.strictEqual(found(yield* audit.verify()), "intact", "the end cut off together with its checkpoints")
-      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 7")
-      yield* restore(sql)
-
-      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 6`
-      yield* sql`DELETE FROM audit_checkpoints`
-      assert.strictEqual(found(yield* audit.verify()), "intact", "the whole chain rewritten")
-      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 14")
-    })
 
     it.effect("begins after a hash that was kept elsewhere", function* () {
       const { audit, sql } = yield* tenEntries

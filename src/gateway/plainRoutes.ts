@@ -52,7 +52,6 @@ const isPlain = ({ headers, method }: IncomingMessage): boolean =>
 const attemptPath = /^\/v1\/routes\/([\da-f-]+)\/attempts\/(\d+)$/
 
 const write = (response: ServerResponse, status: number, request_id: string, body: object) => {
-  if (response.destroyed) return
   const text = JSON.stringify(body)
   response.sendDate = false
   const headers = ["Content-Type", "application/json", "Content-Length", String(Buffer.byteLength(text))]
@@ -87,7 +86,6 @@ export const makePlainRoutes = Effect.gen(function* () {
     const request_id = requestIdOf(request.headers["x-request-id"])
     const holding = holdArriving(budget, "gateway", "gateway", request)
     const settle = (exit: Exit.Exit<RouteResponse, Refusal>): void => {
-      holding.release()
       if (Exit.isSuccess(exit)) return write(response, exit.value.status, request_id, { data: exit.value.data })
       const { cause } = exit
       const refusal = Option.getOrUndefined(Cause.findErrorOption(cause))

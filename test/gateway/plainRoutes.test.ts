@@ -1,9 +1,11 @@
-import { Arbitrary, Context, Effect, Schema } from "effect"
+import { Arbitrary, Context, Effect, Layer, Schema, Tracer } from "effect"
 import { ReportAnswer, Route } from "../../src/gateway/GatewayApi.ts"
+import * as GatewayServer from "../../src/gateway/GatewayServer.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { Router } from "../../src/service/routing/Router.ts"
-import { createdId } from "../support/http/Bodies.ts"
+import { serverSettings } from "../support/database/freshDatabase.ts"
+import { createdId, unknownId } from "../support/http/Bodies.ts"
 import { exchange, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { type Answer, open } from "../support/http/RawConnection.ts"
 import { type Parts, TestService, withoutTable } from "../support/http/TestService.ts"
@@ -48,12 +50,16 @@ const answers = [Schema.Struct({ data: Route }), Schema.Struct({ data: ReportAns
 
 const defective = "a/defect"
 const away = "an/away"
+const endless = "an/endless"
 
-/** Plans for two models fail as nobody expects, and as they do without the database. */
+let left = 0
+
+/** Plans for three models fail as nobody expects, fail as they do without the database, and never end. */
 const failing = Effect.map(Effect.context<Parts>(), (parts) => {
   const router = Context.get(parts, Router)
   const plan: typeof router.plan = (request, ...given) => {
     if (request.model === defective) return Effect.die(new Error("canary"))
+    if (request.model === endless) return Effect.onInterrupt(Effect.never, () => Effect.sync(() => void (left += 1)))
     if (request.model !== away) return router.plan(request, ...given)
     return Effect.die(new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined }))
   }
@@ -124,11 +130,23 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
     assert.deepStrictEqual([...statuses].sort(), ["0 201", "1 200", ...refused].sort())
   })
 
+  it.effect("are planned no longer once the client has left", function* () {
+    const path = yield* socketPath
+    yield* listening(path)
+    const body = JSON.stringify({ account_id: unknownId, model: endless, targets: [own] })
+    yield* Effect.scoped(
+      Effect.flatMap(open(path), ({ write }) =>
+        write(render({ method: "POST", path: "/v1/routes", headers: [json], body }))
+      )
+    )
+    yield* eventually("the plan is given up", () => left === 1)
+  })
+
   it.effect("are left to the contract's handlers if they need more than their bodies", function* () {
     const path = yield* socketPath
     yield* listening(path)
     const asked = (headers: ReadonlyArray<Header>, body: string | Uint8Array = "{}", method = "POST") =>
-      render({ method, path: "/v1/routes", headers: [json, ...headers], body })
+      render({ method, path: "/v1/routes", headers: [json, ["X-Request-Id", "mine"], ...headers], body })
     const chunked = asked([["Transfer-Encoding", "chunked"]], "2\r\n{}\r\n0\r\n\r\n")
     const hostless = Buffer.from(String(asked([])).replace(/Host: .*\r\n/, ""))
     const longest = " ".repeat(256 * 1024)
@@ -146,6 +164,15 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
       const { body, headers, ...answer } = yield* exchange(path, bytes)
       const what = `${bytes.toString("latin1", 0, 200)} ${body}`
       assert.deepStrictEqual([answer.status, headers["date"] === undefined], [status, isPlain], what)
+      assert.strictEqual(headers["x-request-id"], "mine")
+    }
+    const observed = [
+      Layer.build(Layer.fresh(GatewayServer.layer({ ...serverSettings, accessLog: true }, `${path}.logged`))),
+      Effect.withTracer(listening(`${path}.traced`), Tracer.make({ span: (given) => new Tracer.NativeSpan(given) }))
+    ]
+    for (const listens of observed) yield* listens
+    for (const one of ["logged", "traced"]) {
+      assert.isDefined((yield* exchange(`${path}.${one}`, asked([]))).headers["date"], one)
     }
   })
 

@@ -4,7 +4,6 @@ import { AccountId } from "../domain/Identifiers.ts"
 import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
-import { operatorOn, withAccounts } from "./asOperator.ts"
 import { argument, confirmation, name } from "./Arguments.ts"
 import { printing, printPages } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
@@ -12,13 +11,13 @@ import { makeProgress, type ProgressView } from "./Progress.ts"
 const issue = (account_id: string) => `byok api-key issue --account ${account_id} --name N --management`
 
 const create = Command.make("create", { name }, ({ name }) =>
-  withAccounts((accounts) => accounts.createAccount(name)).pipe(
+  CommandLayers.withAccounts((accounts) => accounts.createAccount(name)).pipe(
     printing(({ account_id }) => `account ${account_id} was created, and \`${issue(account_id)}\` issues another key`)
   )
 ).pipe(Command.withDescription("Create an account with its default workspace and a management key, shown once"))
 
 const list = Command.make("list", {}, () =>
-  withAccounts(({ listAccounts }) =>
+  CommandLayers.withAccounts(({ listAccounts }) =>
     printPages("accounts", listAccounts, "There is no account: `byok account create --name N` creates one.")
   )
 ).pipe(Command.withDescription("List all accounts"))
@@ -30,7 +29,7 @@ const erasureLine = ({ credentials, idempotency_records }: Erased) =>
 
 const erasureView: ProgressView<Erased> = { line: erasureLine, part: () => undefined, longest: erasureLine }
 
-const withErasure = operatorOn(Accounts, CommandLayers.erasure)
+const withErasure = CommandLayers.operatorOn(Accounts, CommandLayers.erasure)
 
 const remove = Command.make(
   "delete",

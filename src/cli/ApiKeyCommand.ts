@@ -1,9 +1,9 @@
 import { Effect, Option, Schema } from "effect"
 import { CliError, Command, Flag } from "effect/cli"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, name, toggle } from "./Arguments.ts"
 import { printing, printList } from "./Output.ts"
-import { withAccounts } from "./asOperator.ts"
 
 const hash = argument(
   "HASH",
@@ -47,7 +47,7 @@ const roleOf = ({ management, role }: GivenRole) => {
 
 const issue = Command.make("issue", { account, name, ...role }, ({ account, name, ...given }) =>
   Effect.flatMap(roleOf(given), (role) =>
-    withAccounts((accounts) => accounts.issueApiKey(account, { name, ...role }))
+    CommandLayers.withAccounts((accounts) => accounts.issueApiKey(account, { name, ...role }))
   ).pipe(printing(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
@@ -56,16 +56,18 @@ const importKey = Command.make(
   { hash: foreignHash, account, name, ...role },
   ({ account, hash, name, ...given }) =>
     Effect.flatMap(roleOf(given), (role) =>
-      withAccounts((accounts) => accounts.importApiKey(account, { hash, name, ...role }))
+      CommandLayers.withAccounts((accounts) => accounts.importApiKey(account, { hash, name, ...role }))
     ).pipe(printing(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Import an API key of any form by its hash"))
 
 const revoke = Command.make("revoke", { hash }, ({ hash }) =>
-  withAccounts((accounts) => accounts.revokeApiKey(hash)).pipe(printing(() => "the key is revoked"))
+  CommandLayers.withAccounts((accounts) => accounts.revokeApiKey(hash)).pipe(printing(() => "the key is revoked"))
 ).pipe(Command.withDescription("Revoke an API key; its next request is refused"))
 
 const list = Command.make("list", { account }, ({ account }) =>
-  withAccounts((accounts) => accounts.listApiKeys(account)).pipe(Effect.flatMap((keys) => printList("api_keys", keys)))
+  CommandLayers.withAccounts((accounts) => accounts.listApiKeys(account)).pipe(
+    Effect.flatMap((keys) => printList("api_keys", keys))
+  )
 ).pipe(Command.withDescription("List the API keys of an account by hash"))
 
 export const apiKeyCommand = Command.make("api-key").pipe(

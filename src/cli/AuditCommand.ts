@@ -2,11 +2,10 @@ import { Console, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Audit, type AuditReport } from "../service/audit/Audit.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
-import { operatorOn } from "./asOperator.ts"
 import { flag } from "./Arguments.ts"
 import { lines, printAs, writeOut } from "./Output.ts"
 
-const withAudit = operatorOn(Audit, CommandLayers.unsealed)
+const withAudit = CommandLayers.operatorOn(Audit, CommandLayers.unsealed)
 
 const Hash = Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
 const Seq = Schema.String.check(Schema.isPattern(/^\d{1,15}$/))

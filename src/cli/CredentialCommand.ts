@@ -9,13 +9,12 @@ import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/accounts/Accounts.ts"
 import { OperatorCredentials } from "../service/credentials/OperatorCredentials.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
-import { asOperator, operatorOn } from "./asOperator.ts"
 import { credentialImport } from "./CredentialImport.ts"
 import { account, credentialId, flag, name, parse, provider, toggle, workspace } from "./Arguments.ts"
 import { CommandFailed, print, printing, printPages, StandardStreams } from "./Output.ts"
 import { readSecretText } from "../wiring/PrivateFiles.ts"
 
-const withCredentials = operatorOn(OperatorCredentials, CommandLayers.unsealed)
+const withCredentials = CommandLayers.operatorOn(OperatorCredentials, CommandLayers.unsealed)
 
 const create = Command.make(
   "create",
@@ -33,7 +32,7 @@ const create = Command.make(
       return (yield* (yield* Credentials).create(input)).credential
     }).pipe(
       Effect.provideService(CurrentCaller, { account_id: account }),
-      asOperator(CommandLayers.sealing),
+      CommandLayers.asOperator(CommandLayers.sealing),
       Effect.catchTag("InvalidParams", ({ error }) => {
         const issues = error.metadata.issues.map(({ message, path }) => `${path.join(".")} ${message}`)
         return Effect.fail(new CommandFailed({ message: `Nothing was created: ${issues.join("; ")}.` }))
@@ -81,7 +80,7 @@ const show = Command.make("show", { account, id: credentialId }, ({ account, id 
     return { ...stored, ...(yield* (yield* Explanations).status(id)) }
   }).pipe(
     Effect.provideService(CurrentCaller, { account_id: account }),
-    asOperator(CommandLayers.explanations),
+    CommandLayers.asOperator(CommandLayers.explanations),
     Effect.catchTag("NotFound", () => new NotKnown({ kind: "credential" })),
     Effect.flatMap((shown) => print(shown))
   )
@@ -92,7 +91,7 @@ const setDisabled = (name: "disable" | "enable", description: string) =>
   Command.make(name, { account, id: credentialId }, ({ account, id }) =>
     Effect.flatMap(Credentials, ({ update }) => update(id, { disabled: name === "disable" })).pipe(
       Effect.provideService(CurrentCaller, { account_id: account }),
-      asOperator(CommandLayers.sealing),
+      CommandLayers.asOperator(CommandLayers.sealing),
       Effect.catchTags({ NotFound: () => new NotKnown({ kind: "credential" }), InvalidParams: Effect.die }),
       Effect.map(({ disabled, id }) => ({ id, disabled })),
       printing(() => `the credential is ${name}d`)

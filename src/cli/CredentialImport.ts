@@ -12,7 +12,6 @@ import { importCredential, makeImportCheck } from "../service/credentials/import
 import { OperatorCredentials } from "../service/credentials/OperatorCredentials.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
-import { asOperator } from "./asOperator.ts"
 import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
 import { openJournal, saltOf } from "./ImportJournal.ts"
 import { account, optionalText, toggle } from "./Arguments.ts"
@@ -175,12 +174,13 @@ export const credentialImport = Command.make(
   Effect.fnUntraced(function* ({ account, dryRun, file, journal }) {
     const path = journalOf(file, journal)
     const imported = Effect.gen(function* () {
-      if (dryRun) return yield* asOperator(CommandLayers.unsealed)(check(yield* sourceOf(file), account, path))
+      if (dryRun)
+        return yield* CommandLayers.asOperator(CommandLayers.unsealed)(check(yield* sourceOf(file), account, path))
       if (path === undefined) {
         return yield* usage("--journal must be given when FILE is -: it makes it safe to run the import again.")
       }
       const source = yield* sourceOf(file)
-      return yield* asOperator(CommandLayers.sealing)(importInto(source, account, path))
+      return yield* CommandLayers.asOperator(CommandLayers.sealing)(importInto(source, account, path))
     })
     yield* Effect.scoped(imported)
   })

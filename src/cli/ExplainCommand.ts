@@ -8,7 +8,6 @@ import { Explanation } from "../domain/routing/Explanation.ts"
 import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
-import { operatorOn } from "./asOperator.ts"
 import { account, flag, optionalText, parse, toggle } from "./Arguments.ts"
 import { aligned, printable, printAs } from "./Output.ts"
 
@@ -20,7 +19,7 @@ const regions = ["europe", "us"] as const
 
 const unverified = "Seals not verified: no keyring is set, so this goes by the columns as they are."
 
-const withExplanations = operatorOn(Explanations, CommandLayers.explanations)
+const withExplanations = CommandLayers.operatorOn(Explanations, CommandLayers.explanations)
 
 const encode = Schema.encodeSync(Explanation)
 

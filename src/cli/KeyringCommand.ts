@@ -3,7 +3,6 @@ import { Command, Flag } from "effect/cli"
 import { KekId, kekIdForm } from "../domain/Identifiers.ts"
 import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from "../service/keyring/Rotation.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
-import { operatorOn } from "./asOperator.ts"
 import { argument, flag, toggle } from "./Arguments.ts"
 import { CommandFailed, print, printAs, printing } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
@@ -12,9 +11,9 @@ const generate = Command.make("generate", {}, () =>
   Effect.flatMap(CommandLayers.newKeyring, (keyring) => printAs({ keyring }, keyring))
 ).pipe(Command.withDescription("Print a keyring with one new key: `umask 077; byok keyring generate > keyring`"))
 
-const withRotation = operatorOn(Rotation, CommandLayers.rotation)
+const withRotation = CommandLayers.operatorOn(Rotation, CommandLayers.rotation)
 
-const withEditor = operatorOn(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
+const withEditor = CommandLayers.operatorOn(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
 
 /** A flag that is a number of credentials, at most `maximum`. */
 const count = (name: string, description: string, maximum: number, usual: number) =>

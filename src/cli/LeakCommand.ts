@@ -5,14 +5,13 @@ import { NotKnown } from "../service/accounts/Accounts.ts"
 import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "../service/credentials/LeakResponse.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { readSecretText } from "../wiring/PrivateFiles.ts"
-import { operatorOn } from "./asOperator.ts"
 import { account, credentialId, optionalText, toggle } from "./Arguments.ts"
 import { CommandFailed, print, printable, printAs, StandardStreams } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
-const withLeakResponse = operatorOn(LeakResponse, CommandLayers.sealing)
+const withLeakResponse = CommandLayers.operatorOn(LeakResponse, CommandLayers.sealing)
 
-const withLeakedKeys = operatorOn(LeakedKeys, CommandLayers.unsealed)
+const withLeakedKeys = CommandLayers.operatorOn(LeakedKeys, CommandLayers.unsealed)
 
 const line = ({ found, opened, searched, total }: LeakSearchProgress) =>
   `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`

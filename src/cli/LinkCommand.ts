@@ -5,10 +5,9 @@ import { decodeNewLink, Purpose } from "../domain/Link.ts"
 import { Links } from "../service/links/Links.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, optionalText, provider, workspace } from "./Arguments.ts"
-import { operatorOn } from "./asOperator.ts"
 import { CommandFailed, printing, printList } from "./Output.ts"
 
-const withLinks = operatorOn(Links, CommandLayers.links)
+const withLinks = CommandLayers.operatorOn(Links, CommandLayers.links)
 
 const create = Command.make(
   "create",

@@ -4,7 +4,6 @@ import { Command } from "effect/cli"
 import { EventCursor } from "../port/Events.ts"
 import { post, wasTaken, WebhookEndpoint } from "../service/audit/Webhook.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
-import { operatorOn } from "./asOperator.ts"
 import { CommandFailed, print } from "./Output.ts"
 
 const test = Command.make("test", {}, () =>
@@ -24,7 +23,7 @@ const test = Command.make("test", {}, () =>
 
 const status = Command.make("status", {}, () =>
   Effect.gen(function* () {
-    const state = yield* operatorOn(EventCursor, CommandLayers.unsealed)(({ state }) => state)
+    const state = yield* CommandLayers.operatorOn(EventCursor, CommandLayers.unsealed)(({ state }) => state)
     if (Option.isNone(state)) return yield* new CommandFailed({ message: "No instance has delivered events yet." })
     const { isDue: _isDue, lag, pause, ...shown } = state.value
     yield* print({ ...shown, lag_seconds: Math.round(lag), pause_seconds: Math.ceil(pause) })

@@ -1,14 +1,14 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { WorkspaceId } from "../domain/Identifiers.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, confirmation, name } from "./Arguments.ts"
 import { printing, printList } from "./Output.ts"
-import { withAccounts } from "./asOperator.ts"
 
 const removal = (workspace_id: string) => `byok workspace delete ${workspace_id} --yes`
 
 const create = Command.make("create", { account, name }, ({ account, name }) =>
-  withAccounts((accounts) => accounts.createWorkspace(account, name)).pipe(
+  CommandLayers.withAccounts((accounts) => accounts.createWorkspace(account, name)).pipe(
     printing(({ workspace_id }) => `workspace ${workspace_id} was created, and \`${removal(workspace_id)}\` deletes it`)
   )
 ).pipe(Command.withDescription("Create a workspace"))
@@ -16,17 +16,21 @@ const create = Command.make("create", { account, name }, ({ account, name }) =>
 const id = argument("ID", "Id of the workspace", WorkspaceId, "be a UUID")
 
 const makeDefault = Command.make("default", { id }, ({ id }) =>
-  withAccounts((accounts) => accounts.makeDefault(id)).pipe(printing(() => "the workspace is the default one"))
+  CommandLayers.withAccounts((accounts) => accounts.makeDefault(id)).pipe(
+    printing(() => "the workspace is the default one")
+  )
 ).pipe(Command.withDescription("Make a workspace the default one of its account, in place of another"))
 
 const yes = confirmation("a deleted workspace cannot be restored, and its credentials serve no request any more")
 
 const remove = Command.make("delete", { id, yes }, ({ id }) =>
-  withAccounts((accounts) => accounts.deleteWorkspace(id)).pipe(printing(() => "the workspace is deleted"))
+  CommandLayers.withAccounts((accounts) => accounts.deleteWorkspace(id)).pipe(
+    printing(() => "the workspace is deleted")
+  )
 ).pipe(Command.withDescription("Delete a workspace; its credentials stay readable but serve no request"))
 
 const list = Command.make("list", { account }, ({ account }) =>
-  withAccounts((accounts) => accounts.listWorkspaces(account)).pipe(
+  CommandLayers.withAccounts((accounts) => accounts.listWorkspaces(account)).pipe(
     Effect.flatMap((workspaces) => printList("workspaces", workspaces))
   )
 ).pipe(Command.withDescription("List the workspaces of an account"))

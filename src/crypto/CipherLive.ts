@@ -1,11 +1,18 @@
 import { hash, timingSafeEqual } from "node:crypto"
-import { Cause, Effect, Layer, Option, Redacted } from "effect"
+import { Cause, Effect, Layer, Option, Redacted, Result } from "effect"
 import { encodeSealingContext, type SealingContext } from "../domain/SealedKey.ts"
-import { Cipher, KeyStoreUnavailable, type OpenFailure, withKeyStoreTimeout } from "../port/Cipher.ts"
+import {
+  Cipher,
+  KeyStoreUnavailable,
+  type OpenFailure,
+  type RewrapFailure,
+  withKeyStoreTimeout
+} from "../port/Cipher.ts"
 import { inTurn, KeyEncryption } from "./KeyEncryption.ts"
-import { open, reseal, seal, verify } from "./SealingFormat1.ts"
+import { open, reseal, rewrap, seal, verify } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 import { makeMeter, memoize, timed } from "../port/Meter.ts"
+import { Rewrapper } from "../port/KekRegistry.ts"
 
 const errorOf = (cause: Cause.Cause<{ readonly _tag: string }>) =>
   Option.match(Cause.findErrorOption(cause), { onNone: () => "defect", onSome: ({ _tag }) => _tag })
@@ -100,6 +107,34 @@ export const layer = Layer.effect(
           Effect.flatMap(spend(), (primary) =>
             reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
           )
+        )
+    }
+  })
+)
+
+const refused = (failure: RewrapFailure) => Effect.succeed(Result.fail(failure))
+
+/** Rewraps with sealing format 1 under the primary key of the key store. */
+export const rewrapper = Layer.effect(
+  Rewrapper,
+  Effect.gen(function* () {
+    const keys = yield* KeyEncryption
+    const budget = yield* WrapBudget
+    const rewrapping = (yield* makeCryptoTimer)("rewrap")
+    const primary = keys.primary()
+    if (primary === undefined) return yield* new KeyStoreUnavailable({ reason: "the keyring is empty" })
+    return {
+      primary,
+      kek_ids: keys.keks().map(({ kek_id }) => kek_id),
+      spend: (wraps) =>
+        Effect.forEach(Array.from({ length: wraps }), () => budget.spend(primary, keys.keks), { discard: true }).pipe(
+          Effect.catchTag("ServiceUnavailable", Effect.die)
+        ),
+      rewrap: (sealed, context) =>
+        rewrap(inTurn(keys, context.account_id), primary, sealed, Buffer.from(encodeSealingContext(context))).pipe(
+          rewrapping,
+          Effect.map(Result.succeed),
+          Effect.catchTags({ AuthenticationFailed: refused, UnknownKeyId: refused, UnsupportedFormat: refused })
         )
     }
   })

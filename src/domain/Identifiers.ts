@@ -57,3 +57,17 @@ export const kekIdForm = "1 to 64 characters of A-Z a-z 0-9 . _ -"
 export const KekId = Schema.String.check(Schema.isPattern(/^[A-Za-z0-9._-]{1,64}$/u))
 
 export const isKekId = Schema.is(KekId)
+
+const visible = "must be 1 to 255 visible ASCII characters, sent once"
+
+/** A client's name for one create, which makes it safe to retry. Node joins two such headers with `, `: refused. */
+export const IdempotencyKey = Schema.String.annotate({ message: visible })
+  .check(
+    Schema.isPattern(/^[\x21-\x7e]{1,255}$/u, {
+      message: visible,
+      description:
+        "A name for this request that makes it safe to retry, ideally a random UUID: unique per account, remembered for at least 24 hours."
+    })
+  )
+  .pipe(Schema.brand("IdempotencyKey"))
+export type IdempotencyKey = typeof IdempotencyKey.Type

@@ -3,8 +3,7 @@ import { withDefault } from "./checkInput.ts"
 import { inputFields, memberNames, members } from "./Credential.ts"
 import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
-import { RawKey } from "./KeyHygiene.ts"
-import { type KeyMaterial, malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
+import { type KeyMaterial, malformedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { regionConflicts } from "./Region.ts"
 
 const Fields = Schema.Struct({

@@ -15,8 +15,7 @@ import {
   ServiceUnavailable,
   Unauthorized
 } from "../domain/Errors.ts"
-import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
-import { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
+import { AccountId, ApiKeyHash, CredentialId, IdempotencyKey, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewLink, Purpose } from "../domain/Link.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"

@@ -1,8 +1,7 @@
-import { Duration, Effect, Layer } from "effect"
+import { type Context, Duration, Effect, Layer } from "effect"
 import { generateKeyring } from "../crypto/keyring/Keyring.ts"
 import * as CipherLive from "../crypto/CipherLive.ts"
 import * as LinkKeysLive from "../crypto/LinkKeysLive.ts"
-import * as RewrapperLive from "../crypto/RewrapperLive.ts"
 import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Audit } from "../service/audit/Audit.ts"
@@ -22,6 +21,8 @@ import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 import { erasingRights, type Rights } from "../sql/inspectSession.ts"
 import * as WebhookLive from "./WebhookLive.ts"
 import * as TelemetryLive from "./TelemetryLive.ts"
+import { userInfo } from "node:os"
+import { type Actor, CurrentActor } from "../domain/CurrentCaller.ts"
 
 export { KeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
 
@@ -68,7 +69,7 @@ export const sealing = fromSettings(onCredentials)
 /** Rotation of key-encryption keys, in the keyring or on a token. A collector gets to know how long keys take. */
 export const rotation = fromSettings((settings) =>
   Rotation.layer.pipe(
-    Layer.provide([RewrapperLive.layer, TelemetryLive.pushedMetrics(settings)]),
+    Layer.provide([CipherLive.rewrapper, TelemetryLive.pushedMetrics(settings)]),
     Layer.provide(withKeys(settings))
   )
 )
@@ -101,3 +102,31 @@ export const keyringEditor = fromSettings((settings) =>
 export const newKeyring = Effect.clockWith((clock) =>
   Effect.sync(() => generateKeyring(new Date(clock.currentTimeMillisUnsafe())))
 )
+
+const userName = () => {
+  try {
+    return userInfo().username
+  } catch {
+    return undefined
+  }
+}
+
+/** The user running the command, by name if the operating system knows one. */
+const operator = (): Actor => {
+  const user = userName()
+  return user === undefined ? { kind: "cli" } : { kind: "cli", user }
+}
+
+/** Provides an operation with its layer, and with the user running the command as its actor. */
+export const asOperator =
+  <I, E2>(layer: Layer.Layer<I, E2>) =>
+  <A, E, R>(operation: Effect.Effect<A, E, R>) =>
+    operation.pipe(Effect.provide(layer), Effect.provideServiceEffect(CurrentActor, Effect.sync(operator)))
+
+/** Runs an operation of a service on its layer, with the user running the command as its actor. */
+export const operatorOn =
+  <I, S, L, E2>(service: Context.Key<I, S>, layer: Layer.Layer<L, E2>) =>
+  <A, E, R>(operation: (service: S) => Effect.Effect<A, E, R>) =>
+    asOperator(layer)(Effect.flatMap(service, operation))
+
+export const withAccounts = operatorOn(Accounts, unsealed)

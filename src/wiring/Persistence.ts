@@ -25,7 +25,6 @@ import * as LeakedKeysLive from "../sql/credentials/LeakedKeysLive.ts"
 import { type Migrating, openSchema, type SchemaState } from "../sql/Migrations.ts"
 import * as ParkingsLive from "../sql/routing/ParkingsLive.ts"
 import * as IdempotencyRecordsLive from "../sql/credentials/IdempotencyRecordsLive.ts"
-import * as WorkspaceResolverLive from "../sql/accounts/WorkspaceResolverLive.ts"
 
 export type { EmbeddedPostgresError } from "../sql/embedded/PostgresBinaries.ts"
 
@@ -177,7 +176,7 @@ const repositories = Layer.mergeAll(
   LinkRepositoryLive.layer,
   ParkingsLive.layer,
   IdempotencyRecordsLive.layer,
-  WorkspaceResolverLive.layer
+  AccountRepositoryLive.workspaceResolver
 )
 
 /** Every port that stores data, on PostgreSQL. */

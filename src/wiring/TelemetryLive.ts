@@ -5,7 +5,6 @@ import { limits } from "../crypto/WrapBudget.ts"
 import * as Otlp from "../telemetry/Otlp.ts"
 import * as ProcessGauges from "../telemetry/ProcessGauges.ts"
 import * as StoreGauges from "../telemetry/StoreGauges.ts"
-import * as TracerLive from "../telemetry/TracerLive.ts"
 import { version } from "./OtlpSettings.ts"
 import type { Settings } from "./Settings.ts"
 
@@ -23,7 +22,7 @@ const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
 export const traces = (settings: Settings): Layer.Layer<never> =>
   Option.match(settings.otlp.traces, {
     onNone: () => Layer.succeed(References.TracerEnabled, false),
-    onSome: (url) => TracerLive.layer({ ...targetAt(url, settings), sampling: settings.otlp.sampling })
+    onSome: (url) => Otlp.tracer({ ...targetAt(url, settings), sampling: settings.otlp.sampling })
   })
 
 export const pushedMetrics = (settings: Settings): Layer.Layer<never> =>

@@ -1,5 +1,5 @@
 import { Effect, Layer } from "effect"
-import * as RewrapperLive from "../../src/crypto/RewrapperLive.ts"
+import * as CipherLive from "../../src/crypto/CipherLive.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { Rewrapper } from "../../src/port/KekRegistry.ts"
 import { fixedKeyring, keyringEncryption, ringOf } from "../support/keys/keyrings.ts"
@@ -8,7 +8,7 @@ import { assert, describe, it } from "../support/it.ts"
 const rewrapperWith = (ring: string) =>
   Effect.provide(
     Rewrapper,
-    RewrapperLive.layer.pipe(
+    CipherLive.rewrapper.pipe(
       Layer.provide([keyringEncryption, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
       Layer.provide(fixedKeyring(ring))
     )

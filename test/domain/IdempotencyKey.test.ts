@@ -1,5 +1,5 @@
 import { Result, Schema } from "effect"
-import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
+import { IdempotencyKey } from "../../src/domain/Identifiers.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"

@@ -1,4 +1,4 @@
-import { keyFaultIn } from "../../src/domain/KeyHygiene.ts"
+import { keyFaultIn } from "../../src/domain/KeyMaterial.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { canary, elementOf, text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"

@@ -4,8 +4,13 @@ import * as Byok from "../../src/Byok.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { AuditLog, countLimit } from "../../src/port/AuditLog.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
-import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
-import { type AccountId, type ApiKeyHash, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
+import {
+  type AccountId,
+  type ApiKeyHash,
+  CredentialId,
+  IdempotencyKey,
+  type WorkspaceId
+} from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
@@ -13,7 +18,7 @@ import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
-import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
+import { WorkspaceResolver } from "../../src/port/AccountRepository.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"

@@ -5,7 +5,7 @@ import type { Issue } from "../../domain/Issue.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
 import type { OrderMismatch, PoolFull } from "../../port/CredentialRepository.ts"
-import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
+import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 
 /** Why the workspace of a request cannot be used, or why the request must name one (D6, D43). */
 export const workspaceIssue = (requested: WorkspaceId | undefined): Issue => ({

@@ -1,13 +1,12 @@
 import { createHmac, timingSafeEqual } from "node:crypto"
 import { Effect, Option } from "effect"
 import { Conflict } from "../../domain/Errors.ts"
-import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
-import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
 import { fingerprinted, type NewCredential } from "../../domain/NewCredential.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
-import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
+import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 
 /** Hides an idempotency key, which clients may make of anything. */
 export const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>

@@ -9,12 +9,15 @@ import {
   type NewApiKey,
   type NewWorkspace,
   type Workspace,
+  WorkspaceResolver,
   type WorkspaceUse
 } from "../../port/AccountRepository.ts"
 import { record, recordEach } from "../audit/auditing.ts"
 import { askFirst, askRows, askWhether, type Dated, datedOf } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"
 import { eraseAccount, lockApiKeys } from "./eraseAccount.ts"
+import { findDefaultWorkspace } from "../../port/Prefetched.ts"
+import { makeLookUp } from "../connection/makeLookUp.ts"
 
 /** When a workspace was deleted or an API key revoked. */
 interface Ended {
@@ -184,6 +187,34 @@ export const layer = Layer.effect(
           WHERE account_id = ${account_id} ORDER BY created_at, hash`
         return Effect.map(rows, Arr.map(datedOf<ApiKeyRecord>))
       }
+    }
+  })
+)
+
+export const workspaceResolver = Layer.effect(
+  WorkspaceResolver,
+  Effect.gen(function* () {
+    const { reads } = yield* Database
+    const { sql } = reads
+    const operation = "workspaces.resolve"
+    const read = ({ id }: { readonly id: WorkspaceId }) => id
+    const findDefault = makeLookUp(reads, {
+      operation,
+      by: { account_id: "uuid" },
+      select: ({ account_id }) => sql<{ readonly id: WorkspaceId }>`
+        SELECT id FROM workspaces WHERE account_id = ${account_id} AND deleted_at IS NULL AND is_default`,
+      read
+    })
+    const find = makeLookUp(reads, {
+      operation,
+      by: { account_id: "uuid", id: "uuid" },
+      select: ({ account_id, id }) => sql<{ readonly id: WorkspaceId }>`
+        SELECT id FROM workspaces WHERE account_id = ${account_id} AND deleted_at IS NULL AND id = ${id}`,
+      read
+    })
+    return {
+      resolve: (account_id, requested) =>
+        requested === undefined ? findDefaultWorkspace(account_id, findDefault) : find({ account_id, id: requested })
     }
   })
 )

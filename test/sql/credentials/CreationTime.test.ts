@@ -1,6 +1,6 @@
 import { Clock, Context, Effect, Layer } from "effect"
 import * as Byok from "../../../src/Byok.ts"
-import { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
+import { IdempotencyKey } from "../../../src/domain/Identifiers.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { clockAhead } from "../../support/process/clockAhead.ts"

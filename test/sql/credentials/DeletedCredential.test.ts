@@ -1,6 +1,6 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { Effect, Layer, Option } from "effect"
-import { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
+import { IdempotencyKey } from "../../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { databaseContent } from "../../support/keys/leakSearch.ts"

@@ -1,6 +1,6 @@
 import { Clock, Context, Duration, Effect, Layer } from "effect"
 import * as Byok from "../../../src/Byok.ts"
-import { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
+import { IdempotencyKey } from "../../../src/domain/Identifiers.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import * as IdempotencyRecordExpiry from "../../../src/service/credentials/IdempotencyRecordExpiry.ts"

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
 import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
-import * as RewrapperLive from "../../../src/crypto/RewrapperLive.ts"
+import * as CipherLive from "../../../src/crypto/CipherLive.ts"
 import { layerLimited, limits } from "../../../src/crypto/WrapBudget.ts"
 import { type AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
@@ -66,7 +66,7 @@ export const rotationWith = (keyring: string, lowered = limits) =>
   Effect.provide(
     Rotation,
     Rotation.layer.pipe(
-      Layer.provide(RewrapperLive.layer),
+      Layer.provide(CipherLive.rewrapper),
       Layer.provide([layerLimited(lowered), keyringEncryption]),
       Layer.provide(Layer.effectDiscard(checkKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring))))
     )

@@ -11,7 +11,8 @@ import {
   AccountRepository,
   type ApiKeyRecord,
   type NewApiKey,
-  type Workspace
+  type Workspace,
+  WorkspaceResolver
 } from "../../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialPools, type StoredParking } from "../../../src/port/CredentialPools.ts"
@@ -28,7 +29,6 @@ import { Parkings } from "../../../src/port/Parkings.ts"
 import type { Parking } from "../../../src/domain/routing/CredentialStatus.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { monotonicMillis } from "../../../src/domain/routing/Moment.ts"
-import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
 
 interface Owned {
   readonly account_id: AccountId

@@ -255,36 +255,33 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.strictEqual(stdout, "sk-...AbCd\n")
   })
 
-  it.effect(
-    "has types with which the examples of the documents check, strictly, and a wrong use does not (control)",
-    function* () {
-      const { root } = yield* Installed
-      const wrong = [
-        `import { Credentials } from "byok/port/Credentials"`,
-        `export const wrong: number = Credentials`,
-        `export * from "byok/sql/rows"`
-      ].join("\n")
-      const all = exported.map((name, index) => `export * as module${index} from "${name}"`).join("\n")
-      const options = {
-        strict: true,
-        skipLibCheck: true,
-        noEmit: true,
-        module: "NodeNext",
-        target: "ES2024",
-        types: ["node"]
-      }
-      writeFileSync(join(root, "all.ts"), all)
-      writeFileSync(join(root, "wrong.ts"), wrong)
-      writeFileSync(
-        join(root, "tsconfig.json"),
-        JSON.stringify({
-          compilerOptions: options,
-          files: ["all.ts", "client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
-        })
-      )
-      const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
-      assert.strictEqual(code, 2)
-      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\nwrong\.ts\(3,15\): error TS2307: .*\n$/)
+  it.effect("has types with which the documents' examples check strictly, a wrong use not (control)", function* () {
+    const { root } = yield* Installed
+    const wrong = [
+      `import { Credentials } from "byok/port/Credentials"`,
+      `export const wrong: number = Credentials`,
+      `export * from "byok/sql/rows"`
+    ].join("\n")
+    const all = exported.map((name, index) => `export * as module${index} from "${name}"`).join("\n")
+    const options = {
+      strict: true,
+      skipLibCheck: true,
+      noEmit: true,
+      module: "NodeNext",
+      target: "ES2024",
+      types: ["node"]
     }
-  )
+    writeFileSync(join(root, "all.ts"), all)
+    writeFileSync(join(root, "wrong.ts"), wrong)
+    writeFileSync(
+      join(root, "tsconfig.json"),
+      JSON.stringify({
+        compilerOptions: options,
+        files: ["all.ts", "client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
+      })
+    )
+    const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
+    assert.strictEqual(code, 2)
+    assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\nwrong\.ts\(3,15\): error TS2307: .*\n$/)
+  })
 })

@@ -63,32 +63,29 @@ const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 type Objects = ReadonlyArray<Record<string, unknown>>
 
 layerLive(CommandLine.layer)("byok account list (F15)", (it) => {
-  it.effect(
-    "prints id, name and time of creation of every account, for a person and as JSON; a sentence if none (C7)",
-    function* () {
-      const { run, runJson } = yield* CommandLine
-      assert.deepStrictEqual(yield* runJson("account", "list"), { accounts: [] })
-      const none = "There is no account: `byok account create --name N` creates one.\n"
-      assert.deepStrictEqual(yield* run("account", "list"), { code: 0, stdout: none, stderr: "" })
-      const names = ["Acme", "Søren & Søn 株"]
-      const ids = yield* Effect.forEach(names, (name) =>
-        Effect.map(runJson("account", "create", "--name", name), (made) => textIn(made, "account_id"))
-      )
-      const accounts = (yield* runJson("account", "list"))["accounts"] as Objects
-      assert.deepStrictEqual(
-        accounts.map(({ account_id, name }) => [account_id, name]),
-        ids.map((id, index) => [id, names[index]])
-      )
-      for (const account of accounts) {
-        assert.deepStrictEqual(Object.keys(account), ["account_id", "name", "created_at"])
-        assert.match(textIn(account, "created_at"), iso)
-      }
-      const { stdout } = yield* run("account", "list")
-      const times = accounts.map((account) => textIn(account, "created_at"))
-      const blocks = ids.map((id, at) => `account_id  ${id}\nname        ${names[at]}\ncreated_at  ${times[at]}\n`)
-      assert.strictEqual(stdout, blocks.join("\n"))
+  it.effect("prints every account, for a person and as JSON; a sentence if there is none (C7)", function* () {
+    const { run, runJson } = yield* CommandLine
+    assert.deepStrictEqual(yield* runJson("account", "list"), { accounts: [] })
+    const none = "There is no account: `byok account create --name N` creates one.\n"
+    assert.deepStrictEqual(yield* run("account", "list"), { code: 0, stdout: none, stderr: "" })
+    const names = ["Acme", "Søren & Søn 株"]
+    const ids = yield* Effect.forEach(names, (name) =>
+      Effect.map(runJson("account", "create", "--name", name), (made) => textIn(made, "account_id"))
+    )
+    const accounts = (yield* runJson("account", "list"))["accounts"] as Objects
+    assert.deepStrictEqual(
+      accounts.map(({ account_id, name }) => [account_id, name]),
+      ids.map((id, index) => [id, names[index]])
+    )
+    for (const account of accounts) {
+      assert.deepStrictEqual(Object.keys(account), ["account_id", "name", "created_at"])
+      assert.match(textIn(account, "created_at"), iso)
     }
-  )
+    const { stdout } = yield* run("account", "list")
+    const times = accounts.map((account) => textIn(account, "created_at"))
+    const blocks = ids.map((id, at) => `account_id  ${id}\nname        ${names[at]}\ncreated_at  ${times[at]}\n`)
+    assert.strictEqual(stdout, blocks.join("\n"))
+  })
 
   it.effect("names of older rows cannot act on the terminal or forge a line", function* () {
     const { run, runJson, sql } = yield* CommandLine

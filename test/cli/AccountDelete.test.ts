@@ -65,55 +65,52 @@ const begin = Effect.fnUntraced(function* (count: number) {
 })
 
 describe("byok account delete (L13)", () => {
-  it.live(
-    "erases the account with everything in it, and ids and labels in the audit log are all that remains",
-    function* () {
-      const { one, other, rowsOf, secrets, settings, sql } = yield* begin(30)
-      const untouched = yield* rowsOf(other.account_id)
-      const content = yield* databaseContent(sql)
-      for (const secret of secrets) assert.include(content, secret, "control")
+  it.live("erases the account with everything in it, but ids and labels in the audit log", function* () {
+    const { one, other, rowsOf, secrets, settings, sql } = yield* begin(30)
+    const untouched = yield* rowsOf(other.account_id)
+    const content = yield* databaseContent(sql)
+    for (const secret of secrets) assert.include(content, secret, "control")
 
-      const deleted = onlyObject(yield* runCommand(["account", "delete", one.account_id, "--yes", "--json"], settings))
-      assert.deepStrictEqual(deleted, { account_id: one.account_id, credentials: 30 })
+    const deleted = onlyObject(yield* runCommand(["account", "delete", one.account_id, "--yes", "--json"], settings))
+    assert.deepStrictEqual(deleted, { account_id: one.account_id, credentials: 30 })
 
-      const rest = yield* databaseContent(sql)
-      assert.isUndefined(
-        leakOf(
-          rest,
-          secrets.filter((secret) => secret.length > 12)
-        )
+    const rest = yield* databaseContent(sql)
+    assert.isUndefined(
+      leakOf(
+        rest,
+        secrets.filter((secret) => secret.length > 12)
       )
-      const withLabels = rest.split("\n").filter((line) => secrets.some((secret) => line.includes(secret)))
-      assert.isNotEmpty(withLabels)
-      assert.isTrue(withLabels.every((line) => line.includes('"events"')))
-      assert.deepStrictEqual(yield* rowsOf(other.account_id), untouched)
-      const lines = yield* rowsOf(one.account_id)
-      assert.isTrue(
-        lines.every((line) => line.includes('"events"')),
-        "all that names the account is audit"
-      )
-      const events = (yield* eventsIn(sql)).filter(
-        (event) => "account_id" in event && event.account_id === one.account_id
-      )
-      const kinds = Map.groupBy(events, ({ action }) => action)
-      for (const [action, count] of [
-        ["api_key.revoke", 1],
-        ["workspace.delete", 1],
-        ["credential.delete", 30],
-        ["account.delete", 1]
-      ] as const) {
-        assert.lengthOf(kinds.get(action) ?? [], count, action)
-      }
-      assert.strictEqual(events.at(-1)?.action, "account.delete")
-      assert.strictEqual(events.at(-1)?.actor.kind, "cli")
-      const created = new Set(
-        kinds.get("credential.create")?.map((event) => Reflect.get(event, "credential_id") as unknown)
-      )
-      const gone = kinds.get("credential.delete")?.map((event) => Reflect.get(event, "credential_id") as unknown)
-      assert.sameMembers(gone ?? [], Array.from(created))
-
-      const again = yield* runCommand(["account", "delete", one.account_id, "--yes"], settings)
-      assert.deepStrictEqual([again.code, again.stderr], [1, "There is no such account.\n"])
+    )
+    const withLabels = rest.split("\n").filter((line) => secrets.some((secret) => line.includes(secret)))
+    assert.isNotEmpty(withLabels)
+    assert.isTrue(withLabels.every((line) => line.includes('"events"')))
+    assert.deepStrictEqual(yield* rowsOf(other.account_id), untouched)
+    const lines = yield* rowsOf(one.account_id)
+    assert.isTrue(
+      lines.every((line) => line.includes('"events"')),
+      "all that names the account is audit"
+    )
+    const events = (yield* eventsIn(sql)).filter(
+      (event) => "account_id" in event && event.account_id === one.account_id
+    )
+    const kinds = Map.groupBy(events, ({ action }) => action)
+    for (const [action, count] of [
+      ["api_key.revoke", 1],
+      ["workspace.delete", 1],
+      ["credential.delete", 30],
+      ["account.delete", 1]
+    ] as const) {
+      assert.lengthOf(kinds.get(action) ?? [], count, action)
     }
-  )
+    assert.strictEqual(events.at(-1)?.action, "account.delete")
+    assert.strictEqual(events.at(-1)?.actor.kind, "cli")
+    const created = new Set(
+      kinds.get("credential.create")?.map((event) => Reflect.get(event, "credential_id") as unknown)
+    )
+    const gone = kinds.get("credential.delete")?.map((event) => Reflect.get(event, "credential_id") as unknown)
+    assert.sameMembers(gone ?? [], Array.from(created))
+
+    const again = yield* runCommand(["account", "delete", one.account_id, "--yes"], settings)
+    assert.deepStrictEqual([again.code, again.stderr], [1, "There is no such account.\n"])
+  })
 })

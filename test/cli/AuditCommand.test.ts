@@ -25,45 +25,42 @@ const migrated = Effect.gen(function* () {
 })
 
 layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
-  it.effect(
-    "export prints a line for each event, in order; verify counts them and prints the hash to keep",
-    function* () {
-      const { run, runJson, sql } = yield* CommandLine
-      const account = yield* runJson("account", "create", "--name", "Acme")
-      const [account_id, api_key_hash] = [textIn(account, "account_id"), textIn(account, "management_key_hash")]
-      yield* run("api-key", "revoke", api_key_hash)
+  it.effect("export prints each event on a line, in order; verify counts them and prints the hash", function* () {
+    const { run, runJson, sql } = yield* CommandLine
+    const account = yield* runJson("account", "create", "--name", "Acme")
+    const [account_id, api_key_hash] = [textIn(account, "account_id"), textIn(account, "management_key_hash")]
+    yield* run("api-key", "revoke", api_key_hash)
 
-      const { code, stderr, stdout } = yield* run("audit", "verify")
-      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-      const [newest] = yield* sql<{ hash: string; at: string }>`
+    const { code, stderr, stdout } = yield* run("audit", "verify")
+    assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+    const [newest] = yield* sql<{ hash: string; at: string }>`
         SELECT encode(hash, 'hex') AS hash, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS at
         FROM audit_checkpoints JOIN audit_entries ON seq = last_seq ORDER BY number DESC LIMIT 1`
-      const { at = "", hash = "" } = newest ?? {}
-      assert.strictEqual(stdout, `entries   2\nevents    4\nlast      2, ${at}\nunsealed  0\nhead      ${hash}\n`)
+    const { at = "", hash = "" } = newest ?? {}
+    assert.strictEqual(stdout, `entries   2\nevents    4\nlast      2, ${at}\nunsealed  0\nhead      ${hash}\n`)
 
-      const exported = yield* run("audit", "export")
-      assert.deepStrictEqual([exported.code, exported.stderr], [0, `Sealed up to 2, with hash ${hash}\n`])
-      const events = objects(exported.stdout)
-      assert.deepStrictEqual(
-        events.map(({ action, seq }) => [seq, action]),
-        [
-          [1, "account.create"],
-          [1, "workspace.create"],
-          [1, "api_key.issue"],
-          [2, "api_key.revoke"]
-        ]
-      )
-      assert.deepStrictEqual(events[3], {
-        seq: 2,
-        at,
-        action: "api_key.revoke",
-        account_id,
-        api_key_hash,
-        actor: { kind: "cli", user: userInfo().username }
-      })
-      assert.deepStrictEqual(objects((yield* run("audit", "export", "--after", "1")).stdout), events.slice(3))
-    }
-  )
+    const exported = yield* run("audit", "export")
+    assert.deepStrictEqual([exported.code, exported.stderr], [0, `Sealed up to 2, with hash ${hash}\n`])
+    const events = objects(exported.stdout)
+    assert.deepStrictEqual(
+      events.map(({ action, seq }) => [seq, action]),
+      [
+        [1, "account.create"],
+        [1, "workspace.create"],
+        [1, "api_key.issue"],
+        [2, "api_key.revoke"]
+      ]
+    )
+    assert.deepStrictEqual(events[3], {
+      seq: 2,
+      at,
+      action: "api_key.revoke",
+      account_id,
+      api_key_hash,
+      actor: { kind: "cli", user: userInfo().username }
+    })
+    assert.deepStrictEqual(objects((yield* run("audit", "export", "--after", "1")).stdout), events.slice(3))
+  })
 
   it.effect("a keyring seen for the first time is recorded, with the actor", function* () {
     const { databaseUrl, run } = yield* CommandLine

@@ -44,7 +44,7 @@ const begin = Effect.gen(function* () {
 
 describe("byok credential", () => {
   it.live(
-    "list, show, disable, enable and delete act on one account, without its keys and with an event each (T4, T6)",
+    "list, show, disable, enable, delete: on one account, with an event each, no key (T4, T6)",
     function* () {
       const { account_id, ids, run, runJson, settings, sql, workspace_id } = yield* begin
       const listed = (yield* runJson("list"))["credentials"] as Objects
@@ -113,73 +113,64 @@ describe("byok credential", () => {
     180_000
   )
 
-  it.live(
-    "list prints a row each with its state, and show why it is in that state and since when (C7, C8)",
-    function* () {
-      const { account_id, ids, run, runJson, settings, sql } = yield* begin
-      const [one = "", two = "", three = "", four = ""] = ids
-      const found = yield* runCommand(["leak", "find", "--park"], settings, key(0))
-      assert.strictEqual(found.code, 0, found.stderr)
-      assert.strictEqual((yield* run("disable", two)).code, 0)
-      yield* sql`
+  it.live("list prints a row each with its state, and show why and since when (C7, C8)", function* () {
+    const { account_id, ids, run, runJson, settings, sql } = yield* begin
+    const [one = "", two = "", three = "", four = ""] = ids
+    const found = yield* runCommand(["leak", "find", "--park"], settings, key(0))
+    assert.strictEqual(found.code, 0, found.stderr)
+    assert.strictEqual((yield* run("disable", two)).code, 0)
+    yield* sql`
         INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
         VALUES (${account_id}, ${three}, 'a/b', 1, 'rejected', 1, now() + interval '1 hour', now())`
-      const states = { [one]: "leaked", [two]: "disabled", [three]: "parked", [four]: "active" }
-      const rows = (yield* run("list")).stdout.trimEnd().split("\n")
-      assert.deepStrictEqual(
-        Object.fromEntries(rows.map((row) => [row.split(/ +/)[0], row.split(/ +/).at(-1)])),
-        states
-      )
-      for (const row of rows) assert.match(row, /^[0-9a-f-]{36} {2}(groq|openai) +- {2}sk-\.\.\.\S{4} {2}[a-z]+$/)
-      for (const [id, state] of Object.entries(states)) {
-        assert.strictEqual((yield* run("list", "--state", state)).stdout.split("  ")[0], id)
-        const shown = yield* runJson("show", id)
-        const parked = shown["parked"] as Objects
-        assert.strictEqual(shown["state"], state)
-        assert.lengthOf(parked, state === "leaked" || state === "parked" ? 1 : 0)
-        for (const { since, until } of parked) {
-          assert.isBelow(Math.abs(Date.parse(String(since)) - Date.now()), 60_000)
-          assert.strictEqual(until === null, state === "leaked")
-        }
+    const states = { [one]: "leaked", [two]: "disabled", [three]: "parked", [four]: "active" }
+    const rows = (yield* run("list")).stdout.trimEnd().split("\n")
+    assert.deepStrictEqual(Object.fromEntries(rows.map((row) => [row.split(/ +/)[0], row.split(/ +/).at(-1)])), states)
+    for (const row of rows) assert.match(row, /^[0-9a-f-]{36} {2}(groq|openai) +- {2}sk-\.\.\.\S{4} {2}[a-z]+$/)
+    for (const [id, state] of Object.entries(states)) {
+      assert.strictEqual((yield* run("list", "--state", state)).stdout.split("  ")[0], id)
+      const shown = yield* runJson("show", id)
+      const parked = shown["parked"] as Objects
+      assert.strictEqual(shown["state"], state)
+      assert.lengthOf(parked, state === "leaked" || state === "parked" ? 1 : 0)
+      for (const { since, until } of parked) {
+        assert.isBelow(Math.abs(Date.parse(String(since)) - Date.now()), 60_000)
+        assert.strictEqual(until === null, state === "leaked")
       }
-      const none = yield* run(
-        "list",
-        "--workspace",
-        textIn(yield* runJson("show", one), "workspace_id"),
-        "--provider",
-        "xai"
-      )
-      assert.deepStrictEqual(none, { code: 0, stdout: "There is no such credential.\n", stderr: "" })
-      const other = { ...settings, BYOK_KEYRING: ringOf("other") }
-      const show = yield* runCommand(["credential", "show", four, "--account", account_id], other)
-      assert.match(show.stdout, /^state +unreadable$/m)
-      const unverified = { DATABASE_URL: settings.DATABASE_URL }
-      const blind = yield* runCommand(["credential", "show", four, "--account", account_id], unverified)
-      assert.match(blind.stdout, /^state +active$/m)
     }
-  )
+    const none = yield* run(
+      "list",
+      "--workspace",
+      textIn(yield* runJson("show", one), "workspace_id"),
+      "--provider",
+      "xai"
+    )
+    assert.deepStrictEqual(none, { code: 0, stdout: "There is no such credential.\n", stderr: "" })
+    const other = { ...settings, BYOK_KEYRING: ringOf("other") }
+    const show = yield* runCommand(["credential", "show", four, "--account", account_id], other)
+    assert.match(show.stdout, /^state +unreadable$/m)
+    const unverified = { DATABASE_URL: settings.DATABASE_URL }
+    const blind = yield* runCommand(["credential", "show", four, "--account", account_id], unverified)
+    assert.match(blind.stdout, /^state +active$/m)
+  })
+
+  it.live("create takes the key from standard input, and says why it refuses one, unshown (C7)", function* () {
+    const { account_id, runJson, settings, workspace_id } = yield* begin
+    const create = (given: string, ...args: ReadonlyArray<string>) =>
+      runCommand(["credential", "create", "--account", account_id, "--provider", "xai", ...args], settings, given)
+    const created = onlyObject(yield* create(`${key(9)}\n`, "--name", "n", "--workspace", workspace_id, "--json"))
+    assert.deepInclude(created, { provider: "xai", name: "n", workspace_id, label: "sk-...d1-9" })
+    const { id = "" } = created as { readonly id?: string }
+    assert.deepInclude(yield* runJson("show", id), created)
+    const refused = yield* create(` ${key(9)}`)
+    const sentence = "Nothing was created: key must not have white space or a control character at either end.\n"
+    assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
+    assert.strictEqual((yield* create("\n")).stderr, "The key must not be empty.\n")
+    const nobody = ["credential", "create", "--account", randomUUID(), "--provider", "xai"]
+    assert.strictEqual((yield* runCommand(nobody, settings, key(9))).stderr, "There is no such account.\n")
+  })
 
   it.live(
-    "create takes the key from standard input, and says why it refuses one without showing it (C7)",
-    function* () {
-      const { account_id, runJson, settings, workspace_id } = yield* begin
-      const create = (given: string, ...args: ReadonlyArray<string>) =>
-        runCommand(["credential", "create", "--account", account_id, "--provider", "xai", ...args], settings, given)
-      const created = onlyObject(yield* create(`${key(9)}\n`, "--name", "n", "--workspace", workspace_id, "--json"))
-      assert.deepInclude(created, { provider: "xai", name: "n", workspace_id, label: "sk-...d1-9" })
-      const { id = "" } = created as { readonly id?: string }
-      assert.deepInclude(yield* runJson("show", id), created)
-      const refused = yield* create(` ${key(9)}`)
-      const sentence = "Nothing was created: key must not have white space or a control character at either end.\n"
-      assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
-      assert.strictEqual((yield* create("\n")).stderr, "The key must not be empty.\n")
-      const nobody = ["credential", "create", "--account", randomUUID(), "--provider", "xai"]
-      assert.strictEqual((yield* runCommand(nobody, settings, key(9))).stderr, "There is no such account.\n")
-    }
-  )
-
-  it.live(
-    "reorder takes all ids of a workspace and provider, else names what is missing or foreign (L14)",
+    "reorder takes all ids of a pool, else names what is missing or foreign (L14)",
     function* () {
       const { ids, run, runJson, sql, workspace_id } = yield* begin
       // The import creates several at a time.

@@ -149,38 +149,35 @@ describe("byok credential import", () => {
     assert.deepStrictEqual(refused(real.stdout), full)
   })
 
-  it.live.skipIf(withoutJq)(
-    "CSV is refused, and becomes JSON lines by the line of jq in docs/commands.md",
-    function* () {
-      const { account_id, directory, importFrom, settings, sql, write } = yield* begin
-      const file = write(
-        "keys.csv",
-        '\ufeffprovider,key,name,allowed_models,disabled\r\nopenai,"{""api_key"":""sk-0123456789-0123456789"",""region"":""eu""}","a, b","[""gpt-4o""]",TRUE\r\n\r\ngroq,gsk-0123456789-0123456789,,,\r\n'
-      )
-      const refused =
-        "Only JSON lines are imported: convert CSV to them first, with the line of jq in docs/commands.md.\n"
-      const told = { code: 1, stdout: "", stderr: refused }
-      assert.deepStrictEqual(yield* importFrom(file), told)
-      assert.deepStrictEqual(yield* importFrom(write("keys.txt", readFileSync(file, "utf8"))), told)
-      const converted = yield* runShell(conversion, { cwd: directory })
-      assert.deepStrictEqual(converted, { code: 0, stdout: "", stderr: "" })
-      const first = yield* importFrom(join(directory, "keys.jsonl"))
-      assert.deepStrictEqual([first.code, first.stderr], [0, "Imported 2, imported before 0, refused 0.\n"])
+  it.live.skipIf(withoutJq)("CSV is refused, and becomes JSON lines by the jq of docs/commands.md", function* () {
+    const { account_id, directory, importFrom, settings, sql, write } = yield* begin
+    const file = write(
+      "keys.csv",
+      '\ufeffprovider,key,name,allowed_models,disabled\r\nopenai,"{""api_key"":""sk-0123456789-0123456789"",""region"":""eu""}","a, b","[""gpt-4o""]",TRUE\r\n\r\ngroq,gsk-0123456789-0123456789,,,\r\n'
+    )
+    const refused =
+      "Only JSON lines are imported: convert CSV to them first, with the line of jq in docs/commands.md.\n"
+    const told = { code: 1, stdout: "", stderr: refused }
+    assert.deepStrictEqual(yield* importFrom(file), told)
+    assert.deepStrictEqual(yield* importFrom(write("keys.txt", readFileSync(file, "utf8"))), told)
+    const converted = yield* runShell(conversion, { cwd: directory })
+    assert.deepStrictEqual(converted, { code: 0, stdout: "", stderr: "" })
+    const first = yield* importFrom(join(directory, "keys.jsonl"))
+    assert.deepStrictEqual([first.code, first.stderr], [0, "Imported 2, imported before 0, refused 0.\n"])
 
-      write(
-        "same.jsonl",
-        `${JSON.stringify({ provider: "openai", disabled: true, name: "a, b", allowed_models: ["gpt-4o"], key: '{"api_key":"sk-0123456789-0123456789","region":"eu"}' })}\n{"key":"gsk-0123456789-0123456789","provider":"groq","name":null}\n`
-      )
-      const fromInput = `byok credential import - --account ${account_id} --journal keys.jsonl.journal < same.jsonl`
-      const second = yield* runShell(fromInput, { cwd: directory, variables: settings })
-      assert.deepStrictEqual([second.code, second.stderr], [0, "Imported 0, imported before 2, refused 0.\n"])
-      assert.deepStrictEqual(
-        printed(second.stdout).map(({ id }) => id),
-        printed(first.stdout).map(({ id }) => id)
-      )
-      assert.strictEqual(yield* countIn(sql), 2)
-    }
-  )
+    write(
+      "same.jsonl",
+      `${JSON.stringify({ provider: "openai", disabled: true, name: "a, b", allowed_models: ["gpt-4o"], key: '{"api_key":"sk-0123456789-0123456789","region":"eu"}' })}\n{"key":"gsk-0123456789-0123456789","provider":"groq","name":null}\n`
+    )
+    const fromInput = `byok credential import - --account ${account_id} --journal keys.jsonl.journal < same.jsonl`
+    const second = yield* runShell(fromInput, { cwd: directory, variables: settings })
+    assert.deepStrictEqual([second.code, second.stderr], [0, "Imported 0, imported before 2, refused 0.\n"])
+    assert.deepStrictEqual(
+      printed(second.stdout).map(({ id }) => id),
+      printed(first.stdout).map(({ id }) => id)
+    )
+    assert.strictEqual(yield* countIn(sql), 2)
+  })
 
   it.live(
     "killed in the middle and run again, it makes no second copy",
@@ -212,87 +209,81 @@ describe("byok credential import", () => {
     180_000
   )
 
-  it.live(
-    "refuses a file that others may read, a journal that is not its own or too old, and an unknown account",
-    function* () {
-      const { account_id, importFrom, settings, sql, write } = yield* begin
-      for (const mode of [0o644, 0o640, 0o666, 0o700]) {
-        const file = write("shared.jsonl", linesOf(1), mode)
-        const { code, stderr, stdout } = yield* importFrom(file)
-        const found = mode.toString(8).padStart(4, "0")
-        assert.deepStrictEqual(
-          { code, stdout, stderr },
-          { code: 1, stdout: "", stderr: `${file}: expected a file of mode 0400 or 0600; found ${found}.\n` }
-        )
-      }
-      const file = write("keys.jsonl", linesOf(1), 0o400)
-      const other = textIn(yield* createAccount(settings), "account_id")
-      const own = { account_id, salt: Buffer.alloc(32).toString("base64"), created_at: new Date().toISOString() }
-      const [yesterday, tomorrow] = [-1, 1].map((days) => new Date(Date.now() + days * 24 * 3600_000).toISOString())
-      for (const [journal, said] of [
-        [{}, "is not the journal of an import."],
-        [
-          { ...own, created_at: yesterday },
-          `is from ${yesterday}, and an import can be resumed for 23 hours: remove from the file what was imported since, then the journal.`
-        ],
-        [{ ...own, created_at: tomorrow }, `is from ${tomorrow}, which is in the future: set the clock right.`],
-        [{ ...own, account_id: other }, "is the journal of an import into another account."]
-      ] as const) {
-        write("keys.jsonl.journal", JSON.stringify(journal))
-        assert.strictEqual((yield* importFrom(file)).stderr, `${file}.journal ${said}\n`)
-      }
-      write("keys.jsonl.journal", "{}", 0o644)
-      assert.match((yield* importFrom(file)).stderr, /expected a file of mode 0400 or 0600; found 0644\.\n$/)
-      const nobody = ["credential", "import", file, "--account", "00000000-0000-4000-8000-000000000000"]
-      for (const flags of [[], ["--dry-run"]]) {
-        const unknown = yield* runCommand([...nobody, ...flags], settings)
-        assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such account.\n"])
-      }
-      for (const flags of [[], ["--dry-run"]]) {
-        const empty = yield* importFrom(write("empty.jsonl", "\n \n"), ...flags)
-        assert.deepStrictEqual([empty.code, empty.stderr], [1, "The file has no record: nothing was imported.\n"])
-      }
-      const absent = yield* importFrom(`${file}.absent`)
-      assert.strictEqual(
-        absent.stderr,
-        `${file}.absent: expected a file that can be read: no such file or directory (ENOENT).\n`
+  it.live("refuses a file others may read, another's or an old journal, an unknown account", function* () {
+    const { account_id, importFrom, settings, sql, write } = yield* begin
+    for (const mode of [0o644, 0o640, 0o666, 0o700]) {
+      const file = write("shared.jsonl", linesOf(1), mode)
+      const { code, stderr, stdout } = yield* importFrom(file)
+      const found = mode.toString(8).padStart(4, "0")
+      assert.deepStrictEqual(
+        { code, stdout, stderr },
+        { code: 1, stdout: "", stderr: `${file}: expected a file of mode 0400 or 0600; found ${found}.\n` }
       )
-      assert.strictEqual(yield* countIn(sql), 0)
     }
-  )
+    const file = write("keys.jsonl", linesOf(1), 0o400)
+    const other = textIn(yield* createAccount(settings), "account_id")
+    const own = { account_id, salt: Buffer.alloc(32).toString("base64"), created_at: new Date().toISOString() }
+    const [yesterday, tomorrow] = [-1, 1].map((days) => new Date(Date.now() + days * 24 * 3600_000).toISOString())
+    for (const [journal, said] of [
+      [{}, "is not the journal of an import."],
+      [
+        { ...own, created_at: yesterday },
+        `is from ${yesterday}, and an import can be resumed for 23 hours: remove from the file what was imported since, then the journal.`
+      ],
+      [{ ...own, created_at: tomorrow }, `is from ${tomorrow}, which is in the future: set the clock right.`],
+      [{ ...own, account_id: other }, "is the journal of an import into another account."]
+    ] as const) {
+      write("keys.jsonl.journal", JSON.stringify(journal))
+      assert.strictEqual((yield* importFrom(file)).stderr, `${file}.journal ${said}\n`)
+    }
+    write("keys.jsonl.journal", "{}", 0o644)
+    assert.match((yield* importFrom(file)).stderr, /expected a file of mode 0400 or 0600; found 0644\.\n$/)
+    const nobody = ["credential", "import", file, "--account", "00000000-0000-4000-8000-000000000000"]
+    for (const flags of [[], ["--dry-run"]]) {
+      const unknown = yield* runCommand([...nobody, ...flags], settings)
+      assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such account.\n"])
+    }
+    for (const flags of [[], ["--dry-run"]]) {
+      const empty = yield* importFrom(write("empty.jsonl", "\n \n"), ...flags)
+      assert.deepStrictEqual([empty.code, empty.stderr], [1, "The file has no record: nothing was imported.\n"])
+    }
+    const absent = yield* importFrom(`${file}.absent`)
+    assert.strictEqual(
+      absent.stderr,
+      `${file}.absent: expected a file that can be read: no such file or directory (ENOENT).\n`
+    )
+    assert.strictEqual(yield* countIn(sql), 0)
+  })
 
-  it.live(
-    "nothing of a file gets out: neither its keys nor a wrong line, in results, errors, journal or log (T4)",
-    function* () {
-      const { directory, importFrom, write } = yield* begin
-      const secrets = [
-        "Qx7Lm2Rt9Wk4Zp8Vb3Nc6Hd1",
-        "Ty5Gf8Js2Mq7Xw4Bz9Kr3Pv6",
-        "Ec1Ua6Yh9Di4Ol7Sn2Fg5Tj8",
-        "Wb3Xn7Cq1Lz5Rv9Mk4Pd8Jh2"
-      ]
-      const content = [
-        `{"provider":"openai","key":"${secrets[0]}"}`,
-        `{"provider":"groq","key":"${secrets[1]}","name":7}`,
-        `{"provider":"groq","key":"${secrets[2]}"`,
-        secrets[3]
-      ].join("\n")
-      const outputs: Array<string> = []
-      for (const [name, text] of [
-        ["keys.jsonl", content],
-        ["csv.jsonl", `provider,key\ngroq,"${secrets[0]}"x\ngroq,${secrets[1]}"\n${secrets[2]},${secrets[3]}\n`]
-      ] as const) {
-        const file = write(name, text)
-        for (const flags of [["--dry-run"], []]) {
-          const { code, stderr, stdout } = yield* importFrom(file, ...flags, "--log-level", "trace")
-          assert.strictEqual(code, 1)
-          outputs.push(stdout, stderr)
-        }
-        assert.isTrue(existsSync(join(directory, `${name}.journal`)))
-        outputs.push(readFileSync(join(directory, `${name}.journal`), "utf8"))
+  it.live("neither keys nor wrong lines of a file are in results, errors, journal or log (T4)", function* () {
+    const { directory, importFrom, write } = yield* begin
+    const secrets = [
+      "Qx7Lm2Rt9Wk4Zp8Vb3Nc6Hd1",
+      "Ty5Gf8Js2Mq7Xw4Bz9Kr3Pv6",
+      "Ec1Ua6Yh9Di4Ol7Sn2Fg5Tj8",
+      "Wb3Xn7Cq1Lz5Rv9Mk4Pd8Jh2"
+    ]
+    const content = [
+      `{"provider":"openai","key":"${secrets[0]}"}`,
+      `{"provider":"groq","key":"${secrets[1]}","name":7}`,
+      `{"provider":"groq","key":"${secrets[2]}"`,
+      secrets[3]
+    ].join("\n")
+    const outputs: Array<string> = []
+    for (const [name, text] of [
+      ["keys.jsonl", content],
+      ["csv.jsonl", `provider,key\ngroq,"${secrets[0]}"x\ngroq,${secrets[1]}"\n${secrets[2]},${secrets[3]}\n`]
+    ] as const) {
+      const file = write(name, text)
+      for (const flags of [["--dry-run"], []]) {
+        const { code, stderr, stdout } = yield* importFrom(file, ...flags, "--log-level", "trace")
+        assert.strictEqual(code, 1)
+        outputs.push(stdout, stderr)
       }
-      assert.isUndefined(leakOf(outputs.join("\n"), secrets))
-      assert.isDefined(leakOf([...outputs, content].join("\n"), secrets), "control")
+      assert.isTrue(existsSync(join(directory, `${name}.journal`)))
+      outputs.push(readFileSync(join(directory, `${name}.journal`), "utf8"))
     }
-  )
+    assert.isUndefined(leakOf(outputs.join("\n"), secrets))
+    assert.isDefined(leakOf([...outputs, content].join("\n"), secrets), "control")
+  })
 })

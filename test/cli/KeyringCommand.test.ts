@@ -52,130 +52,121 @@ const reread = ({ stderr }: ServiceProcess, times: number) =>
   )
 
 describe("byok keyring add, promote, rewrap, retire and status", () => {
-  it.live(
-    "the four steps of docs/keys.md, typed as written, next to a service that is never restarted (T10)",
-    function* () {
-      const { ids, keyring, settings, shell, sql } = yield* begin
-      const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
-      const { pid, url } = service
-      const key = textIn(yield* createAccount(settings), "management_key")
-      assert.lengthOf(steps, 4)
-      const typed = (step: number, replaced: Record<string, string> = {}) =>
-        Effect.map(
-          shell(
-            Object.entries({ PID: String(pid), ...replaced }).reduce(
-              (text, [name, value]) => text.replaceAll(name, value),
-              steps[step - 1] ?? ""
-            )
-          ),
-          ({ code, stderr, stdout }) => {
-            assert.strictEqual(code, 0, stderr)
-            return { stderr, stdout }
-          }
-        )
-      const made: Array<string> = []
-      const createSome = Effect.forEach([1, 2, 3], () =>
-        Effect.map(createOver(url, key, minimal), (answer) => made.push(idIn(answer)))
+  it.live("the four steps of docs/keys.md, as written, beside a service that goes on (T10)", function* () {
+    const { ids, keyring, settings, shell, sql } = yield* begin
+    const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
+    const { pid, url } = service
+    const key = textIn(yield* createAccount(settings), "management_key")
+    assert.lengthOf(steps, 4)
+    const typed = (step: number, replaced: Record<string, string> = {}) =>
+      Effect.map(
+        shell(
+          Object.entries({ PID: String(pid), ...replaced }).reduce(
+            (text, [name, value]) => text.replaceAll(name, value),
+            steps[step - 1] ?? ""
+          )
+        ),
+        ({ code, stderr, stdout }) => {
+          assert.strictEqual(code, 0, stderr)
+          return { stderr, stdout }
+        }
       )
-      const under = (kek_id: string) =>
-        Effect.map(sql`SELECT 1 FROM credentials WHERE kek_id = ${kek_id}`, ({ length }) => length)
+    const made: Array<string> = []
+    const createSome = Effect.forEach([1, 2, 3], () =>
+      Effect.map(createOver(url, key, minimal), (answer) => made.push(idIn(answer)))
+    )
+    const under = (kek_id: string) =>
+      Effect.map(sql`SELECT 1 FROM credentials WHERE kek_id = ${kek_id}`, ({ length }) => length)
 
-      yield* createSome
-      yield* typed(1)
-      const [first, added = ""] = ids()
-      assert.strictEqual(first, "old")
-      yield* reread(service, 1)
-      yield* createSome
-      assert.strictEqual(yield* under("old"), 6, "a pending key seals nothing")
+    yield* createSome
+    yield* typed(1)
+    const [first, added = ""] = ids()
+    assert.strictEqual(first, "old")
+    yield* reread(service, 1)
+    yield* createSome
+    assert.strictEqual(yield* under("old"), 6, "a pending key seals nothing")
 
-      yield* typed(2, { "NEW-ID": added })
-      assert.deepStrictEqual(ids(), [added, "old"])
-      assert.strictEqual(statSync(keyring).mode & 0o777, 0o600)
-      yield* reread(service, 2)
-      yield* createSome
-      assert.deepStrictEqual([yield* under("old"), yield* under(added)], [6, 3])
+    yield* typed(2, { "NEW-ID": added })
+    assert.deepStrictEqual(ids(), [added, "old"])
+    assert.strictEqual(statSync(keyring).mode & 0o777, 0o600)
+    yield* reread(service, 2)
+    yield* createSome
+    assert.deepStrictEqual([yield* under("old"), yield* under(added)], [6, 3])
 
-      const done = yield* typed(3)
-      assert.strictEqual(done.stdout, `rewrapped  6\nleft       0\nunder      ${added}: 9\nunder      old: 0\n`)
-      assert.strictEqual(done.stderr, "rewrapped 6 of 6 credentials, 0 failed\n")
+    const done = yield* typed(3)
+    assert.strictEqual(done.stdout, `rewrapped  6\nleft       0\nunder      ${added}: 9\nunder      old: 0\n`)
+    assert.strictEqual(done.stderr, "rewrapped 6 of 6 credentials, 0 failed\n")
 
-      const retired = yield* typed(4, { "OLD-ID": "old" })
-      const column = (kek_id: string) => kek_id.padEnd(added.length)
-      assert.strictEqual(
-        retired.stdout.replaceAll(/ 20\d\d-\d\d-\d\dT[\d:.]{12}Z/g, " then"),
-        [
-          `${added}  primary       credentials: 9, up to 8192 wraps, registered then`,
-          `${column("old")}  decrypt-only  credentials: 0, up to 4096 wraps, registered then, may be retired`,
-          "kek_id  old",
-          "role    retired",
-          ""
-        ].join("\n")
+    const retired = yield* typed(4, { "OLD-ID": "old" })
+    const column = (kek_id: string) => kek_id.padEnd(added.length)
+    assert.strictEqual(
+      retired.stdout.replaceAll(/ 20\d\d-\d\d-\d\dT[\d:.]{12}Z/g, " then"),
+      [
+        `${added}  primary       credentials: 9, up to 8192 wraps, registered then`,
+        `${column("old")}  decrypt-only  credentials: 0, up to 4096 wraps, registered then, may be retired`,
+        "kek_id  old",
+        "role    retired",
+        ""
+      ].join("\n")
+    )
+    assert.deepStrictEqual(ids(), [added])
+    yield* reread(service, 3)
+    yield* createSome
+    assert.deepStrictEqual([yield* under("old"), yield* under(added)], [0, 12])
+    for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
+    assert.strictEqual(yield* readyAt(url), '{"status":"ready"}')
+    assert.notInclude(service.stderr(), readFileSync(keyring, "utf8").slice(added.length + 1, added.length + 12))
+  })
+
+  it.live("promote refuses a key that one of two instances has not loaded, and names it (T10)", function* () {
+    const { ids, settings } = yield* begin
+    const services = yield* Effect.forEach([1, 2], () => startService({ ...settings, LOG_LEVEL: "info" }))
+    const [one, other] = services
+    assert(one !== undefined && other !== undefined)
+    const added = textIn(onlyObject(yield* runCommand(["keyring", "add", "--json"], settings)), "kek_id")
+    const promote = runCommand(["keyring", "promote", added], settings)
+    const reload = (service: ServiceProcess) =>
+      Effect.andThen(
+        Effect.sync(() => process.kill(service.pid, "SIGHUP")),
+        reread(service, 1)
       )
-      assert.deepStrictEqual(ids(), [added])
-      yield* reread(service, 3)
-      yield* createSome
-      assert.deepStrictEqual([yield* under("old"), yield* under(added)], [0, 12])
-      for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
-      assert.strictEqual(yield* readyAt(url), '{"status":"ready"}')
-      assert.notInclude(service.stderr(), readFileSync(keyring, "utf8").slice(added.length + 1, added.length + 12))
-    }
-  )
+    const namesIn = ({ code, stderr }: Effect.Success<typeof promote>) => [
+      code,
+      services.map(({ pid }) => stderr.includes(`:${pid}`))
+    ]
+    assert.deepStrictEqual(namesIn(yield* promote), [1, [true, true]])
+    yield* reload(one)
+    assert.deepStrictEqual(namesIn(yield* promote), [1, [false, true]])
+    assert.deepStrictEqual(ids(), ["old", added])
+    yield* reload(other)
+    assert.strictEqual((yield* promote).code, 0)
+    assert.deepStrictEqual(ids(), [added, "old"])
+  })
 
-  it.live(
-    "promote refuses a key that one of two running instances has not loaded, and names that one (T10)",
-    function* () {
-      const { ids, settings } = yield* begin
-      const services = yield* Effect.forEach([1, 2], () => startService({ ...settings, LOG_LEVEL: "info" }))
-      const [one, other] = services
-      assert(one !== undefined && other !== undefined)
-      const added = textIn(onlyObject(yield* runCommand(["keyring", "add", "--json"], settings)), "kek_id")
-      const promote = runCommand(["keyring", "promote", added], settings)
-      const reload = (service: ServiceProcess) =>
-        Effect.andThen(
-          Effect.sync(() => process.kill(service.pid, "SIGHUP")),
-          reread(service, 1)
-        )
-      const namesIn = ({ code, stderr }: Effect.Success<typeof promote>) => [
-        code,
-        services.map(({ pid }) => stderr.includes(`:${pid}`))
-      ]
-      assert.deepStrictEqual(namesIn(yield* promote), [1, [true, true]])
-      yield* reload(one)
-      assert.deepStrictEqual(namesIn(yield* promote), [1, [false, true]])
-      assert.deepStrictEqual(ids(), ["old", added])
-      yield* reload(other)
-      assert.strictEqual((yield* promote).code, 0)
-      assert.deepStrictEqual(ids(), [added, "old"])
-    }
-  )
+  it.live("a key in the wrong state is refused with exit code 1, and a dry run changes nothing", function* () {
+    const { ids, settings, sql } = yield* begin
+    const { BYOK_KEYRING_FILE: _, ...others } = settings
+    const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
+    const stores = yield* storesOn(settings.DATABASE_URL)
+    yield* Effect.provide(sealUnder(ringOf("old"), 2), stores)
 
-  it.live(
-    "a key in the wrong state is refused in one sentence with exit code 1, and a dry run changes nothing",
-    function* () {
-      const { ids, settings, sql } = yield* begin
-      const { BYOK_KEYRING_FILE: _, ...others } = settings
-      const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
-      const stores = yield* storesOn(settings.DATABASE_URL)
-      yield* Effect.provide(sealUnder(ringOf("old"), 2), stores)
-
-      const [refused, foretold] = yield* Effect.all(
-        [
-          runCommand(["keyring", "retire", "old"], settings),
-          runCommand(["keyring", "rewrap", "--dry-run", "--json"], rotated)
-        ],
-        { concurrency: 2 }
-      )
-      const sentence = "Key old is the primary key: promote another one first.\n"
-      assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
-      assert.deepStrictEqual(ids(), ["old"])
-      const keys = [
-        { kek_id: "new", credentials: 0 },
-        { kek_id: "old", credentials: 2 }
-      ]
-      assert.deepStrictEqual(onlyObject(foretold), { rewrapped: 0, left: 2, failed: [], keys })
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'old'`, 2)
-    }
-  )
+    const [refused, foretold] = yield* Effect.all(
+      [
+        runCommand(["keyring", "retire", "old"], settings),
+        runCommand(["keyring", "rewrap", "--dry-run", "--json"], rotated)
+      ],
+      { concurrency: 2 }
+    )
+    const sentence = "Key old is the primary key: promote another one first.\n"
+    assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
+    assert.deepStrictEqual(ids(), ["old"])
+    const keys = [
+      { kek_id: "new", credentials: 0 },
+      { kek_id: "old", credentials: 2 }
+    ]
+    assert.deepStrictEqual(onlyObject(foretold), { rewrapped: 0, left: 2, failed: [], keys })
+    assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'old'`, 2)
+  })
 
   it.live("the status in JSON has the time at which a key was registered", function* () {
     const { settings, sql } = yield* begin

@@ -82,142 +82,136 @@ const begin = Effect.gen(function* () {
 })
 
 describe("byok leak find and clear", () => {
-  it.live(
-    "finds whole keys and parts of keys of all accounts, equally with --all, and shows nothing of them (L15, T4)",
-    function* () {
-      const { find, made, printed, search, settings, sql } = yield* begin
-      const isFound = Effect.fnUntraced(function* (leak: string, ...flags: ReadonlyArray<string>) {
-        const holders = made.filter((one) => one.leak === leak)
-        assert.isNotEmpty(holders)
-        const { found, opened, searched } = yield* search(leak, ...flags)
-        assert.strictEqual(searched, made.length)
-        assert.sameDeepMembers<unknown>(
-          found.map(({ label: _label, name: _name, ...shown }) => shown),
-          holders.map(({ ids, provider }) => ({ ...ids, provider, key_version: 1, parked: false }))
-        )
-        return opened
+  it.live("finds whole keys and parts in all accounts, equally with --all, and shows none (L15, T4)", function* () {
+    const { find, made, printed, search, settings, sql } = yield* begin
+    const isFound = Effect.fnUntraced(function* (leak: string, ...flags: ReadonlyArray<string>) {
+      const holders = made.filter((one) => one.leak === leak)
+      assert.isNotEmpty(holders)
+      const { found, opened, searched } = yield* search(leak, ...flags)
+      assert.strictEqual(searched, made.length)
+      assert.sameDeepMembers<unknown>(
+        found.map(({ label: _label, name: _name, ...shown }) => shown),
+        holders.map(({ ids, provider }) => ({ ...ids, provider, key_version: 1, parked: false }))
+      )
+      return opened
+    })
+    for (const leak of leaks) yield* isFound(leak)
+    assert.strictEqual(yield* isFound(plain, "--all"), made.length)
+    const { found, opened } = yield* search("sk-Jq8vXw2RkTz5-Nobody-s-Key-01-Ps6A")
+    assert.deepStrictEqual(found, [], "a key with the label of another one")
+    assert.strictEqual(opened, 6, "two of that label, three JSON, and a hidden one")
+    printed.push(yield* runCommand(["leak", "find", "--all"], { ...settings, LOG_LEVEL: "trace" }, plain))
+    const { code, stderr, stdout } = yield* find(`${plain}\n`)
+    assert.strictEqual(code, 0)
+    assert.match(
+      stdout,
+      /^searched {2}8, 6 opened\nfound {5}[0-9a-f-]{36} {2}account: .*label: sk-\.\.\.Ps6A, key version: 1\n/
+    )
+    assert.match(stderr, /^searched 8 of 8 credentials, 6 opened, 2 found\n$/)
+
+    const searches = (yield* eventsIn(sql)).filter(({ action }) => action === "leak.search")
+    assert.lengthOf(searches, leaks.length + 4)
+    assert.deepInclude(searches.at(-1), { searched: 8, found: 2 })
+
+    const [altered] = made
+    assert(altered !== undefined)
+    const { account_id, credential_id } = altered.ids
+    yield* sql`UPDATE credentials SET disabled = true WHERE id = ${credential_id}`
+    const damaged = yield* find(plain, "--json")
+    const { found: left, unopened } = JSON.parse(damaged.stdout) as Search
+    assert.lengthOf(left, 1)
+    const reason = "the credential or its sealed key was altered"
+    assert.deepStrictEqual(unopened, [{ ...altered.ids, key_version: 1, reason }])
+    assert.match(damaged.stderr, /\nCredentials that may hold it and did not open: 1\.\n$/)
+    assert.strictEqual(damaged.code, 1)
+    assert.include((yield* find(plain)).stdout, `unopened  ${credential_id}  account: ${account_id}: ${reason}\n`)
+
+    const shown = printed.flatMap(({ stderr, stdout }) => [stdout, stderr])
+    assert.isUndefined(leakOf([...shown, yield* databaseContent(sql)].join("\n"), leaks))
+    assert.strictEqual(leakOf(`${shown.join("\n")}${plain.slice(5, 14)}`, leaks), plain, "control")
+  })
+
+  it.live("parks what it finds until it is replaced or the mark cleared; acts are recorded once (L16)", function* () {
+    const { made, search, settings, sql } = yield* begin
+    const { url } = yield* startService(settings)
+    const [one, other] = made.filter(({ leak }) => leak === plain)
+    assert(one !== undefined && other !== undefined)
+    const [id, otherId] = [one.ids.credential_id, other.ids.credential_id]
+    const parked = Effect.map(search(plain), ({ found }) =>
+      Object.fromEntries(
+        found.map(({ credential_id, key_version, parked }) => [String(credential_id), [key_version, parked]])
+      )
+    )
+    for (const _ of ["first", "again"]) {
+      const { found } = yield* search(plain, "--park")
+      assert.deepStrictEqual(
+        found.map(({ parked }) => parked),
+        [true, true]
+      )
+    }
+    const clear = (credential_id: string, { ids }: typeof one) =>
+      runCommand(["leak", "clear", credential_id, "--account", ids.account_id, "--json"], settings)
+    const unknown = { code: 1, stdout: "", stderr: "There is no such credential.\n" }
+    assert.deepStrictEqual(yield* clear(otherId, one), unknown)
+    const cleared = yield* clear(otherId, other)
+    assert.deepStrictEqual(onlyObject(cleared), { ...other.ids, parked: false })
+    assert.deepStrictEqual(yield* clear(otherId, other), cleared)
+    assert.deepStrictEqual(yield* parked, { [id]: [1, true], [otherId]: [1, false] })
+
+    const request = (method: string, body?: object) =>
+      send(url, {
+        method,
+        path: `/api/v1/byok/${id}`,
+        headers: [bearer(one.management_key), ...(body === undefined ? [] : [json])],
+        ...(body === undefined ? {} : { body: JSON.stringify(body) })
       })
-      for (const leak of leaks) yield* isFound(leak)
-      assert.strictEqual(yield* isFound(plain, "--all"), made.length)
-      const { found, opened } = yield* search("sk-Jq8vXw2RkTz5-Nobody-s-Key-01-Ps6A")
-      assert.deepStrictEqual(found, [], "a key with the label of another one")
-      assert.strictEqual(opened, 6, "two of that label, three JSON, and a hidden one")
-      printed.push(yield* runCommand(["leak", "find", "--all"], { ...settings, LOG_LEVEL: "trace" }, plain))
-      const { code, stderr, stdout } = yield* find(`${plain}\n`)
-      assert.strictEqual(code, 0)
-      assert.match(
-        stdout,
-        /^searched {2}8, 6 opened\nfound {5}[0-9a-f-]{36} {2}account: .*label: sk-\.\.\.Ps6A, key version: 1\n/
-      )
-      assert.match(stderr, /^searched 8 of 8 credentials, 6 opened, 2 found\n$/)
-
-      const searches = (yield* eventsIn(sql)).filter(({ action }) => action === "leak.search")
-      assert.lengthOf(searches, leaks.length + 4)
-      assert.deepInclude(searches.at(-1), { searched: 8, found: 2 })
-
-      const [altered] = made
-      assert(altered !== undefined)
-      const { account_id, credential_id } = altered.ids
-      yield* sql`UPDATE credentials SET disabled = true WHERE id = ${credential_id}`
-      const damaged = yield* find(plain, "--json")
-      const { found: left, unopened } = JSON.parse(damaged.stdout) as Search
-      assert.lengthOf(left, 1)
-      const reason = "the credential or its sealed key was altered"
-      assert.deepStrictEqual(unopened, [{ ...altered.ids, key_version: 1, reason }])
-      assert.match(damaged.stderr, /\nCredentials that may hold it and did not open: 1\.\n$/)
-      assert.strictEqual(damaged.code, 1)
-      assert.include((yield* find(plain)).stdout, `unopened  ${credential_id}  account: ${account_id}: ${reason}\n`)
-
-      const shown = printed.flatMap(({ stderr, stdout }) => [stdout, stderr])
-      assert.isUndefined(leakOf([...shown, yield* databaseContent(sql)].join("\n"), leaks))
-      assert.strictEqual(leakOf(`${shown.join("\n")}${plain.slice(5, 14)}`, leaks), plain, "control")
+    const replace = (key: string) => request("PATCH", { key })
+    const wrapped = yield* replace(JSON.stringify({ api_key: plain }))
+    assert.strictEqual(wrapped.status, 400)
+    const refusal = '"path":["key"],"message":"must not hold a secret that is marked as leaked in this account"'
+    assert.include(wrapped.body, refusal)
+    const same = yield* replace(plain)
+    assert.strictEqual(same.status, 400)
+    assert.include(same.body, refusal)
+    const createWith = ({ management_key }: typeof one, provider: string, key: string) =>
+      create(url, management_key, { provider, key })
+    for (const [provider, key] of [
+      [one.provider, plain],
+      ["azure", plain],
+      ["openai", JSON.stringify({ api_key: plain })],
+      ["amazon-bedrock", JSON.stringify({ accessKeyId: "AKIA-fake", secretAccessKey: plain })]
+    ] as const) {
+      const refused = yield* createWith(one, provider, key)
+      assert.strictEqual(refused.status, 400, provider)
+      assert.include(refused.body, refusal)
+      assert.notInclude(refused.body, plain)
     }
-  )
+    assert.strictEqual((yield* createWith(one, "azure", `${plain}x`)).status, 201, "control: another key")
+    const elsewhere = createdId(yield* createWith(other, "azure", plain))
+    assert.strictEqual((yield* operationsOf(url, other.management_key).delete(elsewhere)).status, 200, "control")
+    assert.deepStrictEqual(yield* parked, { [id]: [1, true], [otherId]: [1, false] })
+    const patched = yield* replace(`${plain}-replaced`)
+    assert.strictEqual(patched.status, 200)
+    assert.deepStrictEqual(yield* parked, { [otherId]: [1, false] })
+    const [again] = (yield* search(`${plain}-replaced`)).found
+    assert.deepStrictEqual([again?.["key_version"], again?.["parked"]], [2, false])
 
-  it.live(
-    "parks what it finds until the key is replaced or the mark is cleared; each act is recorded once (L16)",
-    function* () {
-      const { made, search, settings, sql } = yield* begin
-      const { url } = yield* startService(settings)
-      const [one, other] = made.filter(({ leak }) => leak === plain)
-      assert(one !== undefined && other !== undefined)
-      const [id, otherId] = [one.ids.credential_id, other.ids.credential_id]
-      const parked = Effect.map(search(plain), ({ found }) =>
-        Object.fromEntries(
-          found.map(({ credential_id, key_version, parked }) => [String(credential_id), [key_version, parked]])
-        )
-      )
-      for (const _ of ["first", "again"]) {
-        const { found } = yield* search(plain, "--park")
-        assert.deepStrictEqual(
-          found.map(({ parked }) => parked),
-          [true, true]
-        )
-      }
-      const clear = (credential_id: string, { ids }: typeof one) =>
-        runCommand(["leak", "clear", credential_id, "--account", ids.account_id, "--json"], settings)
-      const unknown = { code: 1, stdout: "", stderr: "There is no such credential.\n" }
-      assert.deepStrictEqual(yield* clear(otherId, one), unknown)
-      const cleared = yield* clear(otherId, other)
-      assert.deepStrictEqual(onlyObject(cleared), { ...other.ids, parked: false })
-      assert.deepStrictEqual(yield* clear(otherId, other), cleared)
-      assert.deepStrictEqual(yield* parked, { [id]: [1, true], [otherId]: [1, false] })
-
-      const request = (method: string, body?: object) =>
-        send(url, {
-          method,
-          path: `/api/v1/byok/${id}`,
-          headers: [bearer(one.management_key), ...(body === undefined ? [] : [json])],
-          ...(body === undefined ? {} : { body: JSON.stringify(body) })
-        })
-      const replace = (key: string) => request("PATCH", { key })
-      const wrapped = yield* replace(JSON.stringify({ api_key: plain }))
-      assert.strictEqual(wrapped.status, 400)
-      const refusal = '"path":["key"],"message":"must not hold a secret that is marked as leaked in this account"'
-      assert.include(wrapped.body, refusal)
-      const same = yield* replace(plain)
-      assert.strictEqual(same.status, 400)
-      assert.include(same.body, refusal)
-      const createWith = ({ management_key }: typeof one, provider: string, key: string) =>
-        create(url, management_key, { provider, key })
-      for (const [provider, key] of [
-        [one.provider, plain],
-        ["azure", plain],
-        ["openai", JSON.stringify({ api_key: plain })],
-        ["amazon-bedrock", JSON.stringify({ accessKeyId: "AKIA-fake", secretAccessKey: plain })]
-      ] as const) {
-        const refused = yield* createWith(one, provider, key)
-        assert.strictEqual(refused.status, 400, provider)
-        assert.include(refused.body, refusal)
-        assert.notInclude(refused.body, plain)
-      }
-      assert.strictEqual((yield* createWith(one, "azure", `${plain}x`)).status, 201, "control: another key")
-      const elsewhere = createdId(yield* createWith(other, "azure", plain))
-      assert.strictEqual((yield* operationsOf(url, other.management_key).delete(elsewhere)).status, 200, "control")
-      assert.deepStrictEqual(yield* parked, { [id]: [1, true], [otherId]: [1, false] })
-      const patched = yield* replace(`${plain}-replaced`)
-      assert.strictEqual(patched.status, 200)
-      assert.deepStrictEqual(yield* parked, { [otherId]: [1, false] })
-      const [again] = (yield* search(`${plain}-replaced`)).found
-      assert.deepStrictEqual([again?.["key_version"], again?.["parked"]], [2, false])
-
-      const recordedOf = ({ ids, provider }: typeof one) => ({ ...ids, provider, label: labelOf(plain) })
-      const acts = (yield* eventsIn(sql)).filter(({ action }) => /^credential\.(un)?park$/.test(action))
-      assert.sameDeepMembers(
-        acts.map(({ actor: _, ...act }): unknown => act),
-        [
-          { action: "credential.park", ...recordedOf(one), key_version: 1 },
-          { action: "credential.park", ...recordedOf(other), key_version: 1 },
-          { action: "credential.unpark", ...recordedOf(other), key_version: 1 }
-        ]
-      )
-      assert.isTrue(acts.every(({ actor }) => actor.kind === "cli"))
-      assert.strictEqual((yield* request("DELETE")).status, 200)
-      const left = sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${id}`
-      assert.lengthOf(yield* left, 0)
-      assert.deepStrictEqual(yield* clear(id, one), unknown)
-    }
-  )
+    const recordedOf = ({ ids, provider }: typeof one) => ({ ...ids, provider, label: labelOf(plain) })
+    const acts = (yield* eventsIn(sql)).filter(({ action }) => /^credential\.(un)?park$/.test(action))
+    assert.sameDeepMembers(
+      acts.map(({ actor: _, ...act }): unknown => act),
+      [
+        { action: "credential.park", ...recordedOf(one), key_version: 1 },
+        { action: "credential.park", ...recordedOf(other), key_version: 1 },
+        { action: "credential.unpark", ...recordedOf(other), key_version: 1 }
+      ]
+    )
+    assert.isTrue(acts.every(({ actor }) => actor.kind === "cli"))
+    assert.strictEqual((yield* request("DELETE")).status, 200)
+    const left = sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${id}`
+    assert.lengthOf(yield* left, 0)
+    assert.deepStrictEqual(yield* clear(id, one), unknown)
+  })
 
   it.live("refuses text that it cannot search for, and works without a keyring only to clear", function* () {
     const DATABASE_URL = yield* migratedDatabase

@@ -20,31 +20,28 @@ describe("byok migrate", () => {
     assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], restored: [] })
   })
 
-  it.live(
-    "restores every foreign key that was lost on the way back from Citus, and says so; until then nothing serves",
-    function* () {
-      const DATABASE_URL = yield* migratedDatabase
-      const sql = yield* adminClient(DATABASE_URL)
-      const keys = sql<{ table: string; conname: string; definition: string }>`
+  it.live("restores every foreign key that was lost coming back from Citus; until then nothing serves", function* () {
+    const DATABASE_URL = yield* migratedDatabase
+    const sql = yield* adminClient(DATABASE_URL)
+    const keys = sql<{ table: string; conname: string; definition: string }>`
         SELECT conrelid::regclass::text AS table, conname, pg_get_constraintdef(oid) AS definition
         FROM pg_constraint WHERE contype = 'f' ORDER BY conname`
-      const before = yield* keys
-      assert.lengthOf(before, 7)
-      for (const { conname, table } of before) yield* sql.unsafe(`ALTER TABLE ${table} DROP CONSTRAINT ${conname}`)
-      const stderr = "DATABASE_URL: foreign keys are missing, as after the way back from Citus: run `byok migrate`.\n"
-      const refused = { code: 1, stdout: "", stderr }
-      assert.deepStrictEqual(yield* runCommand(["account", "list"], { DATABASE_URL }), refused)
-      const { code, stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
-      assert.strictEqual(code, 0)
-      const [, names = ""] = /^The database is up to date\.\nRestored the foreign keys (.*)\n$/.exec(stdout) ?? []
-      assert.sameMembers(
-        names.split(", "),
-        before.map(({ conname }) => conname)
-      )
-      assert.deepStrictEqual(yield* keys, before)
-      assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
-    }
-  )
+    const before = yield* keys
+    assert.lengthOf(before, 7)
+    for (const { conname, table } of before) yield* sql.unsafe(`ALTER TABLE ${table} DROP CONSTRAINT ${conname}`)
+    const stderr = "DATABASE_URL: foreign keys are missing, as after the way back from Citus: run `byok migrate`.\n"
+    const refused = { code: 1, stdout: "", stderr }
+    assert.deepStrictEqual(yield* runCommand(["account", "list"], { DATABASE_URL }), refused)
+    const { code, stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
+    assert.strictEqual(code, 0)
+    const [, names = ""] = /^The database is up to date\.\nRestored the foreign keys (.*)\n$/.exec(stdout) ?? []
+    assert.sameMembers(
+      names.split(", "),
+      before.map(({ conname }) => conname)
+    )
+    assert.deepStrictEqual(yield* keys, before)
+    assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
+  })
 
   it.live("--distribute refuses a database without Citus in one sentence", function* () {
     const DATABASE_URL = yield* migratedDatabase

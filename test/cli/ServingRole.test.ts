@@ -54,116 +54,107 @@ describe("a role without the privilege to create tables", () => {
 })
 
 describe("a role with the privileges that docs/operating.md grants", () => {
-  it.live(
-    "serves and runs commands; it cannot migrate or retire a key, and says so in one sentence (F1)",
-    function* () {
-      const owner = yield* migratedDatabase
-      const sql = yield* adminClient(owner)
-      const { role, url } = yield* newRole(owner)
-      const settings = { DATABASE_URL: url, BYOK_KEYRING: ringOf("kek"), BYOK_MIGRATE: "check" }
-      const denied = yield* runCommand(["account", "create", "--name", "n"], settings)
-      assert.match(
-        denied.stderr,
-        /^DATABASE_URL: the user lacks rights that docs\/operating\.md says to grant: .*\.\n$/
-      )
-      assert.deepStrictEqual(
-        rightsIn(denied.stderr, /([A-Z][A-Z, ]+) on (\w+)/g),
-        rightsIn(grants, /GRANT ([A-Z, ]+) ON (?!SCHEMA)(.+?) TO/g)
-      )
+  it.live("serves and runs commands; it cannot migrate or retire a key, and says so (F1)", function* () {
+    const owner = yield* migratedDatabase
+    const sql = yield* adminClient(owner)
+    const { role, url } = yield* newRole(owner)
+    const settings = { DATABASE_URL: url, BYOK_KEYRING: ringOf("kek"), BYOK_MIGRATE: "check" }
+    const denied = yield* runCommand(["account", "create", "--name", "n"], settings)
+    assert.match(denied.stderr, /^DATABASE_URL: the user lacks rights that docs\/operating\.md says to grant: .*\.\n$/)
+    assert.deepStrictEqual(
+      rightsIn(denied.stderr, /([A-Z][A-Z, ]+) on (\w+)/g),
+      rightsIn(grants, /GRANT ([A-Z, ]+) ON (?!SCHEMA)(.+?) TO/g)
+    )
 
-      assert.include(grants, "byok_serving")
-      const grant = (statements: string) =>
-        Effect.forEach(
-          statements.split(";").filter((statement) => statement.trim() !== ""),
-          (statement) => sql.unsafe(statement.replaceAll(/byok_serving|byok_erasing/g, role))
-        )
-      yield* grant(grants)
-      const account = onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings))
-      const key = textIn(account, "management_key")
-      const socket = join(yield* temporaryDirectory, "gateway.sock")
-      const service = yield* startService({ ...settings, BYOK_GATEWAY_SOCKET: socket })
-      assert.strictEqual((yield* Effect.promise(() => fetch(`${service.url}/health/ready`))).status, 200)
-      const created = yield* createOver(service.url, key, credential)
-      assert.strictEqual(created.status, 201)
-      assert.strictEqual((yield* getOver(service.url, key, idIn(created))).status, 200)
-      for (const _ of ["first", "again"]) {
-        const answer = yield* create(service.url, key, credential, [["Idempotency-Key", "a-key"]])
-        assert.strictEqual(answer.status, 201)
-      }
-      const workspace = yield* runCommand(
-        ["workspace", "create", "--account", textIn(account, "account_id"), "--name", "w", "--json"],
-        settings
+    assert.include(grants, "byok_serving")
+    const grant = (statements: string) =>
+      Effect.forEach(
+        statements.split(";").filter((statement) => statement.trim() !== ""),
+        (statement) => sql.unsafe(statement.replaceAll(/byok_serving|byok_erasing/g, role))
       )
-      const commands = [
-        ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id"), "--yes"],
-        ["api-key", "revoke", textIn(account, "management_key_hash")],
-        ["leak", "clear", idIn(created), "--account", textIn(account, "account_id")],
-        ["audit", "verify"],
-        ["keyring", "rewrap"],
-        ["keyring", "status"],
-        ["keyring", "stranded"],
-        ["keyring", "admit"]
-      ]
-      for (const command of commands) assert.strictEqual((yield* runCommand(command, settings)).code, 0, command.join())
-      const search = yield* runCommand(["leak", "find", "--park"], settings, credential.key)
-      assert.include(search.stdout, `found     ${idIn(created)}`)
-      assert.notInclude(service.stderr(), "ERROR")
-
-      const used = {
-        account_id: AccountId.make(textIn(account, "account_id")),
-        credential_id: CredentialId.make(idIn(created))
-      }
-      const ports = yield* storesOn(url)
-      const parking = { key_version: 1, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
-      yield* Context.get(ports, Parkings).store([{ ...used, ...parking }])
-      for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...leasedAt(at) }])
-      const shown = yield* runCommand(
-        ["credential", "show", used.credential_id, "--account", used.account_id],
-        settings
-      )
-      assert.match(shown.stdout, /^last_leased_at +1970-01-01T00:00:00\.002Z$/m)
-
-      yield* sql.unsafe(`REVOKE SELECT ON credential_parkings FROM ${role}`)
-      const partly = yield* runCommand(["serve"], settings)
-      const lacking = "DATABASE_URL: the user lacks rights that docs/operating.md says to grant:"
-      assert.deepStrictEqual([partly.code, partly.stderr], [1, `${lacking} SELECT on credential_parkings.\n`])
-      yield* sql.unsafe(`GRANT SELECT ON credential_parkings TO ${role}`)
-
-      const erase = runCommand(["account", "delete", used.account_id, "--yes"], settings)
-      const refused = (yield* erase).stderr
-      assert.strictEqual(
-        refused,
-        `${lacking} UPDATE, DELETE on accounts; DELETE on workspaces; DELETE on api_keys; DELETE on pools.\n`
-      )
-      const account_id = textIn(
-        onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings)),
-        "account_id"
-      )
-      const eraseOverSocket = send(socket, { method: "DELETE", path: `/v1/accounts/${account_id}` })
-      const forbidden = yield* eraseOverSocket
-      assert.strictEqual(forbidden.status, 403)
-      assert.include(forbidden.body, "may not delete accounts: docs/operating.md says which rights to grant it")
-      assert.strictEqual((yield* send(socket, { path: `/v1/accounts/${account_id}/api-keys` })).status, 200)
-      yield* grant(erasingGrants)
-      yield* sql.unsafe(`REVOKE DELETE ON workspaces FROM ${role}`)
-      const erasure = Context.get(ports, AccountRepository).eraseAccount(used.account_id, yield* DateTime.now, 1)
-      const stored = sql`SELECT id FROM credentials WHERE account_id = ${used.account_id}`
-      const before = yield* stored
-      assert.isAbove(before.length, 1, "a batch of one leaves others")
-      assert.isTrue(Exit.isFailure(yield* Effect.exit(erasure)))
-      assert.deepStrictEqual(yield* stored, before, "nothing is deleted by a role that may not delete everything")
-      yield* sql.unsafe(`GRANT DELETE ON workspaces TO ${role}`)
-      const erased = yield* erase
-      assert.strictEqual(erased.code, 0, erased.stderr)
-      assert.strictEqual((yield* eraseOverSocket).body, '{"deleted":true}')
-
-      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
-      const migrate = yield* runCommand(["migrate"], settings)
-      assert.strictEqual(migrate.code, 1)
-      assert.match(
-        migrate.stderr,
-        /^DATABASE_URL: the user lacks a permission \(42501\); run `byok migrate` as the owner of the database\.\n$/
-      )
+    yield* grant(grants)
+    const account = onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings))
+    const key = textIn(account, "management_key")
+    const socket = join(yield* temporaryDirectory, "gateway.sock")
+    const service = yield* startService({ ...settings, BYOK_GATEWAY_SOCKET: socket })
+    assert.strictEqual((yield* Effect.promise(() => fetch(`${service.url}/health/ready`))).status, 200)
+    const created = yield* createOver(service.url, key, credential)
+    assert.strictEqual(created.status, 201)
+    assert.strictEqual((yield* getOver(service.url, key, idIn(created))).status, 200)
+    for (const _ of ["first", "again"]) {
+      const answer = yield* create(service.url, key, credential, [["Idempotency-Key", "a-key"]])
+      assert.strictEqual(answer.status, 201)
     }
-  )
+    const workspace = yield* runCommand(
+      ["workspace", "create", "--account", textIn(account, "account_id"), "--name", "w", "--json"],
+      settings
+    )
+    const commands = [
+      ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id"), "--yes"],
+      ["api-key", "revoke", textIn(account, "management_key_hash")],
+      ["leak", "clear", idIn(created), "--account", textIn(account, "account_id")],
+      ["audit", "verify"],
+      ["keyring", "rewrap"],
+      ["keyring", "status"],
+      ["keyring", "stranded"],
+      ["keyring", "admit"]
+    ]
+    for (const command of commands) assert.strictEqual((yield* runCommand(command, settings)).code, 0, command.join())
+    const search = yield* runCommand(["leak", "find", "--park"], settings, credential.key)
+    assert.include(search.stdout, `found     ${idIn(created)}`)
+    assert.notInclude(service.stderr(), "ERROR")
+
+    const used = {
+      account_id: AccountId.make(textIn(account, "account_id")),
+      credential_id: CredentialId.make(idIn(created))
+    }
+    const ports = yield* storesOn(url)
+    const parking = { key_version: 1, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
+    yield* Context.get(ports, Parkings).store([{ ...used, ...parking }])
+    for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...leasedAt(at) }])
+    const shown = yield* runCommand(["credential", "show", used.credential_id, "--account", used.account_id], settings)
+    assert.match(shown.stdout, /^last_leased_at +1970-01-01T00:00:00\.002Z$/m)
+
+    yield* sql.unsafe(`REVOKE SELECT ON credential_parkings FROM ${role}`)
+    const partly = yield* runCommand(["serve"], settings)
+    const lacking = "DATABASE_URL: the user lacks rights that docs/operating.md says to grant:"
+    assert.deepStrictEqual([partly.code, partly.stderr], [1, `${lacking} SELECT on credential_parkings.\n`])
+    yield* sql.unsafe(`GRANT SELECT ON credential_parkings TO ${role}`)
+
+    const erase = runCommand(["account", "delete", used.account_id, "--yes"], settings)
+    const refused = (yield* erase).stderr
+    assert.strictEqual(
+      refused,
+      `${lacking} UPDATE, DELETE on accounts; DELETE on workspaces; DELETE on api_keys; DELETE on pools.\n`
+    )
+    const account_id = textIn(
+      onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings)),
+      "account_id"
+    )
+    const eraseOverSocket = send(socket, { method: "DELETE", path: `/v1/accounts/${account_id}` })
+    const forbidden = yield* eraseOverSocket
+    assert.strictEqual(forbidden.status, 403)
+    assert.include(forbidden.body, "may not delete accounts: docs/operating.md says which rights to grant it")
+    assert.strictEqual((yield* send(socket, { path: `/v1/accounts/${account_id}/api-keys` })).status, 200)
+    yield* grant(erasingGrants)
+    yield* sql.unsafe(`REVOKE DELETE ON workspaces FROM ${role}`)
+    const erasure = Context.get(ports, AccountRepository).eraseAccount(used.account_id, yield* DateTime.now, 1)
+    const stored = sql`SELECT id FROM credentials WHERE account_id = ${used.account_id}`
+    const before = yield* stored
+    assert.isAbove(before.length, 1, "a batch of one leaves others")
+    assert.isTrue(Exit.isFailure(yield* Effect.exit(erasure)))
+    assert.deepStrictEqual(yield* stored, before, "nothing is deleted by a role that may not delete everything")
+    yield* sql.unsafe(`GRANT DELETE ON workspaces TO ${role}`)
+    const erased = yield* erase
+    assert.strictEqual(erased.code, 0, erased.stderr)
+    assert.strictEqual((yield* eraseOverSocket).body, '{"deleted":true}')
+
+    yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
+    const migrate = yield* runCommand(["migrate"], settings)
+    assert.strictEqual(migrate.code, 1)
+    assert.match(
+      migrate.stderr,
+      /^DATABASE_URL: the user lacks a permission \(42501\); run `byok migrate` as the owner of the database\.\n$/
+    )
+  })
 })

@@ -38,46 +38,43 @@ const begin = Effect.gen(function* () {
 describe.skipIf(withoutSoftHsm !== undefined)(
   `byok with keys on a PKCS#11 token${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
   () => {
-    it.live(
-      "rewraps everything from a keyring to a token, and from one key of the token to another (T10)",
-      function* () {
-        const { database, sql, token } = yield* begin
-        const account = yield* createAccount(database)
-        const key = textIn(account, "management_key")
-        const made: Array<string> = []
-        const createdUnder = (settings: Record<string, string>) =>
-          Effect.scoped(
-            Effect.gen(function* () {
-              const { stderr, url } = yield* startService(settings)
-              made.push(idIn(yield* createOver(url, key, minimal)))
-              for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
-              const ready = yield* Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
-              assert.strictEqual(ready, '{"status":"ready"}')
-              assert.notInclude(stderr(), pin)
-            })
-          )
-        const rewrap = (settings: Record<string, string>) =>
-          Effect.map(runCommand(["keyring", "rewrap", "--json"], settings), (finished) => {
-            const { failed, left, rewrapped } = onlyObject({ ...finished, stderr: "" })
-            return { failed, left, rewrapped }
+    it.live("rewraps everything from a keyring to a token, and from one of its keys to another (T10)", function* () {
+      const { database, sql, token } = yield* begin
+      const account = yield* createAccount(database)
+      const key = textIn(account, "management_key")
+      const made: Array<string> = []
+      const createdUnder = (settings: Record<string, string>) =>
+        Effect.scoped(
+          Effect.gen(function* () {
+            const { stderr, url } = yield* startService(settings)
+            made.push(idIn(yield* createOver(url, key, minimal)))
+            for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
+            const ready = yield* Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
+            assert.strictEqual(ready, '{"status":"ready"}')
+            assert.notInclude(stderr(), pin)
           })
-
-        yield* createdUnder({ ...database, BYOK_KEYRING: ringOf("old") })
-        const beside = { ...token("token-1"), BYOK_KEYRING: ringOf("old") }
-        assert.deepStrictEqual(yield* rewrap(beside), { rewrapped: 1, left: 0, failed: [] })
-        const status = yield* runCommand(["keyring", "status"], beside)
-        assert.strictEqual(status.code, 0)
-        assert.match(
-          status.stdout,
-          /^token-1 +primary +credentials: 1, up to 4096 wraps, registered \S+Z\nold +decrypt-only +credentials: 0, up to 4096 wraps, registered \S+Z, may be retired\n$/
         )
+      const rewrap = (settings: Record<string, string>) =>
+        Effect.map(runCommand(["keyring", "rewrap", "--json"], settings), (finished) => {
+          const { failed, left, rewrapped } = onlyObject({ ...finished, stderr: "" })
+          return { failed, left, rewrapped }
+        })
 
-        const rotated = token("token-2", "token-1")
-        yield* createdUnder(rotated)
-        assert.deepStrictEqual(yield* rewrap(rotated), { rewrapped: 1, left: 0, failed: [] })
-        assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'token-2'`, 0)
-      }
-    )
+      yield* createdUnder({ ...database, BYOK_KEYRING: ringOf("old") })
+      const beside = { ...token("token-1"), BYOK_KEYRING: ringOf("old") }
+      assert.deepStrictEqual(yield* rewrap(beside), { rewrapped: 1, left: 0, failed: [] })
+      const status = yield* runCommand(["keyring", "status"], beside)
+      assert.strictEqual(status.code, 0)
+      assert.match(
+        status.stdout,
+        /^token-1 +primary +credentials: 1, up to 4096 wraps, registered \S+Z\nold +decrypt-only +credentials: 0, up to 4096 wraps, registered \S+Z, may be retired\n$/
+      )
+
+      const rotated = token("token-2", "token-1")
+      yield* createdUnder(rotated)
+      assert.deepStrictEqual(yield* rewrap(rotated), { rewrapped: 1, left: 0, failed: [] })
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'token-2'`, 0)
+    })
 
     it.live("wrong settings are reported by name in one sentence, and nothing is written (T12)", function* () {
       const { hsm, sql, token } = yield* begin

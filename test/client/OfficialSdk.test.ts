@@ -109,17 +109,14 @@ const shapes: ReadonlyArray<readonly [provider: string, given: object]> = [
 ]
 
 layerLive(TestService.layer)("the official client of the reference API", (it) => {
-  it.effect.each(shapes)(
-    "creates a credential of %s with %j, and reads it back (section 4, D1)",
-    function* ([provider, given]) {
-      const { client, workspace_id } = yield* newClient
-      const made = yield* create(client, { ...given, provider, key } as CreateBYOKKeyRequest)
-      const { createdAt, id, ...rest } = made.data
-      assert.deepStrictEqual<object>(rest, { ...defaults, provider, workspaceId: workspace_id, sortOrder: 0, ...given })
-      assert.isFalse(Number.isNaN(Date.parse(createdAt)))
-      assert.deepStrictEqual(yield* get(client, id), made)
-    }
-  )
+  it.effect.each(shapes)("creates %s with %j, and reads it back (section 4, D1)", function* ([provider, given]) {
+    const { client, workspace_id } = yield* newClient
+    const made = yield* create(client, { ...given, provider, key } as CreateBYOKKeyRequest)
+    const { createdAt, id, ...rest } = made.data
+    assert.deepStrictEqual<object>(rest, { ...defaults, provider, workspaceId: workspace_id, sortOrder: 0, ...given })
+    assert.isFalse(Number.isNaN(Date.parse(createdAt)))
+    assert.deepStrictEqual(yield* get(client, id), made)
+  })
 
   it.effect("lists 120 credentials page by page, each once and in order (L4)", function* () {
     const { client, create } = yield* newClient
@@ -217,25 +214,22 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     })
   })
 
-  it.effect(
-    "repeats after a 502: a create with an idempotency key is stored once, without one, the default, twice",
-    function* () {
-      const { management_key } = yield* TestService.newTenant
-      for (const [headers, stored] of [
-        [{ "Idempotency-Key": randomUUID() }, 1],
-        [{}, 2]
-      ] as const) {
-        const { answers, client } = yield* sdkThroughLoss(management_key)
-        const createBYOKKeyRequest = { provider: "openai", key } as const
-        const made = call(() => client.byok.create({ createBYOKKeyRequest }, { headers }))
-        const { data } = yield* TestService.storing(stored, made)
-        assert.deepStrictEqual(
-          answers.map(({ replayed }) => replayed),
-          [null, stored === 1 ? "true" : null]
-        )
-        assert.strictEqual(answers[0]?.body === answers[1]?.body, stored === 1)
-        assert.include(answers[1]?.body, data.id)
-      }
+  it.effect("repeats after a 502: a create with an idempotency key is stored once, else twice", function* () {
+    const { management_key } = yield* TestService.newTenant
+    for (const [headers, stored] of [
+      [{ "Idempotency-Key": randomUUID() }, 1],
+      [{}, 2]
+    ] as const) {
+      const { answers, client } = yield* sdkThroughLoss(management_key)
+      const createBYOKKeyRequest = { provider: "openai", key } as const
+      const made = call(() => client.byok.create({ createBYOKKeyRequest }, { headers }))
+      const { data } = yield* TestService.storing(stored, made)
+      assert.deepStrictEqual(
+        answers.map(({ replayed }) => replayed),
+        [null, stored === 1 ? "true" : null]
+      )
+      assert.strictEqual(answers[0]?.body === answers[1]?.body, stored === 1)
+      assert.include(answers[1]?.body, data.id)
     }
-  )
+  })
 })

@@ -208,24 +208,21 @@ layerLive(service)("the example of a gateway", (it) => {
     }
   })
 
-  it.effect(
-    "uses shared capacity only where no key forbids it, whatever the health of the keys (Q5, Q7)",
-    function* () {
-      const free = yield* scene(gatewaysOwn, {})
-      yield* free.tenant.update(free.id3, { disabled: true })
-      for (const seen of [[k1, k2, gatewaysOwn], [gatewaysOwn]]) {
-        assert.include((yield* free.askAll).text, "of shared")
-        assert.deepStrictEqual(free.upstream.seen(), seen)
-      }
-      const bound = yield* scene(gatewaysOwn)
-      yield* bound.tenant.update(bound.id3, { disabled: true })
-      for (const seen of [[k1, k2], []]) {
-        const { status, text } = yield* bound.askAll
-        assert.deepStrictEqual([status, bound.upstream.seen()], [429, seen])
-        assert.include(text, `${bound.id3} disabled`)
-      }
+  it.effect("uses shared capacity only where no key forbids it, whatever their health (Q5, Q7)", function* () {
+    const free = yield* scene(gatewaysOwn, {})
+    yield* free.tenant.update(free.id3, { disabled: true })
+    for (const seen of [[k1, k2, gatewaysOwn], [gatewaysOwn]]) {
+      assert.include((yield* free.askAll).text, "of shared")
+      assert.deepStrictEqual(free.upstream.seen(), seen)
     }
-  )
+    const bound = yield* scene(gatewaysOwn)
+    yield* bound.tenant.update(bound.id3, { disabled: true })
+    for (const seen of [[k1, k2], []]) {
+      const { status, text } = yield* bound.askAll
+      assert.deepStrictEqual([status, bound.upstream.seen()], [429, seen])
+      assert.include(text, `${bound.id3} disabled`)
+    }
+  })
 
   it.effect("leaves no key in memory and parks nothing when the client leaves in mid-stream (Q21, Q27)", function* () {
     const { ask, askAll, buffers, gate, tenant, upstream } = yield* scene()
@@ -253,34 +250,28 @@ layerLive(service)("the example of a gateway", (it) => {
     for (let at = 0; at + 9 <= k1.length; at++) assert.notInclude(text, k1.slice(at, at + 9))
   })
 
-  it.effect(
-    "shows no part of the shared key to clients and logs, and a bounded part of what repeats it (R5)",
-    function* () {
-      const { askAll, id1, id2, id3, logged, tenant } = yield* scene(echoed, {})
-      for (const id of [id1, id2, id3]) yield* tenant.update(id, { disabled: true })
-      const { status, text } = yield* askAll
-      assert.strictEqual(status, 400)
-      assert.include(text, "<shared>")
-      assert.isAtMost(text.length, 64 * 1024)
-      for (const shown of [text, ...logged]) {
-        for (let at = 0; at + 9 <= echoed.length; at++) assert.notInclude(shown, echoed.slice(at, at + 9))
-      }
+  it.effect("shows clients and logs no part of the shared key, and little of what repeats it (R5)", function* () {
+    const { askAll, id1, id2, id3, logged, tenant } = yield* scene(echoed, {})
+    for (const id of [id1, id2, id3]) yield* tenant.update(id, { disabled: true })
+    const { status, text } = yield* askAll
+    assert.strictEqual(status, 400)
+    assert.include(text, "<shared>")
+    assert.isAtMost(text.length, 64 * 1024)
+    for (const shown of [text, ...logged]) {
+      for (let at = 0; at + 9 <= echoed.length; at++) assert.notInclude(shown, echoed.slice(at, at + 9))
     }
-  )
+  })
 
-  it.effect(
-    "answers 400 to a model that no request may have, and 403 for a workspace that is gone (E19)",
-    function* () {
-      const { answerTo, askAll, tenant, upstream } = yield* scene(gatewaysOwn)
-      for (const model of ["", "m".repeat(300), "a\0b", 5, undefined]) {
-        assert.strictEqual((yield* answerTo(JSON.stringify({ model }))).status, 400)
-      }
-      assert.strictEqual((yield* answerTo("{")).status, 400)
-      yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
-      assert.strictEqual((yield* askAll).status, 403)
-      assert.deepStrictEqual(upstream.seen(), [])
+  it.effect("answers 400 to a model that none may have, and 403 for a workspace that is gone (E19)", function* () {
+    const { answerTo, askAll, tenant, upstream } = yield* scene(gatewaysOwn)
+    for (const model of ["", "m".repeat(300), "a\0b", 5, undefined]) {
+      assert.strictEqual((yield* answerTo(JSON.stringify({ model }))).status, 400)
     }
-  )
+    assert.strictEqual((yield* answerTo("{")).status, 400)
+    yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
+    assert.strictEqual((yield* askAll).status, 403)
+    assert.deepStrictEqual(upstream.seen(), [])
+  })
 
   it.effect(
     "as two processes: what one parks the other leaves out, and both leave out a leaked key at once (Q30, L16)",

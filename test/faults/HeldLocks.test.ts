@@ -30,7 +30,7 @@ const credential = { provider: "groq", key: "fake-key-fake-key" }
 
 describe("while somebody else holds locks on every table", () => {
   it.live(
-    "as a backup does, commands and a new instance work at once, and the running one stays ready (F1)",
+    "as a backup does, commands and a new instance work at once, and all are ready (F1)",
     function* () {
       const { key, list, settings, sql } = yield* begin
       const running = yield* startService(settings)

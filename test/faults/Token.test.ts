@@ -96,19 +96,16 @@ describe.skipIf(withoutSoftHsm !== undefined)(
         yield* wellAgain
       })
 
-      it.effect(
-        "with another key under the label: create is 500, get is 200, and nothing is sealed under it (T12)",
-        function* () {
-          const hsm = yield* Hsm
-          const id = yield* createdOne
-          const replace = (other: string) =>
-            addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
-          yield* replace(Buffer.alloc(32, "another key").toString("hex"))
-          yield* createFails(id, /KeyStoreUnavailable/)
-          yield* replace(bytes)
-          yield* wellAgain
-        }
-      )
+      it.effect("with another key under the label: create is 500, get 200, nothing is sealed (T12)", function* () {
+        const hsm = yield* Hsm
+        const id = yield* createdOne
+        const replace = (other: string) =>
+          addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
+        yield* replace(Buffer.alloc(32, "another key").toString("hex"))
+        yield* createFails(id, /KeyStoreUnavailable/)
+        yield* replace(bytes)
+        yield* wellAgain
+      })
     })
   }
 )

@@ -84,18 +84,15 @@ const createWithoutBody = Effect.fnUntraced(function* (token: string, length: st
 })
 
 layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
-  it.effect.each(missing)(
-    "401 Missing Authentication header: %s, whatever else is wrong (D2)",
-    function* ([, headers, found]) {
-      const given = headers(yield* TestService.tenant)
-      const issues = [{ path: ["Authorization"], message: found }]
-      for (const request of operations) {
-        const answer = yield* TestService.send({ ...request, headers: [json, ...given, ...(request.headers ?? [])] })
-        assertRefused(answer, "MissingKey", found === undefined ? undefined : { issues })
-        assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok"')
-      }
+  it.effect.each(missing)("401 Missing Authentication header: %s, first of all (D2)", function* ([, headers, found]) {
+    const given = headers(yield* TestService.tenant)
+    const issues = [{ path: ["Authorization"], message: found }]
+    for (const request of operations) {
+      const answer = yield* TestService.send({ ...request, headers: [json, ...given, ...(request.headers ?? [])] })
+      assertRefused(answer, "MissingKey", found === undefined ? undefined : { issues })
+      assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok"')
     }
-  )
+  })
 
   it.effect.each(invalid)("401 Invalid API key: %s, whatever else is wrong (D3)", function* ([, token]) {
     const given = bearer(token(yield* TestService.tenant))
@@ -174,7 +171,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
   })
 
   it.effect.each(["1000", "10737418240"])(
-    "403 before the body is read: %s bytes declared, none sent (D4, T7)",
+    "403 before the body is read: %s bytes, none sent (D4, T7)",
     function* (length) {
       assertForbidden(yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds"))
     }

@@ -18,44 +18,38 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
 })
 
 layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) => {
-  it.effect(
-    "has every omitted field at its default, and get answers the same (D1, D12, D20, D32, D33, D34)",
-    function* () {
-      const { create, get, send, workspace_id } = yield* TestService.newTenant
-      const before = Date.now()
-      const answer = yield* create(minimal)
-      const after = Date.now()
-      assertHeaders(answer)
-      const { created_at, id, ...rest } = created(answer)
-      const expected = { ...defaults, workspace_id, provider: "openai", label: "sk-...AbCd", sort_order: 0 }
-      assert.deepStrictEqual(rest, expected)
-      assert.deepStrictEqual(Object.keys(JSON.parse(answer.body) as object), ["data"])
-      assert.match(String(id), uuidV7)
-      assert.match(String(created_at), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
-      const times = [Date.parse(String(created_at)), Number.parseInt(String(id).replace("-", "").slice(0, 12), 16)]
-      for (const time of times) assert.isTrue(time >= before && time <= after, `${before} <= ${time} <= ${after}`)
+  it.effect("has every omitted field at its default, as get answers (D1, D12, D20, D32, D33, D34)", function* () {
+    const { create, get, send, workspace_id } = yield* TestService.newTenant
+    const before = Date.now()
+    const answer = yield* create(minimal)
+    const after = Date.now()
+    assertHeaders(answer)
+    const { created_at, id, ...rest } = created(answer)
+    const expected = { ...defaults, workspace_id, provider: "openai", label: "sk-...AbCd", sort_order: 0 }
+    assert.deepStrictEqual(rest, expected)
+    assert.deepStrictEqual(Object.keys(JSON.parse(answer.body) as object), ["data"])
+    assert.match(String(id), uuidV7)
+    assert.match(String(created_at), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+    const times = [Date.parse(String(created_at)), Number.parseInt(String(id).replace("-", "").slice(0, 12), 16)]
+    for (const time of times) assert.isTrue(time >= before && time <= after, `${before} <= ${time} <= ${after}`)
 
-      const found = yield* get(String(id))
-      assert.deepStrictEqual([found.status, found.body], [200, answer.body])
-      assertHeaders(found)
-      const head = yield* send({ method: "HEAD", path: `/api/v1/byok/${String(id)}` })
-      assert.deepStrictEqual([head.status, head.body], [200, ""])
-      assert.strictEqual(head.headers["content-length"], found.headers["content-length"])
-      assertHeaders(head)
-    }
-  )
+    const found = yield* get(String(id))
+    assert.deepStrictEqual([found.status, found.body], [200, answer.body])
+    assertHeaders(found)
+    const head = yield* send({ method: "HEAD", path: `/api/v1/byok/${String(id)}` })
+    assert.deepStrictEqual([head.status, head.body], [200, ""])
+    assert.strictEqual(head.headers["content-length"], found.headers["content-length"])
+    assertHeaders(head)
+  })
 
-  it.effect(
-    "has the last of repeated members, even if the first would be refused, byte for byte (D13, D26)",
-    function* () {
-      const tenant = yield* TestService.tenant
-      const key = "sk  padded \ufeff\t\n\r[\u0001\u007f\u2028\u{10ffff}\uffff]."
-      const body = `{"key":5,"provider":"nobody","key":${JSON.stringify(key)},"provider":"azure"}`
-      const { id, provider } = created(yield* tenant.create(body))
-      assert.strictEqual(provider, "azure")
-      assert.strictEqual(yield* openedKey(tenant, id), key)
-    }
-  )
+  it.effect("has the last of repeated members byte for byte, even if the first is wrong (D13, D26)", function* () {
+    const tenant = yield* TestService.tenant
+    const key = "sk  padded \ufeff\t\n\r[\u0001\u007f\u2028\u{10ffff}\uffff]."
+    const body = `{"key":5,"provider":"nobody","key":${JSON.stringify(key)},"provider":"azure"}`
+    const { id, provider } = created(yield* tenant.create(body))
+    assert.strictEqual(provider, "azure")
+    assert.strictEqual(yield* openedKey(tenant, id), key)
+  })
 
   it.effect("has a label that is made once and stored; get never opens a key (D35)", function* () {
     const { sql } = yield* TestService

@@ -31,28 +31,25 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
     }
   })
 
-  it.effect(
-    "an instance whose keyring shares no key with the one that sealed is live and not ready (F3)",
-    function* () {
-      const { databaseUrl, url } = yield* TestService
-      const { create: createHere, management_key } = yield* TestService.tenant
-      const made = yield* createHere(minimal)
-      const settings = settingsFor(databaseUrl)
-      const other = Layer.effectDiscard(
-        Effect.gen(function* () {
-          const { address } = yield* HttpServer.HttpServer
-          const otherUrl = HttpServer.formatAddress(address)
-          assertRefused(yield* send(otherUrl, ready), "ServiceUnavailable")
-          assertRefused(yield* create(otherUrl, management_key, minimal), "InternalError")
-          assert.strictEqual((yield* send(otherUrl, { path: "/health/live" })).status, 200)
-          const found = yield* get(otherUrl, management_key, createdId(made))
-          assert.strictEqual(found.body, made.body)
-        })
-      ).pipe(Layer.provide(Layer.fresh(Server.layer(settings))), Layer.provide(Layer.fresh(Byok.layerWith(settings))))
-      yield* Effect.scoped(Layer.build(other))
-      assert.strictEqual((yield* send(url, ready)).status, 200)
-    }
-  )
+  it.effect("an instance whose keyring lacks every key that sealed is live and not ready (F3)", function* () {
+    const { databaseUrl, url } = yield* TestService
+    const { create: createHere, management_key } = yield* TestService.tenant
+    const made = yield* createHere(minimal)
+    const settings = settingsFor(databaseUrl)
+    const other = Layer.effectDiscard(
+      Effect.gen(function* () {
+        const { address } = yield* HttpServer.HttpServer
+        const otherUrl = HttpServer.formatAddress(address)
+        assertRefused(yield* send(otherUrl, ready), "ServiceUnavailable")
+        assertRefused(yield* create(otherUrl, management_key, minimal), "InternalError")
+        assert.strictEqual((yield* send(otherUrl, { path: "/health/live" })).status, 200)
+        const found = yield* get(otherUrl, management_key, createdId(made))
+        assert.strictEqual(found.body, made.body)
+      })
+    ).pipe(Layer.provide(Layer.fresh(Server.layer(settings))), Layer.provide(Layer.fresh(Byok.layerWith(settings))))
+    yield* Effect.scoped(Layer.build(other))
+    assert.strictEqual((yield* send(url, ready)).status, 200)
+  })
 
   it.effect("a schema without the latest migrations is not ready", function* () {
     const { sql, url } = yield* TestService
@@ -81,72 +78,63 @@ const watched = () => {
 }
 
 describe("the public answer about readiness", () => {
-  it.live(
-    "is made once for all who ask within a second, and shows no details, which are logged once (F13)",
-    function* () {
-      const { readiness, state } = watched()
-      const service = TestService.recordedWith({
-        parts: Effect.map(Effect.all([Effect.context<Parts>(), Layer.build(readiness)]), ([parts, other]) =>
-          Context.merge(parts, other)
-        ).pipe(Effect.scoped)
-      })
-      const context = yield* Layer.build(service)
-      const { url } = Context.get(context, TestService)
-      const { logs } = Context.get(context, Recording)
-      const about = () => logs.flatMap(({ level, text }) => (text.includes("kek-canary") ? [`${level} ${text}`] : []))
-      const askAll = Effect.forEach(Array.from({ length: 50 }), () => send(url, ready), { concurrency: "unbounded" })
-      const turnsTo = (status: number) =>
-        eventually(`the status is ${status}`, send(url, ready), (answer) => answer.status === status)
+  it.live("is made once for all who ask within a second; details are logged once, not shown (F13)", function* () {
+    const { readiness, state } = watched()
+    const service = TestService.recordedWith({
+      parts: Effect.map(Effect.all([Effect.context<Parts>(), Layer.build(readiness)]), ([parts, other]) =>
+        Context.merge(parts, other)
+      ).pipe(Effect.scoped)
+    })
+    const context = yield* Layer.build(service)
+    const { url } = Context.get(context, TestService)
+    const { logs } = Context.get(context, Recording)
+    const about = () => logs.flatMap(({ level, text }) => (text.includes("kek-canary") ? [`${level} ${text}`] : []))
+    const askAll = Effect.forEach(Array.from({ length: 50 }), () => send(url, ready), { concurrency: "unbounded" })
+    const turnsTo = (status: number) =>
+      eventually(`the status is ${status}`, send(url, ready), (answer) => answer.status === status)
 
-      yield* eventually("it is evaluated at the start (C3)", () => state.evaluated === 1)
-      for (const { status } of yield* askAll) assert.strictEqual(status, 200)
-      assert.isAtMost(state.evaluated, 2)
-      state.problems = ["key kek-canary is missing"]
-      yield* turnsTo(503)
-      assert.isAtMost(state.evaluated, 4)
-      for (const answer of yield* askAll) assertRefused(answer, "ServiceUnavailable")
-      const before = state.evaluated
-      yield* eventually("it was evaluated again", send(url, ready), () => state.evaluated > before)
-      assert.lengthOf(about(), 1)
-      assert.match(about()[0] ?? "", /^Warn .*Not ready: key kek-canary is missing/s)
+    yield* eventually("it is evaluated at the start (C3)", () => state.evaluated === 1)
+    for (const { status } of yield* askAll) assert.strictEqual(status, 200)
+    assert.isAtMost(state.evaluated, 2)
+    state.problems = ["key kek-canary is missing"]
+    yield* turnsTo(503)
+    assert.isAtMost(state.evaluated, 4)
+    for (const answer of yield* askAll) assertRefused(answer, "ServiceUnavailable")
+    const before = state.evaluated
+    yield* eventually("it was evaluated again", send(url, ready), () => state.evaluated > before)
+    assert.lengthOf(about(), 1)
+    assert.match(about()[0] ?? "", /^Warn .*Not ready: key kek-canary is missing/s)
 
-      state.problems = []
-      state.warnings = ["key kek-canary is missing from the keyring"]
-      yield* turnsTo(200)
-      assert.lengthOf(about(), 2)
-      assert.match(about()[1] ?? "", /^Warn .*Ready, but: key kek-canary is missing from the keyring/s)
-    }
-  )
+    state.problems = []
+    state.warnings = ["key kek-canary is missing from the keyring"]
+    yield* turnsTo(200)
+    assert.lengthOf(about(), 2)
+    assert.match(about()[1] ?? "", /^Warn .*Ready, but: key kek-canary is missing from the keyring/s)
+  })
 
-  it.live(
-    "stays 200 with a warning while the disk of the database is full, and the log has no stack (C4)",
-    function* () {
-      const context = yield* Layer.build(TestService.recordedWith({}))
-      const { sql, tenant, url } = Context.get(context, TestService)
-      const { logs } = Context.get(context, Recording)
-      const { management_key } = yield* tenant
-      yield* refuseInserts(sql, "credentials", "53100")
-      assertRefused(yield* create(url, management_key, minimal), "InternalError")
-      const lines = () => logs.filter(({ text }) => text.includes("the disk of the database is full"))
-      const isWarned = () => lines().some(({ text }) => text.includes("Ready, but: the disk of the database is full"))
-      yield* eventually("it is warned of", send(url, ready), ({ status }) => status === 200 && isWarned())
-      for (const { text } of lines()) assert.notMatch(text, /\n\s+at /)
-    }
-  )
+  it.live("stays 200 with a warning while the database's disk is full; the log has no stack (C4)", function* () {
+    const context = yield* Layer.build(TestService.recordedWith({}))
+    const { sql, tenant, url } = Context.get(context, TestService)
+    const { logs } = Context.get(context, Recording)
+    const { management_key } = yield* tenant
+    yield* refuseInserts(sql, "credentials", "53100")
+    assertRefused(yield* create(url, management_key, minimal), "InternalError")
+    const lines = () => logs.filter(({ text }) => text.includes("the disk of the database is full"))
+    const isWarned = () => lines().some(({ text }) => text.includes("Ready, but: the disk of the database is full"))
+    yield* eventually("it is warned of", send(url, ready), ({ status }) => status === 200 && isWarned())
+    for (const { text } of lines()) assert.notMatch(text, /\n\s+at /)
+  })
 
-  it.live(
-    "takes no place in the queues of tenants: a full queue does not make the service unready (F13)",
-    function* () {
-      const service = TestService.withDatabase({ queue: 1, batching: false })
-      const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
-      const { management_key } = yield* tenant
-      const unlock = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
-      const waiting = yield* Effect.forkChild(create(url, management_key, minimal))
-      yield* untilWaiting(sql, 1)
-      assertRefused(yield* create(url, management_key, minimal), "ServiceUnavailable")
-      assert.strictEqual((yield* send(url, ready)).status, 200)
-      yield* unlock
-      created(yield* Fiber.join(waiting))
-    }
-  )
+  it.live("takes no place in tenants' queues: a full one does not make the service unready (F13)", function* () {
+    const service = TestService.withDatabase({ queue: 1, batching: false })
+    const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
+    const { management_key } = yield* tenant
+    const unlock = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
+    const waiting = yield* Effect.forkChild(create(url, management_key, minimal))
+    yield* untilWaiting(sql, 1)
+    assertRefused(yield* create(url, management_key, minimal), "ServiceUnavailable")
+    assert.strictEqual((yield* send(url, ready)).status, 200)
+    yield* unlock
+    created(yield* Fiber.join(waiting))
+  })
 })

@@ -56,17 +56,14 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
     assert.notStrictEqual(created(yield* create(minimal, [under("b")]))["id"], id)
   })
 
-  it.effect(
-    "says that the credential was deleted when its create is repeated, however it is written (L11)",
-    function* () {
-      const { create, delete: remove, workspace_id } = yield* TestService.newTenant
-      const ask = (body: object) => TestService.storing(0, create(body, [under("deleted")]))
-      yield* remove(createdId(yield* create(minimal, [under("deleted")])))
-      assertRefused(yield* ask(minimal), "CredentialDeleted")
-      assertRefused(yield* ask({ ...minimal, workspace_id, disabled: false }), "CredentialDeleted")
-      assertRefused(yield* ask({ ...minimal, disabled: true }), "Conflict")
-    }
-  )
+  it.effect("says that the credential was deleted if its create is repeated, however written (L11)", function* () {
+    const { create, delete: remove, workspace_id } = yield* TestService.newTenant
+    const ask = (body: object) => TestService.storing(0, create(body, [under("deleted")]))
+    yield* remove(createdId(yield* create(minimal, [under("deleted")])))
+    assertRefused(yield* ask(minimal), "CredentialDeleted")
+    assertRefused(yield* ask({ ...minimal, workspace_id, disabled: false }), "CredentialDeleted")
+    assertRefused(yield* ask({ ...minimal, disabled: true }), "Conflict")
+  })
 
   it.effect.each(forms)("answers 400 and stores nothing when it is %s (D7)", function* ([, headers]) {
     const { create } = yield* TestService.tenant

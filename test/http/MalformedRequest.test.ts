@@ -78,17 +78,14 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     assert.strictEqual(answer.headers["connection"], "close")
   })
 
-  it.effect(
-    "HTTP/1.0 needs no Host, and the connection is closed after the answer (RFC 9112, section 3.2)",
-    function* () {
-      const { url } = yield* TestService
-      const connection = yield* open(url)
-      yield* connection.write("GET /health/live HTTP/1.0\r\n\r\n")
-      const answer = yield* connection.answer
-      assert.strictEqual(answer.body, '{"status":"live"}')
-      assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
-    }
-  )
+  it.effect("HTTP/1.0 needs no Host, and closes the connection after the answer (RFC 9112, section 3.2)", function* () {
+    const { url } = yield* TestService
+    const connection = yield* open(url)
+    yield* connection.write("GET /health/live HTTP/1.0\r\n\r\n")
+    const answer = yield* connection.answer
+    assert.strictEqual(answer.body, '{"status":"live"}')
+    assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
+  })
 
   it.effect("requests sent in one go are answered in order (RFC 9112, section 9.3.2)", function* () {
     const { url } = yield* TestService
@@ -186,20 +183,17 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     assert.strictEqual(answer.headers["connection"], "close")
   })
 
-  it.effect.each(["h2c", "websocket", "TLS/1.2", "x"])(
-    "Upgrade: %s is ignored, and the request is answered",
-    function* (protocol) {
-      const { create } = yield* TestService.tenant
-      const upgrade: ReadonlyArray<Header> = [
-        ["Connection", "Upgrade, HTTP2-Settings"],
-        ["Upgrade", protocol],
-        ["HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"],
-        ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
-        ["Sec-WebSocket-Version", "13"]
-      ]
-      const live = yield* TestService.send({ path: "/health/live", headers: upgrade })
-      assert.strictEqual(live.body, '{"status":"live"}')
-      created(yield* create(minimal, upgrade))
-    }
-  )
+  it.effect.each(["h2c", "websocket", "TLS/1.2", "x"])("Upgrade: %s is ignored", function* (protocol) {
+    const { create } = yield* TestService.tenant
+    const upgrade: ReadonlyArray<Header> = [
+      ["Connection", "Upgrade, HTTP2-Settings"],
+      ["Upgrade", protocol],
+      ["HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"],
+      ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
+      ["Sec-WebSocket-Version", "13"]
+    ]
+    const live = yield* TestService.send({ path: "/health/live", headers: upgrade })
+    assert.strictEqual(live.body, '{"status":"live"}')
+    created(yield* create(minimal, upgrade))
+  })
 })

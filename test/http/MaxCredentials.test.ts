@@ -49,32 +49,29 @@ for (const batching of [true, false]) {
       assertFull(yield* create(minimal))
     })
 
-    it.effect(
-      "as is a create or an update beyond MAX_POOL_BYTES, which counts exactly and is free after a deletion",
-      function* () {
-        const { create, delete: remove, update } = yield* TestService.newTenant
-        const { sql } = yield* TestService
-        const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }
-        const id = createdId(yield* create(minimal))
-        const [other, last] = [createdId(yield* create(minimal)), createdId(yield* create(minimal))]
-        yield* sql`UPDATE pools SET bytes = ${bytes} - 24_000 WHERE provider = ${minimal.provider}`
-        const full = {
-          path: ["provider"],
-          message: `must have at most ${bytes} bytes of lists and keys in a workspace`
-        }
-        assertInvalid(yield* create({ ...minimal, ...large }), full)
-        assertInvalid(yield* update(id, large), full)
-        const half = { allowed_models: large.allowed_models.slice(0, 60) }
-        assert.deepStrictEqual(
-          (yield* Effect.all([update(id, half), update(other, half)], { concurrency: "unbounded" }))
-            .map(({ status }) => status)
-            .toSorted(),
-          [200, 400]
-        )
-        assert.strictEqual((yield* remove(last)).status, 200)
-        created(yield* create(minimal))
+    it.effect("as is a create or update beyond MAX_POOL_BYTES, which counts exactly", function* () {
+      const { create, delete: remove, update } = yield* TestService.newTenant
+      const { sql } = yield* TestService
+      const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }
+      const id = createdId(yield* create(minimal))
+      const [other, last] = [createdId(yield* create(minimal)), createdId(yield* create(minimal))]
+      yield* sql`UPDATE pools SET bytes = ${bytes} - 24_000 WHERE provider = ${minimal.provider}`
+      const full = {
+        path: ["provider"],
+        message: `must have at most ${bytes} bytes of lists and keys in a workspace`
       }
-    )
+      assertInvalid(yield* create({ ...minimal, ...large }), full)
+      assertInvalid(yield* update(id, large), full)
+      const half = { allowed_models: large.allowed_models.slice(0, 60) }
+      assert.deepStrictEqual(
+        (yield* Effect.all([update(id, half), update(other, half)], { concurrency: "unbounded" }))
+          .map(({ status }) => status)
+          .toSorted(),
+        [200, 400]
+      )
+      assert.strictEqual((yield* remove(last)).status, 200)
+      created(yield* create(minimal))
+    })
 
     it.effect("what was stored beyond it is still listed, changed and planned with", function* () {
       const { account_id, create, list, plan, update } = yield* TestService.newTenant

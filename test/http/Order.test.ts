@@ -32,33 +32,30 @@ layerLive(TestService.layer)("PUT /api/v1/byok/order", (it) => {
     assert.deepInclude(before, { action: "credential.create", provider: "cohere" })
   })
 
-  it.effect(
-    "refuses ids that are missing, foreign, another account's or given twice, and changes nothing (L14, T6)",
-    function* () {
-      const [tenant, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
-      const [one = "", two = ""] = yield* Effect.forEach([1, 2], () => Effect.map(tenant.create(minimal), createdId))
-      const other = createdId(yield* stranger.create(minimal))
-      const order = (ids: ReadonlyArray<string>, more: object = {}) =>
-        tenant.order({ provider: minimal.provider, ids, ...more })
-      assertInvalid(yield* order([two]), { path: ["ids"], message: `must have ${one} as well` })
-      for (const foreign of [other, unknownId]) {
-        assertInvalid(yield* order([two, one, foreign]), {
-          path: ["ids", 2],
-          message: "is not one of these credentials"
-        })
-      }
-      assertInvalid(yield* order([one, one]), { path: ["ids"], message: "must name each credential once" })
-      assertInvalid(yield* order([two, one], { workspace_id: stranger.workspace_id }), {
-        path: ["workspace_id"],
-        message: "is not a workspace of this account"
+  it.effect("refuses ids that are missing, foreign or given twice, and changes nothing (L14, T6)", function* () {
+    const [tenant, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
+    const [one = "", two = ""] = yield* Effect.forEach([1, 2], () => Effect.map(tenant.create(minimal), createdId))
+    const other = createdId(yield* stranger.create(minimal))
+    const order = (ids: ReadonlyArray<string>, more: object = {}) =>
+      tenant.order({ provider: minimal.provider, ids, ...more })
+    assertInvalid(yield* order([two]), { path: ["ids"], message: `must have ${one} as well` })
+    for (const foreign of [other, unknownId]) {
+      assertInvalid(yield* order([two, one, foreign]), {
+        path: ["ids", 2],
+        message: "is not one of these credentials"
       })
-      const { body } = yield* tenant.list()
-      assert.deepStrictEqual(
-        (JSON.parse(body) as { readonly data: ReadonlyArray<{ readonly sort_order: number }> }).data.map(
-          ({ sort_order }) => sort_order
-        ),
-        [0, 1]
-      )
     }
-  )
+    assertInvalid(yield* order([one, one]), { path: ["ids"], message: "must name each credential once" })
+    assertInvalid(yield* order([two, one], { workspace_id: stranger.workspace_id }), {
+      path: ["workspace_id"],
+      message: "is not a workspace of this account"
+    })
+    const { body } = yield* tenant.list()
+    assert.deepStrictEqual(
+      (JSON.parse(body) as { readonly data: ReadonlyArray<{ readonly sort_order: number }> }).data.map(
+        ({ sort_order }) => sort_order
+      ),
+      [0, 1]
+    )
+  })
 })

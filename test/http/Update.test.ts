@@ -34,55 +34,49 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
     assert.deepStrictEqual(credentialIn(yield* update(id, cleared)), { ...after, ...cleared })
   })
 
-  it.effect(
-    "records names of members and versions, the region that a new key clears too, never a value (L10, D29)",
-    function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const { account_id, create, delete: remove, update, workspace_id } = tenant
-      const regional = JSON.stringify({ api_key: minimal.key, region: "us" })
-      const credential_id = createdId(yield* create({ ...minimal, key: regional }))
-      const { label: before, provider } = credentialIn(yield* update(credential_id, { name: "canary" }))
-      const { label } = credentialIn(yield* update(credential_id, { key: otherKey, allowed_models: ["canary"] }))
-      assert.notStrictEqual(before, label)
-      yield* remove(credential_id)
-      yield* remove(credential_id)
-      const events = (yield* eventsIn(sql)).filter((event) => "credential_id" in event).slice(-4)
-      const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash }
-      const ids = { account_id, workspace_id, credential_id }
-      const rest = { ...ids, provider, label, actor }
-      assert.deepStrictEqual<ReadonlyArray<unknown>>(events, [
-        { action: "credential.update", revision: 2, fields: ["name"], ...rest, label: before },
-        { action: "credential.update", revision: 3, fields: ["key", "allowed_models", "declared_region"], ...rest },
-        { action: "credential.rotate", key_version: 2, ...rest },
-        { action: "credential.delete", ...rest }
-      ])
-    }
-  )
+  it.effect("records members and versions, also a region that a new key clears, no value (L10, D29)", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const { account_id, create, delete: remove, update, workspace_id } = tenant
+    const regional = JSON.stringify({ api_key: minimal.key, region: "us" })
+    const credential_id = createdId(yield* create({ ...minimal, key: regional }))
+    const { label: before, provider } = credentialIn(yield* update(credential_id, { name: "canary" }))
+    const { label } = credentialIn(yield* update(credential_id, { key: otherKey, allowed_models: ["canary"] }))
+    assert.notStrictEqual(before, label)
+    yield* remove(credential_id)
+    yield* remove(credential_id)
+    const events = (yield* eventsIn(sql)).filter((event) => "credential_id" in event).slice(-4)
+    const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash }
+    const ids = { account_id, workspace_id, credential_id }
+    const rest = { ...ids, provider, label, actor }
+    assert.deepStrictEqual<ReadonlyArray<unknown>>(events, [
+      { action: "credential.update", revision: 2, fields: ["name"], ...rest, label: before },
+      { action: "credential.update", revision: 3, fields: ["key", "allowed_models", "declared_region"], ...rest },
+      { action: "credential.rotate", key_version: 2, ...rest },
+      { action: "credential.delete", ...rest }
+    ])
+  })
 
-  it.effect(
-    "refuses what create would refuse, and reports it at the member that was given (L5, D7, D45)",
-    function* () {
-      const { create, get, send, update } = yield* TestService.newTenant
-      const id = createdId(yield* create({ ...minimal, is_required: true }))
-      const before = (yield* get(id)).body
-      assertInvalid(yield* update(id, { is_fallback: true, name: "x" }), {
-        path: ["is_fallback"],
-        message: "cannot be combined with is_required"
-      })
-      for (const [body, message] of [
-        ["{", "must be valid JSON"],
-        ["[]", "must be a JSON object"],
-        ["", "must be a JSON object"]
-      ] as const) {
-        assertInvalid(yield* update(id, body), { path: [], message })
-      }
-      assertInvalid(yield* send({ method: "PATCH", path: `/api/v1/byok/${id}`, body: "{}" }), {
-        path: [],
-        message: "must be sent as application/json"
-      })
-      assertRefused(yield* update(id, { name: "x".repeat(256 * 1024) }), "PayloadTooLarge")
-      assert.strictEqual((yield* get(id)).body, before)
+  it.effect("refuses what create would refuse, at the member that was given (L5, D7, D45)", function* () {
+    const { create, get, send, update } = yield* TestService.newTenant
+    const id = createdId(yield* create({ ...minimal, is_required: true }))
+    const before = (yield* get(id)).body
+    assertInvalid(yield* update(id, { is_fallback: true, name: "x" }), {
+      path: ["is_fallback"],
+      message: "cannot be combined with is_required"
+    })
+    for (const [body, message] of [
+      ["{", "must be valid JSON"],
+      ["[]", "must be a JSON object"],
+      ["", "must be a JSON object"]
+    ] as const) {
+      assertInvalid(yield* update(id, body), { path: [], message })
     }
-  )
+    assertInvalid(yield* send({ method: "PATCH", path: `/api/v1/byok/${id}`, body: "{}" }), {
+      path: [],
+      message: "must be sent as application/json"
+    })
+    assertRefused(yield* update(id, { name: "x".repeat(256 * 1024) }), "PayloadTooLarge")
+    assert.strictEqual((yield* get(id)).body, before)
+  })
 })

@@ -17,43 +17,40 @@ const bodies: Readonly<Record<string, (id: string) => object>> = {
 }
 
 layerLive(TestService.layer)("a viewer's key (D51)", (it) => {
-  it.effect(
-    "reads, plans and lists events; every other operation of the contract is 403 and does nothing",
-    function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const { issueApiKey } = yield* Accounts
-      const { key } = yield* issueApiKey(tenant.account_id, { name: "support", management: false, viewer: true })
-      const id = createdId(yield* tenant.create(minimal))
-      const credentials = Effect.map(databaseContent(sql), (content) =>
-        content.split("\n").filter((line) => line.includes(id))
-      )
-      const before = yield* credentials
-      const allowed: Array<string> = []
-      const endpoints = Object.entries(Api.groups.byok.endpoints)
-      assert.isAtLeast(endpoints.length, 9)
-      for (const [name, { method, path }] of endpoints) {
-        const body = bodies[name]?.(id)
-        const request = {
-          method,
-          path: path.replace(":id", id),
-          ...(body === undefined ? {} : { body: JSON.stringify(body) })
-        }
-        const answer = yield* TestService.send({ ...request, headers: [bearer(Redacted.value(key)), json] })
-        if (answer.status === 200) allowed.push(name)
-        else assertRefused(answer, "Forbidden")
+  it.effect("reads, plans and lists events; every other operation is 403 and does nothing", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const { issueApiKey } = yield* Accounts
+    const { key } = yield* issueApiKey(tenant.account_id, { name: "support", management: false, viewer: true })
+    const id = createdId(yield* tenant.create(minimal))
+    const credentials = Effect.map(databaseContent(sql), (content) =>
+      content.split("\n").filter((line) => line.includes(id))
+    )
+    const before = yield* credentials
+    const allowed: Array<string> = []
+    const endpoints = Object.entries(Api.groups.byok.endpoints)
+    assert.isAtLeast(endpoints.length, 9)
+    for (const [name, { method, path }] of endpoints) {
+      const body = bodies[name]?.(id)
+      const request = {
+        method,
+        path: path.replace(":id", id),
+        ...(body === undefined ? {} : { body: JSON.stringify(body) })
       }
-      assert.sameMembers(allowed, ["get", "list", "status", "plan", "events"])
-      assert.deepStrictEqual(yield* credentials, before)
-      for (const [name, { method, path }] of endpoints) {
-        const body = bodies[name]?.(id)
-        const answer = yield* tenant.send({
-          method,
-          path: path.replace(":id", id),
-          ...(body === undefined ? {} : { headers: [json], body: JSON.stringify(body) })
-        })
-        assert.isBelow(answer.status, 300, `${name}, of a management key (control)`)
-      }
+      const answer = yield* TestService.send({ ...request, headers: [bearer(Redacted.value(key)), json] })
+      if (answer.status === 200) allowed.push(name)
+      else assertRefused(answer, "Forbidden")
     }
-  )
+    assert.sameMembers(allowed, ["get", "list", "status", "plan", "events"])
+    assert.deepStrictEqual(yield* credentials, before)
+    for (const [name, { method, path }] of endpoints) {
+      const body = bodies[name]?.(id)
+      const answer = yield* tenant.send({
+        method,
+        path: path.replace(":id", id),
+        ...(body === undefined ? {} : { headers: [json], body: JSON.stringify(body) })
+      })
+      assert.isBelow(answer.status, 300, `${name}, of a management key (control)`)
+    }
+  })
 })

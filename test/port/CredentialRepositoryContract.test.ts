@@ -68,24 +68,21 @@ const contract = (it: It<Ports>) => {
     { arbitrary: { runs: 40 } }
   )
 
-  it.effect(
-    "one of twenty concurrent inserts under one idempotency key is stored, and the others say so",
-    function* () {
-      const { findById, insert } = yield* CredentialRepository
-      const { account_id, workspace_id } = yield* newTenant
-      const record = { key_hash: randomBytes(32), fingerprint: randomBytes(32) }
-      const rows = Array.from({ length: 20 }, () => plainCredential(workspace_id))
-      const inserted = yield* Effect.forEach(rows, (row) => insert(account_id, row, plainSealedKey(), record), {
-        concurrency: "unbounded"
-      })
-      const found = yield* Effect.forEach(rows, ({ id }) => findById(account_id, id))
-      assert.lengthOf(found.filter(Option.isSome), 1)
-      assert.deepStrictEqual(found, inserted)
-      const [stored] = found.flatMap(Option.toArray)
-      const recorded = yield* (yield* IdempotencyRecords).find(account_id, record.key_hash)
-      assert.strictEqual(Option.getOrThrow(recorded).credential_id, stored?.id)
-    }
-  )
+  it.effect("of twenty concurrent inserts under one idempotency key one is stored, the others say so", function* () {
+    const { findById, insert } = yield* CredentialRepository
+    const { account_id, workspace_id } = yield* newTenant
+    const record = { key_hash: randomBytes(32), fingerprint: randomBytes(32) }
+    const rows = Array.from({ length: 20 }, () => plainCredential(workspace_id))
+    const inserted = yield* Effect.forEach(rows, (row) => insert(account_id, row, plainSealedKey(), record), {
+      concurrency: "unbounded"
+    })
+    const found = yield* Effect.forEach(rows, ({ id }) => findById(account_id, id))
+    assert.lengthOf(found.filter(Option.isSome), 1)
+    assert.deepStrictEqual(found, inserted)
+    const [stored] = found.flatMap(Option.toArray)
+    const recorded = yield* (yield* IdempotencyRecords).find(account_id, record.key_hash)
+    assert.strictEqual(Option.getOrThrow(recorded).credential_id, stored?.id)
+  })
 
   it.effect("of deletions at the same time, one finds the credential (L11)", function* () {
     const repository = yield* CredentialRepository

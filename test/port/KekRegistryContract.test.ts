@@ -9,11 +9,6 @@ import { type Ports, stores } from "../support/database/stores.ts"
 
 const check = (fill: string) => new Uint8Array(Buffer.alloc(16, fill))
 const freshId = Effect.sync(() => `kek-${randomUUID()}`)
-const known = (kek_id: string) =>
-  Effect.map(
-    Effect.flatMap(KekRegistry, ({ known }) => known([kek_id])),
-    ({ length }) => length === 1
-  )
 
 /** Reserves wraps in a keyring of every key that had some before. */
 const held: Array<string> = []
@@ -51,24 +46,21 @@ const contract = (it: It<Ports>) => {
     assert.isUndefined(yield* reserve(yield* freshId, 1))
   })
 
-  it.effect(
-    "a new key gets wraps only in a keyring that holds a key with wraps; nothing is counted otherwise (F3)",
-    function* () {
-      const registry = yield* KekRegistry
-      const [ours, next, stray] = [yield* freshId, yield* freshId, yield* freshId]
-      yield* registry.register([ours, next, stray].map((kek_id) => ({ kek_id, check_value: check("one") })))
-      assert.strictEqual(yield* reserve(ours, 1), 1)
-      assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "foreign")
-      assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.none())
-      assert.deepStrictEqual(yield* registry.reserve(stray, [stray, next], 5), Option.none(), "next has none either")
-      assert.strictEqual(yield* registry.sealPermission(next, [next, ours]), "seals")
-      assert.deepStrictEqual(yield* registry.reserve(next, [next, ours], 5), Option.some(5))
-      assert.deepStrictEqual(yield* registry.reserve(next, [next], 5), Option.some(10), "it has wraps of its own")
-      yield* registry.admit(stray)
-      assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "seals")
-      assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.some(6))
-    }
-  )
+  it.effect("a new key gets wraps only in a keyring that holds a key with wraps (F3)", function* () {
+    const registry = yield* KekRegistry
+    const [ours, next, stray] = [yield* freshId, yield* freshId, yield* freshId]
+    yield* registry.register([ours, next, stray].map((kek_id) => ({ kek_id, check_value: check("one") })))
+    assert.strictEqual(yield* reserve(ours, 1), 1)
+    assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "foreign")
+    assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.none())
+    assert.deepStrictEqual(yield* registry.reserve(stray, [stray, next], 5), Option.none(), "next has none either")
+    assert.strictEqual(yield* registry.sealPermission(next, [next, ours]), "seals")
+    assert.deepStrictEqual(yield* registry.reserve(next, [next, ours], 5), Option.some(5))
+    assert.deepStrictEqual(yield* registry.reserve(next, [next], 5), Option.some(10), "it has wraps of its own")
+    yield* registry.admit(stray)
+    assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "seals")
+    assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.some(6))
+  })
 
   it.effect("known keys are returned as recorded, unknown ones left out", function* () {
     const { known, register } = yield* KekRegistry
@@ -82,50 +74,44 @@ const contract = (it: It<Ports>) => {
     assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
   })
 
-  it.effect(
-    "a key is retired only if no credential names it, and from then on none that does can be stored (T10)",
-    function* () {
-      const { known, register, retire } = yield* KekRegistry
-      const repository = yield* CredentialRepository
-      const { account_id, workspace_id } = yield* newTenant
-      const insert = (kek_id: string) =>
-        Effect.exit(repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id }))
-      const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
-      yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
-      const retired = Effect.map(known([used, unused, another]), (keys) =>
-        keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
-      )
-      assert.isTrue(Exit.isSuccess(yield* insert(used)))
-      assert.strictEqual(yield* retire(used), 1)
-      assert.deepStrictEqual(yield* retired, [])
-      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+  it.effect("a key is retired only if no credential names it, and none can be stored then (T10)", function* () {
+    const { known, register, retire } = yield* KekRegistry
+    const repository = yield* CredentialRepository
+    const { account_id, workspace_id } = yield* newTenant
+    const insert = (kek_id: string) =>
+      Effect.exit(repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id }))
+    const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
+    yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+    const retired = Effect.map(known([used, unused, another]), (keys) =>
+      keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
+    )
+    assert.isTrue(Exit.isSuccess(yield* insert(used)))
+    assert.strictEqual(yield* retire(used), 1)
+    assert.deepStrictEqual(yield* retired, [])
+    assert.isTrue(Exit.isSuccess(yield* insert(used)))
 
-      for (const kek_id of [unused, another, unused]) assert.strictEqual(yield* retire(kek_id), 0)
-      assert.sameMembers(yield* retired, [unused, another])
-      for (const kek_id of [unused, another]) assert.isTrue(Exit.isFailure(yield* insert(kek_id)))
-      assert.isTrue(Exit.isSuccess(yield* insert(used)))
-    }
-  )
+    for (const kek_id of [unused, another, unused]) assert.strictEqual(yield* retire(kek_id), 0)
+    assert.sameMembers(yield* retired, [unused, another])
+    for (const kek_id of [unused, another]) assert.isTrue(Exit.isFailure(yield* insert(kek_id)))
+    assert.isTrue(Exit.isSuccess(yield* insert(used)))
+  })
 
-  it.effect(
-    "keys that credentials name and the keyring lacks are reported, with the number of credentials",
-    function* () {
-      const { missing } = yield* KekRegistry
-      const repository = yield* CredentialRepository
-      const { account_id, workspace_id } = yield* newTenant
-      const others = (yield* missing([])).map(({ kek_id }) => kek_id)
-      for (const kek_id of ["kek-b", "kek-a", "kek-b", "kek-c"]) {
-        yield* repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id })
-      }
-      assert.deepEqual(yield* missing(others), [
-        { kek_id: "kek-a", credentials: 1 },
-        { kek_id: "kek-b", credentials: 2 },
-        { kek_id: "kek-c", credentials: 1 }
-      ])
-      assert.deepEqual(yield* missing([...others, "kek-a", "kek-c", "kek-x"]), [{ kek_id: "kek-b", credentials: 2 }])
-      assert.deepStrictEqual(yield* missing([...others, "kek-a", "kek-b", "kek-c"]), [])
+  it.effect("keys that credentials name and the keyring lacks are reported and counted", function* () {
+    const { missing } = yield* KekRegistry
+    const repository = yield* CredentialRepository
+    const { account_id, workspace_id } = yield* newTenant
+    const others = (yield* missing([])).map(({ kek_id }) => kek_id)
+    for (const kek_id of ["kek-b", "kek-a", "kek-b", "kek-c"]) {
+      yield* repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id })
     }
-  )
+    assert.deepEqual(yield* missing(others), [
+      { kek_id: "kek-a", credentials: 1 },
+      { kek_id: "kek-b", credentials: 2 },
+      { kek_id: "kek-c", credentials: 1 }
+    ])
+    assert.deepEqual(yield* missing([...others, "kek-a", "kek-c", "kek-x"]), [{ kek_id: "kek-b", credentials: 2 }])
+    assert.deepStrictEqual(yield* missing([...others, "kek-a", "kek-b", "kek-c"]), [])
+  })
 }
 
 for (const [name, store] of stores) {

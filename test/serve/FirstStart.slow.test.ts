@@ -32,49 +32,46 @@ const printedBy = Effect.fnUntraced(function* ({ ended, signal, stdout }: Servic
 })
 
 describe("the first start on an empty directory", () => {
-  it.live(
-    "prints the address, a management key and two commands that work as pasted (section 4, D1, D41)",
-    function* () {
-      const settings = yield* newDirectory
-      const service = yield* firstStart(settings)
-      assert.strictEqual(service.keyCount, 1)
-      assert.isUndefined(faultOf(service.key, "mk"))
-      assert.include(service.create, `${service.url}/api/v1/byok `)
-      const [, link = "", token = ""] = /(http\S+\/keys)#(byok_ln_\w+)/.exec(service.stdout()) ?? []
-      assert.strictEqual(link, `${service.url}/keys`)
-      const [page, module, about] = yield* Effect.promise(() =>
-        Promise.all([
-          fetch(link),
-          fetch(`${link}/hpke.js`),
-          fetch(`${service.url}/api/links/v1/link`, { headers: { authorization: `Bearer ${token}` } })
-        ])
-      )
-      assert.deepStrictEqual([page.status, module.status, about.status], [200, 200, 200], "also of the bundled program")
+  it.live("prints the address, a management key and two commands that work pasted (section 4, D1, D41)", function* () {
+    const settings = yield* newDirectory
+    const service = yield* firstStart(settings)
+    assert.strictEqual(service.keyCount, 1)
+    assert.isUndefined(faultOf(service.key, "mk"))
+    assert.include(service.create, `${service.url}/api/v1/byok `)
+    const [, link = "", token = ""] = /(http\S+\/keys)#(byok_ln_\w+)/.exec(service.stdout()) ?? []
+    assert.strictEqual(link, `${service.url}/keys`)
+    const [page, module, about] = yield* Effect.promise(() =>
+      Promise.all([
+        fetch(link),
+        fetch(`${link}/hpke.js`),
+        fetch(`${service.url}/api/links/v1/link`, { headers: { authorization: `Bearer ${token}` } })
+      ])
+    )
+    assert.deepStrictEqual([page.status, module.status, about.status], [200, 200, 200], "also of the bundled program")
 
-      const created = yield* paste(service.create)
-      assert.strictEqual(created.status, 201)
-      assert.include(created.body, '"label":"sk-...AbCd"')
-      assert.deepStrictEqual(yield* paste(service.get.replace("/ID ", `/${idIn(created)} `)), {
-        status: 200,
-        body: created.body
-      })
-      assert.strictEqual(statSync(join(settings.BYOK_DATA_DIR, "keyring")).mode & 0o777, 0o600)
+    const created = yield* paste(service.create)
+    assert.strictEqual(created.status, 201)
+    assert.include(created.body, '"label":"sk-...AbCd"')
+    assert.deepStrictEqual(yield* paste(service.get.replace("/ID ", `/${idIn(created)} `)), {
+      status: 200,
+      body: created.body
+    })
+    assert.strictEqual(statSync(join(settings.BYOK_DATA_DIR, "keyring")).mode & 0o777, 0o600)
 
-      yield* service.signal("SIGTERM")
-      assert.strictEqual(yield* service.ended, 0)
-      const second = yield* startService(settings)
-      assert.deepStrictEqual(yield* getOver(second.url, service.key, idIn(created)), {
-        status: 200,
-        body: created.body
-      })
-      assert.strictEqual(
-        second.stdout(),
-        `byok listens on ${second.url} as process ${second.pid}; its documentation is at ${second.url}/docs\n`
-      )
-      assert.match(service.stderr(), /^\[.*\] INFO .*: Preparing the embedded database, which takes a few seconds\n$/)
-      assert.strictEqual(second.stderr(), "")
-    }
-  )
+    yield* service.signal("SIGTERM")
+    assert.strictEqual(yield* service.ended, 0)
+    const second = yield* startService(settings)
+    assert.deepStrictEqual(yield* getOver(second.url, service.key, idIn(created)), {
+      status: 200,
+      body: created.body
+    })
+    assert.strictEqual(
+      second.stdout(),
+      `byok listens on ${second.url} as process ${second.pid}; its documentation is at ${second.url}/docs\n`
+    )
+    assert.match(service.stderr(), /^\[.*\] INFO .*: Preparing the embedded database, which takes a few seconds\n$/)
+    assert.strictEqual(second.stderr(), "")
+  })
 })
 
 describe("serve --json (F16)", () => {

@@ -30,62 +30,59 @@ const requestsIn = (stderr: string) => entriesIn(stderr).filter(({ message }) =>
 const secret = "sk-0123456789-0123456789"
 
 layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (it) => {
-  it.effect(
-    "has a line for each request if wanted, with the template of its route, its caller and its trace",
-    function* () {
-      const { key, settings } = yield* OnDatabase
-      const collector = yield* SpanCollector.make
-      const { stderr, url } = yield* startService({
-        ...settings,
-        ACCESS_LOG: "true",
-        LOG_FORMAT: "json",
-        OTEL_EXPORTER_OTLP_ENDPOINT: collector.url.origin,
-        OTEL_METRICS_EXPORTER: "none",
-        OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=pod-1"
-      })
-      const parent: Header = ["traceparent", `00-${"a".repeat(32)}-${"b".repeat(16)}-01`]
-      const id = createdId(yield* create(url, key, minimal, [["X-Request-Id", "request-1"], parent]))
-      yield* get(url, key, id)
-      yield* send(url, { path: `/${secret}?key=${secret}`, headers: [bearer(key)] })
-      yield* send(url, { path: "/api/v1/byok", headers: [bearer(secret)] })
-      yield* send(url, { path: "/health/live" })
-      yield* send(url, { path: "/docs" })
-      yield* eventually("the last line", () => stderr().includes("/docs"))
-      const api_key_hash = hashApiKey(Redacted.make(key), "latin1")
-      const found = requestsIn(stderr())
-      const [created] = found
-      assert.isDefined(created)
-      assert.deepStrictEqual(Object.keys(created.annotations).sort(), [
-        "account_id",
-        "api_key_hash",
-        "duration_ms",
-        "method",
-        "request_id",
-        "route",
-        "status"
-      ])
-      assert.strictEqual(created.annotations["request_id"], "request-1")
-      assert.match(String(created.annotations["account_id"]), /^[0-9a-f-]{36}$/)
-      assert.isAbove(Number(created.annotations["duration_ms"]), 0)
-      assert.deepStrictEqual(
-        found.map(({ annotations: { api_key_hash, method, route, status } }) => [method, route, status, api_key_hash]),
-        [
-          ["POST", "/api/v1/byok", 201, api_key_hash],
-          ["GET", "/api/v1/byok/:id", 200, api_key_hash],
-          ["GET", undefined, 404, undefined],
-          ["GET", "/api/v1/byok", 401, undefined],
-          ["GET", "/docs", 200, undefined]
-        ]
-      )
-      assert.notInclude(stderr(), secret.slice(0, 12))
-      assert.notInclude(stderr(), id)
-      assert.notInclude(stderr(), key)
-      const span = (yield* collector.traceOf("POST /api/v1/byok")).find(({ kind }) => kind === 2)
-      assert.deepStrictEqual([created.trace_id, created.span_id], ["a".repeat(32), span?.spanId])
-      assert.strictEqual(span?.resource["service.instance.id"], "pod-1")
-      for (const entry of found) assert.deepStrictEqual([entry.instance, entry.version], ["pod-1", "1.0.0"])
-    }
-  )
+  it.effect("has a line for each request if wanted, with route, caller and trace", function* () {
+    const { key, settings } = yield* OnDatabase
+    const collector = yield* SpanCollector.make
+    const { stderr, url } = yield* startService({
+      ...settings,
+      ACCESS_LOG: "true",
+      LOG_FORMAT: "json",
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url.origin,
+      OTEL_METRICS_EXPORTER: "none",
+      OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=pod-1"
+    })
+    const parent: Header = ["traceparent", `00-${"a".repeat(32)}-${"b".repeat(16)}-01`]
+    const id = createdId(yield* create(url, key, minimal, [["X-Request-Id", "request-1"], parent]))
+    yield* get(url, key, id)
+    yield* send(url, { path: `/${secret}?key=${secret}`, headers: [bearer(key)] })
+    yield* send(url, { path: "/api/v1/byok", headers: [bearer(secret)] })
+    yield* send(url, { path: "/health/live" })
+    yield* send(url, { path: "/docs" })
+    yield* eventually("the last line", () => stderr().includes("/docs"))
+    const api_key_hash = hashApiKey(Redacted.make(key), "latin1")
+    const found = requestsIn(stderr())
+    const [created] = found
+    assert.isDefined(created)
+    assert.deepStrictEqual(Object.keys(created.annotations).sort(), [
+      "account_id",
+      "api_key_hash",
+      "duration_ms",
+      "method",
+      "request_id",
+      "route",
+      "status"
+    ])
+    assert.strictEqual(created.annotations["request_id"], "request-1")
+    assert.match(String(created.annotations["account_id"]), /^[0-9a-f-]{36}$/)
+    assert.isAbove(Number(created.annotations["duration_ms"]), 0)
+    assert.deepStrictEqual(
+      found.map(({ annotations: { api_key_hash, method, route, status } }) => [method, route, status, api_key_hash]),
+      [
+        ["POST", "/api/v1/byok", 201, api_key_hash],
+        ["GET", "/api/v1/byok/:id", 200, api_key_hash],
+        ["GET", undefined, 404, undefined],
+        ["GET", "/api/v1/byok", 401, undefined],
+        ["GET", "/docs", 200, undefined]
+      ]
+    )
+    assert.notInclude(stderr(), secret.slice(0, 12))
+    assert.notInclude(stderr(), id)
+    assert.notInclude(stderr(), key)
+    const span = (yield* collector.traceOf("POST /api/v1/byok")).find(({ kind }) => kind === 2)
+    assert.deepStrictEqual([created.trace_id, created.span_id], ["a".repeat(32), span?.spanId])
+    assert.strictEqual(span?.resource["service.instance.id"], "pod-1")
+    for (const entry of found) assert.deepStrictEqual([entry.instance, entry.version], ["pod-1", "1.0.0"])
+  })
 
   it.effect("has probes at debug", function* () {
     const { key, settings } = yield* OnDatabase
@@ -98,42 +95,39 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
     assert.deepStrictEqual(routes, asked)
   })
 
-  it.effect(
-    "has one line a second for a fault, however many requests meet it, and how many were left out (F5)",
-    function* () {
-      const { key, settings, sql } = yield* OnDatabase
-      const { ended, signal, stderr, url } = yield* startService({ ...settings, LOG_FORMAT: "json" })
-      const began = performance.now()
-      const asked = 300
-      yield* Effect.acquireUseRelease(
-        Effect.orDie(sql`ALTER TABLE api_keys RENAME TO gone`),
-        () =>
-          Effect.forEach(
-            Array.from({ length: asked }),
-            () =>
-              Effect.map(send(url, { path: "/api/v1/byok", headers: [bearer(key)] }), ({ status }) =>
-                assert.strictEqual(status, 500)
-              ),
-            { concurrency: 20 }
-          ),
-        () => Effect.orDie(sql`ALTER TABLE gone RENAME TO api_keys`)
-      )
-      yield* signal("SIGTERM")
-      yield* ended
-      const seconds = (performance.now() - began) / 1000
-      const lines = entriesIn(stderr()).filter(({ message }) => String(message).startsWith("Unexpected failure"))
-      // The first, one at the end of each second, and one as it stops.
-      assert.isAtMost(lines.length, seconds + 2)
-      const counts = lines.map(({ message }) =>
-        Number(/\((\d+) more in the last second[;)]/.exec(String(message))?.[1] ?? 1)
-      )
-      assert.strictEqual(
-        counts.reduce((sum, count) => sum + count, 0),
-        asked
-      )
-      assert.isDefined(lines[0]?.annotations["request_id"])
-      assert.isUndefined(lines[1]?.annotations["request_id"])
-      assert.isEmpty(requestsIn(stderr()), "no line for a request without ACCESS_LOG")
-    }
-  )
+  it.effect("has one line a second for a fault, with how many requests were left out (F5)", function* () {
+    const { key, settings, sql } = yield* OnDatabase
+    const { ended, signal, stderr, url } = yield* startService({ ...settings, LOG_FORMAT: "json" })
+    const began = performance.now()
+    const asked = 300
+    yield* Effect.acquireUseRelease(
+      Effect.orDie(sql`ALTER TABLE api_keys RENAME TO gone`),
+      () =>
+        Effect.forEach(
+          Array.from({ length: asked }),
+          () =>
+            Effect.map(send(url, { path: "/api/v1/byok", headers: [bearer(key)] }), ({ status }) =>
+              assert.strictEqual(status, 500)
+            ),
+          { concurrency: 20 }
+        ),
+      () => Effect.orDie(sql`ALTER TABLE gone RENAME TO api_keys`)
+    )
+    yield* signal("SIGTERM")
+    yield* ended
+    const seconds = (performance.now() - began) / 1000
+    const lines = entriesIn(stderr()).filter(({ message }) => String(message).startsWith("Unexpected failure"))
+    // The first, one at the end of each second, and one as it stops.
+    assert.isAtMost(lines.length, seconds + 2)
+    const counts = lines.map(({ message }) =>
+      Number(/\((\d+) more in the last second[;)]/.exec(String(message))?.[1] ?? 1)
+    )
+    assert.strictEqual(
+      counts.reduce((sum, count) => sum + count, 0),
+      asked
+    )
+    assert.isDefined(lines[0]?.annotations["request_id"])
+    assert.isUndefined(lines[1]?.annotations["request_id"])
+    assert.isEmpty(requestsIn(stderr()), "no line for a request without ACCESS_LOG")
+  })
 })

@@ -29,18 +29,15 @@ const probed = (variables: Record<string, string>) =>
   })
 
 describe("the process of a service", () => {
-  it.live(
-    "no longer has the secrets of its environment, nor Effect's Config; a copy there is found (control)",
-    function* () {
-      const { left } = yield* probed({})
-      assert.deepStrictEqual(left, { environment: ["PORT"], config: ["PORT"] })
-      const NODE_OPTIONS = "--max-semi-space-size=32"
-      const control = yield* probed({ NODE_OPTIONS, PROBE_LOOKS_FIRST: "yes" })
-      const config = ["BYOK_KEYRING", "DATABASE_URL", "PORT"]
-      assert.deepStrictEqual(control.left, { environment: ["PORT"], config })
-      if (process.platform === "linux") assert.deepStrictEqual(limitsOf(control.pid), [], "the operator's limit stays")
-    }
-  )
+  it.live("has the secrets no longer in environment or Config; a copy there is found (control)", function* () {
+    const { left } = yield* probed({})
+    assert.deepStrictEqual(left, { environment: ["PORT"], config: ["PORT"] })
+    const NODE_OPTIONS = "--max-semi-space-size=32"
+    const control = yield* probed({ NODE_OPTIONS, PROBE_LOOKS_FIRST: "yes" })
+    const config = ["BYOK_KEYRING", "DATABASE_URL", "PORT"]
+    assert.deepStrictEqual(control.left, { environment: ["PORT"], config })
+    if (process.platform === "linux") assert.deepStrictEqual(limitsOf(control.pid), [], "the operator's limit stays")
+  })
 
   it.live.skipIf(process.platform !== "linux")(
     "shows the operating system no secret of a file for Node.js, and limits its young generation",

@@ -46,33 +46,27 @@ const parts = Effect.gen(function* () {
 })
 
 layerLive(OnDatabase.layer)("a start that is refused", (it) => {
-  it.effect(
-    "ends within five seconds with exit code 1 and one sentence, whatever else listens by then (D40)",
-    function* () {
-      const { settings } = yield* OnDatabase
-      const all = Object.entries(yield* parts)
-      const pairs = all.flatMap(([one, { works }]) =>
-        all.flatMap(([other, part]) =>
-          "refused" in part && one !== other ? [{ name: `${one} beside ${other}`, works, refused: part.refused }] : []
-        )
+  it.effect("ends within five seconds with exit code 1 and one sentence, whatever listens (D40)", function* () {
+    const { settings } = yield* OnDatabase
+    const all = Object.entries(yield* parts)
+    const pairs = all.flatMap(([one, { works }]) =>
+      all.flatMap(([other, part]) =>
+        "refused" in part && one !== other ? [{ name: `${one} beside ${other}`, works, refused: part.refused }] : []
       )
-      assert.lengthOf(pairs, 9)
-      yield* Effect.forEach(
-        pairs,
-        ({ name, refused: [wrong, sentence], works }) =>
-          Effect.gen(function* () {
-            const ran = runByok(["serve"], { ...settings, LOG_LEVEL: "error", PORT: "0", ...works, ...wrong })
-            const { code, stderr, stdout } = yield* Effect.timeoutOrElse(ran, {
-              duration: "5 seconds",
-              orElse: () => Effect.die(new Error(`${name}: still running`))
-            })
-            assert.deepStrictEqual(
-              { name, code, stdout, stderr },
-              { name, code: 1, stdout: "", stderr: `${sentence}\n` }
-            )
-          }),
-        { concurrency: 2 }
-      )
-    }
-  )
+    )
+    assert.lengthOf(pairs, 9)
+    yield* Effect.forEach(
+      pairs,
+      ({ name, refused: [wrong, sentence], works }) =>
+        Effect.gen(function* () {
+          const ran = runByok(["serve"], { ...settings, LOG_LEVEL: "error", PORT: "0", ...works, ...wrong })
+          const { code, stderr, stdout } = yield* Effect.timeoutOrElse(ran, {
+            duration: "5 seconds",
+            orElse: () => Effect.die(new Error(`${name}: still running`))
+          })
+          assert.deepStrictEqual({ name, code, stdout, stderr }, { name, code: 1, stdout: "", stderr: `${sentence}\n` })
+        }),
+      { concurrency: 2 }
+    )
+  })
 })

@@ -46,7 +46,7 @@ describe.skipIf(reason !== undefined)(
     )
 
     it.live(
-      "fail requests if they are killed instead (control), and warn of a kernel that resets what waits",
+      "fail requests if they are killed (control), and warn of a kernel that resets",
       function* () {
         const { failed, warnings } = yield* rollingRestart("0", "SIGKILL", "1")
         assert.isNotEmpty(failed)
@@ -58,25 +58,22 @@ describe.skipIf(reason !== undefined)(
 )
 
 describe("BYOK_REUSE_PORT=true", () => {
-  it.live(
-    "is refused in one sentence where a process holds the port for itself, or the system cannot share ports",
-    function* () {
-      const { MANAGEMENT_KEY: _, ...settings } = yield* begin
-      const port = yield* listen(() => undefined)
-      const variables = { ...settings, BYOK_REUSE_PORT: "true", LOG_LEVEL: "error", PORT: String(port) }
-      const stderr = `Port ${port} on 127.0.0.1 is in use by a process of another user or without BYOK_REUSE_PORT=true.\n`
-      assert.deepStrictEqual(yield* runByok(["serve"], variables), { code: 1, stdout: "", stderr })
+  it.live("is refused in one sentence where a process holds the port, or none can be shared", function* () {
+    const { MANAGEMENT_KEY: _, ...settings } = yield* begin
+    const port = yield* listen(() => undefined)
+    const variables = { ...settings, BYOK_REUSE_PORT: "true", LOG_LEVEL: "error", PORT: String(port) }
+    const stderr = `Port ${port} on 127.0.0.1 is in use by a process of another user or without BYOK_REUSE_PORT=true.\n`
+    assert.deepStrictEqual(yield* runByok(["serve"], variables), { code: 1, stdout: "", stderr })
 
-      const refuse = `import { Server } from "node:net"
+    const refuse = `import { Server } from "node:net"
         Server.prototype.listen = function () {
           this.emit("error", Object.assign(new Error(), { code: "ENOTSUP" }))
         }`
-      const unable = ["--import", `data:text/javascript,${encodeURIComponent(refuse)}`, byokScript, "serve"]
-      assert.deepStrictEqual(yield* runNode(unable, { variables }), {
-        code: 1,
-        stdout: "",
-        stderr: "BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.\n"
-      })
-    }
-  )
+    const unable = ["--import", `data:text/javascript,${encodeURIComponent(refuse)}`, byokScript, "serve"]
+    assert.deepStrictEqual(yield* runNode(unable, { variables }), {
+      code: 1,
+      stdout: "",
+      stderr: "BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.\n"
+    })
+  })
 })

@@ -151,12 +151,9 @@ describe("without a certificate (F19)", () => {
     for (const host of ["0.0.0.0", "::", "128.0.0.1", "localhost.example"]) assert.isFalse(isLoopback(host), host)
   })
 
-  it.live.each(["192.0.2.1", "canary.invalid"])(
-    "HOST=%s is refused in one sentence, without a warning first (C9)",
-    function* (HOST) {
-      const stderr = "HOST must be an address of this machine, or a name of one.\n"
-      const finished = yield* runByok(["serve"], { ...(yield* settings), HOST, PORT: "0" })
-      assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr })
-    }
-  )
+  it.live.each(["192.0.2.1", "canary.invalid"])("HOST=%s is refused, without a warning first (C9)", function* (HOST) {
+    const stderr = "HOST must be an address of this machine, or a name of one.\n"
+    const finished = yield* runByok(["serve"], { ...(yield* settings), HOST, PORT: "0" })
+    assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr })
+  })
 })

@@ -92,64 +92,58 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
     )
   })
 
-  it.live(
-    "an instance that was not reloaded stores nothing under a retired key, and says why it is not ready (T10)",
-    function* () {
-      const { create, instance, problems, reload, settings, url, warnings, write } = yield* begin
-      const sql = yield* adminClient(url)
-      const { id } = yield* create
-      yield* Effect.gen(function* () {
-        const { rewrap } = yield* rotationWith(ringOf("new", "old"))
-        yield* rewrap({ rate: 1_000_000 })
-        assert.strictEqual(yield* (yield* KekRegistry).retire("old"), 0)
-      }).pipe(Effect.provide(instance))
+  it.live("an instance that was not reloaded stores nothing under a retired key, and says why (T10)", function* () {
+    const { create, instance, problems, reload, settings, url, warnings, write } = yield* begin
+    const sql = yield* adminClient(url)
+    const { id } = yield* create
+    yield* Effect.gen(function* () {
+      const { rewrap } = yield* rotationWith(ringOf("new", "old"))
+      yield* rewrap({ rate: 1_000_000 })
+      assert.strictEqual(yield* (yield* KekRegistry).retire("old"), 0)
+    }).pipe(Effect.provide(instance))
 
-      const refused = yield* Effect.exit(create)
-      assert(Exit.isFailure(refused))
-      const failure = Cause.squash(refused.cause)
-      assert.instanceOf(failure, DatabaseFailure)
-      assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
-      assert.deepStrictEqual(yield* problems, [
-        "key old is retired but still first in the keyring: nothing can be sealed"
-      ])
-      assert.deepStrictEqual(yield* warnings, [
-        "key new is missing from the keyring; credentials that cannot be opened: 1"
-      ])
-      const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
-      assert.strictEqual(
-        "message" in again ? again.message : "",
-        "BYOK_KEYRING_FILE: expected a primary key that is not retired; found old."
-      )
+    const refused = yield* Effect.exit(create)
+    assert(Exit.isFailure(refused))
+    const failure = Cause.squash(refused.cause)
+    assert.instanceOf(failure, DatabaseFailure)
+    assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
+    assert.deepStrictEqual(yield* problems, [
+      "key old is retired but still first in the keyring: nothing can be sealed"
+    ])
+    assert.deepStrictEqual(yield* warnings, [
+      "key new is missing from the keyring; credentials that cannot be opened: 1"
+    ])
+    const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
+    assert.strictEqual(
+      "message" in again ? again.message : "",
+      "BYOK_KEYRING_FILE: expected a primary key that is not retired; found old."
+    )
 
-      write(ringOf("new", "old"))
-      yield* reload
-      assert.deepStrictEqual(yield* problems, [])
-      assert.strictEqual((yield* create).kek_id, "new")
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
-    }
-  )
+    write(ringOf("new", "old"))
+    yield* reload
+    assert.deepStrictEqual(yield* problems, [])
+    assert.strictEqual((yield* create).kek_id, "new")
+    assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
+    assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
+  })
 })
 
 describe("SIGHUP", () => {
-  it.live(
-    "reloads the keyring, also while the service starts, and ends it neither then nor while it stops",
-    function* () {
-      const file = join(yield* temporaryDirectory, "keyring")
-      const write = (...ids: ReadonlyArray<string>) => writeFileSync(file, ringOf(...ids), { mode: 0o600 })
-      write("old")
-      const settings = { BYOK_KEYRING_FILE: file, DATABASE_URL: yield* migratedDatabase, LOG_LEVEL: "info" }
-      const early = "setTimeout(() => process.kill(process.pid, 'SIGHUP'), 200).unref()"
-      const program = ["--import", `data:text/javascript,${encodeURIComponent(early)}`, byokScript, "serve"]
-      const { ended, signal, stderr } = yield* startService(settings, program)
-      write("new", "old")
-      yield* signal("SIGHUP")
-      yield* eventually("the keyring was read again", () =>
-        stderr().includes("Keyring reloaded: new seals; its keys are new, old")
-      )
-      yield* signal("SIGTERM")
-      yield* signal("SIGHUP")
-      assert.strictEqual(yield* ended, 0)
-    }
-  )
+  it.live("reloads the keyring, and ends the service neither at its start nor at its stop", function* () {
+    const file = join(yield* temporaryDirectory, "keyring")
+    const write = (...ids: ReadonlyArray<string>) => writeFileSync(file, ringOf(...ids), { mode: 0o600 })
+    write("old")
+    const settings = { BYOK_KEYRING_FILE: file, DATABASE_URL: yield* migratedDatabase, LOG_LEVEL: "info" }
+    const early = "setTimeout(() => process.kill(process.pid, 'SIGHUP'), 200).unref()"
+    const program = ["--import", `data:text/javascript,${encodeURIComponent(early)}`, byokScript, "serve"]
+    const { ended, signal, stderr } = yield* startService(settings, program)
+    write("new", "old")
+    yield* signal("SIGHUP")
+    yield* eventually("the keyring was read again", () =>
+      stderr().includes("Keyring reloaded: new seals; its keys are new, old")
+    )
+    yield* signal("SIGTERM")
+    yield* signal("SIGHUP")
+    assert.strictEqual(yield* ended, 0)
+  })
 })

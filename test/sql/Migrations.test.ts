@@ -55,50 +55,44 @@ describe("migrate", () => {
     assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, all.length)
   })
 
-  it.live(
-    "leaves nothing half done if it fails, shows no name or value, and works once the cause is gone",
-    function* () {
-      const { sql, tables, target } = yield* empty
-      yield* sql`CREATE TABLE keks (canary text)`
-      const exit = yield* Effect.exit(migrate(target, databaseSettings))
-      assert(Exit.isFailure(exit))
-      const failure = Cause.squash(exit.cause)
-      assert.instanceOf(failure, DatabaseFailure)
-      assert.strictEqual(failure.sqlstate, "42P07")
-      assert.notInclude(Cause.pretty(exit.cause), "keks")
-      assert.deepStrictEqual(yield* tables, ["effect_sql_migrations", "keks"])
-      assert.isEmpty(yield* sql`SELECT 1 FROM effect_sql_migrations`)
+  it.live("leaves nothing half done if it fails, shows no name or value, and works later", function* () {
+    const { sql, tables, target } = yield* empty
+    yield* sql`CREATE TABLE keks (canary text)`
+    const exit = yield* Effect.exit(migrate(target, databaseSettings))
+    assert(Exit.isFailure(exit))
+    const failure = Cause.squash(exit.cause)
+    assert.instanceOf(failure, DatabaseFailure)
+    assert.strictEqual(failure.sqlstate, "42P07")
+    assert.notInclude(Cause.pretty(exit.cause), "keks")
+    assert.deepStrictEqual(yield* tables, ["effect_sql_migrations", "keks"])
+    assert.isEmpty(yield* sql`SELECT 1 FROM effect_sql_migrations`)
 
-      yield* sql`DROP TABLE keks`
-      assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
-    }
-  )
+    yield* sql`DROP TABLE keks`
+    assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
+  })
 
-  it.live(
-    "that is behind waits for another one, and then has nothing to do: it has no statement timeout (F1)",
-    function* () {
-      const { sql, target } = yield* empty
-      yield* migrate(target, databaseSettings)
-      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
-      const end = yield* holdOpen(
-        sql,
-        `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${latest}, 'another''s'
+  it.live("that is behind waits for another one, and has nothing to do then: no timeout ends it (F1)", function* () {
+    const { sql, target } = yield* empty
+    yield* migrate(target, databaseSettings)
+    yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
+    const end = yield* holdOpen(
+      sql,
+      `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${latest}, 'another''s'
           FROM pg_advisory_xact_lock(${migrating})`
-      )
-      const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }
-      const second = yield* Effect.forkChild(migrate(target, settings))
-      yield* eventually(
-        "the second has found the schema behind",
-        Effect.map(
-          sql`
+    )
+    const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }
+    const second = yield* Effect.forkChild(migrate(target, settings))
+    yield* eventually(
+      "the second has found the schema behind",
+      Effect.map(
+        sql`
             SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query = 'COMMIT' AND state = 'idle'`,
-          ({ length }) => length === 1
-        )
+        ({ length }) => length === 1
       )
-      yield* end
-      assert.deepStrictEqual(yield* Fiber.join(second), [])
-    }
-  )
+    )
+    yield* end
+    assert.deepStrictEqual(yield* Fiber.join(second), [])
+  })
 
   it.live("that is up to date takes no lock but to read (F1)", function* () {
     const { sql, target } = yield* empty

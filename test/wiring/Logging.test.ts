@@ -23,14 +23,11 @@ const formats: Record<string, RegExp> = {
 }
 
 describe("logs", () => {
-  it.effect.each(Object.entries(formats))(
-    "go to standard error only, in the format %s",
-    function* ([LOG_FORMAT, line]) {
-      const { stderr, stdout } = yield* logWith({ LOG_FORMAT })
-      assert.match(stderr, line)
-      assert.strictEqual(stdout, "")
-    }
-  )
+  it.effect.each(Object.entries(formats))("go to standard error only, in %s", function* ([LOG_FORMAT, line]) {
+    const { stderr, stdout } = yield* logWith({ LOG_FORMAT })
+    assert.match(stderr, line)
+    assert.strictEqual(stdout, "")
+  })
 
   it.effect("are pretty and of level info by default", function* () {
     for (const variables of [{}, { LOG_LEVEL: "", LOG_FORMAT: "" }]) {

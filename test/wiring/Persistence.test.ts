@@ -58,24 +58,21 @@ const refusalOf = (url: string, ca?: string) =>
   })
 
 describe("at the start of the service, a database", () => {
-  it.effect(
-    "that is still starting (57P03) is retried for ten seconds, as the log and the final error say",
-    function* () {
-      const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
-      const { isOver, lines, refusal, untilAsleep } = yield* openOn(port)
-      for (let times = 1; times <= 20; times++) {
-        yield* untilAsleep(times, 500)
-        assert.deepStrictEqual([refused(), isOver()], [times, false])
-        assert.lengthOf(lines, times <= 2 ? 0 : 1)
-        yield* TestClock.adjust("500 millis")
-      }
-      const { _tag, message } = yield* refusal
-      assert.strictEqual(_tag, "InvalidSetting")
-      assert.strictEqual(message, "DATABASE_URL cannot be reached (57P03); gave up after 10 seconds.")
-      assert.strictEqual(refused(), 21)
-      assert.deepStrictEqual(lines, ["Warn DATABASE_URL cannot be reached (57P03); retrying for up to 10 seconds"])
+  it.effect("that is still starting (57P03) is retried for ten seconds, as log and error say", function* () {
+    const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
+    const { isOver, lines, refusal, untilAsleep } = yield* openOn(port)
+    for (let times = 1; times <= 20; times++) {
+      yield* untilAsleep(times, 500)
+      assert.deepStrictEqual([refused(), isOver()], [times, false])
+      assert.lengthOf(lines, times <= 2 ? 0 : 1)
+      yield* TestClock.adjust("500 millis")
     }
-  )
+    const { _tag, message } = yield* refusal
+    assert.strictEqual(_tag, "InvalidSetting")
+    assert.strictEqual(message, "DATABASE_URL cannot be reached (57P03); gave up after 10 seconds.")
+    assert.strictEqual(refused(), 21)
+    assert.deepStrictEqual(lines, ["Warn DATABASE_URL cannot be reached (57P03); retrying for up to 10 seconds"])
+  })
 
   const connectTimeout = Duration.toMillis(databaseSettings.connectTimeout)
   it.effect.each<readonly [name: string, treat: (socket: Socket) => unknown, code: string, sleeps: Array<number>]>([

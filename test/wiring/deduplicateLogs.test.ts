@@ -50,24 +50,21 @@ it.effect("the requests of repeated lines are named, up to 20 (C2)", function* (
   assert.include(lines[1], `Gone (29 more in the last second; request_id: ${ids.slice(1, 21).join(", ")})`)
 })
 
-it.effect.each(["pretty", "logfmt", "json"])(
-  "in the format %s every line goes to standard error (C2)",
-  function* (LOG_FORMAT) {
-    const [out, err]: [Array<unknown>, Array<unknown>] = [[], []]
-    const log = (...parts: ReadonlyArray<unknown>) => void out.push(...parts)
-    const error = (...parts: ReadonlyArray<unknown>) => void err.push(...parts)
-    const repeat = Effect.andThen(
-      Effect.promise(() => setImmediate()),
-      Effect.forEach([1, 2, 3], () => Effect.logError("Gone"))
-    )
-    yield* Effect.provide(repeat, Layer.fresh(Logging.layer)).pipe(
-      Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT } })),
-      Effect.provideService(Console.Console, { ...console, log, info: log, error })
-    )
-    assert.deepStrictEqual(out, [])
-    assert.include(err.join("\n"), "2 more in the last second")
-  }
-)
+it.effect.each(["pretty", "logfmt", "json"])("in %s every line goes to standard error (C2)", function* (LOG_FORMAT) {
+  const [out, err]: [Array<unknown>, Array<unknown>] = [[], []]
+  const log = (...parts: ReadonlyArray<unknown>) => void out.push(...parts)
+  const error = (...parts: ReadonlyArray<unknown>) => void err.push(...parts)
+  const repeat = Effect.andThen(
+    Effect.promise(() => setImmediate()),
+    Effect.forEach([1, 2, 3], () => Effect.logError("Gone"))
+  )
+  yield* Effect.provide(repeat, Layer.fresh(Logging.layer)).pipe(
+    Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT } })),
+    Effect.provideService(Console.Console, { ...console, log, info: log, error })
+  )
+  assert.deepStrictEqual(out, [])
+  assert.include(err.join("\n"), "2 more in the last second")
+})
 
 it.effect("however many causes there are, few are told apart at a time", function* () {
   const lines = yield* writtenBy(

@@ -35,47 +35,41 @@ type Change = Effect.Effect<unknown, { readonly message: string }, KekRegistry>
 const told = (change: Change) => Effect.map(Effect.flip(change), ({ message }) => message)
 
 describe("the commands that change the keyring file (SECURITY.md, Rotating the keyring)", () => {
-  it.live(
-    "add a key at the end, promote it to the front and retire the old one, with the status of each step (T10)",
-    function* () {
-      const { file, ids, settings, stores, text, url } = yield* begin("old")
-      const roles = Effect.gen(function* () {
-        const { status } = yield* rotationWith(text())
-        return (yield* status()).map(({ kek_id, role }) => `${kek_id} ${role}`)
-      })
-      yield* Effect.gen(function* () {
-        yield* sealUnder(ringOf("old"), 1)
-        const named = yield* addKey(settings, undefined)
-        assert.match(named, /^kek-\d{4}-\d\d-\d\d-[0-9a-f]{6}$/)
-        assert.strictEqual(yield* addKey(settings, "next"), "next")
-        assert.deepStrictEqual(ids(), ["old", named, "next"])
-        assert.deepStrictEqual(yield* roles, ["old primary", `${named} pending`, "next pending"])
+  it.live("add a key at the end, promote it to the front and retire the old one (T10)", function* () {
+    const { file, ids, settings, stores, text, url } = yield* begin("old")
+    const roles = Effect.gen(function* () {
+      const { status } = yield* rotationWith(text())
+      return (yield* status()).map(({ kek_id, role }) => `${kek_id} ${role}`)
+    })
+    yield* Effect.gen(function* () {
+      yield* sealUnder(ringOf("old"), 1)
+      const named = yield* addKey(settings, undefined)
+      assert.match(named, /^kek-\d{4}-\d\d-\d\d-[0-9a-f]{6}$/)
+      assert.strictEqual(yield* addKey(settings, "next"), "next")
+      assert.deepStrictEqual(ids(), ["old", named, "next"])
+      assert.deepStrictEqual(yield* roles, ["old primary", `${named} pending`, "next pending"])
 
-        yield* promoteKey(settings, "next")
-        assert.deepStrictEqual(ids(), ["next", "old", named])
-        assert.deepStrictEqual(yield* roles, ["next primary", "old decrypt-only", `${named} pending`])
+      yield* promoteKey(settings, "next")
+      assert.deepStrictEqual(ids(), ["next", "old", named])
+      assert.deepStrictEqual(yield* roles, ["next primary", "old decrypt-only", `${named} pending`])
 
-        const { rewrap } = yield* rotationWith(text())
-        yield* rewrap({ rate: 1_000_000 })
-        yield* retireKey(settings, "old")
-        yield* retireKey(settings, named)
-        assert.deepStrictEqual(ids(), ["next"])
-        assert.deepStrictEqual(
-          (yield* roles).toSorted(),
-          [`${named} retired`, "next primary", "old retired"].toSorted()
-        )
-      }).pipe(Effect.provide(stores))
-      const told = (yield* eventsIn(yield* adminClient(url))).flatMap((event) =>
-        "kek_id" in event ? [`${event.action.replace("keyring.", "")} ${event.kek_id.replace(/^kek-.*/, "named")}`] : []
-      )
-      assert.deepStrictEqual(
-        told.filter((one) => !one.endsWith(" old") || one.startsWith("retire")),
-        ["register named", "register next", "promote next", "rewrap next", "retire old", "retire named"]
-      )
-      assert.strictEqual(statSync(file).mode & 0o777, 0o600)
-      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
-    }
-  )
+      const { rewrap } = yield* rotationWith(text())
+      yield* rewrap({ rate: 1_000_000 })
+      yield* retireKey(settings, "old")
+      yield* retireKey(settings, named)
+      assert.deepStrictEqual(ids(), ["next"])
+      assert.deepStrictEqual((yield* roles).toSorted(), [`${named} retired`, "next primary", "old retired"].toSorted())
+    }).pipe(Effect.provide(stores))
+    const told = (yield* eventsIn(yield* adminClient(url))).flatMap((event) =>
+      "kek_id" in event ? [`${event.action.replace("keyring.", "")} ${event.kek_id.replace(/^kek-.*/, "named")}`] : []
+    )
+    assert.deepStrictEqual(
+      told.filter((one) => !one.endsWith(" old") || one.startsWith("retire")),
+      ["register named", "register next", "promote next", "rewrap next", "retire old", "retire named"]
+    )
+    assert.strictEqual(statSync(file).mode & 0o777, 0o600)
+    assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+  })
 
   it.live("refuse a key in the wrong state in one sentence, and leave the file as it is", function* () {
     const { file, settings, stores, text } = yield* begin("new", "old")

@@ -98,7 +98,7 @@ describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", (
   const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
 
   it.effect.each([0o400, 0o600])(
-    "has the whole new text and its mode (%s), and leaves no other file",
+    "has all of the new text and its mode (%s), and no other file is left",
     function* (mode) {
       const file = yield* fileOfMode(mode)
       const seen: Array<string> = []

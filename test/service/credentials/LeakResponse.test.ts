@@ -111,75 +111,69 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
       { arbitrary: { runs: 40 } }
     )
 
-    it.effect(
-      "opens only keys that its label or their JSON does not rule out, and names whose they are (L15)",
-      function* () {
-        const before = yield* search("sk-another-key-of-some-length", { all: true })
-        const others = yield* Effect.forEach(["a", "b", "c"], (end) =>
-          create("xai", `sk-0123456789-0123456789-${end}end`)
-        )
-        const json = yield* create("google-vertex", '{"private_key":"fake-private-key-0123456789"}')
-        const holder = yield* create("anthropic", "sk-9876543210-9876543210-AbCd")
-        const { found, opened, searched } = yield* search("sk-9876543210-9876543210-AbCd")
-        assert.deepStrictEqual(found, [
-          {
-            account_id: holder.account_id,
-            workspace_id: holder.workspace_id,
-            credential_id: holder.id,
-            key_version: 1,
-            provider: "anthropic",
-            label: "sk-...AbCd",
-            parked: false
-          }
-        ])
-        assert.strictEqual(searched, before.searched + others.length + 2)
-        const everything = yield* search("sk-9876543210-9876543210-AbCd", { all: true })
-        assert.strictEqual(everything.opened, searched)
-        assert.isAtMost(opened, everything.opened - others.length)
-        const [inside] = (yield* search("fake-private-key-0123456789")).found
-        assert.strictEqual(inside?.credential_id, json.id)
-      }
-    )
-
-    it.effect(
-      "parks the version of the key that it found, until that is replaced or the mark is cleared (L16)",
-      function* () {
-        const key = "sk-parked-0123456789-0123456789"
-        const [one, other] = yield* Effect.all([create("xai", key), create("openai", JSON.stringify({ api_key: key }))])
-        const bystander = yield* create("xai", "sk-bystander-0123456789-012345")
-        const offered = Effect.forEach([one, other, bystander], isOffered)
-        const parked = (options?: { readonly park: boolean }) =>
-          Effect.map(search(key, options), ({ found }) => found.map(({ parked }) => parked))
-        assert.deepStrictEqual(yield* parked(), [false, false])
-        assert.deepStrictEqual(yield* offered, [true, true, true], "a search alone parks nothing")
-        for (const _ of ["first", "again"]) {
-          assert.deepStrictEqual(yield* parked({ park: true }), [true, true])
-          assert.deepStrictEqual(yield* offered, [false, false, true])
+    it.effect("opens only keys that label or JSON do not rule out, and names whose they are (L15)", function* () {
+      const before = yield* search("sk-another-key-of-some-length", { all: true })
+      const others = yield* Effect.forEach(["a", "b", "c"], (end) =>
+        create("xai", `sk-0123456789-0123456789-${end}end`)
+      )
+      const json = yield* create("google-vertex", '{"private_key":"fake-private-key-0123456789"}')
+      const holder = yield* create("anthropic", "sk-9876543210-9876543210-AbCd")
+      const { found, opened, searched } = yield* search("sk-9876543210-9876543210-AbCd")
+      assert.deepStrictEqual(found, [
+        {
+          account_id: holder.account_id,
+          workspace_id: holder.workspace_id,
+          credential_id: holder.id,
+          key_version: 1,
+          provider: "anthropic",
+          label: "sk-...AbCd",
+          parked: false
         }
-        assert.deepStrictEqual(yield* parked(), [true, true])
+      ])
+      assert.strictEqual(searched, before.searched + others.length + 2)
+      const everything = yield* search("sk-9876543210-9876543210-AbCd", { all: true })
+      assert.strictEqual(everything.opened, searched)
+      assert.isAtMost(opened, everything.opened - others.length)
+      const [inside] = (yield* search("fake-private-key-0123456789")).found
+      assert.strictEqual(inside?.credential_id, json.id)
+    })
 
-        const { error } = yield* Effect.flip(replaceKey(one, key))
-        assert.deepStrictEqual([error.code, yield* offered], [400, [false, false, true]], "the same key is no rotation")
-        yield* replaceKey(one, "sk-replaced-0123456789-012345678")
-        assert.deepStrictEqual(yield* offered, [true, false, true])
-        yield* replaceKey(one, key)
-        const [again] = (yield* search(key)).found.filter(({ credential_id }) => credential_id === one.id)
-        assert.deepStrictEqual([again?.key_version, again?.parked], [3, false], "the mark was of version 1")
-        yield* search(key, { park: true })
+    it.effect("parks the version that it found, until it is replaced or the mark cleared (L16)", function* () {
+      const key = "sk-parked-0123456789-0123456789"
+      const [one, other] = yield* Effect.all([create("xai", key), create("openai", JSON.stringify({ api_key: key }))])
+      const bystander = yield* create("xai", "sk-bystander-0123456789-012345")
+      const offered = Effect.forEach([one, other, bystander], isOffered)
+      const parked = (options?: { readonly park: boolean }) =>
+        Effect.map(search(key, options), ({ found }) => found.map(({ parked }) => parked))
+      assert.deepStrictEqual(yield* parked(), [false, false])
+      assert.deepStrictEqual(yield* offered, [true, true, true], "a search alone parks nothing")
+      for (const _ of ["first", "again"]) {
+        assert.deepStrictEqual(yield* parked({ park: true }), [true, true])
         assert.deepStrictEqual(yield* offered, [false, false, true])
-
-        const { clear } = yield* LeakedKeys
-        assert.isTrue(Option.isNone(yield* clear(one.account_id, other.id)), "one of another account")
-        assert.deepStrictEqual(yield* offered, [false, false, true])
-        for (const _ of ["first", "again"]) {
-          assert.strictEqual(Option.getOrThrow(yield* clear(other.account_id, other.id)).credential_id, other.id)
-          assert.deepStrictEqual(yield* offered, [false, true, true])
-        }
-        yield* (yield* CredentialRepository).delete(one.account_id, one.id)
-        assert.isTrue(Option.isNone(yield* clear(one.account_id, one.id)))
-        assert.isFalse(yield* isOffered(one))
       }
-    )
+      assert.deepStrictEqual(yield* parked(), [true, true])
+
+      const { error } = yield* Effect.flip(replaceKey(one, key))
+      assert.deepStrictEqual([error.code, yield* offered], [400, [false, false, true]], "the same key is no rotation")
+      yield* replaceKey(one, "sk-replaced-0123456789-012345678")
+      assert.deepStrictEqual(yield* offered, [true, false, true])
+      yield* replaceKey(one, key)
+      const [again] = (yield* search(key)).found.filter(({ credential_id }) => credential_id === one.id)
+      assert.deepStrictEqual([again?.key_version, again?.parked], [3, false], "the mark was of version 1")
+      yield* search(key, { park: true })
+      assert.deepStrictEqual(yield* offered, [false, false, true])
+
+      const { clear } = yield* LeakedKeys
+      assert.isTrue(Option.isNone(yield* clear(one.account_id, other.id)), "one of another account")
+      assert.deepStrictEqual(yield* offered, [false, false, true])
+      for (const _ of ["first", "again"]) {
+        assert.strictEqual(Option.getOrThrow(yield* clear(other.account_id, other.id)).credential_id, other.id)
+        assert.deepStrictEqual(yield* offered, [false, true, true])
+      }
+      yield* (yield* CredentialRepository).delete(one.account_id, one.id)
+      assert.isTrue(Option.isNone(yield* clear(one.account_id, one.id)))
+      assert.isFalse(yield* isOffered(one))
+    })
   })
 })
 
@@ -206,18 +200,15 @@ describe("the laws of a search", () => {
     assert.deepStrictEqual(yield* missed, [])
   })
 
-  inService(
-    "hold for a label that was altered only if everything is opened: the seal does not cover labels",
-    function* () {
-      const { id } = yield* create("xai", "sk-9876543210-9876543210-AbCd")
-      const { credentials } = yield* Memory
-      const row = credentials.get(id)
-      if (row === undefined) return assert.fail("not stored")
-      credentials.set(id, { ...row, credential: { ...row.credential, label: "sk-...Other" } })
-      assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", false), [])
-      assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", true), [id])
-    }
-  )
+  inService("hold for an altered label only if everything is opened: the seal covers no label", function* () {
+    const { id } = yield* create("xai", "sk-9876543210-9876543210-AbCd")
+    const { credentials } = yield* Memory
+    const row = credentials.get(id)
+    if (row === undefined) return assert.fail("not stored")
+    credentials.set(id, { ...row, credential: { ...row.credential, label: "sk-...Other" } })
+    assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", false), [])
+    assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", true), [id])
+  })
 
   inService("count and name what does not open, and go on; without the key store there is no result", function* () {
     const altered = yield* create("xai", "fake-key")

@@ -84,16 +84,13 @@ describe("a refused create stores nothing", () => {
     assert.strictEqual(yield* rowCount, 0)
   })
 
-  inService(
-    "with the caller's own it is stored, management key or not, repeated or not (D23, D24, control)",
-    function* () {
-      const { caller, own } = yield* scene
-      const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
-      const created = yield* create(caller, { workspace_id: own.workspace, allowed_api_key_hashes })
-      assert.deepEqual<unknown>(created.allowed_api_key_hashes, allowed_api_key_hashes)
-      assert.strictEqual(yield* rowCount, 1)
-    }
-  )
+  inService("with the caller's own it is stored, management or not, repeated or not (D23, D24, control)", function* () {
+    const { caller, own } = yield* scene
+    const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
+    const created = yield* create(caller, { workspace_id: own.workspace, allowed_api_key_hashes })
+    assert.deepEqual<unknown>(created.allowed_api_key_hashes, allowed_api_key_hashes)
+    assert.strictEqual(yield* rowCount, 1)
+  })
 
   inService("if the default workspace is deleted, until workspace_id is given (section 4.1, D43)", function* () {
     const { caller, own } = yield* scene

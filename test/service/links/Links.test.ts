@@ -96,51 +96,45 @@ layerLive(TestService.layer)("links", (it) => {
     }
   })
 
-  it.effect(
-    "are not made for another account's workspace or credential, nor for an account that is not there",
-    function* () {
-      const { newTenant } = yield* TestService
-      const [tenant, other] = [yield* newTenant, yield* newTenant]
-      const { id } = yield* create(other)
-      const message = (asked: object) =>
-        Effect.map(Effect.flip(linkFor(tenant, asked)), (error) =>
-          error._tag === "InvalidParams" ? error.error.metadata.issues[0]?.message : error._tag
-        )
-      assert.deepStrictEqual(
-        [
-          yield* message({ purpose: "replace", credential_id: id }),
-          yield* message({ purpose: "manage", workspace_id: other.workspace_id })
-        ],
-        ["is not a credential of this account", "is not a workspace of this account"]
+  it.effect("are not made for a foreign workspace or credential, nor for an unknown account", function* () {
+    const { newTenant } = yield* TestService
+    const [tenant, other] = [yield* newTenant, yield* newTenant]
+    const { id } = yield* create(other)
+    const message = (asked: object) =>
+      Effect.map(Effect.flip(linkFor(tenant, asked)), (error) =>
+        error._tag === "InvalidParams" ? error.error.metadata.issues[0]?.message : error._tag
       )
-      const nobody = { account_id: LinkId.make(unknownId) as never }
-      assert.strictEqual((yield* Effect.flip(linkFor(nobody, { purpose: "view" })))._tag, "NotKnown")
-    }
-  )
+    assert.deepStrictEqual(
+      [
+        yield* message({ purpose: "replace", credential_id: id }),
+        yield* message({ purpose: "manage", workspace_id: other.workspace_id })
+      ],
+      ["is not a credential of this account", "is not a workspace of this account"]
+    )
+    const nobody = { account_id: LinkId.make(unknownId) as never }
+    assert.strictEqual((yield* Effect.flip(linkFor(nobody, { purpose: "view" })))._tag, "NotKnown")
+  })
 
-  it.effect(
-    "to connect are used once, by the write that they make, in its transaction and under their name",
-    function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const { by, link_id, token } = yield* linkFor(tenant, { purpose: "connect" })
-      const exits = yield* Effect.forEach([1, 2, 3], () => Effect.exit(by(create(tenant))), {
-        concurrency: "unbounded"
-      })
-      const [made, ...others] = exits.filter(Exit.isSuccess)
-      assert.deepStrictEqual(others, [])
-      assert.strictEqual(exits.filter(isClosed).length, 2)
-      assert.deepStrictEqual(yield* stateOf(token), Option.some("used"))
-      const events = (yield* eventsIn(sql)).filter(({ action }) => action === "credential.create")
-      const mine = events.filter(({ actor }) => actor.kind === "link" && actor.link_id === link_id)
-      assert.deepStrictEqual(
-        mine.map((event) => ("credential_id" in event ? event.credential_id : undefined)),
-        [made?.value.id]
-      )
-      const [row] = yield* sql`SELECT public_key, kek_id, wrapped_dek, sealed FROM links WHERE id = ${link_id}`
-      assert.deepStrictEqual(row, { public_key: null, kek_id: null, wrapped_dek: null, sealed: null })
-    }
-  )
+  it.effect("to connect are used once, by their write, in its transaction and under their name", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const { by, link_id, token } = yield* linkFor(tenant, { purpose: "connect" })
+    const exits = yield* Effect.forEach([1, 2, 3], () => Effect.exit(by(create(tenant))), {
+      concurrency: "unbounded"
+    })
+    const [made, ...others] = exits.filter(Exit.isSuccess)
+    assert.deepStrictEqual(others, [])
+    assert.strictEqual(exits.filter(isClosed).length, 2)
+    assert.deepStrictEqual(yield* stateOf(token), Option.some("used"))
+    const events = (yield* eventsIn(sql)).filter(({ action }) => action === "credential.create")
+    const mine = events.filter(({ actor }) => actor.kind === "link" && actor.link_id === link_id)
+    assert.deepStrictEqual(
+      mine.map((event) => ("credential_id" in event ? event.credential_id : undefined)),
+      [made?.value.id]
+    )
+    const [row] = yield* sql`SELECT public_key, kek_id, wrapped_dek, sealed FROM links WHERE id = ${link_id}`
+    assert.deepStrictEqual(row, { public_key: null, kek_id: null, wrapped_dek: null, sealed: null })
+  })
 
   it.effect("to connect stay open if their write is refused", function* () {
     const { sql } = yield* TestService
@@ -155,38 +149,35 @@ layerLive(TestService.layer)("links", (it) => {
     assert.deepStrictEqual(yield* stateOf(token), Option.some("used"))
   })
 
-  it.effect(
-    "to replace are used once, those to manage again and again, and neither once revoked or expired",
-    function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const { id } = yield* create(tenant)
-      const changing = (name: string) =>
-        Effect.flatMap(Effect.orDie(decodeCredentialChanges({ name })), (changes) =>
-          as(tenant, ({ update }) => update(id, changes))
-        )
-      const replace = yield* linkFor(tenant, { purpose: "replace", credential_id: id })
-      assert.strictEqual((yield* replace.by(changing("one"))).name, "one")
-      assert.isTrue(isClosed(yield* Effect.exit(replace.by(changing("two")))))
-      const manage = yield* linkFor(tenant, { purpose: "manage" })
-      for (const name of ["three", "four"]) assert.strictEqual((yield* manage.by(changing(name))).name, name)
-      const { revoke } = yield* Links
-      yield* revoke(tenant.account_id, manage.link_id)
-      yield* revoke(tenant.account_id, manage.link_id)
-      assert.isTrue(isClosed(yield* Effect.exit(manage.by(changing("five")))))
-      assert.isTrue(isClosed(yield* Effect.exit(manage.by(as(tenant, (credentials) => credentials.delete(id))))))
-      const revoked = (yield* eventsIn(sql)).filter(({ action }) => action === "link.revoke")
-      assert.strictEqual(revoked.length, 1, "revoked once")
-      const late = yield* linkFor(tenant, { purpose: "manage" })
-      yield* sql`UPDATE links SET created_at = created_at - interval '2 hours', expires_at = now() WHERE id = ${late.link_id}`
-      assert.isTrue(isClosed(yield* Effect.exit(late.by(changing("six")))))
-      assert.deepStrictEqual(
-        [yield* stateOf(manage.token), yield* stateOf(late.token)],
-        [Option.some("revoked"), Option.some("expired")]
+  it.effect("to replace are used once, to manage again and again, none once revoked or expired", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const { id } = yield* create(tenant)
+    const changing = (name: string) =>
+      Effect.flatMap(Effect.orDie(decodeCredentialChanges({ name })), (changes) =>
+        as(tenant, ({ update }) => update(id, changes))
       )
-      assert.strictEqual((yield* as(tenant, ({ get }) => get(id))).name, "four")
-    }
-  )
+    const replace = yield* linkFor(tenant, { purpose: "replace", credential_id: id })
+    assert.strictEqual((yield* replace.by(changing("one"))).name, "one")
+    assert.isTrue(isClosed(yield* Effect.exit(replace.by(changing("two")))))
+    const manage = yield* linkFor(tenant, { purpose: "manage" })
+    for (const name of ["three", "four"]) assert.strictEqual((yield* manage.by(changing(name))).name, name)
+    const { revoke } = yield* Links
+    yield* revoke(tenant.account_id, manage.link_id)
+    yield* revoke(tenant.account_id, manage.link_id)
+    assert.isTrue(isClosed(yield* Effect.exit(manage.by(changing("five")))))
+    assert.isTrue(isClosed(yield* Effect.exit(manage.by(as(tenant, (credentials) => credentials.delete(id))))))
+    const revoked = (yield* eventsIn(sql)).filter(({ action }) => action === "link.revoke")
+    assert.strictEqual(revoked.length, 1, "revoked once")
+    const late = yield* linkFor(tenant, { purpose: "manage" })
+    yield* sql`UPDATE links SET created_at = created_at - interval '2 hours', expires_at = now() WHERE id = ${late.link_id}`
+    assert.isTrue(isClosed(yield* Effect.exit(late.by(changing("six")))))
+    assert.deepStrictEqual(
+      [yield* stateOf(manage.token), yield* stateOf(late.token)],
+      [Option.some("revoked"), Option.some("expired")]
+    )
+    assert.strictEqual((yield* as(tenant, ({ get }) => get(id))).name, "four")
+  })
 
   it.effect("lose their private keys when they are over, and go a week later or with their account", function* () {
     const { sql } = yield* TestService

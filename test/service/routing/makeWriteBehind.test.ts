@@ -189,23 +189,20 @@ describe("writing behind", () => {
     assert.fail("no run noticed")
   })
 
-  it.effect(
-    "holds no more keys than its limit, whether they wait or are being stored; one that waits goes on",
-    function* () {
-      const { add, become, close, stored } = yield* begin(WriteBehind, { wait: 0, max: 5 })
-      yield* become("hangs")
-      for (let key = 0; key < 4; key += 1) add({ key, numbers: [1] })
-      yield* TestClock.adjust("1 second")
-      for (let key = 3; key < 9; key += 1) add({ key, numbers: [2] })
-      yield* become("stores")
-      yield* TestClock.adjust("1 second")
-      const kept = [...stored].map(([key, numbers]) => `${key}: ${[...numbers].join()}`).sort()
-      assert.deepStrictEqual(kept, ["0: 1", "1: 1", "2: 1", "3: 1,2", "4: 2"])
-      add({ key: 8, numbers: [3] })
-      yield* close
-      assert.isTrue(stored.has(8), "there is room again")
-    }
-  )
+  it.effect("holds no more keys than its limit, waiting or being stored; one that waits goes on", function* () {
+    const { add, become, close, stored } = yield* begin(WriteBehind, { wait: 0, max: 5 })
+    yield* become("hangs")
+    for (let key = 0; key < 4; key += 1) add({ key, numbers: [1] })
+    yield* TestClock.adjust("1 second")
+    for (let key = 3; key < 9; key += 1) add({ key, numbers: [2] })
+    yield* become("stores")
+    yield* TestClock.adjust("1 second")
+    const kept = [...stored].map(([key, numbers]) => `${key}: ${[...numbers].join()}`).sort()
+    assert.deepStrictEqual(kept, ["0: 1", "1: 1", "2: 1", "3: 1,2", "4: 2"])
+    add({ key: 8, numbers: [3] })
+    yield* close
+    assert.isTrue(stored.has(8), "there is room again")
+  })
 
   it.effect("logs the first failure in a row, and each change that can never be stored", function* () {
     const { add, become, close, lines } = yield* begin(WriteBehind, { wait: 0 })

@@ -124,24 +124,21 @@ layerLive(TestService.recordedWith({}))("an insert during which PostgreSQL sends
       )
     })
 
-  it.effect(
-    "01000 is not acknowledged: the outcome is unknown and create answers 500, alone and batched (D11, R6)",
-    function* () {
-      const { account_id, create, workspace_id } = yield* TestService.newTenant
-      const { insert } = yield* CredentialRepository
-      yield* saying("WARNING")
-      const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
-      assert(Exit.isFailure(exit))
-      assert.deepStrictEqual(
-        Cause.squash(exit.cause),
-        new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
-      )
-      const one = create(minimal)
-      assertRefused(yield* one, "InternalError")
-      const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
-      for (const answer of many) assertRefused(answer, "InternalError")
-    }
-  )
+  it.effect("01000 is not acknowledged: create answers 500, alone and batched (D11, R6)", function* () {
+    const { account_id, create, workspace_id } = yield* TestService.newTenant
+    const { insert } = yield* CredentialRepository
+    yield* saying("WARNING")
+    const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
+    assert(Exit.isFailure(exit))
+    assert.deepStrictEqual(
+      Cause.squash(exit.cause),
+      new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
+    )
+    const one = create(minimal)
+    assertRefused(yield* one, "InternalError")
+    const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
+    for (const answer of many) assertRefused(answer, "InternalError")
+  })
 
   it.effect("anything else, or nothing, is acknowledged (control)", function* () {
     const { sql } = yield* TestService

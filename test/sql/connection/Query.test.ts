@@ -52,7 +52,7 @@ describe("a query", () => {
   })
 
   it.effect(
-    "is not made again once its deadline would have passed, and fails with its last cause (F5, F10)",
+    "is not repeated once its deadline would have passed, and fails with its last cause (F5, F10)",
     function* () {
       const { made, query } = queryOf(1_000, failing("57P01"))
       const until = performance.now() + 50

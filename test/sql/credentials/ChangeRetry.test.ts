@@ -134,38 +134,32 @@ describe.each(ways)("a deletion %s", (_, distributed) => {
     assert.deepStrictEqual(yield* acts, ["credential.delete"])
   })
 
-  it.live(
-    "is recorded with the label that the credential had, even if it got that meanwhile (SECURITY.md, Audit)",
-    function* () {
-      const { admin, remove } = yield* open
-      const commit = yield* holdOpen(admin, "UPDATE credentials SET label = 'sk-...AbCd', revision = 2")
-      const caller = yield* Effect.forkChild(remove)
-      yield* untilWaiting(admin, 1)
-      yield* commit
-      assert.isTrue(yield* Fiber.join(caller))
-      assert.deepInclude((yield* eventsIn(admin)).at(-1), { action: "credential.delete", label: "sk-...AbCd" })
-    }
-  )
+  it.live("is recorded with the credential's label, even one it got meanwhile (SECURITY.md, Audit)", function* () {
+    const { admin, remove } = yield* open
+    const commit = yield* holdOpen(admin, "UPDATE credentials SET label = 'sk-...AbCd', revision = 2")
+    const caller = yield* Effect.forkChild(remove)
+    yield* untilWaiting(admin, 1)
+    yield* commit
+    assert.isTrue(yield* Fiber.join(caller))
+    assert.deepInclude((yield* eventsIn(admin)).at(-1), { action: "credential.delete", label: "sk-...AbCd" })
+  })
 
-  it.live(
-    "finds nothing if another one was first, even if the log has an older entry like its own (L11)",
-    function* () {
-      const { acts, admin, remove } = yield* open
-      const event = {
-        action: "credential.delete",
-        account_id,
-        workspace_id,
-        credential_id: id,
-        provider: "openai",
-        label: "***...***",
-        actor: { kind: "service" }
-      }
-      yield* admin`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([event])}::json)`
-      const commit = yield* holdOpen(admin, "DELETE FROM credentials")
-      const caller = yield* Effect.forkChild(remove)
-      yield* disconnectWaiting(admin, commit)
-      assert.isFalse(yield* Fiber.join(caller))
-      assert.lengthOf(yield* acts, 1)
+  it.live("finds nothing if another was first, even if the log has an older entry like it (L11)", function* () {
+    const { acts, admin, remove } = yield* open
+    const event = {
+      action: "credential.delete",
+      account_id,
+      workspace_id,
+      credential_id: id,
+      provider: "openai",
+      label: "***...***",
+      actor: { kind: "service" }
     }
-  )
+    yield* admin`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([event])}::json)`
+    const commit = yield* holdOpen(admin, "DELETE FROM credentials")
+    const caller = yield* Effect.forkChild(remove)
+    yield* disconnectWaiting(admin, commit)
+    assert.isFalse(yield* Fiber.join(caller))
+    assert.lengthOf(yield* acts, 1)
+  })
 })

@@ -45,27 +45,24 @@ const open = Effect.gen(function* () {
 
 const together = <A, E>(all: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(all, { concurrency: "unbounded" })
 
-it.live(
-  "updates of one moment each store and record what they change, once, also if their answer is lost (L9)",
-  function* () {
-    const { acts, proxy, rows, update } = yield* open
-    proxy.loseAnswer("SELECT 3")
-    const rotated = { sealed: plainSealedKey(77), key_version: 2, fields: ["key", "name", "allowed_models"] } as const
-    assert.deepStrictEqual(yield* together([update(11), update(12, rotated), update(13)]), [true, true, true])
-    assert.strictEqual(proxy.lost(), 1)
-    assert.deepStrictEqual(yield* rows, [
-      'name 11 {m,"name 11"} 2 1 11',
-      'name 12 {m,"name 12"} 2 2 77',
-      'name 13 {m,"name 13"} 2 1 13'
-    ])
-    assert.deepStrictEqual((yield* acts).toSorted(), [
-      "credential.rotate 12",
-      "credential.update 11",
-      "credential.update 12",
-      "credential.update 13"
-    ])
-  }
-)
+it.live("updates of one moment store and record each change once, even if the answer is lost (L9)", function* () {
+  const { acts, proxy, rows, update } = yield* open
+  proxy.loseAnswer("SELECT 3")
+  const rotated = { sealed: plainSealedKey(77), key_version: 2, fields: ["key", "name", "allowed_models"] } as const
+  assert.deepStrictEqual(yield* together([update(11), update(12, rotated), update(13)]), [true, true, true])
+  assert.strictEqual(proxy.lost(), 1)
+  assert.deepStrictEqual(yield* rows, [
+    'name 11 {m,"name 11"} 2 1 11',
+    'name 12 {m,"name 12"} 2 2 77',
+    'name 13 {m,"name 13"} 2 1 13'
+  ])
+  assert.deepStrictEqual((yield* acts).toSorted(), [
+    "credential.rotate 12",
+    "credential.update 11",
+    "credential.update 12",
+    "credential.update 13"
+  ])
+})
 
 it.live("an update whose row is locked delays no other one of the moment (L7)", function* () {
   const { admin, rows, update } = yield* open

@@ -199,16 +199,10 @@ describe("a data directory that cannot be used", () => {
     )
   })
 
-  it.live.skipIf(!isRoot)(
-    "because PostgreSQL's user may not execute its programs is reported without their path",
-    function* () {
-      const message = yield* refusalOf(yield* temporaryDirectory, { postgres: "/dev/null/postgres" })
-      assert.match(
-        message,
-        /^BYOK_DATA_DIR cannot be used: .* cannot reach the directory or execute PostgreSQL: choose /
-      )
-    }
-  )
+  it.live.skipIf(!isRoot)("whose PostgreSQL its user may not execute is reported without its path", function* () {
+    const message = yield* refusalOf(yield* temporaryDirectory, { postgres: "/dev/null/postgres" })
+    assert.match(message, /^BYOK_DATA_DIR cannot be used: .* cannot reach the directory or execute PostgreSQL: choose /)
+  })
 })
 
 describe("the socket", () => {
@@ -325,11 +319,9 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
     assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
   })
 
-  it.effect(
-    "is replaced once file descriptors are available, and until then the log reports the shortage",
-    function* () {
-      const directory = yield* Initialised
-      const script = `
+  it.effect("is replaced once file descriptors are available; until then the log tells", function* () {
+    const directory = yield* Initialised
+    const script = `
           import { Effect, Scope } from "effect"
           import { closeSync, openSync } from "node:fs"
           import { start } from ${JSON.stringify(embeddedPostgres)}
@@ -345,28 +337,27 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
             }
           })
           console.log("ready")`
-      const node = [process.execPath, "--input-type=module", "-e", script]
-      const child = spawn("/bin/sh", ["-c", 'ulimit -n 256 && exec "$@"', "sh", ...node], {
-        cwd: join(import.meta.dirname, "../../.."),
-        stdio: ["pipe", "pipe", "inherit"]
-      })
-      yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
-      let output = ""
-      child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text))
-      yield* holds(() => output.includes("ready\n"))
-      child.stdin.write("take")
-      yield* holds(() => output.includes("taken EMFILE\n"))
-      const first = postmasterOf(directory)
-      process.kill(first, "SIGKILL")
-      yield* holds(() => output.includes("EMFILE"))
-      child.stdin.write("free")
-      const endpoint = { host: join(directory, "postgres"), username: "byok", database: "postgres" } as const
-      assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
-      assert.notStrictEqual(postmasterOf(directory), first)
-      child.kill("SIGKILL")
-      yield* eventually(Effect.scoped(start(directory, "service")))
-    }
-  )
+    const node = [process.execPath, "--input-type=module", "-e", script]
+    const child = spawn("/bin/sh", ["-c", 'ulimit -n 256 && exec "$@"', "sh", ...node], {
+      cwd: join(import.meta.dirname, "../../.."),
+      stdio: ["pipe", "pipe", "inherit"]
+    })
+    yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
+    let output = ""
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text))
+    yield* holds(() => output.includes("ready\n"))
+    child.stdin.write("take")
+    yield* holds(() => output.includes("taken EMFILE\n"))
+    const first = postmasterOf(directory)
+    process.kill(first, "SIGKILL")
+    yield* holds(() => output.includes("EMFILE"))
+    child.stdin.write("free")
+    const endpoint = { host: join(directory, "postgres"), username: "byok", database: "postgres" } as const
+    assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+    assert.notStrictEqual(postmasterOf(directory), first)
+    child.kill("SIGKILL")
+    yield* eventually(Effect.scoped(start(directory, "service")))
+  })
 })
 
 describe.runIf(isRoot)("as root", () => {

@@ -30,22 +30,19 @@ const sealedUnder = (kek_id: string) =>
   })
 
 layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (it) => {
-  it.effect(
-    "accepts the bytes of one instance if several register different ones under an id at once (T12)",
-    function* () {
-      const { register } = yield* KekRegistry
-      for (const round of Array.from({ length: 20 }, (_, n) => `race-${n}`)) {
-        const answers = yield* Effect.forEach([1, 2, 3, 4], (byte) => register([kek(round, byte)]), {
-          concurrency: "unbounded"
-        })
-        assert.lengthOf(
-          answers.filter((differing) => differing.length === 0),
-          1,
-          round
-        )
-      }
+  it.effect("accepts the bytes of one instance if several register others at once (T12)", function* () {
+    const { register } = yield* KekRegistry
+    for (const round of Array.from({ length: 20 }, (_, n) => `race-${n}`)) {
+      const answers = yield* Effect.forEach([1, 2, 3, 4], (byte) => register([kek(round, byte)]), {
+        concurrency: "unbounded"
+      })
+      assert.lengthOf(
+        answers.filter((differing) => differing.length === 0),
+        1,
+        round
+      )
     }
-  )
+  })
 
   it.effect("records nothing if another instance records different bytes meanwhile (T12)", function* () {
     const { register } = yield* KekRegistry

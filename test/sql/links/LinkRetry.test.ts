@@ -27,21 +27,18 @@ const open = Effect.fnUntraced(function* (purpose: string) {
   return { admin, ended, insertByLink, proxy }
 })
 
-it.live.each(["connect", "manage"])(
-  "a create by a link to %s is made once if the answer to its commit is lost",
-  function* (purpose) {
-    const { admin, ended, insertByLink, proxy } = yield* open(purpose)
-    proxy.loseAnswer("COMMIT")
-    assert.isTrue(Option.isSome(yield* insertByLink(3)))
-    assert.strictEqual(proxy.lost(), 1)
-    const events = yield* eventsIn(admin)
-    assert.deepStrictEqual(
-      events.map(({ action, actor }) => ({ action, actor })),
-      [{ action: "credential.create", actor: { kind: "link", link_id } }]
-    )
-    assert.strictEqual(yield* ended, purpose === "connect" ? "used" : null)
-  }
-)
+it.live.each(["connect", "manage"])("a create by a link to %s is made once if its answer is lost", function* (purpose) {
+  const { admin, ended, insertByLink, proxy } = yield* open(purpose)
+  proxy.loseAnswer("COMMIT")
+  assert.isTrue(Option.isSome(yield* insertByLink(3)))
+  assert.strictEqual(proxy.lost(), 1)
+  const events = yield* eventsIn(admin)
+  assert.deepStrictEqual(
+    events.map(({ action, actor }) => ({ action, actor })),
+    [{ action: "credential.create", actor: { kind: "link", link_id } }]
+  )
+  assert.strictEqual(yield* ended, purpose === "connect" ? "used" : null)
+})
 
 it.live("a link that is used makes no other write, and that stores nothing", function* () {
   const { admin, insertByLink } = yield* open("connect")

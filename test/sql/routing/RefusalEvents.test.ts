@@ -42,33 +42,31 @@ const open = Effect.gen(function* () {
 })
 
 describe("the events of refused keys", () => {
-  it.live(
-    "are one for each change, however often the key is tried and whatever is repeated; rate limits are none",
-    () =>
-      Effect.gen(function* () {
-        const { events, seen } = yield* open
-        yield* seen({ model: "m", cause: "rate_limited" })
-        yield* seen({ model: "m", cause: null, epoch: 1, strikes: 0, remaining: null })
-        assert.deepStrictEqual(yield* events, [])
-        yield* seen({})
-        yield* seen({})
-        yield* seen({ strikes: 2, remaining: 120_000 })
-        yield* seen({ model: "m", cause: "forbidden", epoch: 1 })
-        assert.deepStrictEqual(yield* events, [
-          "credential.rejected rejected null 1",
-          "credential.rejected forbidden m 1"
-        ])
-        yield* seen({ cause: "quota_exhausted", strikes: 3, remaining: 240_000 })
-        const succeeded = { cause: null, epoch: 1, strikes: 0, remaining: null }
-        yield* seen(succeeded)
-        yield* seen(succeeded)
-        yield* seen({ epoch: 1 })
-        assert.deepStrictEqual((yield* events).slice(2), [
-          "credential.rejected quota_exhausted null 1",
-          "credential.recovered quota_exhausted null 1",
-          "credential.rejected rejected null 1"
-        ])
-      }).pipe(Effect.provide(Store.layer()))
+  it.live("are one for each change, however often the key is tried or repeated; rate limits are none", () =>
+    Effect.gen(function* () {
+      const { events, seen } = yield* open
+      yield* seen({ model: "m", cause: "rate_limited" })
+      yield* seen({ model: "m", cause: null, epoch: 1, strikes: 0, remaining: null })
+      assert.deepStrictEqual(yield* events, [])
+      yield* seen({})
+      yield* seen({})
+      yield* seen({ strikes: 2, remaining: 120_000 })
+      yield* seen({ model: "m", cause: "forbidden", epoch: 1 })
+      assert.deepStrictEqual(yield* events, [
+        "credential.rejected rejected null 1",
+        "credential.rejected forbidden m 1"
+      ])
+      yield* seen({ cause: "quota_exhausted", strikes: 3, remaining: 240_000 })
+      const succeeded = { cause: null, epoch: 1, strikes: 0, remaining: null }
+      yield* seen(succeeded)
+      yield* seen(succeeded)
+      yield* seen({ epoch: 1 })
+      assert.deepStrictEqual((yield* events).slice(2), [
+        "credential.rejected quota_exhausted null 1",
+        "credential.recovered quota_exhausted null 1",
+        "credential.rejected rejected null 1"
+      ])
+    }).pipe(Effect.provide(Store.layer()))
   )
 
   it.live("are stored with the parking or not at all", () =>

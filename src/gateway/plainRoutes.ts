@@ -99,15 +99,12 @@ export const makePlainRoutes = Effect.gen(function* () {
     request
       .on("data", (part: Buffer) => parts.push(part))
       .once("end", () => {
-        const [only, ...others] = parts
-        const body = only !== undefined && others.length === 0 ? only : Buffer.concat(parts)
+        const body = Buffer.concat(parts)
         const answering = answer(body)
         // What was read from it is text by now; it may have held an API key.
         for (const bytes of [body, ...parts]) bytes.fill(0)
         const context = Context.add(services, CurrentDeadline, { until: performance.now() + timeout })
         const fiber = Effect.runForkWith(context)(answering)
-        const exit = fiber.pollUnsafe()
-        if (exit !== undefined) return settle(exit)
         fiber.addObserver(settle)
         response.once("close", () => {
           if (!response.writableEnded) fiber.interruptUnsafe()

@@ -16,7 +16,7 @@ const areas = [
     sources: "src/service/routing/{makeWriteBehind,HealthState}.ts"
   },
   {
-    tests: "test/{service/routing/{Pools,Freshness},port/CredentialPoolsContract}.test.ts",
+    tests: "test/{service/routing/{Pools,Router,Freshness},port/CredentialPoolsContract}.test.ts",
     sources: "src/{service/routing/Pools,sql/routing/CredentialPoolsLive}.ts",
     database: true
   },
@@ -27,7 +27,11 @@ const areas = [
     database: true
   },
   { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
-  { tests: "test/gateway/Gateway{Server,Scenes}.test.ts", sources: "src/gateway/Handlers.ts", database: true },
+  {
+    tests: "test/gateway/{Gateway{Server,Scenes},Credentials,Events,plainRoutes}.test.ts",
+    sources: "src/gateway/{Handlers,Routes,plainRoutes}.ts",
+    database: true
+  },
   { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" }
 ].map(({ database = false, exclude = [], sources, tests }) => ({
   tests,

@@ -72,7 +72,15 @@ export class CredentialPools extends Context.Service<
       key: { readonly api_key_hash: ApiKeyHash; readonly workspace_id?: WorkspaceId },
       providers: ReadonlyArray<Provider>
     ) => Answer<Option.Option<{ readonly account_id: AccountId; readonly found: Option.Option<PoolVersions> }>>
-    /** A pool and its parkings in one snapshot, without `rows` if its version is `known`. None as for `versions`. */
-    readonly load: (owner: PoolOwner, provider: Provider, known?: string) => Answer<Option.Option<StoredPool>>
+    /**
+     * A pool and its parkings in one snapshot, without `rows` if its version is `known`. None as for `versions`. Before it is
+     * read, `admit` is told how many bytes its parkings take, about.
+     */
+    readonly load: (
+      owner: PoolOwner,
+      provider: Provider,
+      known?: string,
+      admit?: (bytes: number) => Answer<void>
+    ) => Answer<Option.Option<StoredPool>>
   }
 >()("byok/CredentialPools") {}

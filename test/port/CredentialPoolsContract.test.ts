@@ -2,6 +2,7 @@ import { DateTime, Effect, Option } from "effect"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
@@ -30,6 +31,7 @@ const newPool = Effect.gen(function* () {
     repository,
     versions: Effect.map(pools.versions(owner, providers), (found) => Option.getOrThrow(found).pools),
     /** What is read of a pool of which a version is known. */
+    loadAdmitted: (admit: Parameters<typeof pools.load>[3]) => pools.load(owner, "openai", undefined, admit),
     loadFrom: (known: string) => Effect.map(pools.load(owner, "openai", known), Option.getOrThrow),
     load: Effect.map(pools.load(owner, "openai"), (found) => {
       const { rows = assert.fail("no rows"), ...pool } = Option.getOrThrow(found)
@@ -129,6 +131,23 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(yield* parked, [])
       yield* store([parkingOf("c", 2)])
       assert.deepStrictEqual(yield* parked, ["c 2"])
+    })
+
+    it.effect("are read once what their parkings take is admitted, and not if it is refused (R4)", function* () {
+      const { credential, loadAdmitted, owner } = yield* newPool
+      const { store } = yield* Parkings
+      const parkingOf = (model: string): ParkingChange => ({
+        ...{ account_id: owner.account_id, credential_id: credential.id, key_version: 1, model },
+        ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 5000 }
+      })
+      const admitted: Array<number> = []
+      const admit = (bytes: number) => Effect.sync(() => void admitted.push(bytes))
+      yield* loadAdmitted(admit)
+      yield* store(Array.from({ length: 100 }, (_, n) => parkingOf(`a/model/${String(n).padStart(91, "0")}`)))
+      yield* loadAdmitted(admit)
+      assert.deepStrictEqual(admitted, [0, 100 * (200 + 99)])
+      const refused = loadAdmitted(() => Effect.fail(new ServiceUnavailable()))
+      assert.instanceOf(yield* Effect.flip(refused), ServiceUnavailable)
     })
 
     it.effect("have another version or health after any change of the pool, and of no other pool (Q19)", function* () {

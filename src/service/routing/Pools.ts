@@ -87,8 +87,8 @@ const inTime = withDeadline(Duration.seconds(3))
 const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) =>
   2 * bytes + (3000 + bytesOfKept) * members + 1000
 
-/** Reading takes this many times what the pool takes then: rows arrive as bytes and are read as text. */
-const whileReading = 2
+/** Reading takes this many times what is kept: rows arrive as bytes and are read as text, parkings as text of JSON. */
+const whileReading = { pool: 2, parkings: 4 }
 
 /** Reading a pool that several plans wait for. */
 interface Loading {
@@ -132,7 +132,13 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   const budget = yield* MemoryBudget
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
-  const kept = new Map<string, { snapshot: Snapshot; readonly holding: Holding }>()
+  /** What parkings take is held apart from their pool once they have been read without it. */
+  interface Kept {
+    snapshot: Snapshot
+    readonly holding: Holding
+    parkings?: Holding
+  }
+  const kept = new Map<string, Kept>()
   const loadings = new Map<string, Loading>()
   let questions = 0
   const ask = (): Question => ({ n: (questions += 1), at: monotonicMillis(clock) })
@@ -140,16 +146,28 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   const poolKeyOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
     `${account_id} ${workspace_id} ${provider}`
 
-  /** Reads a pool, or its parkings alone if it is still of a version. One that was verified stays so until what was sealed changes. */
+  /**
+   * Reads a pool, or its parkings alone if it is still of a version, in memory that is admitted before: at once for both, as
+   * whoever waits for more must hold nothing. A row that was verified stays so until what was sealed changes.
+   */
   const readFrom = Effect.fnUntraced(function* (
     owner: PoolOwner,
     provider: Provider,
     known: Snapshot | undefined,
     version: string | undefined,
+    weight: number,
     validated: Question
   ) {
     const { account_id } = owner
-    const stored = yield* orUnknown(load(owner, provider, version))
+    let holding = budget.hold(account_id, "pool")
+    let keeps = 0
+    const admit = Effect.fnUntraced(function* (parkings: number) {
+      const bytes = whileReading.pool * weight + whileReading.parkings * parkings
+      holding = yield* withDeadline(Duration.millis(longestWait))(budget.admit(account_id, "pool", bytes))
+      keeps = weight + parkings
+    })
+    const release = Effect.sync(() => holding.release())
+    const stored = yield* Effect.onError(orUnknown(load(owner, provider, version, admit)), () => release)
     const now = monotonicMillis(clock)
     const sealOf = (row: PoolRow): Seal => {
       const before = known?.byId.get(row.credential.id)
@@ -162,7 +180,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       stored.rows === undefined
         ? (known?.pool ?? []).map((member) => ({ ...member, ...health(member) }))
         : poolOf(stored.rows.map((row) => ({ ...row, ...health(row), seal: sealOf(row) })))
-    const checkedPool = yield* inTime(
+    const checking = inTime(
       Effect.forEach(
         pool,
         (member) =>
@@ -172,7 +190,9 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
         { concurrency: checkedAtOnce }
       )
     )
-    return {
+    const checkedPool = yield* Effect.onError(checking, () => release)
+    holding.shrink(keeps)
+    const snapshot: Snapshot = {
       version: stored.version,
       health: stored.health,
       pool: checkedPool,
@@ -182,12 +202,15 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       read_at: stored.rows === undefined && known !== undefined ? known.read_at : validated.at,
       checked_at: monotonicMillis(clock),
       validated
-    } satisfies Snapshot
+    }
+    return { snapshot, holding }
   })
 
   const forget = (key: string) => {
-    kept.get(key)?.holding.release()
+    const found = kept.get(key)
     kept.delete(key)
+    found?.holding.release()
+    found?.parkings?.release()
   }
 
   /** Reads a pool whose state is known, in memory that is admitted for it before. */
@@ -201,19 +224,20 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     const current = kept.get(key)
     const known = current?.snapshot
     if (current?.snapshot.version === state.version && question.at < current.snapshot.read_at + longestKept) {
-      const snapshot = yield* readFrom(owner, provider, known, state.version, question)
-      if (snapshot.version === state.version) return (current.snapshot = snapshot)
+      const { holding, snapshot } = yield* readFrom(owner, provider, known, state.version, 0, question)
+      const isSame = snapshot.version === state.version
+      if (isSame && kept.get(key) === current) {
+        current.parkings?.release()
+        current.holding.shrink(weightOf(state))
+        current.parkings = holding
+        current.snapshot = snapshot
+        holding.spare(() => forget(key))
+      } else holding.release()
+      if (isSame) return snapshot
     }
-    const { account_id } = owner
-    const holding = yield* withDeadline(Duration.millis(longestWait))(
-      budget.admit(account_id, "pool", whileReading * weightOf(state))
-    )
-    const snapshot = yield* Effect.onError(readFrom(owner, provider, known, undefined, question), () =>
-      Effect.sync(() => holding.release())
-    )
+    const { holding, snapshot } = yield* readFrom(owner, provider, known, undefined, weightOf(state), question)
     forget(key)
     kept.set(key, { snapshot, holding })
-    holding.shrink(weightOf(state))
     holding.spare(() => forget(key))
     return snapshot
   })
@@ -238,6 +262,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     }
     if (snapshot.validated.n < asked.n) snapshot.validated = asked
     found.holding.touch()
+    found.parkings?.touch()
     return snapshot
   }
 

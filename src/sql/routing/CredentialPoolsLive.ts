@@ -38,15 +38,22 @@ const membersOf = (
   WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
   ORDER BY sort_order OFFSET 0`
 
-/** The parkings of the current keys of the members of a pool, a row for each key: no message of the database is too long. */
+/** The parkings of the current keys of the members of a pool. */
+const parkedIn = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`
+  FROM (${membersOf(sql, owner, provider, ["id", "key_version"])}) AS keyed
+  JOIN credential_parkings AS parked ON parked.account_id = ${owner.account_id} AND parked.credential_id = keyed.id
+  AND parked.key_version = keyed.key_version`
+
+/** How many bytes a parking takes in memory beside its model: 190 were measured. */
+const parkingBytes = 200
+
+/** A row for the parkings of each key: no message of the database is too long. */
 const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`
   SELECT parked.credential_id AS parked_id, json_agg(json_build_object(
     'model', parked.model, 'key_version', parked.key_version,
     'epoch', parked.epoch, 'cause', parked.cause, 'strikes', parked.strikes,
     'remaining', extract(epoch FROM parked.until - now()) * 1000
-  ))::text AS parkings FROM (${membersOf(sql, owner, provider, ["id", "key_version"])}) AS keyed
-  JOIN credential_parkings AS parked ON parked.account_id = ${owner.account_id} AND parked.credential_id = keyed.id
-  AND parked.key_version = keyed.key_version
+  ))::text AS parkings ${parkedIn(sql, owner, provider)}
   GROUP BY parked.credential_id`
 
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
@@ -201,7 +208,11 @@ export const layer = Layer.effect(
                 found: id === null ? Option.none() : Option.some(versionsOf({ id, states }))
               }))
             ),
-      load: (owner, provider, known) => {
+      load: (owner, provider, known, admit = () => Effect.void) => {
+        const size = sql<{ bytes: number }>`
+          SELECT coalesce(sum(${sql.literal(String(parkingBytes))} + octet_length(parked.model)), 0)::float8 AS bytes
+          ${parkedIn(sql, owner, provider)}`
+        const admitted = Effect.flatMap(ask(size, "pools.load"), ([found]) => admit(found?.bytes ?? 0))
         const columns = [...sealedColumns, "key_version"]
         const rows = sql<Loaded>`
           SELECT ${state(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
@@ -217,7 +228,7 @@ export const layer = Layer.effect(
           ) AS member ON true
           WHERE workspaces.account_id = ${owner.account_id} AND workspaces.id = ${owner.workspace_id}
           AND workspaces.deleted_at IS NULL`
-        return Effect.map(ask(rows, "pools.load"), (found) =>
+        return Effect.map(Effect.andThen(admitted, ask(rows, "pools.load")), (found) =>
           Option.map(Option.fromUndefinedOr(found[0]), (first) => {
             const state = stateOf(first.state)
             return {

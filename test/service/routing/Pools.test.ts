@@ -413,9 +413,9 @@ describe("what a process keeps of pools", () => {
         versions: ({ workspace_id = WorkspaceId.make(owners[0]?.workspace_id ?? "") }) =>
           Effect.succeedSome({ workspace_id, pools: [state] }),
         versionsOfKey: () => Effect.succeedNone,
-        load: ({ workspace_id }) =>
+        load: ({ workspace_id }, _provider, _known, admit = () => Effect.void) =>
           Effect.andThen(
-            Effect.sync(() => read.push(workspace_id)),
+            Effect.tap(admit(0), () => Effect.sync(() => read.push(workspace_id))),
             Effect.andThen(reading, pool)
           )
       })
@@ -477,6 +477,35 @@ describe("what a process keeps of pools", () => {
       }).pipe(Effect.provide(largePools([], state, noted, budget)))
     }
   )
+
+  it.effect("has the parkings of its pools admitted as well, anew whenever they are read (R4)", () => {
+    const budget = makeMemoryBudget(64 * mebibyte)
+    let [health, parked, read] = [0, 3 * mebibyte, 0]
+    const state = () => ({ version: "1", health: String(health), members: 0, bytes: 0 })
+    const rows = () => ({ ...state(), rows: [], parkings: new Map() })
+    const pools = Layer.succeed(CredentialPools, {
+      versions: ({ workspace_id = WorkspaceId.make("") }) => Effect.succeedSome({ workspace_id, pools: [state()] }),
+      versionsOfKey: () => Effect.succeedNone,
+      load: (_owner, _provider, _known, admit = () => Effect.void) =>
+        Effect.map(admit(parked), () => {
+          read += 1
+          return Option.some(rows())
+        })
+    })
+    return Effect.gen(function* () {
+      const [owner = assert.fail(), other = assert.fail()] = owners
+      for (health = 1; health <= 50; health++) {
+        for (const one of [owner, other]) yield* snapshotOf(one)
+      }
+      assert.strictEqual(read, 100)
+      assert.approximately(budget.held.spare, 6 * mebibyte, 10_000)
+      health += 1
+      parked = 20 * mebibyte
+      assert.instanceOf(yield* Effect.flip((yield* Pools).current(owner, ["azure"])), ServiceUnavailable)
+      assert.strictEqual(read, 100)
+      assert.approximately(budget.held.spare + budget.held.pool, 6 * mebibyte, 10_000)
+    }).pipe(Effect.provide(Layer.provide(Pools.layerUnverified, [Layer.succeed(MemoryBudget, budget), pools])))
+  })
 
   it.live("is not waited for beyond the deadline of a request, and is there for the next one", () => {
     const read: Array<string> = []

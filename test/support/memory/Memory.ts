@@ -456,16 +456,19 @@ const credentialPools = Layer.effect(
         )
       }
     }
-    const load: CredentialPools["Service"]["load"] = ({ account_id, workspace_id }, provider, known) =>
-      Effect.clockWith((clock) =>
-        Effect.succeed(
-          liveIn(account_id, workspace_id) === undefined
-            ? Option.none()
-            : Option.map(Option.some(poolIn(account_id, workspace_id, provider, monotonicMillis(clock))), (pool) =>
-                pool.version === known ? { ...pool, rows: undefined } : pool
-              )
-        )
-      )
+    const load: CredentialPools["Service"]["load"] = (
+      { account_id, workspace_id },
+      provider,
+      known,
+      admit = () => Effect.void
+    ) =>
+      Effect.clockWith((clock) => {
+        if (liveIn(account_id, workspace_id) === undefined) return Effect.succeedNone
+        const pool = poolIn(account_id, workspace_id, provider, monotonicMillis(clock))
+        const parkings = Array.from(pool.parkings.values()).flat()
+        const bytes = parkings.reduce((sum, { model }) => sum + 200 + model.length, 0)
+        return Effect.as(admit(bytes), Option.some(pool.version === known ? { ...pool, rows: undefined } : pool))
+      })
     const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id: asked }, providers) =>
       Effect.sync(() =>
         Option.map(Option.fromUndefinedOr(liveIn(account_id, asked)), ({ workspace_id }) => ({

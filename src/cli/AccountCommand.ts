@@ -6,7 +6,7 @@ import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { argument, confirmation, name } from "./Arguments.ts"
 import { printing, printPages } from "./Output.ts"
-import { makeProgress, type ProgressView } from "./Progress.ts"
+import { makeProgress } from "./Progress.ts"
 
 const issue = (account_id: string) => `byok api-key issue --account ${account_id} --name N --management`
 
@@ -27,8 +27,6 @@ type Erased = Omit<ErasureStep, "done">
 const erasureLine = ({ credentials, idempotency_records }: Erased) =>
   `deleted ${credentials} credentials, ${idempotency_records} idempotency records`
 
-const erasureView: ProgressView<Erased> = { line: erasureLine, part: () => undefined, longest: erasureLine }
-
 const withErasure = CommandLayers.operatorOn(Accounts, CommandLayers.erasure)
 
 const remove = Command.make(
@@ -38,7 +36,7 @@ const remove = Command.make(
     yes: confirmation("the account is deleted for good, with its keys, workspaces and credentials")
   },
   ({ id }) =>
-    Effect.flatMap(makeProgress(erasureView), ({ end, report }) =>
+    Effect.flatMap(makeProgress(erasureLine), ({ end, report }) =>
       withErasure((accounts) => Effect.ensuring(accounts.deleteAccount(id, report), end))
     ).pipe(printing(() => "the account is deleted"))
 ).pipe(Command.withDescription("Delete an account with everything in it, for good; run it again if it was interrupted"))

@@ -88,11 +88,9 @@ const importAll = Effect.fnUntraced(function* <E, R>(
   const counts = { bytes: 0, imported: 0, replayed: 0, refused: 0 }
   const { stderr, stdout } = yield* StandardStreams
   const visible = stderr.isTTY === true && stdout.isTTY !== true
-  const progress = yield* makeProgress<Counts>({
-    line: summary,
-    part: ({ bytes }) => (size === undefined ? undefined : bytes / Math.max(1, size)),
-    longest: (now) => summary({ ...now, imported: 100 * now.imported })
-  })
+  const progress = yield* makeProgress(summary, ({ bytes }) =>
+    size === undefined ? undefined : bytes / Math.max(1, size)
+  )
 
   const resultOf = (entry: Entry) =>
     "issue" in entry

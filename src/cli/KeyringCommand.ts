@@ -5,7 +5,7 @@ import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { argument, flag, toggle } from "./Arguments.ts"
 import { CommandFailed, print, printAs, printing } from "./Output.ts"
-import { makeProgress, type ProgressView } from "./Progress.ts"
+import { makeProgress } from "./Progress.ts"
 
 const generate = Command.make("generate", {}, () =>
   Effect.flatMap(CommandLayers.newKeyring, (keyring) => printAs({ keyring }, keyring))
@@ -59,11 +59,7 @@ const reportDryRun = Effect.gen(function* () {
 const progressLine = ({ failed, rewrapped, total }: RewrapProgress) =>
   `rewrapped ${rewrapped} of ${total} credentials, ${failed} failed`
 
-export const rewrapView: ProgressView<RewrapProgress> = {
-  line: progressLine,
-  part: ({ failed, rewrapped, total }) => (rewrapped + failed) / Math.max(1, total),
-  longest: (progress) => progressLine({ ...progress, rewrapped: progress.total })
-}
+const progressPart = ({ failed, rewrapped, total }: RewrapProgress) => (rewrapped + failed) / Math.max(1, total)
 
 const rewrap = Command.make(
   "rewrap",
@@ -74,7 +70,7 @@ const rewrap = Command.make(
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     if (dryRun) return yield* reportDryRun
-    const progress = yield* makeProgress(rewrapView)
+    const progress = yield* makeProgress(progressLine, progressPart)
     const [result, keys] = yield* withRotation((rotation) =>
       Effect.all([
         Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.report }), progress.end),

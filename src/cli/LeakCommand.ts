@@ -7,7 +7,7 @@ import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { readSecretText } from "../wiring/PrivateFiles.ts"
 import { account, credentialId, optionalText, toggle } from "./Arguments.ts"
 import { CommandFailed, print, printable, printAs, StandardStreams } from "./Output.ts"
-import { makeProgress, type ProgressView } from "./Progress.ts"
+import { makeProgress } from "./Progress.ts"
 
 const withLeakResponse = CommandLayers.operatorOn(LeakResponse, CommandLayers.sealing)
 
@@ -16,11 +16,7 @@ const withLeakedKeys = CommandLayers.operatorOn(LeakedKeys, CommandLayers.unseal
 const line = ({ found, opened, searched, total }: LeakSearchProgress) =>
   `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`
 
-const searchView: ProgressView<LeakSearchProgress> = {
-  line,
-  part: ({ searched, total }) => searched / Math.max(1, total),
-  longest: (progress) => line({ ...progress, searched: progress.total, opened: progress.total })
-}
+const part = ({ searched, total }: LeakSearchProgress) => searched / Math.max(1, total)
 
 const resultLines = ({ found, opened, searched, unopened, unopened_total }: LeakSearchResult) => [
   `searched  ${searched}, ${opened} opened`,
@@ -49,7 +45,7 @@ const find = Command.make(
       yield* Console.error("Reading the leaked text from standard input, up to Ctrl-D.")
     }
     const text = yield* readSecretText("The leaked text", file, stdin)
-    const progress = yield* makeProgress(searchView)
+    const progress = yield* makeProgress(line, part)
     const result = yield* withLeakResponse(({ find }) => find({ text, all, park, onProgress: progress.report })).pipe(
       Effect.ensuring(progress.end),
       Effect.catchTag("KeyStoreUnavailable", ({ reason }) =>

@@ -1,26 +1,22 @@
 import { Clock, Effect } from "effect"
 import { StandardStreams } from "./Output.ts"
 
-export interface ProgressView<P> {
-  readonly line: (progress: P) => string
-  /** How much is done, from 0 to 1; undefined if that cannot be known. */
-  readonly part: (progress: P) => number | undefined
-  /** The line that is longest, so that the bar keeps its width. */
-  readonly longest: (progress: P) => string
-}
-
-/** A bar that fills the width beside the numbers, up to 40 columns. */
-const bar = <P>({ line, longest, part }: ProgressView<P>, progress: P, columns: number) => {
-  const numbers = line(progress)
-  const width = Math.min(40, columns - longest(progress).length - 4)
-  const done = part(progress)
+/** A bar that fills the width beside the numbers, up to 40 columns. `done` is from 0 to 1. */
+const bar = (numbers: string, done: number | undefined, columns: number) => {
+  const width = Math.min(40, columns - numbers.length - 4)
   if (done === undefined || width < 5) return numbers.slice(0, columns - 1)
   const filled = Math.floor(Math.min(1, done) * width)
   return `[${"#".repeat(filled)}${" ".repeat(width - filled)}] ${numbers}`
 }
 
-/** Reports progress on standard error: a bar redrawn in place on a terminal, a line every second elsewhere. */
-export const makeProgress = Effect.fnUntraced(function* <P>(view: ProgressView<P>) {
+/**
+ * Reports progress on standard error: a bar redrawn in place on a terminal, a line every second elsewhere. `part` is how much
+ * is done, from 0 to 1; undefined if that cannot be known.
+ */
+export const makeProgress = Effect.fnUntraced(function* <P>(
+  line: (progress: P) => string,
+  part: (progress: P) => number | undefined = () => undefined
+) {
   const { stderr: screen } = yield* StandardStreams
   const terminal = screen.isTTY === true
   const interval = terminal ? 100 : 1000
@@ -30,7 +26,9 @@ export const makeProgress = Effect.fnUntraced(function* <P>(view: ProgressView<P
   const show = (progress: P) => {
     pending = undefined
     shown = true
-    screen.write(terminal ? `\r${bar(view, progress, screen.columns || 80)}\x1b[K` : `${view.line(progress)}\n`)
+    screen.write(
+      terminal ? `\r${bar(line(progress), part(progress), screen.columns || 80)}\x1b[K` : `${line(progress)}\n`
+    )
   }
   return {
     report: (progress: P) =>

@@ -1,6 +1,5 @@
 import { Schema } from "effect"
-import { checkInput } from "./checkInput.ts"
-import { nearestOf } from "./nearestOf.ts"
+import { checkInput, nearestOf } from "./checkInput.ts"
 
 const unknownSlug = "must be a known provider slug"
 

@@ -1,12 +1,11 @@
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
-import { Context, Effect, Exit, Layer, Scope } from "effect"
+import { Context, DateTime, Effect, Exit, Layer, Schema, Scope } from "effect"
 import { type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
-import { credentialBody, credentialListBody } from "../api/credentialBody.ts"
 import { Authentication, JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
-import type { Credential } from "../domain/Credential.ts"
+import { type Credential, membersOf } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { CredentialId, IdempotencyKey } from "../domain/Identifiers.ts"
@@ -19,6 +18,15 @@ import type { PageMemory } from "../port/CredentialRepository.ts"
 import { RequestQueues, untilStarted } from "../port/FairQueue.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { cutOff } from "./makeNodeServer.ts"
+import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
+
+/** A credential as the contract's schema encodes it, without an interpretation of the schema for every answer. */
+const credentialJson = (credential: Credential) =>
+  Object.assign(membersOf<unknown>(credential), { created_at: DateTime.formatIso(credential.created_at) })
+
+export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
+
+const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
 
 type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
 
@@ -124,7 +132,11 @@ export const makeOperations = Effect.gen(function* () {
         Effect.gen(function* () {
           const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
           const found = include === undefined ? undefined : yield* reading(statuses(listed))
-          return credentialListBody(listed, total_count, found)
+          const data = listed.map((credential, index) => ({
+            ...credentialJson(credential),
+            ...(found === undefined ? {} : { status: encodeStatus(found[index]) })
+          }))
+          return JSON.stringify({ data, total_count })
         })
       )
       return Effect.map(body, (text) => json(text))

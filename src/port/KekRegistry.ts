@@ -1,4 +1,4 @@
-import { Context, type DateTime, type Effect, type Option, type Result } from "effect"
+import { Context, Data, type DateTime, type Effect, type Option, type Result } from "effect"
 import type { OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
 import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
@@ -107,3 +107,12 @@ export class Rewrapper extends Context.Service<
     ) => Effect.Effect<Result.Result<Pick<SealedKey, "kek_id" | "wrapped_dek">, RewrapFailure>, KeyStoreUnavailable>
   }
 >()("byok/Rewrapper") {}
+
+/** The keyring could not be reloaded; the instance keeps the one it has. */
+export class KeyringNotReloaded extends Data.TaggedError("KeyringNotReloaded")<{ readonly message: string }> {}
+
+/** Reloads the keyring of a running instance, one reload at a time, and logs the outcome. */
+export class KeyringReload extends Context.Service<
+  KeyringReload,
+  { readonly reload: Effect.Effect<{ readonly kek_ids: ReadonlyArray<string> }, KeyringNotReloaded> }
+>()("byok/KeyringReload") {}

@@ -14,7 +14,7 @@ import * as TelemetryLive from "../wiring/TelemetryLive.ts"
 import { welcome } from "./welcome.ts"
 import type { Certificate } from "../http/makeNodeServer.ts"
 import { CertificateInUse } from "../http/Server.ts"
-import { KeyringReload } from "../port/KeyringReload.ts"
+import { KeyringReload } from "../port/KekRegistry.ts"
 import { makeMeter } from "../port/Meter.ts"
 
 const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<Certificate, InvalidSetting>) {

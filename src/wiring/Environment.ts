@@ -1,5 +1,5 @@
 import { Config, ConfigProvider, Data, Effect, Layer, Option, Redacted, Schema } from "effect"
-import { nearestOf } from "../domain/nearestOf.ts"
+import { nearestOf } from "../domain/checkInput.ts"
 
 /** Reads the environment at each lookup: Effect's default keeps a copy, including secrets removed since. */
 export const layer: Layer.Layer<never> = ConfigProvider.layer(

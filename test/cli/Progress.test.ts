@@ -1,12 +1,18 @@
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
-import { rewrapView } from "../../src/cli/KeyringCommand.ts"
 import { StandardStreams } from "../../src/cli/Output.ts"
 import { makeProgress } from "../../src/cli/Progress.ts"
 import { assert, describe, it } from "../support/it.ts"
 
+interface Rewrapped {
+  readonly rewrapped: number
+  readonly total: number
+}
+const line = ({ rewrapped, total }: Rewrapped) => `rewrapped ${rewrapped} of ${total} credentials, 0 failed`
+const part = ({ rewrapped, total }: Rewrapped) => rewrapped / total
+
 const progressOn = (stderr: { readonly isTTY?: boolean; readonly columns?: number }, written: Array<string>) =>
-  Effect.provideService(makeProgress(rewrapView), StandardStreams, {
+  Effect.provideService(makeProgress(line, part), StandardStreams, {
     stdin: process.stdin,
     stdout: process.stdout,
     stderr: { ...stderr, write: (text) => written.push(text) }
@@ -17,7 +23,7 @@ const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }
     const written: Array<string> = []
     const progress = yield* progressOn(screen, written)
     for (let rewrapped = 0; rewrapped <= 200; rewrapped += 10) {
-      yield* progress.report({ rewrapped, failed: 0, total: 200 })
+      yield* progress.report({ rewrapped, total: 200 })
       yield* TestClock.adjust("99 millis")
     }
     yield* progress.end
@@ -45,7 +51,7 @@ describe("the progress of a rewrap", () => {
     }
     assert.deepStrictEqual(yield* tellAll({ isTTY: true, columns: 0 }), yield* tellAll({ isTTY: true, columns: 80 }))
     const [first = "", ...others] = yield* tellAll({ isTTY: true, columns: 80 })
-    assert.include(first, `[${" ".repeat(34)}] rewrapped 0 of 200`)
+    assert.include(first, `[${" ".repeat(36)}] rewrapped 0 of 200`)
     assert.include(others.at(-2), `[${"#".repeat(34)}] rewrapped 200 of 200`)
   })
 

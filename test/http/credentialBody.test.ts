@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import { credentialBody } from "../../src/api/credentialBody.ts"
+import { credentialBody } from "../../src/http/Handlers.ts"
 import { Credential } from "../../src/domain/Credential.ts"
 import { anyCredential } from "../support/memory/arbitraries.ts"
 import { assert, it } from "../support/it.ts"

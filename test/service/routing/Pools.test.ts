@@ -14,9 +14,9 @@ import { makeMemoryBudget, MemoryBudget } from "../../../src/port/MemoryBudget.t
 import { Parkings } from "../../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { Pools } from "../../../src/service/routing/Pools.ts"
-import { UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
+import { UnknownApiKey, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
-import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
+import { addApiKey, addWorkspace, newHash, newTenant } from "../../support/database/newTenant.ts"
 import { raisePools } from "../../support/database/raisePools.ts"
 import { openStore, type Ports } from "../../support/database/stores.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
@@ -249,7 +249,8 @@ describe("pools", () => {
       yield* create(owner)
       yield* Effect.gen(function* () {
         keyStore.answer = away
-        assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
+        const { reread } = yield* Pools
+        assert.lengthOf((yield* reread(owner, "azure")).snapshots, 1)
         keyStore.answer = Effect.void
         assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
         for (const _ of ["first", "again"]) {
@@ -257,6 +258,10 @@ describe("pools", () => {
           assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
         }
         assert.deepStrictEqual(read(), { load: 1, parkings: 1, verify: 2 })
+        for (const _ of ["a key did not open", "nor a moment later"]) {
+          yield* reread(owner, "azure")
+          assert.deepStrictEqual(read(), { load: 2, parkings: 1, verify: 2 })
+        }
       }).pipe(Effect.provide(layer))
     }).pipe(Effect.provide(inMemory()))
   })
@@ -537,7 +542,7 @@ describe("what a process keeps of pools", () => {
     return Effect.gen(function* () {
       const owner = yield* newTenant
       yield* Effect.gen(function* () {
-        const { current } = yield* Pools
+        const { current, ofKey } = yield* Pools
         const askedAfter = Effect.fnUntraced(function* (freshness: number, named = true) {
           const asking = named ? owner : { account_id: owner.account_id }
           const { workspace_id } = yield* current(asking, ["azure"], freshness)
@@ -553,6 +558,11 @@ describe("what a process keeps of pools", () => {
         yield* TestClock.adjust(1)
         assert.strictEqual(yield* askedAfter(1000), 4)
         assert.instanceOf(yield* Effect.flip(current({ account_id }, ["azure"])), UnknownWorkspace)
+        const api_key_hash = yield* addApiKey(owner.account_id)
+        const { workspace_id } = yield* newTenant
+        assert.deepStrictEqual(yield* ofKey({ api_key_hash }, ["azure"]), yield* current(owner, ["azure"]))
+        assert.instanceOf(yield* Effect.flip(ofKey({ api_key_hash, workspace_id }, ["azure"])), UnknownWorkspace)
+        assert.instanceOf(yield* Effect.flip(ofKey({ api_key_hash: yield* newHash }, ["azure"])), UnknownApiKey)
       }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, counted))))
     }).pipe(Effect.provide(inMemory()))
   })

@@ -1,5 +1,4 @@
 import { inspect } from "node:util"
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Clock, DateTime, Effect, Exit, Fiber, Layer, Redacted, Semaphore } from "effect"
 import { TestClock } from "effect/testing"
 import * as CipherLive from "../../src/crypto/CipherLive.ts"
@@ -26,6 +25,7 @@ import { disguised, fixedKeyring, keyringEncryption, ringOf } from "../support/k
 import { leakSearch } from "../support/keys/leakSearch.ts"
 import { flipped } from "../support/keys/sealing.ts"
 import { cipherOn } from "../support/memory/inMemory.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const cipherWith = (...given: Parameters<typeof cipherOn>) => Effect.provide(Cipher, cipherOn(...given))
 const plainCipher = Effect.provide(Cipher, CipherPlain.layer)
@@ -93,26 +93,25 @@ describe("a row that was altered in the database (T2)", () => {
   it.effect.prop(
     "opens only with every bound column as it was when sealed, and only to its own key",
     [twoRows],
-    ([{ keys, one, other }]) =>
-      Effect.gen(function* () {
-        const cipher = yield* cipherWith(ring)
-        const [sealed, otherSealed] = [yield* cipher.seal(keys[0], one), yield* cipher.seal(keys[1], other)]
-        assert.strictEqual(yield* opened(cipher, sealed, one), Redacted.value(keys[0]))
-        assert.strictEqual(yield* opened(cipher, otherSealed, other), Redacted.value(keys[1]))
-        for (const context of altered(one, other)) {
-          assert.strictEqual(yield* outcome(cipher, sealed, context), "AuthenticationFailed")
-        }
-        for (const moved of [
-          otherSealed,
-          { ...sealed, sealed: otherSealed.sealed },
-          { ...sealed, sealed: flipped(sealed.sealed, 16) },
-          { ...sealed, wrapped_dek: otherSealed.wrapped_dek },
-          { ...sealed, kek_id: "kek-2" }
-        ]) {
-          assert.strictEqual(yield* outcome(cipher, moved, one), "AuthenticationFailed")
-        }
-        assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-3" }, one), "UnknownKeyId")
-      }),
+    function* ([{ keys, one, other }]) {
+      const cipher = yield* cipherWith(ring)
+      const [sealed, otherSealed] = [yield* cipher.seal(keys[0], one), yield* cipher.seal(keys[1], other)]
+      assert.strictEqual(yield* opened(cipher, sealed, one), Redacted.value(keys[0]))
+      assert.strictEqual(yield* opened(cipher, otherSealed, other), Redacted.value(keys[1]))
+      for (const context of altered(one, other)) {
+        assert.strictEqual(yield* outcome(cipher, sealed, context), "AuthenticationFailed")
+      }
+      for (const moved of [
+        otherSealed,
+        { ...sealed, sealed: otherSealed.sealed },
+        { ...sealed, sealed: flipped(sealed.sealed, 16) },
+        { ...sealed, wrapped_dek: otherSealed.wrapped_dek },
+        { ...sealed, kek_id: "kek-2" }
+      ]) {
+        assert.strictEqual(yield* outcome(cipher, moved, one), "AuthenticationFailed")
+      }
+      assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-3" }, one), "UnknownKeyId")
+    },
     // Each run alters every column.
     { arbitrary: { runs: 30 } }
   )
@@ -120,27 +119,24 @@ describe("a row that was altered in the database (T2)", () => {
   it.effect.prop(
     "opens whatever its name, label, sort_order and created_at have become",
     [twoRows],
-    ([{ keys, one }]) =>
-      Effect.gen(function* () {
-        const cipher = yield* cipherWith(ring)
-        const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
-        const sealed = yield* cipher.seal(keys[0], { ...one, ...unbound })
-        const changed = { name: null, label: "sk-...AbCd", sort_order: 7, created_at: DateTime.makeUnsafe(1) }
-        for (const context of [one, { ...one, ...unbound }, { ...one, ...changed }]) {
-          assert.strictEqual(yield* opened(cipher, sealed, context), Redacted.value(keys[0]))
-        }
-      })
+    function* ([{ keys, one }]) {
+      const cipher = yield* cipherWith(ring)
+      const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
+      const sealed = yield* cipher.seal(keys[0], { ...one, ...unbound })
+      const changed = { name: null, label: "sk-...AbCd", sort_order: 7, created_at: DateTime.makeUnsafe(1) }
+      for (const context of [one, { ...one, ...unbound }, { ...one, ...changed }]) {
+        assert.strictEqual(yield* opened(cipher, sealed, context), Redacted.value(keys[0]))
+      }
+    }
   )
 
-  it.effect("each of these alterations would find a cipher that binds nothing (control)", () =>
-    Effect.gen(function* () {
-      const cipher = yield* plainCipher
-      const sealed = yield* cipher.seal(rows.keys[0], rows.one)
-      for (const context of altered(rows.one, rows.other)) {
-        assert.strictEqual(yield* outcome(cipher, sealed, context), "opened")
-      }
-    })
-  )
+  it.effect("each of these alterations would find a cipher that binds nothing (control)", function* () {
+    const cipher = yield* plainCipher
+    const sealed = yield* cipher.seal(rows.keys[0], rows.one)
+    for (const context of altered(rows.one, rows.other)) {
+      assert.strictEqual(yield* outcome(cipher, sealed, context), "opened")
+    }
+  })
 })
 
 type Rows = typeof rows
@@ -160,105 +156,89 @@ const isSealedAgain = Effect.fnUntraced(function* (cipher: Cipher["Service"], { 
 })
 
 describe("a key whose policy changes (L8)", () => {
-  it.effect.prop("is sealed to its new context under a new data key", [twoRows], ([rows]) =>
-    Effect.gen(function* () {
-      assert.isTrue(yield* isSealedAgain(yield* cipherWith(ring), rows))
-    })
-  )
+  it.effect.prop("is sealed to its new context under a new data key", [twoRows], function* ([rows]) {
+    assert.isTrue(yield* isSealedAgain(yield* cipherWith(ring), rows))
+  })
 
-  it.effect("is not if the cipher keeps it as it was (control)", () =>
-    Effect.gen(function* () {
-      const lazy: Cipher["Service"] = { ...(yield* cipherWith(ring)), reseal: Effect.succeed }
-      for (const broken of [yield* plainCipher, lazy]) {
-        assert.isFalse(yield* isSealedAgain(broken, rows).pipe(Effect.orElseSucceed(() => false)))
-      }
-    })
-  )
+  it.effect("is not if the cipher keeps it as it was (control)", function* () {
+    const lazy: Cipher["Service"] = { ...(yield* cipherWith(ring)), reseal: Effect.succeed }
+    for (const broken of [yield* plainCipher, lazy]) {
+      assert.isFalse(yield* isSealedAgain(broken, rows).pipe(Effect.orElseSucceed(() => false)))
+    }
+  })
 })
 
 describe("a sealed key", () => {
-  it.effect.prop("is held if and only if it is equal (L6)", [twoRows], ([{ keys, one }]) =>
-    Effect.gen(function* () {
-      const [key, other] = keys
-      const cipher = yield* cipherWith(ring)
-      const sealed = yield* cipher.seal(key, one)
-      assert.isTrue(yield* cipher.holds(sealed, one, key))
-      assert.strictEqual(yield* cipher.holds(sealed, one, other), Redacted.value(key) === Redacted.value(other))
-      assert.isFalse(yield* cipher.holds(sealed, one, Redacted.make(`${Redacted.value(key)} `)))
-    })
-  )
+  it.effect.prop("is held if and only if it is equal (L6)", [twoRows], function* ([{ keys, one }]) {
+    const [key, other] = keys
+    const cipher = yield* cipherWith(ring)
+    const sealed = yield* cipher.seal(key, one)
+    assert.isTrue(yield* cipher.holds(sealed, one, key))
+    assert.strictEqual(yield* cipher.holds(sealed, one, other), Redacted.value(key) === Redacted.value(other))
+    assert.isFalse(yield* cipher.holds(sealed, one, Redacted.make(`${Redacted.value(key)} `)))
+  })
 
-  it.effect("is in the clear only while it is read (Q20)", () =>
-    Effect.gen(function* () {
-      const cipher = yield* cipherWith(ring)
-      const sealed = yield* cipher.seal(key, bound)
-      for (const _ of ["first", "again"]) {
-        assert.strictEqual(yield* cipher.read(sealed, bound, String), Redacted.value(key))
-      }
-      const buffer = yield* cipher.read(sealed, bound, (opened) => opened)
-      assert.deepStrictEqual(buffer, Buffer.alloc(Redacted.value(key).length))
-    })
-  )
+  it.effect("is in the clear only while it is read (Q20)", function* () {
+    const cipher = yield* cipherWith(ring)
+    const sealed = yield* cipher.seal(key, bound)
+    for (const _ of ["first", "again"]) {
+      assert.strictEqual(yield* cipher.read(sealed, bound, String), Redacted.value(key))
+    }
+    const buffer = yield* cipher.read(sealed, bound, (opened) => opened)
+    assert.deepStrictEqual(buffer, Buffer.alloc(Redacted.value(key).length))
+  })
 })
 
 describe("the keyring (SECURITY.md, Keyring)", () => {
-  it.effect("seals under its first key and opens under all of them", () =>
-    Effect.gen(function* () {
-      const [first, second] = [ringOf("kek-1"), ringOf("kek-2")]
-      const before = yield* (yield* cipherWith(first)).seal(key, bound)
-      assert.strictEqual(before.kek_id, "kek-1")
-      const pending = yield* cipherWith(`${first}\n${second}`)
-      assert.strictEqual((yield* pending.seal(key, bound)).kek_id, "kek-1")
-      const rotated = yield* cipherWith(`${second}\n${first}`)
-      const after = yield* rotated.seal(key, bound)
-      assert.strictEqual(after.kek_id, "kek-2")
-      assert.strictEqual((yield* rotated.reseal(before, bound, bound)).kek_id, "kek-2")
-      for (const cipher of [pending, rotated]) {
-        for (const sealed of [before, after])
-          assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
-      }
-      const retired = yield* cipherWith(second)
-      assert.strictEqual(yield* outcome(retired, before, bound), "UnknownKeyId")
-      assert.strictEqual(yield* outcome(retired, after, bound), "opened")
-    })
-  )
+  it.effect("seals under its first key and opens under all of them", function* () {
+    const [first, second] = [ringOf("kek-1"), ringOf("kek-2")]
+    const before = yield* (yield* cipherWith(first)).seal(key, bound)
+    assert.strictEqual(before.kek_id, "kek-1")
+    const pending = yield* cipherWith(`${first}\n${second}`)
+    assert.strictEqual((yield* pending.seal(key, bound)).kek_id, "kek-1")
+    const rotated = yield* cipherWith(`${second}\n${first}`)
+    const after = yield* rotated.seal(key, bound)
+    assert.strictEqual(after.kek_id, "kek-2")
+    assert.strictEqual((yield* rotated.reseal(before, bound, bound)).kek_id, "kek-2")
+    for (const cipher of [pending, rotated]) {
+      for (const sealed of [before, after])
+        assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
+    }
+    const retired = yield* cipherWith(second)
+    assert.strictEqual(yield* outcome(retired, before, bound), "UnknownKeyId")
+    assert.strictEqual(yield* outcome(retired, after, bound), "opened")
+  })
 
-  it.effect("the same key under another id does not open: the id is bound too (T3)", () =>
-    Effect.gen(function* () {
-      const cipher = yield* cipherWith(`${ringOf("kek-1")}\n${disguised("kek-1", "kek-9")}`)
-      const sealed = yield* cipher.seal(key, bound)
-      assert.strictEqual(yield* outcome(cipher, sealed, bound), "opened")
-      assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-9" }, bound), "AuthenticationFailed")
-    })
-  )
+  it.effect("the same key under another id does not open: the id is bound too (T3)", function* () {
+    const cipher = yield* cipherWith(`${ringOf("kek-1")}\n${disguised("kek-1", "kek-9")}`)
+    const sealed = yield* cipher.seal(key, bound)
+    assert.strictEqual(yield* outcome(cipher, sealed, bound), "opened")
+    assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-9" }, bound), "AuthenticationFailed")
+  })
 
-  it.effect("nothing is sealed if it is empty", () =>
-    Effect.gen(function* () {
-      const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
-      const cipher = yield* cipherWith("")
-      const refused = yield* Effect.flip(cipher.seal(key, bound))
-      assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "the keyring is empty" })
-      const unknown = yield* Effect.flip(cipher.open(sealed, bound))
-      assert.deepInclude(unknown, { _tag: "UnknownKeyId", kek_id: "kek-1" })
-    })
-  )
+  it.effect("nothing is sealed if it is empty", function* () {
+    const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
+    const cipher = yield* cipherWith("")
+    const refused = yield* Effect.flip(cipher.seal(key, bound))
+    assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "the keyring is empty" })
+    const unknown = yield* Effect.flip(cipher.open(sealed, bound))
+    assert.deepInclude(unknown, { _tag: "UnknownKeyId", kek_id: "kek-1" })
+  })
 
-  it.effect("a key that disappears during a seal is a failure of the key store", () =>
-    Effect.gen(function* () {
-      const keys = Layer.succeed(KeyEncryption, {
-        primary: () => "kek-1",
-        keks: () => [],
-        wrap: (kek_id) => Effect.fail(new UnknownKeyId({ kek_id })),
-        unwrap: (kek_id) => Effect.fail(new UnknownKeyId({ kek_id }))
-      })
-      const cipher = yield* Effect.provide(
-        Cipher,
-        CipherLive.layer.pipe(Layer.provide([keys, Layer.mock(WrapBudget, { spend: () => Effect.void })]))
-      )
-      const refused = yield* Effect.flip(cipher.seal(key, bound))
-      assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "key kek-1 is no longer available" })
+  it.effect("a key that disappears during a seal is a failure of the key store", function* () {
+    const keys = Layer.succeed(KeyEncryption, {
+      primary: () => "kek-1",
+      keks: () => [],
+      wrap: (kek_id) => Effect.fail(new UnknownKeyId({ kek_id })),
+      unwrap: (kek_id) => Effect.fail(new UnknownKeyId({ kek_id }))
     })
-  )
+    const cipher = yield* Effect.provide(
+      Cipher,
+      CipherLive.layer.pipe(Layer.provide([keys, Layer.mock(WrapBudget, { spend: () => Effect.void })]))
+    )
+    const refused = yield* Effect.flip(cipher.seal(key, bound))
+    assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "key kek-1 is no longer available" })
+  })
 })
 
 describe("a key store (R10)", () => {
@@ -302,110 +282,96 @@ describe("a key store (R10)", () => {
     return asking
   })
 
-  it.effect.each(operations)("is given 3 seconds for %s, and less if the request has less left", (operation) =>
-    Effect.gen(function* () {
-      const { [operation]: ask } = yield* askingAfter(Effect.never)
-      const requests = [
-        [ask, 3000],
-        [Effect.provideService(ask, CurrentDeadline, { until: performance.now() + 1000 }), 1000]
-      ] as const
-      for (const [request, most] of requests) {
-        const asked = yield* Effect.forkChild(Effect.flip(request))
-        yield* TestClock.adjust(most - 100)
-        assert.isUndefined(asked.pollUnsafe())
-        yield* TestClock.adjust(100)
-        assert.deepInclude(yield* Fiber.join(asked), { _tag: "KeyStoreUnavailable", reason: "it does not answer" })
-      }
-    })
-  )
+  it.effect.each(operations)("is given 3 seconds for %s, and less if the request has less left", function* (operation) {
+    const { [operation]: ask } = yield* askingAfter(Effect.never)
+    const requests = [
+      [ask, 3000],
+      [Effect.provideService(ask, CurrentDeadline, { until: performance.now() + 1000 }), 1000]
+    ] as const
+    for (const [request, most] of requests) {
+      const asked = yield* Effect.forkChild(Effect.flip(request))
+      yield* TestClock.adjust(most - 100)
+      assert.isUndefined(asked.pollUnsafe())
+      yield* TestClock.adjust(100)
+      assert.deepInclude(yield* Fiber.join(asked), { _tag: "KeyStoreUnavailable", reason: "it does not answer" })
+    }
+  })
 
   it.effect.each(operations)(
     "that answers in time serves %s, and one that answers at once needs no timer",
-    (operation) =>
-      Effect.gen(function* () {
-        const { [operation]: late } = yield* askingAfter(Effect.sleep(1400))
-        const asked = yield* Effect.forkChild(late)
-        yield* TestClock.adjust(2999)
-        yield* Fiber.join(asked)
-        const { [operation]: atOnce } = yield* askingAfter(Effect.void)
-        const clock = yield* Clock.Clock
-        const timeless = Object.create(clock, {
-          sleep: { value: () => Effect.die(new Error("a timer")) }
-        }) as Clock.Clock
-        yield* Effect.provideService(atOnce, Clock.Clock, timeless)
-        const timed = Effect.provideService(late, Clock.Clock, timeless)
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(timed)), "control")
-      })
+    function* (operation) {
+      const { [operation]: late } = yield* askingAfter(Effect.sleep(1400))
+      const asked = yield* Effect.forkChild(late)
+      yield* TestClock.adjust(2999)
+      yield* Fiber.join(asked)
+      const { [operation]: atOnce } = yield* askingAfter(Effect.void)
+      const clock = yield* Clock.Clock
+      const timeless = Object.create(clock, {
+        sleep: { value: () => Effect.die(new Error("a timer")) }
+      }) as Clock.Clock
+      yield* Effect.provideService(atOnce, Clock.Clock, timeless)
+      const timed = Effect.provideService(late, Clock.Clock, timeless)
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(timed)), "control")
+    }
   )
 })
 
 describe("a token", () => {
-  it.live("serves accounts in turn: one with many calls does not delay the others' (F9)", () =>
-    Effect.gen(function* () {
-      const { unwrap, wrap } = yield* Effect.provide(
-        KeyEncryption,
-        Layer.provide(keyringEncryption, fixedKeyring(ring))
-      )
-      /** What the process of the token does: one call after the other, in the order of their arrival. */
-      const oneAtATime = yield* Semaphore.make(1)
-      const token: Token = {
-        keks: [{ kek_id: "kek-1", check_value: Buffer.alloc(16) }],
-        ask: ({ aad, input, kek_id, nonce, operation }) => {
-          const call =
-            operation === "wrap"
-              ? Effect.map(wrap(kek_id, input, aad), (made) => (nonce.set(made.subarray(0, 12)), made.subarray(12)))
-              : unwrap(kek_id, Buffer.concat([nonce, input]), aad)
-          const answer = Effect.map(Effect.catchTag(call, "UnknownKeyId", Effect.die), (bytes) => Buffer.from(bytes))
-          return oneAtATime.withPermits(1)(Effect.andThen(Effect.sleep("5 millis"), answer))
-        }
+  it.live("serves accounts in turn: one with many calls does not delay the others' (F9)", function* () {
+    const { unwrap, wrap } = yield* Effect.provide(KeyEncryption, Layer.provide(keyringEncryption, fixedKeyring(ring)))
+    /** What the process of the token does: one call after the other, in the order of their arrival. */
+    const oneAtATime = yield* Semaphore.make(1)
+    const token: Token = {
+      keks: [{ kek_id: "kek-1", check_value: Buffer.alloc(16) }],
+      ask: ({ aad, input, kek_id, nonce, operation }) => {
+        const call =
+          operation === "wrap"
+            ? Effect.map(wrap(kek_id, input, aad), (made) => (nonce.set(made.subarray(0, 12)), made.subarray(12)))
+            : unwrap(kek_id, Buffer.concat([nonce, input]), aad)
+        const answer = Effect.map(Effect.catchTag(call, "UnknownKeyId", Effect.die), (bytes) => Buffer.from(bytes))
+        return oneAtATime.withPermits(1)(Effect.andThen(Effect.sleep("5 millis"), answer))
       }
-      const cipher = yield* Effect.provide(
-        Cipher,
-        CipherLive.layer.pipe(
-          Layer.provide([
-            Layer.succeed(KeyEncryption, makeTokenEncryption(token)),
-            Layer.succeed(WrapBudget, { spend: () => Effect.void })
-          ])
-        )
+    }
+    const cipher = yield* Effect.provide(
+      Cipher,
+      CipherLive.layer.pipe(
+        Layer.provide([
+          Layer.succeed(KeyEncryption, makeTokenEncryption(token)),
+          Layer.succeed(WrapBudget, { spend: () => Effect.void })
+        ])
       )
-      const quiet = { ...bound, account_id: AccountId.make("01935f6a-0000-7000-8000-00000000000b") }
-      const [noisy, own] = [yield* cipher.seal(key, bound), yield* cipher.seal(key, quiet)]
-      let verified = 0
-      const one = Effect.tap(cipher.verify(noisy, bound), () => Effect.sync(() => (verified += 1)))
-      const flood = yield* Effect.forkChild(
-        Effect.replicateEffect(one, 200, { concurrency: "unbounded", discard: true })
-      )
-      yield* Effect.sleep("20 millis")
-      const before = verified
-      yield* cipher.verify(own, quiet)
-      yield* cipher.seal(key, quiet)
-      assert.isBelow(verified - before, 20)
-      yield* Fiber.interrupt(flood)
-    })
-  )
+    )
+    const quiet = { ...bound, account_id: AccountId.make("01935f6a-0000-7000-8000-00000000000b") }
+    const [noisy, own] = [yield* cipher.seal(key, bound), yield* cipher.seal(key, quiet)]
+    let verified = 0
+    const one = Effect.tap(cipher.verify(noisy, bound), () => Effect.sync(() => (verified += 1)))
+    const flood = yield* Effect.forkChild(Effect.replicateEffect(one, 200, { concurrency: "unbounded", discard: true }))
+    yield* Effect.sleep("20 millis")
+    const before = verified
+    yield* cipher.verify(own, quiet)
+    yield* cipher.seal(key, quiet)
+    assert.isBelow(verified - before, 20)
+    yield* Fiber.interrupt(flood)
+  })
 })
 
 describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
-  it.effect("every seal spends one wrap of its key, and opening spends none", () =>
-    Effect.gen(function* () {
-      const spent: Array<string> = []
-      const cipher = yield* cipherWith(ring, (kek_id) => Effect.sync(() => void spent.push(kek_id)))
-      const sealed = yield* cipher.seal(key, bound)
-      yield* cipher.reseal(sealed, bound, bound)
-      yield* cipher.open(sealed, bound)
-      assert.deepStrictEqual(spent, ["kek-1", "kek-1"])
-    })
-  )
+  it.effect("every seal spends one wrap of its key, and opening spends none", function* () {
+    const spent: Array<string> = []
+    const cipher = yield* cipherWith(ring, (kek_id) => Effect.sync(() => void spent.push(kek_id)))
+    const sealed = yield* cipher.seal(key, bound)
+    yield* cipher.reseal(sealed, bound, bound)
+    yield* cipher.open(sealed, bound)
+    assert.deepStrictEqual(spent, ["kek-1", "kek-1"])
+  })
 
-  it.effect("at the limit nothing is sealed, and what is sealed still opens", () =>
-    Effect.gen(function* () {
-      const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
-      const reached = new KeyStoreUnavailable({ reason: "reached" })
-      const cipher = yield* cipherWith(ring, () => Effect.fail(reached))
-      assert.strictEqual(yield* Effect.flip(cipher.seal(key, bound)), reached)
-      assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
-    })
-  )
+  it.effect("at the limit nothing is sealed, and what is sealed still opens", function* () {
+    const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
+    const reached = new KeyStoreUnavailable({ reason: "reached" })
+    const cipher = yield* cipherWith(ring, () => Effect.fail(reached))
+    assert.strictEqual(yield* Effect.flip(cipher.seal(key, bound)), reached)
+    assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
+  })
 })
 
 describe("errors of the cipher (T4)", () => {
@@ -423,23 +389,22 @@ describe("errors of the cipher (T4)", () => {
   it.effect.prop(
     "carry no provider key, no sealed byte and no key-encryption key",
     [canary, bytes(32, 32), sealingContext],
-    ([secret, kek, bound]) =>
-      Effect.gen(function* () {
-        const keyring = `kek-1:${kek.toString("base64")}\n${generateKeyring(new Date(0))}`
-        const cipher = yield* cipherWith(keyring)
-        const sealed = yield* cipher.seal(Redacted.make(secret), bound)
-        const wrong = { ...bound, disabled: !bound.disabled }
-        const spent = yield* cipherWith(keyring, () => Effect.fail(new KeyStoreUnavailable({ reason: "spent" })))
-        const errors = [
-          yield* Effect.flip(cipher.open(sealed, wrong)),
-          yield* Effect.flip(cipher.open({ ...sealed, kek_id: "kek-2" }, bound)),
-          yield* Effect.flip(cipher.open({ ...sealed, sealed: sealed.sealed.subarray(1) }, bound)),
-          yield* Effect.flip((yield* cipherWith("")).seal(Redacted.make(secret), bound)),
-          yield* Effect.flip(spent.seal(Redacted.make(secret), bound))
-        ]
-        const said = errors.map(written).join("\n")
-        assert.deepStrictEqual(quoted(said, Buffer.from(secret), kek, sealed.sealed, sealed.wrapped_dek), [])
-      }),
+    function* ([secret, kek, bound]) {
+      const keyring = `kek-1:${kek.toString("base64")}\n${generateKeyring(new Date(0))}`
+      const cipher = yield* cipherWith(keyring)
+      const sealed = yield* cipher.seal(Redacted.make(secret), bound)
+      const wrong = { ...bound, disabled: !bound.disabled }
+      const spent = yield* cipherWith(keyring, () => Effect.fail(new KeyStoreUnavailable({ reason: "spent" })))
+      const errors = [
+        yield* Effect.flip(cipher.open(sealed, wrong)),
+        yield* Effect.flip(cipher.open({ ...sealed, kek_id: "kek-2" }, bound)),
+        yield* Effect.flip(cipher.open({ ...sealed, sealed: sealed.sealed.subarray(1) }, bound)),
+        yield* Effect.flip((yield* cipherWith("")).seal(Redacted.make(secret), bound)),
+        yield* Effect.flip(spent.seal(Redacted.make(secret), bound))
+      ]
+      const said = errors.map(written).join("\n")
+      assert.deepStrictEqual(quoted(said, Buffer.from(secret), kek, sealed.sealed, sealed.wrapped_dek), [])
+    },
     { arbitrary: { runs: 10 } }
   )
 

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Layer } from "effect"
 import { KeyEncryption, makeUnion } from "../../src/crypto/KeyEncryption.ts"
 import { makeKeyringEncryption, parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
@@ -8,6 +7,7 @@ import { bytes, integer } from "../support/memory/arbitraries.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { flipped } from "../support/keys/sealing.ts"
 import { addToken, softHsm, tokenSettings, withoutSoftHsm } from "../support/keys/SoftHsm.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const onRing = (keyring: string) => {
   const ring = parseKeyring(keyring)
@@ -57,89 +57,80 @@ for (const [name, store, skipped] of stores) {
       it.effect.prop(
         "a wrapped key unwraps with the same id and AAD, and with no others (T2, T3)",
         [wrapping],
-        ([{ aad, bit, dek, other }]) =>
-          Effect.gen(function* () {
-            const { wrap } = yield* KeyEncryption
-            const expected = dek.toString("hex")
-            for (const [kek_id, another] of [
-              ["kek-1", "kek-2"],
-              ["kek-2", "kek-1"]
-            ] as const) {
-              const wrapped = yield* wrap(kek_id, dek, aad)
-              assert.strictEqual(wrapped.length, 60)
-              assert.isFalse(Buffer.from(wrapped).includes(dek.subarray(0, 8)))
-              assert.strictEqual(yield* outcome(kek_id, wrapped, aad), expected)
-              assert.strictEqual(yield* outcome(another, wrapped, aad), "AuthenticationFailed")
-              assert.strictEqual(yield* outcome(kek_id, flipped(wrapped, bit), aad), "AuthenticationFailed")
-              const same = Buffer.compare(aad, other) === 0
-              assert.strictEqual(yield* outcome(kek_id, wrapped, other), same ? expected : "AuthenticationFailed")
-              const again = yield* wrap(kek_id, dek, aad)
-              assert.notDeepEqual(again.subarray(0, 12), wrapped.subarray(0, 12), "no nonce is used twice")
-            }
-          }),
+        function* ([{ aad, bit, dek, other }]) {
+          const { wrap } = yield* KeyEncryption
+          const expected = dek.toString("hex")
+          for (const [kek_id, another] of [
+            ["kek-1", "kek-2"],
+            ["kek-2", "kek-1"]
+          ] as const) {
+            const wrapped = yield* wrap(kek_id, dek, aad)
+            assert.strictEqual(wrapped.length, 60)
+            assert.isFalse(Buffer.from(wrapped).includes(dek.subarray(0, 8)))
+            assert.strictEqual(yield* outcome(kek_id, wrapped, aad), expected)
+            assert.strictEqual(yield* outcome(another, wrapped, aad), "AuthenticationFailed")
+            assert.strictEqual(yield* outcome(kek_id, flipped(wrapped, bit), aad), "AuthenticationFailed")
+            const same = Buffer.compare(aad, other) === 0
+            assert.strictEqual(yield* outcome(kek_id, wrapped, other), same ? expected : "AuthenticationFailed")
+            const again = yield* wrap(kek_id, dek, aad)
+            assert.notDeepEqual(again.subarray(0, 12), wrapped.subarray(0, 12), "no nonce is used twice")
+          }
+        },
         { arbitrary: { runs: 20 } }
       )
 
-      it.effect("every flipped bit and every other length is refused (T3)", () =>
-        Effect.gen(function* () {
-          const { wrap } = yield* KeyEncryption
-          const aad = Buffer.from("the AAD")
-          const wrapped = yield* wrap("kek-1", Buffer.alloc(32, "D"), aad)
-          const changed = [
-            ...Array.from({ length: 480 }, (_, bit) => flipped(wrapped, bit)),
-            ...Array.from({ length: 60 }, (_, length) => wrapped.subarray(0, length)),
-            Buffer.concat([wrapped, Buffer.alloc(1)])
-          ]
-          const together = { concurrency: "unbounded" } as const
-          const outcomes = yield* Effect.forEach(changed, (one) => outcome("kek-1", one, aad), together)
-          assert.deepStrictEqual(outcomes, Array(541).fill("AuthenticationFailed"))
-          assert.strictEqual(yield* outcome("kek-1", wrapped, aad), Buffer.alloc(32, "D").toString("hex"))
-        })
-      )
+      it.effect("every flipped bit and every other length is refused (T3)", function* () {
+        const { wrap } = yield* KeyEncryption
+        const aad = Buffer.from("the AAD")
+        const wrapped = yield* wrap("kek-1", Buffer.alloc(32, "D"), aad)
+        const changed = [
+          ...Array.from({ length: 480 }, (_, bit) => flipped(wrapped, bit)),
+          ...Array.from({ length: 60 }, (_, length) => wrapped.subarray(0, length)),
+          Buffer.concat([wrapped, Buffer.alloc(1)])
+        ]
+        const together = { concurrency: "unbounded" } as const
+        const outcomes = yield* Effect.forEach(changed, (one) => outcome("kek-1", one, aad), together)
+        assert.deepStrictEqual(outcomes, Array(541).fill("AuthenticationFailed"))
+        assert.strictEqual(yield* outcome("kek-1", wrapped, aad), Buffer.alloc(32, "D").toString("hex"))
+      })
 
-      it.effect("an id that the store lacks is distinguished, and nothing else is", () =>
-        Effect.gen(function* () {
-          const { wrap } = yield* KeyEncryption
-          for (const kek_id of ["", "kek-3", "KEK-1", randomUUID()]) {
-            assert.deepInclude(yield* Effect.flip(wrap(kek_id, Buffer.alloc(32), Buffer.alloc(0))), {
-              _tag: "UnknownKeyId",
-              kek_id
-            })
-            assert.strictEqual(yield* outcome(kek_id, Buffer.alloc(60), Buffer.alloc(0)), "UnknownKeyId")
-          }
-        })
-      )
+      it.effect("an id that the store lacks is distinguished, and nothing else is", function* () {
+        const { wrap } = yield* KeyEncryption
+        for (const kek_id of ["", "kek-3", "KEK-1", randomUUID()]) {
+          assert.deepInclude(yield* Effect.flip(wrap(kek_id, Buffer.alloc(32), Buffer.alloc(0))), {
+            _tag: "UnknownKeyId",
+            kek_id
+          })
+          assert.strictEqual(yield* outcome(kek_id, Buffer.alloc(60), Buffer.alloc(0)), "UnknownKeyId")
+        }
+      })
 
-      it.effect("the first key is primary, and every key has a check value of its own (T12)", () =>
-        Effect.gen(function* () {
-          const { keks, primary } = yield* KeyEncryption
-          assert.strictEqual(primary(), "kek-1")
-          assert.deepStrictEqual(
-            keks().map(({ kek_id }) => kek_id),
-            ["kek-1", "kek-2"]
-          )
-          const values = keks().map(({ check_value }) => Buffer.from(check_value).toString("hex"))
-          assert.deepStrictEqual(
-            values.map(({ length }) => length),
-            [32, 32]
-          )
-          assert.strictEqual(new Set(values).size, 2)
-        })
-      )
+      it.effect("the first key is primary, and every key has a check value of its own (T12)", function* () {
+        const { keks, primary } = yield* KeyEncryption
+        assert.strictEqual(primary(), "kek-1")
+        assert.deepStrictEqual(
+          keks().map(({ kek_id }) => kek_id),
+          ["kek-1", "kek-2"]
+        )
+        const values = keks().map(({ check_value }) => Buffer.from(check_value).toString("hex"))
+        assert.deepStrictEqual(
+          values.map(({ length }) => length),
+          [32, 32]
+        )
+        assert.strictEqual(new Set(values).size, 2)
+      })
 
-      it.effect("concurrent callers each get their own answer", () =>
-        Effect.gen(function* () {
-          const { unwrap, wrap } = yield* KeyEncryption
-          const aad = Buffer.from("the AAD")
-          const deks = Array.from({ length: 100 }, (_, index) => Buffer.alloc(32, index + 1))
-          const opened = yield* Effect.forEach(
-            deks,
-            (dek) => Effect.flatMap(wrap("kek-1", dek, aad), (wrapped) => unwrap("kek-1", wrapped, aad)),
-            { concurrency: "unbounded" }
-          )
-          assert.deepEqual(opened, deks)
-        })
-      )
+      it.effect("concurrent callers each get their own answer", function* () {
+        const { unwrap, wrap } = yield* KeyEncryption
+        const aad = Buffer.from("the AAD")
+        const deks = Array.from({ length: 100 }, (_, index) => Buffer.alloc(32, index + 1))
+        const opened = yield* Effect.forEach(
+          deks,
+          (dek) => Effect.flatMap(wrap("kek-1", dek, aad), (wrapped) => unwrap("kek-1", wrapped, aad)),
+          { concurrency: "unbounded" }
+        )
+        assert.deepEqual(opened, deks)
+      })
     })
   })
 }

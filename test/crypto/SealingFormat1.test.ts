@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Result } from "effect"
 import { makeKek, makeKeyringEncryption } from "../../src/crypto/keyring/Keyring.ts"
 import { seal as sealUnder } from "../../src/crypto/SealingFormat1.ts"
@@ -9,6 +8,7 @@ import { flipped, open, rewrap, seal } from "../support/keys/sealing.ts"
 import { sealByTheBook } from "./SealByTheBook.ts"
 import { Decipheriv } from "node:crypto"
 import { vi } from "vitest"
+import { assert, describe, it } from "../support/it.ts"
 
 const sealing = Arbitrary.all({
   kek: bytes(32, 32),

@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from "node:util"
-import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { CredentialPools, type PoolOwner } from "../../src/port/CredentialPools.ts"
@@ -12,7 +11,7 @@ import { createdId, unknownId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
-import { layerLive } from "../support/it.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
 const asked = { model: "openai/gpt-4o", targets: [{ provider: "azure" }] }
@@ -100,70 +99,67 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     Effect.map(revealed, (names) => assert.deepStrictEqual(names, []))
   )
 
-  it.effect("says which keys serve a request and why the others do not (Q8, Q9, E18)", () =>
-    Effect.gen(function* () {
-      const { create, plan, workspace_id } = yield* TestService.newTenant
-      const body = { provider: "azure", key }
-      const used = createdId(yield* create({ ...body, name: "Production", is_required: true }))
-      const other = createdId(yield* create({ ...body, disabled: true }))
-      const { providers, steps, ...rest } = dataIn(yield* plan(asked)) as {
-        providers: [{ shared: object }]
-        steps: [object]
-      }
-      const { model } = asked
-      const request = { workspace_id, model, host: "global", requires_zdr: false, strategy: "byok_first" }
-      assert.deepStrictEqual<object>(rest, { ...request, retry_at: null })
-      assert.lengthOf(steps, 1)
-      assert.deepInclude(steps[0], { kind: "own", credential_id: used, name: "Production", on_trial: false })
-      const disabled = { reason: "disabled", message: "it is disabled" }
-      const [{ shared, ...provider }] = providers
-      assert.deepStrictEqual<object>(provider, {
-        provider: "azure",
-        credentials: [verdict(used, "Production", 0, []), verdict(other, null, null, [disabled])]
-      })
-      const message = `${used} (Production) forbids it for every model`
-      assert.deepStrictEqual<object>(shared, {
-        position: null,
-        removed: [{ reason: "is_required", message, credential_id: used }]
-      })
+  it.effect("says which keys serve a request and why the others do not (Q8, Q9, E18)", function* () {
+    const { create, plan, workspace_id } = yield* TestService.newTenant
+    const body = { provider: "azure", key }
+    const used = createdId(yield* create({ ...body, name: "Production", is_required: true }))
+    const other = createdId(yield* create({ ...body, disabled: true }))
+    const { providers, steps, ...rest } = dataIn(yield* plan(asked)) as {
+      providers: [{ shared: object }]
+      steps: [object]
+    }
+    const { model } = asked
+    const request = { workspace_id, model, host: "global", requires_zdr: false, strategy: "byok_first" }
+    assert.deepStrictEqual<object>(rest, { ...request, retry_at: null })
+    assert.lengthOf(steps, 1)
+    assert.deepInclude(steps[0], { kind: "own", credential_id: used, name: "Production", on_trial: false })
+    const disabled = { reason: "disabled", message: "it is disabled" }
+    const [{ shared, ...provider }] = providers
+    assert.deepStrictEqual<object>(provider, {
+      provider: "azure",
+      credentials: [verdict(used, "Production", 0, []), verdict(other, null, null, [disabled])]
     })
-  )
+    const message = `${used} (Production) forbids it for every model`
+    assert.deepStrictEqual<object>(shared, {
+      position: null,
+      removed: [{ reason: "is_required", message, credential_id: used }]
+    })
+  })
 
-  it.effect("sees parkings and edits that raise the versions of their pools at once (Q19, Q20, E16)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { account_id, create, plan } = yield* TestService.newTenant
-      const id = createdId(yield* create({ provider: "azure", key }))
-      const stepsOf = (data: unknown) => (data as { readonly steps: ReadonlyArray<{ readonly kind: string }> }).steps
-      assert.deepStrictEqual(
-        stepsOf(dataIn(yield* plan(asked))).map(({ kind }) => kind),
-        ["own", "shared"]
-      )
-      yield* sql`
+  it.effect("sees parkings and edits that raise the versions of their pools at once (Q19, Q20, E16)", function* () {
+    const { sql } = yield* TestService
+    const { account_id, create, plan } = yield* TestService.newTenant
+    const id = createdId(yield* create({ provider: "azure", key }))
+    const stepsOf = (data: unknown) => (data as { readonly steps: ReadonlyArray<{ readonly kind: string }> }).steps
+    assert.deepStrictEqual(
+      stepsOf(dataIn(yield* plan(asked))).map(({ kind }) => kind),
+      ["own", "shared"]
+    )
+    yield* sql`
         INSERT INTO credential_parkings
         VALUES (${account_id}, ${id}, '', 1, 'rejected', 1, '2100-01-01', now())`
-      yield* raisePools(sql)
-      const inAnHour = Date.now() + 3_600_000
-      const isInAnHour = (until = "") => Math.abs(Date.parse(until) - inAnHour) < 30_000
-      const parked = yield* plan(asked)
-      assert.deepStrictEqual(stepsOf(dataIn(parked)), [{ kind: "shared", provider: "azure" }] as never)
-      const { until } =
-        /\{"reason":"parked","cause":"rejected","until":"(?<until>[^"]+)","message":"the upstream rejected the key; it is tried again at [\d-]{10}T[\d:]{8}Z"\}/.exec(
-          parked.body
-        )?.groups ?? {}
-      assert.isTrue(isInAnHour(until), "no pause is longer, whatever the row says")
-      const none = yield* plan({ ...asked, targets: [{ provider: "azure", endpoint: { shared: false } }] })
-      assert.isTrue(isInAnHour(/"retry_at":"([^"]+)"/.exec(none.body)?.[1]))
-      yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
-      yield* raisePools(sql)
-      const altered = yield* plan(asked)
-      assert.deepStrictEqual(stepsOf(dataIn(altered)), [])
-      assert.include(altered.body, '"seal":"altered"')
-    })
-  )
+    yield* raisePools(sql)
+    const inAnHour = Date.now() + 3_600_000
+    const isInAnHour = (until = "") => Math.abs(Date.parse(until) - inAnHour) < 30_000
+    const parked = yield* plan(asked)
+    assert.deepStrictEqual(stepsOf(dataIn(parked)), [{ kind: "shared", provider: "azure" }] as never)
+    const { until } =
+      /\{"reason":"parked","cause":"rejected","until":"(?<until>[^"]+)","message":"the upstream rejected the key; it is tried again at [\d-]{10}T[\d:]{8}Z"\}/.exec(
+        parked.body
+      )?.groups ?? {}
+    assert.isTrue(isInAnHour(until), "no pause is longer, whatever the row says")
+    const none = yield* plan({ ...asked, targets: [{ provider: "azure", endpoint: { shared: false } }] })
+    assert.isTrue(isInAnHour(/"retry_at":"([^"]+)"/.exec(none.body)?.[1]))
+    yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+    yield* raisePools(sql)
+    const altered = yield* plan(asked)
+    assert.deepStrictEqual(stepsOf(dataIn(altered)), [])
+    assert.include(altered.body, '"seal":"altered"')
+  })
 
-  it.effect("a damaged row, or a cause of a newer version, does not fail the plan of the others (R4, E16)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "a damaged row, or a cause of a newer version, does not fail the plan of the others (R4, E16)",
+    function* () {
       const { sql } = yield* TestService
       const { account_id, create, plan } = yield* TestService.newTenant
       const whole = createdId(yield* create({ provider: "azure", key }))
@@ -200,24 +196,22 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
       yield* raisePools(sql)
       assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: null, shared: true })
       yield* sql`DROP TABLE kept`
-    })
+    }
   )
 
-  it.effect("refuses to explain more than 5,000 credentials of several providers (R4)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { account_id, create, plan } = yield* TestService.newTenant
-      for (const provider of ["azure", "xai"]) yield* create({ provider, key })
-      yield* sql`
+  it.effect("refuses to explain more than 5,000 credentials of several providers (R4)", function* () {
+    const { sql } = yield* TestService
+    const { account_id, create, plan } = yield* TestService.newTenant
+    for (const provider of ["azure", "xai"]) yield* create({ provider, key })
+    yield* sql`
         INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
           'id', gen_random_uuid(), 'sort_order', n
         ))).* FROM credentials, generate_series(1, 2500) AS n WHERE account_id = ${account_id}`
-      const targets = [{ provider: "azure" }, { provider: "xai" }]
-      const message = "must name fewer providers: those given have more than 5000 credentials"
-      assertInvalid(yield* plan({ ...asked, targets }), { path: ["targets"], message })
-      assert.strictEqual((yield* plan(asked)).status, 200, "one provider is explained whatever its pool")
-    })
-  )
+    const targets = [{ provider: "azure" }, { provider: "xai" }]
+    const message = "must name fewer providers: those given have more than 5000 credentials"
+    assertInvalid(yield* plan({ ...asked, targets }), { path: ["targets"], message })
+    assert.strictEqual((yield* plan(asked)).status, 200, "one provider is explained whatever its pool")
+  })
 
   it.effect.each([
     ["{", [{ path: [], message: "must be valid JSON" }]],
@@ -252,15 +246,14 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     ],
     [{ ...asked, workspace_id: "x" }, [{ path: ["workspace_id"], message: "must be a UUID" }]],
     [{ ...asked, workspace_id: unknownId }, [{ path: ["workspace_id"], message: "is not a workspace of this account" }]]
-  ] as const)("refuses %j (D7, E19, Q31)", ([body, issues]) =>
-    Effect.gen(function* () {
-      const { plan } = yield* TestService.tenant
-      assertInvalid(yield* plan(body), ...issues)
-    })
-  )
+  ] as const)("refuses %j (D7, E19, Q31)", function* ([body, issues]) {
+    const { plan } = yield* TestService.tenant
+    assertInvalid(yield* plan(body), ...issues)
+  })
 
-  it.effect("answers about a foreign workspace byte for byte as about an unknown and a deleted one (E19, D6, T6)", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "answers about a foreign workspace byte for byte as about an unknown and a deleted one (E19, D6, T6)",
+    function* () {
       const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
       yield* owner.create({ provider: "azure", key, is_required: true })
       const accounts = yield* Accounts
@@ -280,6 +273,6 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
         path: ["workspace_id"],
         message: "is required: the default workspace is deleted"
       })
-    })
+    }
   )
 })

@@ -1,4 +1,3 @@
-import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { prometheusText } from "../../src/management/ManagementServer.ts"
@@ -13,7 +12,7 @@ import { open } from "../support/http/RawConnection.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { type ReceivedSpan, SpanCollector } from "../support/http/SpanCollector.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { layerLive } from "../support/it.ts"
+import { assert, it, layerLive } from "../support/it.ts"
 
 const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))
 
@@ -49,164 +48,150 @@ const route = "/api/v1/byok/:id"
 const parentOf = (traceId: string, flags: string): Header => ["traceparent", `00-${traceId}-${"b".repeat(16)}-${flags}`]
 
 layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), SpanCollector.layer))("a trace", (it) => {
-  it.effect("of a get is its look-up and the statement that answers it", () =>
-    Effect.gen(function* () {
-      const { headers, traceOf } = yield* SpanCollector
-      const tenant = yield* TestService.tenant
-      const id = createdId(yield* tenant.create(minimal))
-      const answer = yield* tenant.get(id)
-      const spans = yield* traceOf(`GET ${route}`)
-      assert.deepStrictEqual(treeOf(spans, undefined), [[`server GET ${route}`, reading]])
-      const [statement, waiting, request] = spans
-      assert.deepStrictEqual(request?.attributes, {
-        "http.request.method": "GET",
-        "http.route": route,
-        "http.response.status_code": 200,
-        "http.response.header.x-request-id": [answer.headers["x-request-id"]]
-      })
-      assert.deepStrictEqual(waiting?.attributes, {})
-      assert.deepStrictEqual(statement?.attributes, {
-        "db.operation.name": "api_keys.find_with_credential",
-        "db.system.name": "postgresql"
-      })
-      for (const span of spans) {
-        assert.isTrue(BigInt(span.startTimeUnixNano) < BigInt(span.endTimeUnixNano))
-        assert.strictEqual(span.status.code, 0)
-        assert.strictEqual(span.resource["service.name"], "keys")
-        assert.strictEqual(span.resource["service.instance.id"], "a test")
-      }
-      assert.deepInclude(headers[0], { "api-key": "the collector's", "content-type": "application/json" })
-      assert.notInclude(JSON.stringify(spans), tenant.management_key)
+  it.effect("of a get is its look-up and the statement that answers it", function* () {
+    const { headers, traceOf } = yield* SpanCollector
+    const tenant = yield* TestService.tenant
+    const id = createdId(yield* tenant.create(minimal))
+    const answer = yield* tenant.get(id)
+    const spans = yield* traceOf(`GET ${route}`)
+    assert.deepStrictEqual(treeOf(spans, undefined), [[`server GET ${route}`, reading]])
+    const [statement, waiting, request] = spans
+    assert.deepStrictEqual(request?.attributes, {
+      "http.request.method": "GET",
+      "http.route": route,
+      "http.response.status_code": 200,
+      "http.response.header.x-request-id": [answer.headers["x-request-id"]]
     })
-  )
+    assert.deepStrictEqual(waiting?.attributes, {})
+    assert.deepStrictEqual(statement?.attributes, {
+      "db.operation.name": "api_keys.find_with_credential",
+      "db.system.name": "postgresql"
+    })
+    for (const span of spans) {
+      assert.isTrue(BigInt(span.startTimeUnixNano) < BigInt(span.endTimeUnixNano))
+      assert.strictEqual(span.status.code, 0)
+      assert.strictEqual(span.resource["service.name"], "keys")
+      assert.strictEqual(span.resource["service.instance.id"], "a test")
+    }
+    assert.deepInclude(headers[0], { "api-key": "the collector's", "content-type": "application/json" })
+    assert.notInclude(JSON.stringify(spans), tenant.management_key)
+  })
 
-  it.effect("of a create is its look-up and the INSERT, under the span of its caller", () =>
-    Effect.gen(function* () {
-      const { traceOf } = yield* SpanCollector
-      const tenant = yield* TestService.tenant
-      const traceId = "c".repeat(32)
-      yield* tenant.create(minimal, [parentOf(traceId, "01")])
-      const spans = yield* traceOf("POST /api/v1/byok", traceId)
-      assert.deepStrictEqual(treeOf(spans, "b".repeat(16)), [
-        ["server POST /api/v1/byok", lookUp, ["internal credentials.insert", ["client credentials.insert"]]]
+  it.effect("of a create is its look-up and the INSERT, under the span of its caller", function* () {
+    const { traceOf } = yield* SpanCollector
+    const tenant = yield* TestService.tenant
+    const traceId = "c".repeat(32)
+    yield* tenant.create(minimal, [parentOf(traceId, "01")])
+    const spans = yield* traceOf("POST /api/v1/byok", traceId)
+    assert.deepStrictEqual(treeOf(spans, "b".repeat(16)), [
+      ["server POST /api/v1/byok", lookUp, ["internal credentials.insert", ["client credentials.insert"]]]
+    ])
+  })
+
+  it.effect("of an update, which shares no statement, has it directly below the request", function* () {
+    const { traceOf } = yield* SpanCollector
+    const tenant = yield* TestService.tenant
+    const id = createdId(yield* tenant.create(minimal))
+    yield* tenant.update(id, { disabled: true })
+    const [tree] = treeOf(yield* traceOf(`PATCH ${route}`), undefined)
+    assert.include(JSON.stringify(tree), `["client credentials.update"]`)
+  })
+
+  it.effect("of a get that shares a statement links to it, and the statement belongs to none of them", function* () {
+    const { spans, traceOf } = yield* SpanCollector
+    const { url } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const id = createdId(yield* tenant.create(minimal))
+    const path = `/api/v1/byok/${id}`
+    const traceIds = ["1", "2", "3"].map((digit) => digit.repeat(32))
+    const unrecorded = "4".repeat(32)
+    const left = parentOf(unrecorded, "00")
+    const parents = [left, ...traceIds.map((traceId) => parentOf(traceId, "01")), left]
+    // What arrives at once is asked at once, except the first after a get that came alone.
+    yield* tenant.get(id)
+    const connections = yield* Effect.forEach(parents, () => open(url))
+    const sent = connections.map(({ answer, write }, n) => {
+      const headers = [bearer(tenant.management_key), parents[n] ?? left]
+      return Effect.andThen(write(render({ path, headers })), answer)
+    })
+    const answers = yield* Effect.all(sent, { concurrency: "unbounded" })
+    for (const { status } of answers) assert.strictEqual(status, 200)
+
+    const traces = yield* Effect.forEach(traceIds, (traceId) => traceOf(`GET ${route}`, traceId))
+    const shared = spans.filter(({ attributes }) => "db.operation.batch.size" in attributes)
+    assert.lengthOf(shared, 1)
+    const [{ attributes, parentSpanId, spanId, traceId }] = shared as [ReceivedSpan]
+    assert.deepStrictEqual(attributes, {
+      "db.operation.name": "api_keys.find_with_credential",
+      "db.system.name": "postgresql",
+      "db.operation.batch.size": 4
+    })
+    assert.isUndefined(parentSpanId)
+    assert.notInclude([...traceIds, unrecorded], traceId)
+    for (const trace of traces) {
+      assert.deepStrictEqual(treeOf(trace, "b".repeat(16)), [
+        [`server GET ${route}`, ["internal api_keys.find_with_credential"]]
       ])
-    })
-  )
-
-  it.effect("of an update, which shares no statement, has it directly below the request", () =>
-    Effect.gen(function* () {
-      const { traceOf } = yield* SpanCollector
-      const tenant = yield* TestService.tenant
-      const id = createdId(yield* tenant.create(minimal))
-      yield* tenant.update(id, { disabled: true })
-      const [tree] = treeOf(yield* traceOf(`PATCH ${route}`), undefined)
-      assert.include(JSON.stringify(tree), `["client credentials.update"]`)
-    })
-  )
-
-  it.effect("of a get that shares a statement links to it, and the statement belongs to none of them", () =>
-    Effect.gen(function* () {
-      const { spans, traceOf } = yield* SpanCollector
-      const { url } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const id = createdId(yield* tenant.create(minimal))
-      const path = `/api/v1/byok/${id}`
-      const traceIds = ["1", "2", "3"].map((digit) => digit.repeat(32))
-      const unrecorded = "4".repeat(32)
-      const left = parentOf(unrecorded, "00")
-      const parents = [left, ...traceIds.map((traceId) => parentOf(traceId, "01")), left]
-      // What arrives at once is asked at once, except the first after a get that came alone.
-      yield* tenant.get(id)
-      const connections = yield* Effect.forEach(parents, () => open(url))
-      const sent = connections.map(({ answer, write }, n) => {
-        const headers = [bearer(tenant.management_key), parents[n] ?? left]
-        return Effect.andThen(write(render({ path, headers })), answer)
-      })
-      const answers = yield* Effect.all(sent, { concurrency: "unbounded" })
-      for (const { status } of answers) assert.strictEqual(status, 200)
-
-      const traces = yield* Effect.forEach(traceIds, (traceId) => traceOf(`GET ${route}`, traceId))
-      const shared = spans.filter(({ attributes }) => "db.operation.batch.size" in attributes)
-      assert.lengthOf(shared, 1)
-      const [{ attributes, parentSpanId, spanId, traceId }] = shared as [ReceivedSpan]
-      assert.deepStrictEqual(attributes, {
-        "db.operation.name": "api_keys.find_with_credential",
-        "db.system.name": "postgresql",
-        "db.operation.batch.size": 4
-      })
-      assert.isUndefined(parentSpanId)
-      assert.notInclude([...traceIds, unrecorded], traceId)
-      for (const trace of traces) {
-        assert.deepStrictEqual(treeOf(trace, "b".repeat(16)), [
-          [`server GET ${route}`, ["internal api_keys.find_with_credential"]]
-        ])
-        assert.deepStrictEqual(
-          trace[0]?.links.map((link) => [link.traceId, link.spanId]),
-          [[traceId, spanId]]
-        )
-      }
-      assert.isFalse(spans.some((span) => span.traceId === unrecorded))
-    })
-  )
-
-  it.effect("of a request that fails says why in one word, and of a path that nobody knows nothing else", () =>
-    Effect.gen(function* () {
-      const { traceOf } = yield* SpanCollector
-      const { url } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      yield* withoutTable("api_keys", tenant.list("", [parentOf("7".repeat(32), "01")]))
-      const failed = yield* traceOf("GET /api/v1/byok", "7".repeat(32))
       assert.deepStrictEqual(
-        failed.map(({ attributes, status }) => [attributes["error.type"], status.code]),
-        [
-          ["42P01", 2],
-          ["42P01", 2],
-          ["500", 2]
-        ]
+        trace[0]?.links.map((link) => [link.traceId, link.spanId]),
+        [[traceId, spanId]]
       )
-      assert.notInclude(JSON.stringify(failed), "relation")
-      const secret = "sk-0123456789-0123456789"
-      const headers = [parentOf("8".repeat(32), "01")]
-      yield* send(url, { method: "PUT", path: `/api/v1/${secret}?key=${secret}`, headers })
-      const unknown = yield* traceOf("PUT", "8".repeat(32))
-      assert.notInclude(JSON.stringify(unknown), secret)
-      assert.strictEqual(unknown[0]?.attributes["http.response.status_code"], 404)
-    })
-  )
+    }
+    assert.isFalse(spans.some((span) => span.traceId === unrecorded))
+  })
 
-  it.effect("has the status that its client got when the body cannot be read, as the series have", () =>
-    Effect.gen(function* () {
-      const { traceOf } = yield* SpanCollector
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.newTenant
-      const headers = [["Transfer-Encoding", "chunked"], parentOf("6".repeat(32), "01")] as const
-      const labels = { http_request_method: "POST", http_route: "/api/v1/byok", http_response_status_code: "400" }
-      const context = yield* Effect.context()
-      const counted = () => {
-        const samples = samplesIn(prometheusText(context))
-        return [labels, {}].map((which) => sumIn(samples, "http_server_request_duration_seconds_count", which) ?? 0)
-      }
-      const before = counted()
-      assert.strictEqual((yield* exchange(url, creation(management_key, "no size\r\n", headers))).status, 400)
-      yield* eventually("it is counted", () => counted()[0] === (before[0] ?? 0) + 1)
-      assert.strictEqual(counted()[1], (before[1] ?? 0) + 1, "and as nothing else")
-      // The look-up of its key may end after it.
-      const request = (yield* traceOf("POST /api/v1/byok", "6".repeat(32))).find(({ kind }) => kind === 2)
-      assert.deepInclude(request?.attributes, { "http.response.status_code": 400 })
-      assert.strictEqual(request?.status.code, 0)
-    })
-  )
+  it.effect("of a request that fails says why in one word, and of a path that nobody knows nothing else", function* () {
+    const { traceOf } = yield* SpanCollector
+    const { url } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    yield* withoutTable("api_keys", tenant.list("", [parentOf("7".repeat(32), "01")]))
+    const failed = yield* traceOf("GET /api/v1/byok", "7".repeat(32))
+    assert.deepStrictEqual(
+      failed.map(({ attributes, status }) => [attributes["error.type"], status.code]),
+      [
+        ["42P01", 2],
+        ["42P01", 2],
+        ["500", 2]
+      ]
+    )
+    assert.notInclude(JSON.stringify(failed), "relation")
+    const secret = "sk-0123456789-0123456789"
+    const headers = [parentOf("8".repeat(32), "01")]
+    yield* send(url, { method: "PUT", path: `/api/v1/${secret}?key=${secret}`, headers })
+    const unknown = yield* traceOf("PUT", "8".repeat(32))
+    assert.notInclude(JSON.stringify(unknown), secret)
+    assert.strictEqual(unknown[0]?.attributes["http.response.status_code"], 404)
+  })
 
-  it.effect("begins with no probe", () =>
-    Effect.gen(function* () {
-      const { spans, traceOf } = yield* SpanCollector
-      const { url } = yield* TestService
-      for (const path of ["/health/live", "/health/ready"]) yield* send(url, { path })
-      yield* send(url, { path: "/", headers: [parentOf("9".repeat(32), "01")] })
-      yield* traceOf("GET /", "9".repeat(32))
-      assert.isFalse(spans.some(({ name }) => name.includes("health")))
-    })
-  )
+  it.effect("has the status that its client got when the body cannot be read, as the series have", function* () {
+    const { traceOf } = yield* SpanCollector
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.newTenant
+    const headers = [["Transfer-Encoding", "chunked"], parentOf("6".repeat(32), "01")] as const
+    const labels = { http_request_method: "POST", http_route: "/api/v1/byok", http_response_status_code: "400" }
+    const context = yield* Effect.context()
+    const counted = () => {
+      const samples = samplesIn(prometheusText(context))
+      return [labels, {}].map((which) => sumIn(samples, "http_server_request_duration_seconds_count", which) ?? 0)
+    }
+    const before = counted()
+    assert.strictEqual((yield* exchange(url, creation(management_key, "no size\r\n", headers))).status, 400)
+    yield* eventually("it is counted", () => counted()[0] === (before[0] ?? 0) + 1)
+    assert.strictEqual(counted()[1], (before[1] ?? 0) + 1, "and as nothing else")
+    // The look-up of its key may end after it.
+    const request = (yield* traceOf("POST /api/v1/byok", "6".repeat(32))).find(({ kind }) => kind === 2)
+    assert.deepInclude(request?.attributes, { "http.response.status_code": 400 })
+    assert.strictEqual(request?.status.code, 0)
+  })
+
+  it.effect("begins with no probe", function* () {
+    const { spans, traceOf } = yield* SpanCollector
+    const { url } = yield* TestService
+    for (const path of ["/health/live", "/health/ready"]) yield* send(url, { path })
+    yield* send(url, { path: "/", headers: [parentOf("9".repeat(32), "01")] })
+    yield* traceOf("GET /", "9".repeat(32))
+    assert.isFalse(spans.some(({ name }) => name.includes("health")))
+  })
 })
 
 /** test/telemetry/TracerLive.test.ts has every combination of ratio and parent. */

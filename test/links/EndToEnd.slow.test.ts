@@ -21,8 +21,9 @@ describe.skipIf(missing.length > 0)(
   `a gateway and an owner${missing.map((name) => ` (skipped: no ${name})`).join()}`,
   () => {
     layerLive(TestService.layer)((it) => {
-      it.effect("connect a key, hear that it is refused, replace it, and the next request is served with it", () =>
-        Effect.gen(function* () {
+      it.effect(
+        "connect a key, hear that it is refused, replace it, and the next request is served with it",
+        function* () {
           const { url } = yield* TestService
           const { account_id } = yield* TestService.newTenant
           const path = yield* socketPath
@@ -78,7 +79,7 @@ describe.skipIf(missing.length > 0)(
             ]
           )
           assert.deepStrictEqual(upstream.seen(), [dead, good])
-        }).pipe(Effect.scoped)
+        }
       )
     })
   }

@@ -22,189 +22,174 @@ const keyOf = Effect.fnUntraced(function* (account_id: never, id: string) {
 })
 
 layerLive(TestService.layer)("the API of the owner's page", (it) => {
-  it.effect("connect: says what the link is for, stores the key that was sealed, once", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      const { ask, create, about } = yield* openLink(tenant, {
-        ...{ purpose: "connect", provider: "openai", return_url: "https://gateway.example/" }
-      })
-      assert.deepInclude(yield* about as Effect.Effect<object>, {
-        ...{ purpose: "connect", provider: "openai", credential_id: null, return_url: "https://gateway.example/" },
-        ...{
-          account_name: "a test account",
-          workspace_name: "default",
-          workspace_id: tenant.workspace_id,
-          providers: []
-        }
-      })
-      const { data, status, text } = yield* create(key, "openai", "Production")
-      assert.strictEqual(status, 201, text)
-      const made = data as Readonly<Record<string, unknown>>
-      assert.deepInclude(made, {
-        name: "Production",
-        label: "sk-...WxYz",
-        provider: "openai",
-        workspace_id: tenant.workspace_id
-      })
-      assert.strictEqual(yield* keyOf(tenant.account_id as never, String(made["id"])), key)
-      assert.notInclude(text, "0123456789")
-      const again = yield* ask("GET", "/link")
-      assert.deepStrictEqual([again.status, again.error?.message], [401, "This link was used. Ask for a new one."])
+  it.effect("connect: says what the link is for, stores the key that was sealed, once", function* () {
+    const tenant = yield* TestService.newTenant
+    const { ask, create, about } = yield* openLink(tenant, {
+      ...{ purpose: "connect", provider: "openai", return_url: "https://gateway.example/" }
     })
-  )
-
-  it.effect("names what is wrong at its field, stores nothing, and the link stays open", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      const { ask, about, create } = yield* openLink(tenant, { purpose: "connect" })
-      assert.isAbove((yield* about).providers.length, 100)
-      const issues = (error: unknown) => (error as { metadata: { issues: unknown } }).metadata.issues
-      yield* TestService.storing(
-        0,
-        Effect.gen(function* () {
-          assert.deepStrictEqual(issues((yield* create(`Bearer ${key}`)).error), [
-            { path: ["key"], message: "must not have a scheme such as Bearer before it" }
-          ])
-          assert.deepStrictEqual(issues((yield* create(key, "openai", "n".repeat(256))).error), [
-            { path: ["name"], message: "must have at most 255 characters" }
-          ])
-          const { status } = yield* ask("POST", "/byok", {
-            provider: "nobody",
-            name: null,
-            sealed_key: { enc: "", ciphertext: "" }
-          })
-          assert.strictEqual(status, 400)
-        })
-      )
-      assert.strictEqual((yield* create(key)).status, 201)
-    })
-  )
-
-  it.effect("replace: replaces the key of its credential and of no other, once", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      const [id, second] = [createdId(yield* tenant.create(minimal)), createdId(yield* tenant.create(minimal))]
-      const { ask, replace } = yield* openLink(tenant, { purpose: "replace", credential_id: id })
-      const statuses = yield* Effect.forEach(
-        [
-          ask("GET", `/byok/${second}`),
-          replace(second, key),
-          ask("DELETE", `/byok/${id}`),
-          ask("PATCH", `/byok/${id}`, { name: "n" })
-        ],
-        Effect.map(({ status }) => status)
-      )
-      assert.deepStrictEqual(statuses, [404, 404, 403, 400])
-      const { status, text } = yield* replace(id, key)
-      assert.strictEqual(status, 200, text)
-      assert.strictEqual(yield* keyOf(tenant.account_id as never, id), key)
-      assert.strictEqual(
-        (yield* replace(id, other).pipe(Effect.exit))._tag,
-        "Failure",
-        "it says no more what it is for"
-      )
-      assert.strictEqual(yield* keyOf(tenant.account_id as never, second), minimal.key)
-    })
-  )
-
-  it.effect("manage: lists, explains, orders, changes and deletes, in its workspace and under its name", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const { ask, create, link_id, replace } = yield* openLink(tenant, { purpose: "manage" })
-      const ids: Array<string> = []
-      for (const name of ["one", "two"])
-        ids.push((((yield* create(key, "openai", name)).data ?? {}) as { id: string }).id)
-      const [one = "", two = ""] = ids
-      assert.strictEqual((yield* ask("PUT", "/byok/order", { provider: "openai", ids: [two, one] })).status, 200)
-      assert.strictEqual((yield* ask("PATCH", `/byok/${one}`, { name: "first", disabled: true })).status, 200)
-      assert.strictEqual((yield* replace(two, other)).status, 200)
-      const list = (yield* ask("GET", "/byok?limit=10")).data as ReadonlyArray<Record<string, unknown>>
-      assert.deepStrictEqual(
-        list.map(({ disabled, label, name, sort_order }) => [name, label, disabled, sort_order]),
-        [
-          ["first", "sk-...WxYz", true, 1],
-          ["two", "sk-...QrSt", false, 0]
-        ]
-      )
-      const plan = { model: "a/model", targets: [{ provider: "openai" }] }
-      assert.include((yield* ask("POST", "/byok/plan", plan)).text, `"${one}"`)
-      assert.deepInclude((yield* ask("GET", `/byok/${one}/status`)).data as object, { state: "disabled" })
-      const events = (yield* ask("GET", `/byok/events?credential_id=${two}`)).text
-      assert.include(events, `"kind":"link","link_id":"${link_id}"`)
-      assert.strictEqual((yield* ask("DELETE", `/byok/${one}`)).status, 200)
-      const acts = (yield* eventsIn(sql)).filter(({ actor }) => actor.kind === "link" && actor.link_id === link_id)
-      assert.deepStrictEqual(
-        acts.map(({ action }) => action),
-        [
-          "credential.create",
-          "credential.create",
-          "credential.reorder",
-          "credential.update",
-          "credential.update",
-          "credential.rotate",
-          "credential.delete"
-        ]
-      )
-    })
-  )
-
-  it.effect("view: shows what manage shows, and changes nothing", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      const id = createdId(yield* tenant.create(minimal))
-      const { about, ask } = yield* openLink(tenant, { purpose: "view" })
-      assert.deepInclude(yield* about as Effect.Effect<object>, { public_key: null, purpose: "view" })
-      const sealed_key = { enc: "", ciphertext: "" }
-      const asked = [
-        ask("GET", "/byok"),
-        ask("GET", `/byok/${id}`),
-        ask("GET", `/byok/${id}/status`),
-        ask("GET", `/byok/events?credential_id=${id}`),
-        ask("POST", "/byok/plan", { model: "a/model", targets: [{ provider: "openai" }] }),
-        ask("GET", "/byok/events"),
-        ask("POST", "/byok", { provider: "openai", name: null, sealed_key }),
-        ask("PATCH", `/byok/${id}`, { disabled: true }),
-        ask("PUT", "/byok/order", { provider: "openai", ids: [id] }),
-        ask("DELETE", `/byok/${id}`)
-      ]
-      const statuses = yield* Effect.forEach(
-        asked,
-        Effect.map(({ status }) => status)
-      )
-      assert.deepStrictEqual(statuses, [200, 200, 200, 200, 200, 400, 403, 403, 403, 403])
-    })
-  )
-
-  it.effect("is confined to the link's workspace and account", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const [tenant, foreign] = [yield* TestService.newTenant, yield* TestService.newTenant]
-      const workspace_id = "019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88"
-      yield* sql`INSERT INTO workspaces VALUES (${workspace_id}, ${tenant.account_id}, 'n', false, now(), NULL)`
-      const elsewhere = createdId(yield* tenant.create({ ...minimal, workspace_id }))
-      const foreigner = createdId(yield* foreign.create(minimal))
-      const { ask, replace } = yield* openLink(tenant, { purpose: "manage" })
-      for (const id of [elsewhere, foreigner]) {
-        const statuses = yield* Effect.forEach(
-          [
-            ask("GET", `/byok/${id}`),
-            ask("GET", `/byok/${id}/status`),
-            ask("GET", `/byok/events?credential_id=${id}`)
-          ].concat([ask("PATCH", `/byok/${id}`, { disabled: true }), replace(id, key), ask("DELETE", `/byok/${id}`)]),
-          Effect.map(({ status }) => status)
-        )
-        assert.deepStrictEqual(
-          statuses,
-          Array.from({ length: 6 }, () => 404)
-        )
+    assert.deepInclude(yield* about as Effect.Effect<object>, {
+      ...{ purpose: "connect", provider: "openai", credential_id: null, return_url: "https://gateway.example/" },
+      ...{
+        account_name: "a test account",
+        workspace_name: "default",
+        workspace_id: tenant.workspace_id,
+        providers: []
       }
-      assert.deepStrictEqual((yield* ask("GET", `/byok?workspace_id=${workspace_id}`)).data, [])
     })
-  )
+    const { data, status, text } = yield* create(key, "openai", "Production")
+    assert.strictEqual(status, 201, text)
+    const made = data as Readonly<Record<string, unknown>>
+    assert.deepInclude(made, {
+      name: "Production",
+      label: "sk-...WxYz",
+      provider: "openai",
+      workspace_id: tenant.workspace_id
+    })
+    assert.strictEqual(yield* keyOf(tenant.account_id as never, String(made["id"])), key)
+    assert.notInclude(text, "0123456789")
+    const again = yield* ask("GET", "/link")
+    assert.deepStrictEqual([again.status, again.error?.message], [401, "This link was used. Ask for a new one."])
+  })
 
-  it.effect("refuses in a sentence, and stores nothing: changed data, a replay, a cut ciphertext, another link's", () =>
-    Effect.gen(function* () {
+  it.effect("names what is wrong at its field, stores nothing, and the link stays open", function* () {
+    const tenant = yield* TestService.newTenant
+    const { ask, about, create } = yield* openLink(tenant, { purpose: "connect" })
+    assert.isAbove((yield* about).providers.length, 100)
+    const issues = (error: unknown) => (error as { metadata: { issues: unknown } }).metadata.issues
+    yield* TestService.storing(
+      0,
+      Effect.gen(function* () {
+        assert.deepStrictEqual(issues((yield* create(`Bearer ${key}`)).error), [
+          { path: ["key"], message: "must not have a scheme such as Bearer before it" }
+        ])
+        assert.deepStrictEqual(issues((yield* create(key, "openai", "n".repeat(256))).error), [
+          { path: ["name"], message: "must have at most 255 characters" }
+        ])
+        const { status } = yield* ask("POST", "/byok", {
+          provider: "nobody",
+          name: null,
+          sealed_key: { enc: "", ciphertext: "" }
+        })
+        assert.strictEqual(status, 400)
+      })
+    )
+    assert.strictEqual((yield* create(key)).status, 201)
+  })
+
+  it.effect("replace: replaces the key of its credential and of no other, once", function* () {
+    const tenant = yield* TestService.newTenant
+    const [id, second] = [createdId(yield* tenant.create(minimal)), createdId(yield* tenant.create(minimal))]
+    const { ask, replace } = yield* openLink(tenant, { purpose: "replace", credential_id: id })
+    const statuses = yield* Effect.forEach(
+      [
+        ask("GET", `/byok/${second}`),
+        replace(second, key),
+        ask("DELETE", `/byok/${id}`),
+        ask("PATCH", `/byok/${id}`, { name: "n" })
+      ],
+      Effect.map(({ status }) => status)
+    )
+    assert.deepStrictEqual(statuses, [404, 404, 403, 400])
+    const { status, text } = yield* replace(id, key)
+    assert.strictEqual(status, 200, text)
+    assert.strictEqual(yield* keyOf(tenant.account_id as never, id), key)
+    assert.strictEqual((yield* replace(id, other).pipe(Effect.exit))._tag, "Failure", "it says no more what it is for")
+    assert.strictEqual(yield* keyOf(tenant.account_id as never, second), minimal.key)
+  })
+
+  it.effect("manage: lists, explains, orders, changes and deletes, in its workspace and under its name", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const { ask, create, link_id, replace } = yield* openLink(tenant, { purpose: "manage" })
+    const ids: Array<string> = []
+    for (const name of ["one", "two"])
+      ids.push((((yield* create(key, "openai", name)).data ?? {}) as { id: string }).id)
+    const [one = "", two = ""] = ids
+    assert.strictEqual((yield* ask("PUT", "/byok/order", { provider: "openai", ids: [two, one] })).status, 200)
+    assert.strictEqual((yield* ask("PATCH", `/byok/${one}`, { name: "first", disabled: true })).status, 200)
+    assert.strictEqual((yield* replace(two, other)).status, 200)
+    const list = (yield* ask("GET", "/byok?limit=10")).data as ReadonlyArray<Record<string, unknown>>
+    assert.deepStrictEqual(
+      list.map(({ disabled, label, name, sort_order }) => [name, label, disabled, sort_order]),
+      [
+        ["first", "sk-...WxYz", true, 1],
+        ["two", "sk-...QrSt", false, 0]
+      ]
+    )
+    const plan = { model: "a/model", targets: [{ provider: "openai" }] }
+    assert.include((yield* ask("POST", "/byok/plan", plan)).text, `"${one}"`)
+    assert.deepInclude((yield* ask("GET", `/byok/${one}/status`)).data as object, { state: "disabled" })
+    const events = (yield* ask("GET", `/byok/events?credential_id=${two}`)).text
+    assert.include(events, `"kind":"link","link_id":"${link_id}"`)
+    assert.strictEqual((yield* ask("DELETE", `/byok/${one}`)).status, 200)
+    const acts = (yield* eventsIn(sql)).filter(({ actor }) => actor.kind === "link" && actor.link_id === link_id)
+    assert.deepStrictEqual(
+      acts.map(({ action }) => action),
+      [
+        "credential.create",
+        "credential.create",
+        "credential.reorder",
+        "credential.update",
+        "credential.update",
+        "credential.rotate",
+        "credential.delete"
+      ]
+    )
+  })
+
+  it.effect("view: shows what manage shows, and changes nothing", function* () {
+    const tenant = yield* TestService.newTenant
+    const id = createdId(yield* tenant.create(minimal))
+    const { about, ask } = yield* openLink(tenant, { purpose: "view" })
+    assert.deepInclude(yield* about as Effect.Effect<object>, { public_key: null, purpose: "view" })
+    const sealed_key = { enc: "", ciphertext: "" }
+    const asked = [
+      ask("GET", "/byok"),
+      ask("GET", `/byok/${id}`),
+      ask("GET", `/byok/${id}/status`),
+      ask("GET", `/byok/events?credential_id=${id}`),
+      ask("POST", "/byok/plan", { model: "a/model", targets: [{ provider: "openai" }] }),
+      ask("GET", "/byok/events"),
+      ask("POST", "/byok", { provider: "openai", name: null, sealed_key }),
+      ask("PATCH", `/byok/${id}`, { disabled: true }),
+      ask("PUT", "/byok/order", { provider: "openai", ids: [id] }),
+      ask("DELETE", `/byok/${id}`)
+    ]
+    const statuses = yield* Effect.forEach(
+      asked,
+      Effect.map(({ status }) => status)
+    )
+    assert.deepStrictEqual(statuses, [200, 200, 200, 200, 200, 400, 403, 403, 403, 403])
+  })
+
+  it.effect("is confined to the link's workspace and account", function* () {
+    const { sql } = yield* TestService
+    const [tenant, foreign] = [yield* TestService.newTenant, yield* TestService.newTenant]
+    const workspace_id = "019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88"
+    yield* sql`INSERT INTO workspaces VALUES (${workspace_id}, ${tenant.account_id}, 'n', false, now(), NULL)`
+    const elsewhere = createdId(yield* tenant.create({ ...minimal, workspace_id }))
+    const foreigner = createdId(yield* foreign.create(minimal))
+    const { ask, replace } = yield* openLink(tenant, { purpose: "manage" })
+    for (const id of [elsewhere, foreigner]) {
+      const statuses = yield* Effect.forEach(
+        [
+          ask("GET", `/byok/${id}`),
+          ask("GET", `/byok/${id}/status`),
+          ask("GET", `/byok/events?credential_id=${id}`)
+        ].concat([ask("PATCH", `/byok/${id}`, { disabled: true }), replace(id, key), ask("DELETE", `/byok/${id}`)]),
+        Effect.map(({ status }) => status)
+      )
+      assert.deepStrictEqual(
+        statuses,
+        Array.from({ length: 6 }, () => 404)
+      )
+    }
+    assert.deepStrictEqual((yield* ask("GET", `/byok?workspace_id=${workspace_id}`)).data, [])
+  })
+
+  it.effect(
+    "refuses in a sentence, and stores nothing: changed data, a replay, a cut ciphertext, another link's",
+    function* () {
       const tenant = yield* TestService.newTenant
       const { about, ask, create } = yield* openLink(tenant, { purpose: "manage" })
       const id = createdId(yield* tenant.create(minimal))
@@ -236,62 +221,58 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
       yield* TestService.storing(1, send(good))
       assert.deepStrictEqual(yield* TestService.storing(0, said(send(good))), [409, notSealed], "a replay")
       assert.strictEqual((yield* create(key)).status, 201, "control")
-    })
+    }
   )
 
-  it.effect("refuses links that are used, revoked, expired or unknown, and API keys, each in a sentence", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const [used, revoked, expired] = [
-        yield* openLink(tenant, { purpose: "connect" }),
-        yield* openLink(tenant, { purpose: "manage" }),
-        yield* openLink(tenant, { purpose: "view" })
-      ]
-      yield* used.create(key)
-      yield* (yield* Links).revoke(tenant.account_id, revoked.link_id)
-      yield* sql`UPDATE links SET created_at = now() - interval '1 hour', expires_at = now() WHERE id = ${expired.link_id}`
-      const pages = [used, revoked, expired]
-      for (const token of ["", "byok_ln_nothing", tenant.management_key])
-        pages.push({ ...used, ...(yield* pageWith(token)) })
-      const messages = yield* TestService.storing(
-        0,
-        Effect.forEach(pages, ({ ask }) =>
-          Effect.map(ask("DELETE", `/byok/${tenant.account_id}`), ({ error }) => error?.message)
-        )
+  it.effect("refuses links that are used, revoked, expired or unknown, and API keys, each in a sentence", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const [used, revoked, expired] = [
+      yield* openLink(tenant, { purpose: "connect" }),
+      yield* openLink(tenant, { purpose: "manage" }),
+      yield* openLink(tenant, { purpose: "view" })
+    ]
+    yield* used.create(key)
+    yield* (yield* Links).revoke(tenant.account_id, revoked.link_id)
+    yield* sql`UPDATE links SET created_at = now() - interval '1 hour', expires_at = now() WHERE id = ${expired.link_id}`
+    const pages = [used, revoked, expired]
+    for (const token of ["", "byok_ln_nothing", tenant.management_key])
+      pages.push({ ...used, ...(yield* pageWith(token)) })
+    const messages = yield* TestService.storing(
+      0,
+      Effect.forEach(pages, ({ ask }) =>
+        Effect.map(ask("DELETE", `/byok/${tenant.account_id}`), ({ error }) => error?.message)
       )
-      const unknown = "This link is not known. Ask for a new one."
-      assert.deepStrictEqual(messages, [
-        "This link was used. Ask for a new one.",
-        "This link was revoked. Ask for a new one.",
-        "This link has expired. Ask for a new one.",
-        ...[unknown, unknown, unknown]
-      ])
-      const asTenant = yield* tenant.send({ path: "/api/v1/byok", headers: [] })
-      assert.strictEqual(asTenant.status, 200, "control")
-      const { url } = yield* TestService
-      const link = yield* openLink(tenant, { purpose: "manage" })
-      const refused = yield* Effect.promise(() =>
-        fetch(`${url}/api/v1/byok`, { headers: { authorization: `Bearer ${link.token}` } })
-      )
-      assert.strictEqual(refused.status, 401, "a link is no management key")
-    })
-  )
+    )
+    const unknown = "This link is not known. Ask for a new one."
+    assert.deepStrictEqual(messages, [
+      "This link was used. Ask for a new one.",
+      "This link was revoked. Ask for a new one.",
+      "This link has expired. Ask for a new one.",
+      ...[unknown, unknown, unknown]
+    ])
+    const asTenant = yield* tenant.send({ path: "/api/v1/byok", headers: [] })
+    assert.strictEqual(asTenant.status, 200, "control")
+    const { url } = yield* TestService
+    const link = yield* openLink(tenant, { purpose: "manage" })
+    const refused = yield* Effect.promise(() =>
+      fetch(`${url}/api/v1/byok`, { headers: { authorization: `Bearer ${link.token}` } })
+    )
+    assert.strictEqual(refused.status, 401, "a link is no management key")
+  })
 
-  it.effect("lets one of several creates by a link to connect through", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.newTenant
-      const { about, ask } = yield* openLink(tenant, { purpose: "connect" })
-      const sealed_key = yield* seal(yield* about, key, "openai")
-      const asked = ask("POST", "/byok", { provider: "openai", name: null, sealed_key })
-      const statuses = yield* TestService.storing(
-        1,
-        Effect.forEach([1, 2, 3, 4], () => asked, { concurrency: "unbounded" })
-      )
-      assert.deepStrictEqual(
-        statuses.map(({ status }) => status).filter((status) => status === 201),
-        [201]
-      )
-    })
-  )
+  it.effect("lets one of several creates by a link to connect through", function* () {
+    const tenant = yield* TestService.newTenant
+    const { about, ask } = yield* openLink(tenant, { purpose: "connect" })
+    const sealed_key = yield* seal(yield* about, key, "openai")
+    const asked = ask("POST", "/byok", { provider: "openai", name: null, sealed_key })
+    const statuses = yield* TestService.storing(
+      1,
+      Effect.forEach([1, 2, 3, 4], () => asked, { concurrency: "unbounded" })
+    )
+    assert.deepStrictEqual(
+      statuses.map(({ status }) => status).filter((status) => status === 201),
+      [201]
+    )
+  })
 })

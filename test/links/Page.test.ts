@@ -5,48 +5,42 @@ import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 
 layerLive(TestService.layer)("the files of the owner's page", (it) => {
-  it.effect("are served under a policy that lets in nothing from elsewhere, and kept nowhere", () =>
-    Effect.gen(function* () {
-      const files = [
-        "/keys",
-        ...["app.js", "api.js", "form.js", "keys.js", "style.css", "simple.css"].map((file) => `/keys/${file}`)
-      ]
-      const modules = ["hpke.js", "preact.js", "label.js"].map((file) => `/keys/${file}`)
-      for (const path of [...files, ...modules]) {
-        const { headers, status } = yield* TestService.send({ path })
-        assert.strictEqual(status, 200, path)
-        assert.deepInclude(headers, {
-          "content-security-policy":
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-          "cache-control": "no-store",
-          "referrer-policy": "no-referrer",
-          "x-content-type-options": "nosniff"
-        })
-      }
-      const types = yield* Effect.forEach(["/keys", "/keys/app.js", "/keys/simple.css"], (path) =>
-        Effect.map(TestService.send({ path }), ({ headers }) => headers["content-type"])
-      )
-      assert.deepStrictEqual(
-        types,
-        ["text/html", "text/javascript", "text/css"].map((type) => `${type}; charset=utf-8`)
-      )
-    })
-  )
+  it.effect("are served under a policy that lets in nothing from elsewhere, and kept nowhere", function* () {
+    const files = [
+      "/keys",
+      ...["app.js", "api.js", "form.js", "keys.js", "style.css", "simple.css"].map((file) => `/keys/${file}`)
+    ]
+    const modules = ["hpke.js", "preact.js", "label.js"].map((file) => `/keys/${file}`)
+    for (const path of [...files, ...modules]) {
+      const { headers, status } = yield* TestService.send({ path })
+      assert.strictEqual(status, 200, path)
+      assert.deepInclude(headers, {
+        "content-security-policy":
+          "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "cache-control": "no-store",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff"
+      })
+    }
+    const types = yield* Effect.forEach(["/keys", "/keys/app.js", "/keys/simple.css"], (path) =>
+      Effect.map(TestService.send({ path }), ({ headers }) => headers["content-type"])
+    )
+    assert.deepStrictEqual(
+      types,
+      ["text/html", "text/javascript", "text/css"].map((type) => `${type}; charset=utf-8`)
+    )
+  })
 
-  it.effect("are no others: a path leads to no file beside them", () =>
-    Effect.gen(function* () {
-      for (const path of ["/keys/", "/keys/tsconfig.json", "/keys/..%2FPage.ts", "/keys/hpke.d.ts", "/keys/x/app.js"]) {
-        assert.strictEqual((yield* TestService.send({ path })).status, 404, path)
-      }
-      assert.strictEqual((yield* TestService.send({ method: "POST", path: "/keys" })).status, 405)
-    })
-  )
+  it.effect("are no others: a path leads to no file beside them", function* () {
+    for (const path of ["/keys/", "/keys/tsconfig.json", "/keys/..%2FPage.ts", "/keys/hpke.d.ts", "/keys/x/app.js"]) {
+      assert.strictEqual((yield* TestService.send({ path })).status, 404, path)
+    }
+    assert.strictEqual((yield* TestService.send({ method: "POST", path: "/keys" })).status, 405)
+  })
 
-  it.effect("make the label by the service's own rule", () =>
-    Effect.gen(function* () {
-      const { body } = yield* TestService.send({ path: "/keys/label.js" })
-      assert.strictEqual(body, readFileSync(new URL("../../src/domain/labelOf.js", import.meta.url), "utf8"))
-      assert.strictEqual(labelOf("sk-0123456789-0123456789-AbCd"), "sk-...AbCd")
-    })
-  )
+  it.effect("make the label by the service's own rule", function* () {
+    const { body } = yield* TestService.send({ path: "/keys/label.js" })
+    assert.strictEqual(body, readFileSync(new URL("../../src/domain/labelOf.js", import.meta.url), "utf8"))
+    assert.strictEqual(labelOf("sk-0123456789-0123456789-AbCd"), "sk-...AbCd")
+  })
 })

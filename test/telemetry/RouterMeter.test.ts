@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Metric, Option } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { ApiKeyHash, WorkspaceId } from "../../src/domain/Identifiers.ts"
@@ -10,6 +9,7 @@ import { samplesIn } from "../support/http/samplesIn.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
 import { create, update } from "../support/service/asTenant.ts"
 import { attempt, planOf, requestOf } from "../support/service/planning.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const registry = Layer.sync(Metric.MetricRegistry, () => new Map())
 const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(registry))

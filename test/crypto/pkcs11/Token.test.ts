@@ -1,7 +1,6 @@
 import { createCipheriv, createHash } from "node:crypto"
 import { setImmediate } from "node:timers/promises"
 import { inspect } from "node:util"
-import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, Redacted } from "effect"
 import { makeTokenEncryption, openToken, type Token, type TokenSettings } from "../../../src/crypto/pkcs11/Token.ts"
 import { open } from "../../../src/crypto/SealingFormat1.ts"
@@ -21,6 +20,7 @@ import {
   withoutTokens
 } from "../../support/keys/SoftHsm.ts"
 import vectors from "../../vectors/sealing-format-1.json" with { type: "json" }
+import { assert, describe, it } from "../../support/it.ts"
 
 const skipped = withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`
 const bytes = Buffer.alloc(32, "0123456789abcdef0123456789ABCDEF").toString("hex")
@@ -61,35 +61,31 @@ const wrapsAgain = (token: Token) =>
   )
 
 describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a PKCS#11 token)${skipped}`, () => {
-  it.live("open the golden ciphertexts: the format is the same", () =>
-    Effect.gen(function* () {
-      const hsm = yield* softHsm
-      const keys = new Map(vectors.map(({ kek, kek_id }) => [kek_id, kek]))
-      yield* addToken(hsm, "golden", ...Array.from(keys, ([id, bytes]) => ({ id, bytes })))
-      const token = makeTokenEncryption(yield* openToken(tokenSettings(hsm, "golden", ...keys.keys())))
-      for (const { context, kek, kek_id, key, sealed, wrapped_dek } of vectors) {
-        assert.strictEqual(keys.get(kek_id), kek, "one key of each id")
-        const row = { kek_id, wrapped_dek: Buffer.from(wrapped_dek, "hex"), sealed: Buffer.from(sealed, "hex") }
-        assert.strictEqual((yield* open(token, row, Buffer.from(context))).toString(), key)
-      }
-    })
-  )
+  it.live("open the golden ciphertexts: the format is the same", function* () {
+    const hsm = yield* softHsm
+    const keys = new Map(vectors.map(({ kek, kek_id }) => [kek_id, kek]))
+    yield* addToken(hsm, "golden", ...Array.from(keys, ([id, bytes]) => ({ id, bytes })))
+    const token = makeTokenEncryption(yield* openToken(tokenSettings(hsm, "golden", ...keys.keys())))
+    for (const { context, kek, kek_id, key, sealed, wrapped_dek } of vectors) {
+      assert.strictEqual(keys.get(kek_id), kek, "one key of each id")
+      const row = { kek_id, wrapped_dek: Buffer.from(wrapped_dek, "hex"), sealed: Buffer.from(sealed, "hex") }
+      assert.strictEqual((yield* open(token, row, Buffer.from(context))).toString(), key)
+    }
+  })
 
-  it.live("have as check value AES-ECB of a block that GCM never encrypts under the same key (T12)", () =>
-    Effect.gen(function* () {
-      const { keks } = yield* openToken(tokenSettings(yield* begin, "byok", "kek-1"))
-      const block = Buffer.concat([
-        createHash("sha256").update("byok/kcv/kek-1").digest().subarray(0, 12),
-        Buffer.from("byok")
-      ])
-      const ecb = createCipheriv("aes-256-ecb", Buffer.from(bytes, "hex"), null).setAutoPadding(false)
-      assert.deepEqual(
-        keks.map(({ check_value, kek_id }) => [kek_id, Buffer.from(check_value)]),
-        [["kek-1", ecb.update(block)]]
-      )
-      assert.isAbove(block.readUInt32BE(12), 3, "the counters of 32 bytes are 1, 2 and 3")
-    })
-  )
+  it.live("have as check value AES-ECB of a block that GCM never encrypts under the same key (T12)", function* () {
+    const { keks } = yield* openToken(tokenSettings(yield* begin, "byok", "kek-1"))
+    const block = Buffer.concat([
+      createHash("sha256").update("byok/kcv/kek-1").digest().subarray(0, 12),
+      Buffer.from("byok")
+    ])
+    const ecb = createCipheriv("aes-256-ecb", Buffer.from(bytes, "hex"), null).setAutoPadding(false)
+    assert.deepEqual(
+      keks.map(({ check_value, kek_id }) => [kek_id, Buffer.from(check_value)]),
+      [["kek-1", ecb.update(block)]]
+    )
+    assert.isAbove(block.readUInt32BE(12), 3, "the counters of 32 bytes are 1, 2 and 3")
+  })
 
   const wrong: ReadonlyArray<
     readonly [string, (settings: TokenSettings) => TokenSettings, part: string, found: RegExp]
@@ -104,106 +100,97 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     ["key that is extractable", (given) => ({ ...given, kek_ids: ["lent"] }), "kek_ids", /can be extracted$/]
   ]
 
-  it.live("a wrong module, label, PIN or key is named, without its value", () =>
-    Effect.gen(function* () {
-      const hsm = yield* begin
-      yield* addKeys(
-        hsm,
-        "byok",
-        { id: "twice" },
-        { id: "twice" },
-        { id: "short", length: 16 },
-        { id: "shown", sensitive: false },
-        { id: "lent", extractable: true }
-      )
-      for (const [name, change, part, found] of wrong) {
-        const refused = yield* Effect.flip(Effect.scoped(openToken(change(tokenSettings(hsm, "byok", "kek-1")))))
-        assert(refused._tag === "TokenRefused", name)
-        assert.strictEqual(refused.part, part)
-        assert.match(refused.message, found)
-        assert.notInclude(inspect(refused, { depth: null }), "canary")
-      }
-      assert.strictEqual(yield* outcome(yield* openToken(tokenSettings(hsm, "byok", "kek-1"))), "wrapped")
-    })
-  )
+  it.live("a wrong module, label, PIN or key is named, without its value", function* () {
+    const hsm = yield* begin
+    yield* addKeys(
+      hsm,
+      "byok",
+      { id: "twice" },
+      { id: "twice" },
+      { id: "short", length: 16 },
+      { id: "shown", sensitive: false },
+      { id: "lent", extractable: true }
+    )
+    for (const [name, change, part, found] of wrong) {
+      const refused = yield* Effect.flip(Effect.scoped(openToken(change(tokenSettings(hsm, "byok", "kek-1")))))
+      assert(refused._tag === "TokenRefused", name)
+      assert.strictEqual(refused.part, part)
+      assert.match(refused.message, found)
+      assert.notInclude(inspect(refused, { depth: null }), "canary")
+    }
+    assert.strictEqual(yield* outcome(yield* openToken(tokenSettings(hsm, "byok", "kek-1"))), "wrapped")
+  })
 
-  it.live("the process of the token ends with the scope", () =>
-    Effect.gen(function* () {
-      const settings = tokenSettings(yield* begin, "byok", "kek-1")
-      const { pid } = yield* Effect.scoped(withProcess(settings))
-      assert.notInclude(childProcesses(), pid)
-    })
-  )
+  it.live("the process of the token ends with the scope", function* () {
+    const settings = tokenSettings(yield* begin, "byok", "kek-1")
+    const { pid } = yield* Effect.scoped(withProcess(settings))
+    assert.notInclude(childProcesses(), pid)
+  })
 
-  it.live("unwrap what was wrapped before the process was killed or the token was away (R10)", () =>
-    Effect.gen(function* () {
-      const hsm = yield* begin
-      const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
-      const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
-      process.kill(pid, "SIGKILL")
-      yield* eventually(
-        "it has gone",
-        Effect.sync(() => !childProcesses().includes(pid))
-      )
-      yield* wrapsAgain(token)
-      assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
+  it.live("unwrap what was wrapped before the process was killed or the token was away (R10)", function* () {
+    const hsm = yield* begin
+    const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
+    const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
+    process.kill(pid, "SIGKILL")
+    yield* eventually(
+      "it has gone",
+      Effect.sync(() => !childProcesses().includes(pid))
+    )
+    yield* wrapsAgain(token)
+    assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
 
-      yield* withoutTokens(
-        hsm,
-        Effect.gen(function* () {
-          assert.strictEqual(yield* outcome(token), "KeyStoreUnavailable")
-          assert.strictEqual(
-            yield* unwrapped(token, wrapped),
-            "KeyStoreUnavailable",
-            "which must not be taken for tampering"
-          )
-        })
-      )
-      yield* wrapsAgain(token)
-      assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
-    })
-  )
+    yield* withoutTokens(
+      hsm,
+      Effect.gen(function* () {
+        assert.strictEqual(yield* outcome(token), "KeyStoreUnavailable")
+        assert.strictEqual(
+          yield* unwrapped(token, wrapped),
+          "KeyStoreUnavailable",
+          "which must not be taken for tampering"
+        )
+      })
+    )
+    yield* wrapsAgain(token)
+    assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
+  })
 
-  it.live("a token that does not answer is given up at the deadline, and used again once it does (R10)", () =>
-    Effect.gen(function* () {
-      const settings = { ...tokenSettings(yield* begin, "byok", "kek-1"), deadline: Duration.seconds(1) }
-      const { pid, token } = yield* withProcess(settings)
-      yield* wrapsAgain(token)
-      process.kill(pid, "SIGSTOP")
-      const many = yield* Effect.all([outcome(token), outcome(token), outcome(token)], { concurrency: "unbounded" })
-      assert.deepStrictEqual(many, ["KeyStoreUnavailable", "KeyStoreUnavailable", "KeyStoreUnavailable"])
-      yield* wrapsAgain(token)
-      assert.notInclude(childProcesses(), pid)
-    })
-  )
+  it.live("a token that does not answer is given up at the deadline, and used again once it does (R10)", function* () {
+    const settings = { ...tokenSettings(yield* begin, "byok", "kek-1"), deadline: Duration.seconds(1) }
+    const { pid, token } = yield* withProcess(settings)
+    yield* wrapsAgain(token)
+    process.kill(pid, "SIGSTOP")
+    const many = yield* Effect.all([outcome(token), outcome(token), outcome(token)], { concurrency: "unbounded" })
+    assert.deepStrictEqual(many, ["KeyStoreUnavailable", "KeyStoreUnavailable", "KeyStoreUnavailable"])
+    yield* wrapsAgain(token)
+    assert.notInclude(childProcesses(), pid)
+  })
 
-  it.live("an answer that comes after its caller has left is wiped (SECURITY.md, Out of scope)", () =>
-    Effect.gen(function* () {
-      const { pid, token } = yield* withProcess(tokenSettings(yield* begin, "byok", "kek-1"))
-      const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
-      const wiped: Array<string> = []
-      const prototype = Object.getPrototypeOf(Buffer.alloc(0)) as Uint8Array
-      const fill = Reflect.get(prototype, "fill")
-      const watched = function (this: Uint8Array, value: number) {
-        if (value === 0) wiped.push(Buffer.from(this).toString())
-        return fill.call(this, value)
-      }
-      const spy = vi.spyOn(prototype, "fill").mockImplementation(watched)
-      yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
-      assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
-      assert.isEmpty(wiped, "control: a caller that is there wipes it itself")
-      process.kill(pid, "SIGSTOP")
-      yield* Effect.exit(Effect.timeout(unwrapped(token, wrapped), "50 millis"))
-      process.kill(pid, "SIGCONT")
-      yield* eventually(
-        "it is wiped",
-        Effect.sync(() => wiped.includes(dek.toString()))
-      )
-    })
-  )
+  it.live("an answer that comes after its caller has left is wiped (SECURITY.md, Out of scope)", function* () {
+    const { pid, token } = yield* withProcess(tokenSettings(yield* begin, "byok", "kek-1"))
+    const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
+    const wiped: Array<string> = []
+    const prototype = Object.getPrototypeOf(Buffer.alloc(0)) as Uint8Array
+    const fill = Reflect.get(prototype, "fill")
+    const watched = function (this: Uint8Array, value: number) {
+      if (value === 0) wiped.push(Buffer.from(this).toString())
+      return fill.call(this, value)
+    }
+    const spy = vi.spyOn(prototype, "fill").mockImplementation(watched)
+    yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
+    assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
+    assert.isEmpty(wiped, "control: a caller that is there wipes it itself")
+    process.kill(pid, "SIGSTOP")
+    yield* Effect.exit(Effect.timeout(unwrapped(token, wrapped), "50 millis"))
+    process.kill(pid, "SIGCONT")
+    yield* eventually(
+      "it is wiped",
+      Effect.sync(() => wiped.includes(dek.toString()))
+    )
+  })
 
-  it.live("a token that does not answer is asked again even if every caller leaves before the deadline (R10)", () =>
-    Effect.gen(function* () {
+  it.live(
+    "a token that does not answer is asked again even if every caller leaves before the deadline (R10)",
+    function* () {
       const settings = { ...tokenSettings(yield* begin, "byok", "kek-1"), deadline: Duration.seconds(1) }
       const { pid, token } = yield* withProcess(settings)
       yield* wrapsAgain(token)
@@ -213,70 +200,65 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
         Effect.map(Effect.exit(Effect.timeout(outcome(token), "50 millis")), () => !childProcesses().includes(pid))
       )
       yield* wrapsAgain(token)
-    })
+    }
   )
 
   const replace = (hsm: SoftHsm, other: string) =>
     addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
 
-  it.live("the same key put back under its label works in a new session; another does not (R10, T12)", () =>
-    Effect.gen(function* () {
-      const hsm = yield* begin
-      const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
-      const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
-      yield* replace(hsm, bytes)
-      assert.strictEqual(yield* outcome(token), "wrapped")
-      assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
-      assert.include(childProcesses(), pid)
+  it.live("the same key put back under its label works in a new session; another does not (R10, T12)", function* () {
+    const hsm = yield* begin
+    const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
+    const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
+    yield* replace(hsm, bytes)
+    assert.strictEqual(yield* outcome(token), "wrapped")
+    assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
+    assert.include(childProcesses(), pid)
 
-      yield* replace(hsm, Buffer.alloc(32, "another key").toString("hex"))
-      assert.strictEqual(yield* unwrapped(token, wrapped), "KeyStoreUnavailable")
-      assert.strictEqual(yield* outcome(token), "KeyStoreUnavailable")
-      yield* replace(hsm, bytes)
-      yield* wrapsAgain(token)
-      assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
-    })
-  )
+    yield* replace(hsm, Buffer.alloc(32, "another key").toString("hex"))
+    assert.strictEqual(yield* unwrapped(token, wrapped), "KeyStoreUnavailable")
+    assert.strictEqual(yield* outcome(token), "KeyStoreUnavailable")
+    yield* replace(hsm, bytes)
+    yield* wrapsAgain(token)
+    assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
+  })
 
-  it.live("a PIN that the token no longer accepts is not retried, so the token is not locked", () =>
-    Effect.gen(function* () {
-      const hsm = yield* begin
-      const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
-      yield* withoutTokens(hsm, Effect.asVoid(outcome(token)))
-      yield* eventually(
-        "it has gone",
-        Effect.sync(() => !childProcesses().includes(pid))
-      )
-      const other = "another-pin-1234"
-      yield* addKeys(hsm, "byok", { id: "kek-1", setPin: other })
-      const before = yield* attempts(hsm)
-      const reason = yield* eventuallyRefused(token)
-      assert.match(reason, /expected the PIN of the token's user; found CKR_PIN_INCORRECT$/)
-      assert.strictEqual((yield* attempts(hsm)) - before, 1)
-      yield* addKeys({ ...hsm, pin: other }, "byok", { id: "kek-1", setPin: pin })
-      assert.strictEqual(yield* outcome(token), "KeyStoreUnavailable", "until the service is started again")
-    })
-  )
+  it.live("a PIN that the token no longer accepts is not retried, so the token is not locked", function* () {
+    const hsm = yield* begin
+    const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
+    yield* withoutTokens(hsm, Effect.asVoid(outcome(token)))
+    yield* eventually(
+      "it has gone",
+      Effect.sync(() => !childProcesses().includes(pid))
+    )
+    const other = "another-pin-1234"
+    yield* addKeys(hsm, "byok", { id: "kek-1", setPin: other })
+    const before = yield* attempts(hsm)
+    const reason = yield* eventuallyRefused(token)
+    assert.match(reason, /expected the PIN of the token's user; found CKR_PIN_INCORRECT$/)
+    assert.strictEqual((yield* attempts(hsm)) - before, 1)
+    yield* addKeys({ ...hsm, pin: other }, "byok", { id: "kek-1", setPin: pin })
+    assert.strictEqual(yield* outcome(token), "KeyStoreUnavailable", "until the service is started again")
+  })
 
-  it.live("a clock that is set back by an hour neither stops calls nor keeps a lost token away", () =>
-    Effect.gen(function* () {
-      const hsm = yield* begin
-      const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
-      const now = Date.now
-      yield* Effect.addFinalizer(() => Effect.sync(() => (Date.now = now)))
-      process.kill(pid, "SIGKILL")
-      yield* eventually(
-        "the token is lost",
-        Effect.map(outcome(token), (how) => how === "KeyStoreUnavailable")
-      )
-      Date.now = () => now() - 3_600_000
-      yield* wrapsAgain(token)
-    })
-  )
+  it.live("a clock that is set back by an hour neither stops calls nor keeps a lost token away", function* () {
+    const hsm = yield* begin
+    const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
+    const now = Date.now
+    yield* Effect.addFinalizer(() => Effect.sync(() => (Date.now = now)))
+    process.kill(pid, "SIGKILL")
+    yield* eventually(
+      "the token is lost",
+      Effect.map(outcome(token), (how) => how === "KeyStoreUnavailable")
+    )
+    Date.now = () => now() - 3_600_000
+    yield* wrapsAgain(token)
+  })
 
   for (const calls of [1, 20])
-    it.live(`a PIN that the token no longer accepts in a new session is tried once, with ${calls} waiting`, () =>
-      Effect.gen(function* () {
+    it.live(
+      `a PIN that the token no longer accepts in a new session is tried once, with ${calls} waiting`,
+      function* () {
         const hsm = yield* begin
         const settings = tokenSettings(hsm, "byok", "kek-1")
         const { changed, opened } = yield* noticingNewPin(hsm, withProcess(settings))
@@ -302,7 +284,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
         assert.strictEqual((yield* attempts(hsm)) - before, 1)
         yield* Effect.flip(Effect.scoped(openToken(settings)))
         assert.strictEqual((yield* attempts(hsm)) - before, 2, "which another service adds")
-      })
+      }
     )
 })
 

@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary } from "effect"
 import {
   availabilityOf,
@@ -14,6 +13,7 @@ import {
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { propertyRuns } from "./propertyRuns.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const second = 1000
 const minute = 60 * second

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
@@ -16,6 +15,7 @@ import {
   type RoutingCase,
   type Row
 } from "./RoutingCase.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const plan = plannerOf({ ...Planning, ...Pooling })
 const encode = Schema.encodeSync(Explanation)

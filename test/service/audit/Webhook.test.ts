@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { EventCursor } from "../../../src/port/Events.ts"
 import * as Checkpointing from "../../../src/service/audit/Checkpointing.ts"
@@ -7,6 +6,7 @@ import * as Webhook from "../../../src/service/audit/Webhook.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
 import { type Answer, type Received, receiver, verifies } from "../../support/http/webhookReceiver.ts"
 import { eventually } from "../../support/process/eventually.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const secrets = [1, 2].map((byte) => Buffer.alloc(32, byte))
 
@@ -67,46 +67,44 @@ const firsts = (ids: ReadonlyArray<string>) => Array.from(new Set(ids))
 describe("events that are posted (Standard Webhooks)", () => {
   it.live(
     "arrive each at least once, in order, signed by every secret, from one instance at a time; a lost answer or a refusal repeats one",
-    () =>
-      Effect.gen(function* () {
-        const { open, received, written } = yield* deliver([200, "lost", 204, 500, 302, 200, "lost"])
-        const ids = idsOf(received)
-        assert.deepStrictEqual(firsts(ids), written)
-        assert.lengthOf(ids, written.length + 4, "one repetition for each failure")
-        received.forEach(({ answer }, index) => {
-          if (answer !== 200 && answer !== 204) assert.strictEqual(ids[index + 1], ids[index])
-        })
-        assert.strictEqual(open.most, 1)
-        for (const one of received) {
-          for (const secret of secrets) assert.isTrue(verifies(secretOf(secret), one))
-          const other = secretOf(Buffer.alloc(32, 3))
-          assert.isFalse(verifies(other, one), "control")
-          const [first = other] = secrets.map(secretOf)
-          assert.isFalse(verifies(first, { ...one, body: `${one.body} ` }), "control")
-          const id = String(one.headers["webhook-id"])
-          const now = Math.floor(Date.now() / 1000)
-          const old = Webhook.signedHeaders({ secrets: redacted }, id, now - 400, one.body)
-          assert.isFalse(verifies(first, { ...one, headers: old }), "control: a replay")
-          const { data, timestamp, type } = JSON.parse(one.body) as {
-            readonly data: object
-            readonly timestamp: string
-            readonly type: string
-          }
-          assert.match(type, /^keyring\.(register|promote)$/)
-          assert.match(timestamp, /^\d{4}-\d\d-\d\dT.*Z$/)
-          assert.deepInclude(data, { id: one.headers["webhook-id"], kek_id: "a" })
+    function* () {
+      const { open, received, written } = yield* deliver([200, "lost", 204, 500, 302, 200, "lost"])
+      const ids = idsOf(received)
+      assert.deepStrictEqual(firsts(ids), written)
+      assert.lengthOf(ids, written.length + 4, "one repetition for each failure")
+      received.forEach(({ answer }, index) => {
+        if (answer !== 200 && answer !== 204) assert.strictEqual(ids[index + 1], ids[index])
+      })
+      assert.strictEqual(open.most, 1)
+      for (const one of received) {
+        for (const secret of secrets) assert.isTrue(verifies(secretOf(secret), one))
+        const other = secretOf(Buffer.alloc(32, 3))
+        assert.isFalse(verifies(other, one), "control")
+        const [first = other] = secrets.map(secretOf)
+        assert.isFalse(verifies(first, { ...one, body: `${one.body} ` }), "control")
+        const id = String(one.headers["webhook-id"])
+        const now = Math.floor(Date.now() / 1000)
+        const old = Webhook.signedHeaders({ secrets: redacted }, id, now - 400, one.body)
+        assert.isFalse(verifies(first, { ...one, headers: old }), "control: a replay")
+        const { data, timestamp, type } = JSON.parse(one.body) as {
+          readonly data: object
+          readonly timestamp: string
+          readonly type: string
         }
-      }),
+        assert.match(type, /^keyring\.(register|promote)$/)
+        assert.match(timestamp, /^\d{4}-\d\d-\d\dT.*Z$/)
+        assert.deepInclude(data, { id: one.headers["webhook-id"], kek_id: "a" })
+      }
+    },
     60_000
   )
 
   it.live(
     "a cursor that moves before the answer loses one (control)",
-    () =>
-      Effect.gen(function* () {
-        const { received, written } = yield* deliver([500, 500], true)
-        assert.isAtMost(firsts(idsOf(received)).length, written.length - 1)
-      }),
+    function* () {
+      const { received, written } = yield* deliver([500, 500], true)
+      assert.isAtMost(firsts(idsOf(received)).length, written.length - 1)
+    },
     60_000
   )
 })
@@ -114,32 +112,31 @@ describe("events that are posted (Standard Webhooks)", () => {
 describe("the cursor of a subscriber", () => {
   it.live(
     "has one holder, whom only its steps or 30 seconds replace; each failure doubles the pause, up to 5 minutes",
-    () =>
-      Effect.gen(function* () {
-        const { ports, sql } = yield* openStore()
-        const cursor = yield* Effect.provide(EventCursor, ports)
-        const [one, other] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
-        assert.isTrue(Option.isNone(yield* cursor.state))
-        assert.deepStrictEqual(yield* cursor.take(one), Option.some({ after: 0, done: 0 }))
+    function* () {
+      const { ports, sql } = yield* openStore()
+      const cursor = yield* Effect.provide(EventCursor, ports)
+      const [one, other] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
+      assert.isTrue(Option.isNone(yield* cursor.state))
+      assert.deepStrictEqual(yield* cursor.take(one), Option.some({ after: 0, done: 0 }))
+      assert.isTrue(Option.isNone(yield* cursor.take(other)))
+      assert.isFalse(yield* cursor.advance(other, { after: 5, done: 0 }))
+      assert.isTrue(yield* cursor.advance(one, { after: 3, done: 1 }))
+      yield* sql`UPDATE event_cursors SET held_until = now() - interval '1 second'`
+      assert.deepStrictEqual(yield* cursor.take(other), Option.some({ after: 3, done: 1 }), "the holder was killed")
+      assert.isFalse(yield* cursor.advance(one, { after: 4, done: 0 }), "it was only slow")
+      const pauses: Array<number> = []
+      for (let n = 0; n < 11; n++) {
+        yield* cursor.free(other, true)
+        const { failures, pause } = Option.getOrThrow(yield* cursor.state)
+        assert.strictEqual(failures, n + 1)
+        pauses.push(Math.round(pause))
         assert.isTrue(Option.isNone(yield* cursor.take(other)))
-        assert.isFalse(yield* cursor.advance(other, { after: 5, done: 0 }))
-        assert.isTrue(yield* cursor.advance(one, { after: 3, done: 1 }))
-        yield* sql`UPDATE event_cursors SET held_until = now() - interval '1 second'`
-        assert.deepStrictEqual(yield* cursor.take(other), Option.some({ after: 3, done: 1 }), "the holder was killed")
-        assert.isFalse(yield* cursor.advance(one, { after: 4, done: 0 }), "it was only slow")
-        const pauses: Array<number> = []
-        for (let n = 0; n < 11; n++) {
-          yield* cursor.free(other, true)
-          const { failures, pause } = Option.getOrThrow(yield* cursor.state)
-          assert.strictEqual(failures, n + 1)
-          pauses.push(Math.round(pause))
-          assert.isTrue(Option.isNone(yield* cursor.take(other)))
-          yield* sql`UPDATE event_cursors SET retry_at = NULL`
-          yield* cursor.take(other)
-        }
-        assert.deepStrictEqual(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300])
-        assert.isTrue(yield* cursor.advance(other, { after: 9, done: 0 }))
-        assert.strictEqual(Option.getOrThrow(yield* cursor.state).failures, 0)
-      })
+        yield* sql`UPDATE event_cursors SET retry_at = NULL`
+        yield* cursor.take(other)
+      }
+      assert.deepStrictEqual(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300])
+      assert.isTrue(yield* cursor.advance(other, { after: 9, done: 0 }))
+      assert.strictEqual(Option.getOrThrow(yield* cursor.state).failures, 0)
+    }
   )
 })

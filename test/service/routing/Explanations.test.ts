@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
@@ -12,6 +11,7 @@ import { newTenant } from "../../support/database/newTenant.ts"
 import { inMemory } from "../../support/memory/inMemory.ts"
 import { create, remove, update } from "../../support/service/asTenant.ts"
 import { attempt, planOf, requestOf } from "../../support/service/planning.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 /** The body of an explanation, whether it is the one that was answered before, and how many bytes were admitted for it. */
 const makeExplain = (owner: PoolOwner) => {

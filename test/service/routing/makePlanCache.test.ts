@@ -1,4 +1,3 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Exit } from "effect"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { availabilityOf } from "../../../src/domain/routing/Health.ts"
@@ -11,6 +10,7 @@ import { type Edit, plantedUrl } from "../../domain/routing/plantedIn.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { requestOf } from "../../support/service/planning.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
 const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
@@ -103,13 +103,11 @@ describe("plans of large pools that are kept", () => {
     ["another model has the same plan", "[model, key,", "[key,"]
   ]
   const samples = Effect.runSync(Arbitrary.sampleEffect(anyActs, { count: 300, seed: "planted" }))
-  it.effect.each(faults)("would not be if %s (control)", ([, ...edit]) =>
-    Effect.gen(function* () {
-      const url = plantedUrl("../../service/routing/makePlanCache.ts", [edit])
-      const planted = yield* Effect.promise(() => import(url) as Promise<{ makePlanCache: typeof makePlanCache }>)
-      const isFound = (acts: Acts) =>
-        Exit.isFailure(Effect.runSyncExit(Effect.sync(() => run(planted.makePlanCache, acts))))
-      assert.isTrue(samples.some(isFound))
-    })
-  )
+  it.effect.each(faults)("would not be if %s (control)", function* ([, ...edit]) {
+    const url = plantedUrl("../../service/routing/makePlanCache.ts", [edit])
+    const planted = yield* Effect.promise(() => import(url) as Promise<{ makePlanCache: typeof makePlanCache }>)
+    const isFound = (acts: Acts) =>
+      Exit.isFailure(Effect.runSyncExit(Effect.sync(() => run(planted.makePlanCache, acts))))
+    assert.isTrue(samples.some(isFound))
+  })
 })

@@ -39,34 +39,33 @@ describe("every write of a credential", () => {
   it.live.each([
     ["in batches", true],
     ["each with a statement of its own", false]
-  ] as const)("leaves the row of its pool as its members are, within the limits, %s", ([, batching]) =>
-    Effect.gen(function* () {
-      const { ports, sql } = yield* openWith(batching)
-      const [first = assert.fail()] = ports
-      const repositories = ports.map((each) => Context.get(each, CredentialRepository))
-      const run = Effect.fnUntraced(function* (moments: ReadonlyArray<ReadonlyArray<Act>>) {
-        const { account_id, workspace_id } = yield* Effect.provide(newTenant, first)
-        const ids = Array.from({ length: 12 }, () => CredentialId.make(crypto.randomUUID()))
-        const versions = sql<{ provider: string; version: string }>`
+  ] as const)("leaves the row of its pool as its members are, within the limits, %s", function* ([, batching]) {
+    const { ports, sql } = yield* openWith(batching)
+    const [first = assert.fail()] = ports
+    const repositories = ports.map((each) => Context.get(each, CredentialRepository))
+    const run = Effect.fnUntraced(function* (moments: ReadonlyArray<ReadonlyArray<Act>>) {
+      const { account_id, workspace_id } = yield* Effect.provide(newTenant, first)
+      const ids = Array.from({ length: 12 }, () => CredentialId.make(crypto.randomUUID()))
+      const versions = sql<{ provider: string; version: string }>`
           SELECT provider, version::text AS version FROM pools WHERE account_id = ${account_id}`
-        const versionOf = (rows: Effect.Success<typeof versions>, provider: string) =>
-          Number(rows.find((row) => row.provider === provider)?.version ?? 0)
-        const perform = ({ n, write }: Act, turn: number) => {
-          const repository = repositories[turn % 2] ?? assert.fail()
-          if (write === "create") ids[n] = CredentialId.make(crypto.randomUUID())
-          const id = ids[n] ?? assert.fail()
-          const provider = providers[n % 3] ?? "azure"
-          return Effect.gen(function* () {
-            const before = versionOf(yield* versions, provider)
-            const done = yield* make(repository, write, account_id, workspace_id, id, provider)
-            if (done) assert.isAbove(versionOf(yield* versions, provider), before, `${write} raises the version`)
-            return [write, done] as const
-          })
-        }
-        for (const acts of moments) {
-          const results = yield* Effect.forEach(acts, perform, { concurrency: "unbounded" })
-          assert.lengthOf(results, acts.length)
-          const [wrong] = yield* sql<{ provider: string }>`
+      const versionOf = (rows: Effect.Success<typeof versions>, provider: string) =>
+        Number(rows.find((row) => row.provider === provider)?.version ?? 0)
+      const perform = ({ n, write }: Act, turn: number) => {
+        const repository = repositories[turn % 2] ?? assert.fail()
+        if (write === "create") ids[n] = CredentialId.make(crypto.randomUUID())
+        const id = ids[n] ?? assert.fail()
+        const provider = providers[n % 3] ?? "azure"
+        return Effect.gen(function* () {
+          const before = versionOf(yield* versions, provider)
+          const done = yield* make(repository, write, account_id, workspace_id, id, provider)
+          if (done) assert.isAbove(versionOf(yield* versions, provider), before, `${write} raises the version`)
+          return [write, done] as const
+        })
+      }
+      for (const acts of moments) {
+        const results = yield* Effect.forEach(acts, perform, { concurrency: "unbounded" })
+        assert.lengthOf(results, acts.length)
+        const [wrong] = yield* sql<{ provider: string }>`
             SELECT pools.provider FROM pools LEFT JOIN LATERAL (
               SELECT count(*) AS n, coalesce(max(sort_order), -1) AS last, coalesce(sum(
                 octet_length(sealed) + coalesce(octet_length(array_to_string(allowed_models, '')), 0)
@@ -77,104 +76,93 @@ describe("every write of a credential", () => {
               members = n AND pools.bytes = found.bytes AND next_order > last
               AND members <= ${limits.credentials} AND pools.bytes <= ${limits.bytes}
             )`
-          assert.isUndefined(wrong?.provider)
-        }
-        return true
-      })
-      const checked = yield* Arbitrary.checkEffect(history, run, { runs: 25 })
-      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
-      const [{ deadlocks } = { deadlocks: -1 }] = yield* sql<{ deadlocks: number }>`
-        SELECT deadlocks::int AS deadlocks FROM pg_stat_database WHERE datname = current_database()`
-      assert.strictEqual(deadlocks, 0)
-    })
-  )
-
-  it.live("says what its pool has no room for", () =>
-    Effect.gen(function* () {
-      const { ports } = yield* openWith(true)
-      const [store = assert.fail()] = ports
-      const repository = Context.get(store, CredentialRepository)
-      const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
-      const create = repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
-      for (const _ of Array.from({ length: limits.credentials })) {
-        yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
+        assert.isUndefined(wrong?.provider)
       }
-      assert.deepInclude(yield* Effect.flip(create), { _tag: "PoolFull", of: "credentials", limit: limits.credentials })
+      return true
     })
-  )
+    const checked = yield* Arbitrary.checkEffect(history, run, { runs: 25 })
+    assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+    const [{ deadlocks } = { deadlocks: -1 }] = yield* sql<{ deadlocks: number }>`
+        SELECT deadlocks::int AS deadlocks FROM pg_stat_database WHERE datname = current_database()`
+    assert.strictEqual(deadlocks, 0)
+  })
 
-  it.live("refuses those that lose the race for the last place in their pool", () =>
-    Effect.gen(function* () {
-      const { ports, sql } = yield* openWith(true)
-      const [store = assert.fail()] = ports
-      const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
-      const create = make(Context.get(store, CredentialRepository), "create", account_id, workspace_id)
-      assert.isTrue(yield* create)
-      const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
-      const creates = yield* Effect.forkChild(
-        Effect.all(
-          Array.from({ length: 4 }, () => create),
-          { concurrency: 4 }
-        )
+  it.live("says what its pool has no room for", function* () {
+    const { ports } = yield* openWith(true)
+    const [store = assert.fail()] = ports
+    const repository = Context.get(store, CredentialRepository)
+    const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
+    const create = repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
+    for (const _ of Array.from({ length: limits.credentials })) {
+      yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
+    }
+    assert.deepInclude(yield* Effect.flip(create), { _tag: "PoolFull", of: "credentials", limit: limits.credentials })
+  })
+
+  it.live("refuses those that lose the race for the last place in their pool", function* () {
+    const { ports, sql } = yield* openWith(true)
+    const [store = assert.fail()] = ports
+    const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
+    const create = make(Context.get(store, CredentialRepository), "create", account_id, workspace_id)
+    assert.isTrue(yield* create)
+    const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
+    const creates = yield* Effect.forkChild(
+      Effect.all(
+        Array.from({ length: 4 }, () => create),
+        { concurrency: 4 }
       )
-      // The first goes alone, and three together need more than what is left. There is room for each of them, but one place.
-      yield* untilWaiting(sql, 1)
-      yield* release
-      assert.deepStrictEqual((yield* Fiber.join(creates)).toSorted(), [false, false, true, true])
-    })
-  )
+    )
+    // The first goes alone, and three together need more than what is left. There is room for each of them, but one place.
+    yield* untilWaiting(sql, 1)
+    yield* release
+    assert.deepStrictEqual((yield* Fiber.join(creates)).toSorted(), [false, false, true, true])
+  })
 
-  it.live("locks the pools of a batch in the order of their keys, whatever that of its rows", () =>
-    Effect.gen(function* () {
-      const { admin, repository } = yield* openLossyStore
-      const create = (provider: string) =>
-        repository.insert(account_id, { ...plainCredential(workspace_id), provider }, plainSealedKey(1))
-      const together = Effect.forEach(["xai", "azure", "xai"], create, { concurrency: "unbounded" })
-      yield* together
-      const release = yield* holdOpen(admin, "SELECT FROM pools WHERE provider = 'xai' FOR UPDATE")
-      const batch = yield* Effect.forkChild(together)
-      yield* untilWaiting(admin, 1)
-      const free = yield* admin`SELECT 1 FROM pools WHERE provider = 'azure' FOR UPDATE SKIP LOCKED`
-      assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
-      yield* release
-      assert.isTrue((yield* Fiber.join(batch)).every(Option.isSome))
-    })
-  )
+  it.live("locks the pools of a batch in the order of their keys, whatever that of its rows", function* () {
+    const { admin, repository } = yield* openLossyStore
+    const create = (provider: string) =>
+      repository.insert(account_id, { ...plainCredential(workspace_id), provider }, plainSealedKey(1))
+    const together = Effect.forEach(["xai", "azure", "xai"], create, { concurrency: "unbounded" })
+    yield* together
+    const release = yield* holdOpen(admin, "SELECT FROM pools WHERE provider = 'xai' FOR UPDATE")
+    const batch = yield* Effect.forkChild(together)
+    yield* untilWaiting(admin, 1)
+    const free = yield* admin`SELECT 1 FROM pools WHERE provider = 'azure' FOR UPDATE SKIP LOCKED`
+    assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
+    yield* release
+    assert.isTrue((yield* Fiber.join(batch)).every(Option.isSome))
+  })
 
-  it.live("gives the credentials of one moment their places in the order of the requests (D32)", () =>
-    Effect.gen(function* () {
-      const { admin, repository } = yield* openLossyStore
-      const create = () => insertInto(repository)(account_id, plainCredential(workspace_id), plainSealedKey(1))
-      const created = yield* Effect.forEach(Array.from({ length: 6 }), create, { concurrency: "unbounded" })
-      assert.deepStrictEqual(
-        created.map(({ sort_order }) => sort_order),
-        [0, 1, 2, 3, 4, 5]
-      )
-      const found = yield* admin`SELECT 1 FROM pools WHERE xmax::text NOT IN ('0', xmin::text)`
-      assert.lengthOf(found, 0, "none is asked for again: that would lock the pool")
-    })
-  )
+  it.live("gives the credentials of one moment their places in the order of the requests (D32)", function* () {
+    const { admin, repository } = yield* openLossyStore
+    const create = () => insertInto(repository)(account_id, plainCredential(workspace_id), plainSealedKey(1))
+    const created = yield* Effect.forEach(Array.from({ length: 6 }), create, { concurrency: "unbounded" })
+    assert.deepStrictEqual(
+      created.map(({ sort_order }) => sort_order),
+      [0, 1, 2, 3, 4, 5]
+    )
+    const found = yield* admin`SELECT 1 FROM pools WHERE xmax::text NOT IN ('0', xmin::text)`
+    assert.lengthOf(found, 0, "none is asked for again: that would lock the pool")
+  })
 
-  it.live("deletes what has grown since the delete began, in a pool that was smaller than that", () =>
-    Effect.gen(function* () {
-      const { ports, sql } = yield* openWith(true)
-      const [first = assert.fail(), second = assert.fail()] = ports
-      const [one, other] = [Context.get(first, CredentialRepository), Context.get(second, CredentialRepository)]
-      const { account_id, workspace_id } = yield* Effect.provide(newTenant, first)
-      const row = { ...plainCredential(workspace_id), provider: "azure" }
-      yield* one.insert(account_id, row, plainSealedKey(1))
-      const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
-      const lengthen = yield* Effect.forkChild(make(one, "lengthen", account_id, workspace_id, row.id, row.provider))
-      yield* untilWaiting(sql, 1)
-      const remove = yield* Effect.forkChild(other.delete(account_id, row.id))
-      yield* untilWaiting(sql, 2)
-      yield* release
-      assert.isTrue(yield* Fiber.join(lengthen))
-      assert.isTrue(yield* Fiber.join(remove))
-      const pools = yield* sql`SELECT members, bytes::int FROM pools`
-      assert.deepStrictEqual(pools, [{ members: 0, bytes: 0 }])
-    })
-  )
+  it.live("deletes what has grown since the delete began, in a pool that was smaller than that", function* () {
+    const { ports, sql } = yield* openWith(true)
+    const [first = assert.fail(), second = assert.fail()] = ports
+    const [one, other] = [Context.get(first, CredentialRepository), Context.get(second, CredentialRepository)]
+    const { account_id, workspace_id } = yield* Effect.provide(newTenant, first)
+    const row = { ...plainCredential(workspace_id), provider: "azure" }
+    yield* one.insert(account_id, row, plainSealedKey(1))
+    const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
+    const lengthen = yield* Effect.forkChild(make(one, "lengthen", account_id, workspace_id, row.id, row.provider))
+    yield* untilWaiting(sql, 1)
+    const remove = yield* Effect.forkChild(other.delete(account_id, row.id))
+    yield* untilWaiting(sql, 2)
+    yield* release
+    assert.isTrue(yield* Fiber.join(lengthen))
+    assert.isTrue(yield* Fiber.join(remove))
+    const pools = yield* sql`SELECT members, bytes::int FROM pools`
+    assert.deepStrictEqual(pools, [{ members: 0, bytes: 0 }])
+  })
 })
 
 type Repository = CredentialRepository["Service"]

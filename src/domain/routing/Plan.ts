@@ -1,29 +1,21 @@
 import type { CredentialId } from "../Identifiers.ts"
 import type { Provider } from "../Provider.ts"
 import type { Region } from "../Region.ts"
-import type { ParkedCause } from "./Health.ts"
-import type { Seal } from "./Pool.ts"
+import type { Excluded, Removed } from "./Explanation.ts"
 
 /** Credentials that are tried before the provider's shared endpoint, and those that are tried after it (E1). */
 export type Section = "prioritized" | "fallback"
 
+/** A reason without its words, and with its time in milliseconds since 1970. */
+type Bare<Reason> = Reason extends { readonly until: unknown }
+  ? Omit<Reason, "message" | "until"> & { readonly until: number | null }
+  : Omit<Reason, "message" | "hint">
+
 /** Why a credential is not used. */
-export type Exclusion =
-  | { readonly reason: "disabled" | "api_key_not_allowed" | "user_not_allowed" | "model_not_allowed" }
-  | { readonly reason: "region"; readonly declared: Region | null; readonly host: Region }
-  | { readonly reason: "zdr"; readonly declared: boolean | null }
-  | { readonly reason: "seal"; readonly seal: Exclude<Seal, "verified" | "unverified"> }
-  | { readonly reason: "parked"; readonly cause: ParkedCause; readonly until: number | null }
+export type Exclusion = Bare<Excluded>
 
 /** Why a provider's shared endpoint is not used. */
-export type SharedReason =
-  | { readonly reason: "none_there" | "region" | "zdr" }
-  | { readonly reason: "is_required" | "is_byok_only"; readonly credential_id: CredentialId }
-  | {
-      readonly reason: "seal"
-      readonly credential_id: CredentialId
-      readonly seal: Exclude<Seal, "verified" | "unverified" | "unavailable">
-    }
+export type SharedReason = Bare<Removed>
 
 /** One attempt. `region` is what the credential declares, which may decide the upstream's address (E12). */
 export type Step =

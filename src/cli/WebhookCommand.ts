@@ -12,12 +12,12 @@ const test = Command.make("test", {}, () =>
     if (Option.isNone(endpoint)) return yield* new CommandFailed({ message: "BYOK_WEBHOOK_URL is not set." })
     const id = `test_${randomUUID()}`
     const timestamp = DateTime.formatIso(yield* DateTime.now)
-    const status = yield* post(endpoint.value, { id, type: "webhook.test", timestamp, data: {} })
-    if (!wasTaken(status)) {
-      const answer = status === undefined ? "did not answer in 10 seconds" : `answered ${status}`
-      return yield* new CommandFailed({ message: `The endpoint ${answer}.` })
+    const answer = yield* post(endpoint.value, { id, type: "webhook.test", timestamp, data: {} })
+    if (!wasTaken(answer)) {
+      const said = typeof answer === "number" ? `answered ${answer}` : answer
+      return yield* new CommandFailed({ message: `The endpoint ${said}.` })
     }
-    yield* print({ id, status: status ?? null })
+    yield* print({ id, status: answer })
   })
 ).pipe(Command.withDescription("Post a message webhook.test to BYOK_WEBHOOK_URL, once"))
 

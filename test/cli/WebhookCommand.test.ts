@@ -1,6 +1,7 @@
 import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
+import { freePort } from "../support/database/listen.ts"
 import { receiver, verifies } from "../support/http/webhookReceiver.ts"
 import { CommandLine, onlyObject } from "../support/process/CommandLine.ts"
 import { assert, layerLive } from "../support/it.ts"
@@ -33,11 +34,14 @@ layerLive(CommandLine.layer)("byok webhook", (it) => {
       [24, 64, 25].map((bytes) => verifies(secretOf(bytes), one)),
       [true, true, false]
     )
-    for (const answer of ["answered 500", "answered 302", "did not answer in 10 seconds"]) {
+    for (const answer of ["answered 500", "answered 302", "could not be reached (UND_ERR_SOCKET)"]) {
       const { code, stderr } = yield* testWith(url, secretOf(32))
       assert.deepStrictEqual([code, stderr.includes(`The endpoint ${answer}.`)], [1, true], stderr)
     }
     assert.lengthOf(received, 4, "no repetition, and no redirect is followed")
+    const closed = new URL(`http://127.0.0.1:${yield* freePort}`)
+    const { stderr } = yield* testWith(closed, secretOf(32))
+    assert.include(stderr, "The endpoint could not be reached (ECONNREFUSED).")
   })
 
   it.effect("test names what the file of secrets may hold, and never a value", function* () {

@@ -39,7 +39,14 @@ export const signedHeaders = ({ secrets }: Pick<Endpoint, "secrets">, id: string
     .join(" ")
 })
 
-/** Posts a message once. Returns the status of the answer; none if there was none in time. A redirect is not followed. */
+/** Why an endpoint did not answer, without its address. */
+const failureOf = (error: unknown) => {
+  if (error instanceof DOMException) return `did not answer in ${timeout / 1000} seconds`
+  const { code } = Object((error as Error).cause) as { readonly code?: unknown }
+  return `could not be reached${typeof code === "string" ? ` (${code})` : ""}`
+}
+
+/** Posts a message once. Returns the status of the answer, or why there was none. A redirect is not followed. */
 export const post = (endpoint: Endpoint, { id, ...message }: Message) =>
   Effect.promise(async (signal) => {
     const body = JSON.stringify(message)
@@ -51,12 +58,13 @@ export const post = (endpoint: Endpoint, { id, ...message }: Message) =>
       })
       await answer.body?.cancel()
       return answer.status
-    } catch {
-      return undefined
+    } catch (error) {
+      return failureOf(error)
     }
   })
 
-export const wasTaken = (status?: number): boolean => status !== undefined && status >= 200 && status < 300
+export const wasTaken = (answer: number | string): boolean =>
+  typeof answer === "number" && answer >= 200 && answer < 300
 
 const messageOf = ({ action: type, at: timestamp, id, ...data }: FeedEvent): Message => ({
   id,

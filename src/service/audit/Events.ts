@@ -1,4 +1,4 @@
-import { Clock, DateTime, Duration, Effect, Layer } from "effect"
+import { Clock, DateTime, Duration, Effect, Exit, Layer } from "effect"
 import type { AccountEvent } from "../../domain/AuditEvent.ts"
 import { type Actor, CurrentCaller } from "../../domain/CurrentCaller.ts"
 import { AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
@@ -6,7 +6,7 @@ import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Events, type FeedEvent } from "../../port/Events.ts"
 import { eventsOf } from "./Audit.ts"
 
-/** How often whoever waits looks for the next entry, in milliseconds. */
+/** How often the next entry is looked for while somebody waits, in milliseconds. */
 const pollInterval = 500
 
 const feedEventsOf = (entry: ReadEntry) => {
@@ -32,6 +32,29 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const { read } = yield* AuditLog
     const inTime = withDeadline(yield* RequestTimeout)
+    const fork = Effect.runForkWith(yield* Effect.context())
+    const waiting = new Set<{ readonly after: number; readonly wake: () => void }>()
+    let isLooking = false
+    /** Looks for the next entry for all who wait. Whoever is woken reads for itself, also what went wrong. */
+    const look = Effect.gen(function* () {
+      while (waiting.size > 0) {
+        const after = Math.min(...Array.from(waiting, ({ after }) => after))
+        const found = yield* Effect.exit(inTime(read({ after, limit: 1 })))
+        if (Exit.isFailure(found) || found.value.length > 0) for (const { wake } of waiting) wake()
+        yield* Effect.sleep(pollInterval)
+      }
+      isLooking = false
+    })
+    const untilNext = (after: number) =>
+      Effect.callback<undefined>((resume) => {
+        const waiter = { after, wake: () => (waiting.delete(waiter), resume(Effect.undefined)) }
+        waiting.add(waiter)
+        if (!isLooking) {
+          isLooking = true
+          fork(Effect.andThen(Effect.sleep(pollInterval), look))
+        }
+        return Effect.sync(() => waiting.delete(waiter))
+      })
     return {
       list: (page) =>
         Effect.flatMap(CurrentCaller, ({ account_id }) =>
@@ -45,7 +68,7 @@ export const layer = Layer.effect(
           if (entries.length > 0 || left <= 0) {
             return { events: entries.flatMap(feedEventsOf), last_seq: Number(entries.at(-1)?.seq ?? after) }
           }
-          yield* Effect.sleep(Math.min(pollInterval, left))
+          yield* Effect.timeoutOption(untilNext(after), left)
         }
       })
     }

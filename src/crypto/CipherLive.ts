@@ -1,6 +1,7 @@
 import { hash, timingSafeEqual } from "node:crypto"
 import { Cause, Effect, Layer, Option, Redacted, Result } from "effect"
 import { encodeSealingContext, type SealingContext } from "../domain/SealedKey.ts"
+import * as AtHand from "../port/AtHand.ts"
 import {
   Cipher,
   KeyStoreUnavailable,
@@ -26,7 +27,7 @@ const failures: ReadonlyArray<OpenFailure["_tag"] | "defect"> = [
   "defect"
 ]
 
-/** Times operations by the tag of their error, except those that were interrupted. */
+/** Runs operations and times them by the tag of their error, except those that were interrupted. */
 export const makeCryptoTimer = Effect.map(makeMeter, ({ histogram }) => (operation: "seal" | "unwrap" | "rewrap") => {
   const seriesOf = memoize((error: string | undefined) =>
     histogram("byok.crypto.operation.duration", {
@@ -35,8 +36,8 @@ export const makeCryptoTimer = Effect.map(makeMeter, ({ histogram }) => (operati
     })
   )
   for (const error of [undefined, ...failures]) seriesOf(error)
-  return <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
-    timed(effect, (seconds, exit) => {
+  return <A, E extends { readonly _tag: string }, R>(run: () => Effect.Effect<A, E, R>) =>
+    timed(run, (seconds, exit) => {
       if (exit._tag === "Failure" && Cause.hasInterruptsOnly(exit.cause)) return
       seriesOf(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
     })
@@ -66,7 +67,8 @@ export const layer = Layer.effect(
     const timer = yield* makeCryptoTimer
     const asking = (operation: "seal" | "unwrap") => {
       const timed = timer(operation)
-      return <A, E extends { readonly _tag: string }>(call: Effect.Effect<A, E>) => timed(withKeyStoreTimeout(call))
+      return <A, E extends { readonly _tag: string }>(call: () => Effect.Effect<A, E>) =>
+        timed(() => withKeyStoreTimeout(call()))
     }
     const [sealing, unwrapping] = [asking("seal"), asking("unwrap")]
 
@@ -79,33 +81,42 @@ export const layer = Layer.effect(
     })
 
     const read: Cipher["Service"]["read"] = (sealed, context, use) =>
-      unwrapping(Effect.map(open(inTurn(keys, context.account_id), sealed, encode(context)), wipingAfter(use)))
+      unwrapping(() => AtHand.map(open(inTurn(keys, context.account_id), sealed, encode(context)), wipingAfter(use)))
 
     return {
-      seal: Effect.fnUntraced(function* (key, context) {
-        const primary = yield* spend()
-        const plaintext = Buffer.from(Redacted.value(key))
-        const sealed = seal(inTurn(keys, context.account_id), primary, plaintext, encode(context)).pipe(
-          Effect.ensuring(Effect.sync(() => plaintext.fill(0)))
-        )
-        return yield* Effect.catchTag(sealed, "UnknownKeyId", ({ kek_id }) =>
-          Effect.fail(new KeyStoreUnavailable({ reason: `key ${kek_id} is no longer available` }))
-        )
-      }, sealing),
-      open: (sealed, context) => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8"))),
+      seal: Effect.fnUntraced(
+        function* (key, context) {
+          const primary = yield* spend()
+          const plaintext = Buffer.from(Redacted.value(key))
+          const sealed = seal(inTurn(keys, context.account_id), primary, plaintext, encode(context)).pipe(
+            Effect.ensuring(Effect.sync(() => plaintext.fill(0)))
+          )
+          return yield* Effect.catchTag(sealed, "UnknownKeyId", ({ kek_id }) =>
+            Effect.fail(new KeyStoreUnavailable({ reason: `key ${kek_id} is no longer available` }))
+          )
+        },
+        (seal) => Effect.suspend(() => sealing(() => seal))
+      ),
+      open: (sealed, context) =>
+        Effect.suspend(() => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8")))),
       holds: (sealed, context, key) =>
-        read(sealed, context, (opened) => {
-          const given = Buffer.from(Redacted.value(key))
-          const isSame = timingSafeEqual(digestOf(opened), digestOf(given))
-          given.fill(0)
-          return isSame
-        }),
+        Effect.suspend(() =>
+          read(sealed, context, (opened) => {
+            const given = Buffer.from(Redacted.value(key))
+            const isSame = timingSafeEqual(digestOf(opened), digestOf(given))
+            given.fill(0)
+            return isSame
+          })
+        ),
       read,
-      verify: (sealed, context) => unwrapping(verify(inTurn(keys, context.account_id), sealed, encode(context))),
+      verify: (sealed, context) =>
+        Effect.suspend(() => unwrapping(() => verify(inTurn(keys, context.account_id), sealed, encode(context)))),
       reseal: (sealed, from, to) =>
-        sealing(
-          Effect.flatMap(spend(), (primary) =>
-            reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
+        Effect.suspend(() =>
+          sealing(() =>
+            Effect.flatMap(spend(), (primary) =>
+              reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
+            )
           )
         )
     }
@@ -131,8 +142,9 @@ export const rewrapper = Layer.effect(
           Effect.catchTag("ServiceUnavailable", Effect.die)
         ),
       rewrap: (sealed, context) =>
-        rewrap(inTurn(keys, context.account_id), primary, sealed, Buffer.from(encodeSealingContext(context))).pipe(
-          rewrapping,
+        Effect.suspend(() =>
+          rewrapping(() => rewrap(inTurn(keys, context.account_id), primary, sealed, encode(context)))
+        ).pipe(
           Effect.map(Result.succeed),
           Effect.catchTags({ AuthenticationFailed: refused, UnknownKeyId: refused, UnsupportedFormat: refused })
         )

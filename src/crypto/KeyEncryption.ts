@@ -21,7 +21,10 @@ export class KeyEncryption extends Context.Service<
       dek: Uint8Array,
       aad: Uint8Array
     ) => Effect.Effect<Uint8Array, UnknownKeyId | KeyStoreUnavailable>
-    /** Returns the data key in a buffer that the caller must wipe. One that comes after the caller has left is wiped here. */
+    /**
+     * Returns the data key in a buffer that the caller must wipe. One that comes after the caller has left is wiped here.
+     * A store in this process unwraps when this is called.
+     */
     readonly unwrap: (
       kek_id: string,
       wrapped_dek: Uint8Array,

@@ -1,6 +1,7 @@
 import { createSecretKey, hkdfSync, timingSafeEqual } from "node:crypto"
 import { Effect } from "effect"
 import type { SealedKey } from "../domain/SealedKey.ts"
+import * as AtHand from "../port/AtHand.ts"
 import {
   AuthenticationFailed,
   type KeyStoreUnavailable,
@@ -119,7 +120,7 @@ const withDataKeyOf = <A>(
   { commitment, wrapAad }: Parts,
   use: (dataKey: ReturnType<typeof createSecretKey>) => A | undefined
 ): Effect.Effect<A, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, wrapAad), (dek) => {
+  AtHand.flatMap(unwrap(keys, row, wrapAad), (dek) => {
     const used =
       dek.length === 32 && commitment.length === 32
         ? withDataKey(dek, (dataKey, expected) => (timingSafeEqual(commitment, expected) ? use(dataKey) : undefined))
@@ -133,11 +134,10 @@ export const open = (
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
   context: Uint8Array
-): Effect.Effect<Buffer, OpenFailure> =>
-  Effect.suspend(() => {
-    const parts = partsOf(row, context)
-    return withDataKeyOf(keys, row, parts, (dataKey) => decrypt(dataKey, parts.box, parts.dataAad))
-  })
+): Effect.Effect<Buffer, OpenFailure> => {
+  const parts = partsOf(row, context)
+  return withDataKeyOf(keys, row, parts, (dataKey) => decrypt(dataKey, parts.box, parts.dataAad))
+}
 
 /** Proves that KEK, wrapped DEK, commitment and context are those of one `seal`, without opening what is sealed. */
 export const verify = (
@@ -145,7 +145,10 @@ export const verify = (
   row: SealedKey,
   context: Uint8Array
 ): Effect.Effect<void, OpenFailure> =>
-  Effect.suspend(() => Effect.asVoid(withDataKeyOf(keys, row, partsOf(row, context), () => true)))
+  AtHand.map(
+    withDataKeyOf(keys, row, partsOf(row, context), () => true),
+    () => undefined
+  )
 
 /** Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK. */
 export const reseal = (

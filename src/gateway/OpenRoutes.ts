@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto"
-import { Clock, Context, Data, Effect, Exit, Fiber, Layer, Scope } from "effect"
+import { Clock, Context, Data, Effect, Exit, Fiber, Layer } from "effect"
 import { NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { monotonicMillis } from "../domain/routing/Moment.ts"
 import type { Outcome } from "../domain/routing/Outcome.ts"
+import * as AtHand from "../port/AtHand.ts"
 import { type Holding, MemoryBudget } from "../port/MemoryBudget.ts"
 import { repeatInBackground } from "../service/repeatInBackground.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
@@ -60,7 +61,7 @@ interface Route extends EndedRoute {
   readonly walk: Walk
   /** How many attempts were opened. */
   opened: number
-  open: (OpenAttempt & { readonly scope: Scope.Closeable }) | undefined
+  open: OpenAttempt | undefined
   hasEnded: boolean
 }
 
@@ -74,50 +75,46 @@ const newRoute = (walk: Walk, holding: Holding, until: number): Route => ({
   hasEnded: false
 })
 
-const monotonic = Effect.clockWith((clock) => Effect.sync(() => monotonicMillis(clock)))
+const over: RouteAnswer = { next: undefined, retry_at: null }
 
 /**
- * The walks that gateways drive over HTTP, one request an attempt. Invariant: of each route at most one attempt is open,
- * every attempt ends once, by its report or as abandoned, and the answer to a report is made once.
+ * The walks that gateways drive over HTTP, one request an attempt. Its functions act when they are called. Invariant: of each
+ * route at most one attempt is open, every attempt ends once, by its report or as abandoned, and the answer to a report is made
+ * once.
  */
 export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes", {
   make: Effect.gen(function* () {
-    const { report, walk } = yield* Router
+    const { walk } = yield* Router
     const { admit } = yield* MemoryBudget
-    const fork = Effect.runForkWith(yield* Effect.context())
+    const clock = yield* Clock.Clock
     const routes = new Map<string, Route>()
     const ended = new Map<string, EndedRoute>()
+    /** No route expires and no answer is forgotten before. */
+    let earliest = Number.NEGATIVE_INFINITY
 
-    const close = (route: Route, outcome: Outcome) =>
-      Effect.suspend(() => {
-        const { open } = route
-        route.open = undefined
-        if (open === undefined) return Effect.void
-        const reported = open.lease === undefined ? Effect.void : report(open.lease, outcome)
-        return Effect.andThen(reported, Scope.close(open.scope, Exit.void))
-      })
+    const close = (route: Route, outcome: Outcome) => {
+      route.open = undefined
+      route.walk.close(outcome)
+    }
 
-    const stop = (id: string, route: Route) =>
-      Effect.suspend(() => {
-        route.hasEnded = true
-        routes.delete(id)
-        return close(route, { _tag: "Abandoned" })
-      })
+    const stop = (id: string, route: Route) => {
+      route.hasEnded = true
+      routes.delete(id)
+      close(route, { _tag: "Abandoned" })
+    }
 
     /** Ends a route, and abandons its attempt if one is open. */
-    const end = (id: string, route: Route) =>
-      Effect.ensuring(
-        stop(id, route),
-        Effect.sync(() => route.holding.release())
-      )
+    const end = (id: string, route: Route) => {
+      stop(id, route)
+      route.holding.release()
+    }
 
     /** Ends a route by its last report, whose answer is kept for a while. */
-    const finish = (id: string, route: Route) =>
-      Effect.flatMap(monotonic, (now) => {
-        route.until = now + answerKept
-        ended.set(id, route)
-        return stop(id, route)
-      })
+    const finish = (id: string, route: Route) => {
+      route.until = monotonicMillis(clock) + answerKept
+      ended.set(id, route)
+      stop(id, route)
+    }
 
     const forget = (id: string, { holding }: EndedRoute) => {
       ended.delete(id)
@@ -133,119 +130,116 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       holding.spare(() => forget(id, kept))
     }
 
-    const endExpired = Effect.flatMap(monotonic, (now) => {
-      const expired: Array<readonly [string, Route]> = []
-      for (const entry of routes) {
-        if (now < entry[1].until) break
-        expired.push(entry)
+    /** In both maps the first is the first to expire. */
+    const endExpired = () => {
+      const now = monotonicMillis(clock)
+      if (now < earliest) return
+      earliest = now + answerKept
+      for (const [id, route] of routes) {
+        earliest = Math.min(earliest, route.until)
+        if (now < route.until) break
+        end(id, route)
       }
       for (const [id, route] of ended) {
+        earliest = Math.min(earliest, route.until)
         if (now < route.until) break
         forget(id, route)
       }
-      return Effect.forEach(expired, ([id, route]) => end(id, route), { discard: true })
-    })
+    }
 
     /** Opens the next attempt, unless the route ends meanwhile. */
     const openNext = (id: string, route: Route): Effect.Effect<RouteAnswer, PoolsUnavailable> =>
-      Effect.flatMap(Scope.make(), (scope) =>
-        Effect.flatMap(
-          Effect.onExit(Scope.provide(route.walk.next, scope), (exit) =>
-            Exit.isSuccess(exit) && exit.value !== undefined && !route.hasEnded
-              ? Effect.void
-              : Scope.close(scope, Exit.void)
-          ),
-          (attempt): Effect.Effect<RouteAnswer> => {
-            if (route.hasEnded) return Effect.succeed({ next: undefined, retry_at: null })
-            if (attempt !== undefined) {
-              route.open = { ...attempt, scope }
-              route.opened += 1
-              return Effect.succeed({ next: { n: route.opened, attempt }, retry_at: null })
-            }
-            return Effect.map(Effect.andThen(finish(id, route), route.walk.exhausted), ({ retry_at }) => ({
-              next: undefined,
-              retry_at
-            }))
+      AtHand.flatMap(
+        AtHand.onExit(route.walk.next(), (exit) => {
+          if (Exit.isFailure(exit) || route.hasEnded) close(route, { _tag: "Abandoned" })
+        }),
+        (attempt): Effect.Effect<RouteAnswer> => {
+          if (route.hasEnded) return Effect.succeed(over)
+          if (attempt !== undefined) {
+            route.open = attempt
+            route.opened += 1
+            return Effect.succeed({ next: { n: route.opened, attempt }, retry_at: null })
           }
-        )
+          finish(id, route)
+          return Effect.map(route.walk.exhausted, ({ retry_at }) => ({ next: undefined, retry_at }))
+        }
       )
 
-    /** Ends a route by a report, whether or not its sender waits. Nothing is waited for, so a fiber of its own is not needed. */
-    const finished = (id: string, route: Route, n: number, outcome: Outcome, closing = close(route, outcome)) => {
-      const answer = { next: undefined, retry_at: null, outcome }
-      route.last = { n, outcome, answer: Effect.succeed(answer), hasFailed: false }
-      const closed = Effect.andThen(closing, finish(id, route))
-      return Effect.uninterruptible(
-        Effect.map(closed, () => {
-          if (ended.get(id) === route) keep(id, n, route, answer)
-          return answer
-        })
-      )
+    /** Ends a route by a report. */
+    const finished = (id: string, route: Route, n: number, outcome: Outcome) => {
+      const answer = { ...over, outcome }
+      finish(id, route)
+      keep(id, n, route, answer)
+      return Effect.succeed(answer)
     }
 
     /** Goes on after a report, in a fiber of its own: whoever reports may leave, and asks again for the same answer. */
-    const answered = (
-      id: string,
-      route: Route,
-      n: number,
-      outcome: Outcome,
-      answer: Effect.Effect<RouteAnswer, PoolsUnavailable>
-    ) =>
-      Effect.withFiber((fiber) => {
-        const answering = Effect.runForkWith(fiber.context)(Effect.map(answer, (made) => ({ ...made, outcome })))
+    const answered = (id: string, route: Route, n: number, outcome: Outcome) => {
+      const answer = AtHand.map(openNext(id, route), (made) => ({ ...made, outcome }))
+      const settled = (exit: Exit.Exit<ReportAnswer, PoolsUnavailable>) => {
+        if (route.last?.n === n) route.last.hasFailed = Exit.isFailure(exit)
+        if (Exit.isSuccess(exit) && ended.get(id) === route) keep(id, n, route, exit.value)
+      }
+      const exit = AtHand.exitOf(answer)
+      if (exit !== undefined) {
+        route.last = { n, outcome, answer: exit, hasFailed: false }
+        settled(exit)
+        return exit
+      }
+      return Effect.withFiber((fiber) => {
+        const answering = Effect.runForkWith(fiber.context)(answer)
         route.last = { n, outcome, answer: Fiber.join(answering), hasFailed: false }
-        answering.addObserver((exit) => {
-          if (route.last?.n === n) route.last.hasFailed = Exit.isFailure(exit)
-          if (Exit.isFailure(exit) || ended.get(id) !== route) return
-          keep(id, n, route, exit.value)
-        })
+        answering.addObserver(settled)
         return Fiber.join(answering)
       })
+    }
 
-    yield* Effect.addFinalizer(() => {
-      for (const [id, route] of ended) forget(id, route)
-      return Effect.forEach(Array.from(routes), ([id, route]) => end(id, route))
-    })
-    yield* repeatInBackground("1 second", endExpired, "Routes could not be ended")
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        for (const [id, route] of ended) forget(id, route)
+        for (const [id, route] of routes) end(id, route)
+      })
+    )
+    yield* repeatInBackground("1 second", Effect.sync(endExpired), "Routes could not be ended")
 
     return {
       /**
        * Opens a route for what `plan` makes, with its first attempt; fails with `ServiceUnavailable` if too many are open.
        * `ifUnread` is told what to do if the client leaves without the answer.
        */
-      open: <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (giveUp: () => void) => void = () => {}) =>
-        Effect.gen(function* () {
-          yield* endExpired
-          const planned = yield* plan
+      open: <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (giveUp: () => void) => void = () => {}) => {
+        endExpired()
+        const opened = AtHand.flatMap(AtHand.interruptible(plan), (planned) => {
           const id = randomUUID()
           let isRevoked = false
           const revoke = () => {
             isRevoked = true
             const route = routes.get(id)
-            if (route !== undefined) fork(end(id, route))
+            if (route !== undefined) end(id, route)
           }
-          const opened = Effect.uninterruptibleMask((restore) =>
-            Effect.gen(function* () {
-              const bytes = bytesOf.route + bytesOf.step * planned.steps.length
-              const holding = yield* admit(planned.request.account_id, "route", bytes, revoke)
-              const until = (yield* monotonic) + longestRoute
-              const expires_at = (yield* Clock.currentTimeMillis) + longestRoute
-              // Why each key is used or not is for the answer alone.
-              const route = newRoute(walk({ ...planned, providers: [] }), holding, until)
-              routes.set(id, route)
-              ifUnread(() => {
-                if (route.last === undefined && !route.hasEnded) revoke()
-              })
-              const first = Effect.suspend((): Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =>
-                isRevoked ? new ServiceUnavailable() : openNext(id, route)
-              )
-              const answer = yield* Effect.onError(restore(first), () => end(id, route))
-              if (route.hasEnded) forget(id, route)
-              return { id, expires_at, planned, ...answer, retry_at: answer.retry_at ?? planned.retry_at }
+          const bytes = bytesOf.route + bytesOf.step * planned.steps.length
+          return AtHand.flatMap(admit(planned.request.account_id, "route", bytes, revoke), (holding) => {
+            // Why each key is used or not is for the answer alone.
+            const route = newRoute(walk({ ...planned, providers: [] }), holding, monotonicMillis(clock) + longestRoute)
+            const expires_at = clock.currentTimeMillisUnsafe() + longestRoute
+            routes.set(id, route)
+            ifUnread(() => {
+              if (route.last === undefined && !route.hasEnded) revoke()
             })
-          )
-          return yield* opened
-        }),
+            const first: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> = isRevoked
+              ? Effect.fail(new ServiceUnavailable())
+              : openNext(id, route)
+            const answer = AtHand.onExit(AtHand.interruptible(first), (exit) => {
+              if (Exit.isFailure(exit)) end(id, route)
+            })
+            return AtHand.map(answer, ({ next, retry_at }) => {
+              if (route.hasEnded) forget(id, route)
+              return { id, expires_at, planned, next, retry_at: retry_at ?? planned.retry_at }
+            })
+          })
+        })
+        return AtHand.uninterruptible(opened)
+      },
 
       /**
        * Notes what came of the open attempt, and opens the next one unless the route is to end with it. The last report may
@@ -256,31 +250,31 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         n: number,
         outcome: Outcome,
         goesOn = true
-      ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> =>
-        Effect.andThen(
-          endExpired,
-          Effect.suspend((): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
-            const over = ended.get(id)
-            if (over !== undefined) return over.last?.n === n ? over.last.answer : new NotFound()
-            const route = routes.get(id)
-            if (route === undefined) return new NotFound()
-            const { last, open } = route
-            if (last?.n === n) {
-              if (!goesOn) return finished(id, route, n, last.outcome, Effect.void)
-              return last.hasFailed ? answered(id, route, n, last.outcome, openNext(id, route)) : last.answer
-            }
-            if (open === undefined || n !== route.opened) return new AttemptNotOpen()
-            if (route.walk.ended(open, outcome) || !goesOn) return finished(id, route, n, outcome)
-            return answered(id, route, n, outcome, Effect.andThen(close(route, outcome), openNext(id, route)))
-          })
-        ),
+      ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
+        endExpired()
+        const over = ended.get(id)
+        if (over !== undefined) return over.last?.n === n ? over.last.answer : Effect.fail(new NotFound())
+        const route = routes.get(id)
+        if (route === undefined) return Effect.fail(new NotFound())
+        const { last, open } = route
+        if (last?.n === n) {
+          if (!goesOn) return finished(id, route, n, last.outcome)
+          return last.hasFailed ? answered(id, route, n, last.outcome) : last.answer
+        }
+        if (open === undefined || n !== route.opened) return Effect.fail(new AttemptNotOpen())
+        const isLast = route.walk.ended(open, outcome) || !goesOn
+        close(route, outcome)
+        return isLast ? finished(id, route, n, outcome) : answered(id, route, n, outcome)
+      },
 
       /** Ends a route whose client has left. */
-      abandon: (id: string) =>
-        Effect.flatMap(endExpired, () => {
-          const route = routes.get(id)
-          return route === undefined ? Effect.fail(new NotFound()) : end(id, route)
-        })
+      abandon: (id: string): Effect.Effect<void, NotFound> => {
+        endExpired()
+        const route = routes.get(id)
+        if (route === undefined) return Effect.fail(new NotFound())
+        end(id, route)
+        return Effect.void
+      }
     }
   })
 }) {

@@ -1,10 +1,11 @@
 import type { ServerResponse } from "node:http"
 import type { Socket } from "node:net"
-import { Context, Duration, Effect, Layer, Schema } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Schema } from "effect"
 import { InvalidParams, type NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { hashApiKey } from "../port/ApiKey.ts"
+import * as AtHand from "../port/AtHand.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
@@ -44,27 +45,19 @@ const outcomeNames = {
   Abandoned: "abandoned"
 } as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
 
-/** Of each connection, what to do if it breaks before the last answer was read. */
-const unread = new WeakMap<Socket, (hadError: boolean) => void>()
-
-/** The client of a connection has read the answers so far, since it sends another request. */
-const hasRead = (socket: Socket) => {
-  const last = unread.get(socket)
-  if (last !== undefined) socket.off("close", last)
-}
+/** Of each connection the last answer, and what to do if it was not read. A client that sends another request has read those before. */
+const last = new WeakMap<Socket, { response: ServerResponse; giveUp: () => void }>()
 
 /** Gives up what an answer hands out, if the answer cannot be written or the system reports that it was not read. */
 const ifUnread = (response: ServerResponse) => (giveUp: () => void) => {
   if (response.destroyed) return giveUp()
   const { socket } = response.req
-  const broken = (hadError: boolean) => {
-    if (hadError) giveUp()
-  }
-  hasRead(socket)
-  unread.set(socket, broken)
-  socket.once("close", broken)
-  response.once("close", () => {
-    if (!response.writableFinished) giveUp()
+  const known = last.get(socket)
+  if (known !== undefined) return void Object.assign(known, { response, giveUp })
+  const answer = { response, giveUp }
+  last.set(socket, answer)
+  socket.once("close", (hadError) => {
+    if (hadError || !answer.response.writableFinished) answer.giveUp()
   })
 }
 
@@ -85,34 +78,38 @@ export interface RouteResponse {
   readonly data: object
 }
 
-const decodeReport = Schema.decodeUnknownEffect(RouteReport, { errors: "all", onExcessProperty: "error" })
+const decodeReport = Schema.decodeUnknownExit(RouteReport, { errors: "all", onExcessProperty: "error" })
 
-/** Opens routes and takes reports for requests that are decoded. */
+/** Opens routes and takes reports for requests that are decoded. Acts when it is called. */
 export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
   make: Effect.gen(function* () {
     const { plan, planForKey } = yield* Router
     const { open, report } = yield* OpenRoutes
-    const unavailable = () => new ServiceUnavailable()
-    const noted = (id: string, n: number, given: typeof Report.Type, goesOn: boolean) =>
-      Effect.clockWith((clock) => {
-        const { codes = [], retry_after = null, status } = given
-        const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
-        const outcome: Outcome =
-          status === undefined
-            ? { _tag: "Abandoned" }
-            : outcomeOf({ status, ...answered }, clock.currentTimeMillisUnsafe())
-        return Effect.catchTags(report(id, n, outcome, goesOn), {
-          AttemptNotOpen: () => new AnotherAttemptOpen(),
-          PoolsUnavailable: unavailable
-        })
+    const clock = yield* Clock.Clock
+    const noted = (id: string, n: number, given: typeof Report.Type, goesOn: boolean) => {
+      const { codes = [], retry_after = null, status } = given
+      const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
+      const outcome: Outcome =
+        status === undefined
+          ? { _tag: "Abandoned" }
+          : outcomeOf({ status, ...answered }, clock.currentTimeMillisUnsafe())
+      return AtHand.mapError(report(id, n, outcome, goesOn), (error) => {
+        if (error._tag === "AttemptNotOpen") return new AnotherAttemptOpen()
+        return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
       })
+    }
     /** Takes a report that came along: null, or why it is refused. */
-    const taken = (given: unknown) =>
-      decodeReport(given).pipe(
-        Effect.mapError(({ issue }) => InvalidParams.ofSchema(issue)),
-        Effect.flatMap(({ attempt, route, ...report }) => noted(route, attempt, report, false)),
-        Effect.match({ onFailure: ({ error }) => ({ error }), onSuccess: () => null })
+    const taken = (given: unknown) => {
+      const decoded = decodeReport(given)
+      const noting = AtHand.flatMap(
+        AtHand.mapError(decoded, ({ issue }) => InvalidParams.ofSchema(issue)),
+        ({ attempt, route, ...report }) => noted(route, attempt, report, false)
       )
+      return AtHand.catchError(
+        AtHand.map(noting, () => null),
+        ({ error }) => Effect.succeed({ error })
+      )
+    }
     return {
       open: (
         { account_id, api_key, explain, freshness_ms, reports, workspace_id: given, ...rest }: typeof NewRoute.Type,
@@ -127,42 +124,47 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
             : api_key_hash === null
               ? Effect.fail(new UnknownApiKey())
               : planForKey({ ...request, api_key_hash }, freshness)
-        const known = Effect.filterOrFail(
-          planning,
-          ({ providers }) => request.credential_id === undefined || providers.some((one) => one.credentials.length > 0),
-          () => notAlone
-        )
-        const opened = open(known, ifUnread(response)).pipe(
-          Effect.catchTags({
-            UnknownApiKey: () => Unauthorized.invalid(),
-            UnknownWorkspace: () => InvalidParams.of(given === null ? noDefault : workspaceIssue(given)),
-            PoolsUnavailable: unavailable
+        const known =
+          request.credential_id === undefined
+            ? planning
+            : Effect.filterOrFail(
+                planning,
+                ({ providers }) => providers.some((one) => one.credentials.length > 0),
+                () => notAlone
+              )
+        const answer = (taken: object) => {
+          const opened = AtHand.mapError(open(known, ifUnread(response)), (error) => {
+            if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
+            if (error._tag === "UnknownWorkspace")
+              return InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
+            return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
           })
-        )
-        const answer = (taken: object) =>
-          Effect.map(opened, ({ expires_at, id, next, planned, retry_at }): RouteResponse => {
+          return AtHand.map(opened, ({ expires_at, id, next, planned, retry_at }): RouteResponse => {
             const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
             const explained = explain || next === undefined ? { providers: planned.providers.map(verdictsOf) } : {}
             return { status: 201, data: { route: id, ...times, next: attemptOf(next), ...explained, ...taken } }
           })
+        }
         // What they say of keys counts for the plan.
         return reports.length === 0
           ? answer({})
-          : Effect.flatMap(Effect.forEach(reports, taken), (reports) => answer({ reports }))
+          : AtHand.flatMap(AtHand.all(reports.map(taken)), (reports) => answer({ reports }))
       },
       report: (
         id: string,
         n: number,
         given: typeof Report.Type
       ): Effect.Effect<RouteResponse, AnotherAttemptOpen | NotFound | ServiceUnavailable> =>
-        Effect.flatMap(noted(id, n, given, true), ({ next, outcome, retry_at }) =>
-          // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
-          next?.attempt.lease?.hasEnded === true
-            ? new AnotherAttemptOpen()
-            : Effect.succeed({
-                status: 200,
-                data: { outcome: outcomeNames[outcome._tag], next: attemptOf(next), retry_at: timeOf(retry_at) }
-              })
+        AtHand.flatMap(
+          noted(id, n, given, true),
+          ({ next, outcome, retry_at }): Effect.Effect<RouteResponse, AnotherAttemptOpen> =>
+            // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
+            next?.attempt.lease?.hasEnded === true
+              ? Effect.fail(new AnotherAttemptOpen())
+              : Effect.succeed({
+                  status: 200,
+                  data: { outcome: outcomeNames[outcome._tag], next: attemptOf(next), retry_at: timeOf(retry_at) }
+                })
         )
     }
   })

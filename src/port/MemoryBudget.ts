@@ -180,23 +180,30 @@ export const makeMemoryBudget = (total: number) => {
     /** What requests of tenants may hold together. */
     tenantsTotal,
     hold,
-    /** Waits until an account may hold so many bytes more; fails if they never fit, or at the request's deadline. */
-    admit: (account: string, use: Use, bytes: number, letGo?: () => void): Effect.Effect<Holding, ServiceUnavailable> =>
-      Effect.suspend(() => {
-        const holding = new Held(account, use, letGo)
-        if (holding.take(bytes)) return Effect.succeed(holding)
-        if (bytes > holding.most) {
-          const [needed, most] = [bytes, holding.most].map((bytes) => Math.ceil(bytes / mebibyte))
-          const refused = `A ${use} of ${needed} MiB was refused: MEMORY_BUDGET leaves it ${most} MiB`
-          return Effect.andThen(Effect.logWarning(refused), new ServiceUnavailable())
-        }
-        const admitted = untilStarted((start) => holding.wait(bytes, start))
-        const release = Effect.sync(() => holding.release())
-        return Effect.as(
-          Effect.onError(Effect.interruptible(admitted), () => release),
-          holding
-        )
-      })
+    /**
+     * Waits until an account may hold so many bytes more; fails if they never fit, or at the request's deadline. Those that
+     * fit are held from the call on.
+     */
+    admit: (
+      account: string,
+      use: Use,
+      bytes: number,
+      letGo?: () => void
+    ): Effect.Effect<Holding, ServiceUnavailable> => {
+      const holding = new Held(account, use, letGo)
+      if (holding.take(bytes)) return Effect.succeed(holding)
+      if (bytes > holding.most) {
+        const [needed, most] = [bytes, holding.most].map((bytes) => Math.ceil(bytes / mebibyte))
+        const refused = `A ${use} of ${needed} MiB was refused: MEMORY_BUDGET leaves it ${most} MiB`
+        return Effect.andThen(Effect.logWarning(refused), new ServiceUnavailable())
+      }
+      const admitted = untilStarted((start) => holding.wait(bytes, start))
+      const release = Effect.sync(() => holding.release())
+      return Effect.as(
+        Effect.onError(Effect.interruptible(admitted), () => release),
+        holding
+      )
+    }
   }
 }
 

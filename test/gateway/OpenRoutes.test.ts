@@ -193,27 +193,27 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
+  const line = "\n        "
+  const firstOf = (what: string) =>
+    `earliest = Math.min(earliest, route.until)${line}if (now < route.until) break${line}${what}`
+  const earlyOf = (what: string) => `earliest = now${line}if (now < route.until - 1) break${line}${what}`
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
     ["a repeated report counts", "if (last?.n === n) {", "if (last?.n === n && false) {"],
     ["any attempt may be reported", "open === undefined || n !== route.opened", "open === undefined"],
-    ["the answer of a last report is forgotten", "ended.set(id, route)", ""],
-    ["an answer is kept for ever", "if (now < route.until) break", "break"],
-    ["an answer is kept for less than a minute", "if (now < route.until) break", "if (now < route.until - 1) break"],
-    ["a report that came along goes on", "|| !goesOn) return", ") return"],
+    ["the answer of a last report is forgotten", "ended.set(id, kept)", "ended.delete(id)"],
+    ["an answer is kept for ever", "if (now < route.until) break\n        forget", "break\n        forget"],
+    ["an answer is kept for less than a minute", firstOf("forget"), earlyOf("forget")],
+    ["a report that came along goes on", "outcome) || !goesOn", "outcome)"],
     [
       "a repeated report that came along leaves the route open",
       "if (!goesOn) return finished",
       "if (false) return finished"
     ],
-    ["routes do not expire", "if (now < entry[1].until) break", "break"],
-    ["routes expire early", "if (now < entry[1].until) break", "if (now < entry[1].until - 1) break"],
-    ["a lease outlives its attempt", "Scope.close(open.scope, Exit.void)", "Effect.void"],
-    ["an attempt is not reported", "open.lease === undefined ? Effect.void : report", "true ? Effect.void : report"],
-    [
-      "a route that ended meanwhile opens an attempt",
-      "if (route.hasEnded) return Effect.succeed({",
-      "if (false) return Effect.succeed({"
-    ]
+    ["routes do not expire", "if (now < route.until) break\n        end", "break\n        end"],
+    ["routes expire early", firstOf("end"), earlyOf("end")],
+    ["a route is not looked at when it may have expired", "if (now < earliest) return", "if (now <= earliest) return"],
+    ["a lease outlives its attempt", "route.walk.close(outcome)", ""],
+    ["a route that ended meanwhile opens an attempt", "if (route.hasEnded) return", "if (false) return"]
   ]
   const last = { act: "report", route: 0, off: 0, outcome: { _tag: "Succeeded" }, twice: false, goesOn: true } as const
   const askedAgain: ReadonlyArray<Act> = [
@@ -240,6 +240,7 @@ describe("the routes that gateways drive over HTTP", () => {
     const files = [
       "domain/Errors",
       "domain/routing/Moment",
+      "port/AtHand",
       "port/MemoryBudget",
       "service/repeatInBackground",
       "service/routing/Router"

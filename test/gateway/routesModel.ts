@@ -1,10 +1,11 @@
 import { assert } from "@effect/vitest"
-import { Arbitrary, Effect, Exit, Fiber, Latch, Layer, Schema, type Scope } from "effect"
+import { Arbitrary, Effect, Exit, Fiber, Latch, Layer, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import type { OwnStep } from "../../src/domain/routing/Plan.ts"
 import type { OpenRoutes, RouteAnswer } from "../../src/gateway/OpenRoutes.ts"
+import { unknown } from "../../src/domain/routing/Health.ts"
 import { Lease } from "../../src/service/routing/Lease.ts"
 import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../src/service/routing/Router.ts"
@@ -176,44 +177,36 @@ export const fakeRouter = () => {
   const reported = new Map<Lease, number>()
   const outcomes: Array<Outcome["_tag"]> = []
   const state = { away: false, latch: Latch.makeUnsafe(true) }
-  const lease = (_plan: PlannedRequest, step: OwnStep) =>
-    state.latch.whenOpen(
-      Effect.suspend((): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> => {
-        if (state.away) return Effect.fail(new PoolsUnavailable())
-        if (step.row === "refused") return Effect.fail(new LeaseRefused({ reason: "parked" }))
-        const { credential_id, key_version, provider, region } = step
-        const made = new Lease({
-          ...{ credential_id, key_version, provider, region, model: "a/model", leased_at: 0, label: "" },
-          account_id: "00000000-0000-7000-8000-00000000000a" as never
-        })
-        return Effect.acquireRelease(
-          Effect.sync(() => {
-            made.fill(Buffer.from("key"))
-            leased.add(made)
-            return made
-          }),
-          () =>
-            Effect.sync(() => {
-              made.wipe()
-              leased.delete(made)
-            })
-        )
-      })
-    )
+  /** Answers at once, as with keys in memory, unless it is made to wait. */
+  const lease = (_plan: PlannedRequest, step: OwnStep, made: (lease: Lease) => void) => {
+    const answer = (): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable> => {
+      if (state.away) return Effect.fail(new PoolsUnavailable())
+      if (step.row === "refused") return Effect.fail(new LeaseRefused({ reason: "parked" }))
+      const { credential_id, key_version, provider, region } = step
+      const terms = { credential_id, key_version, provider, region, model: "a/model", leased_at: 0, label: "" }
+      const health = { whole: unknown(key_version), model: unknown(key_version) }
+      const lease = new Lease({ ...terms, account_id: owner.account_id }, health)
+      lease.fill(Buffer.from("key"))
+      leased.add(lease)
+      made(lease)
+      return Effect.succeed(lease)
+    }
+    return state.latch.isOpen() ? answer() : state.latch.whenOpen(Effect.suspend(answer))
+  }
   const layer = Layer.mock(Router, {
     redact: (text) => text,
     walk: makeWalk({
       lease,
       mayShare: () => Effect.succeed(true),
       replan: Effect.succeed,
-      retryAt: () => Effect.succeed(null)
-    }),
-    report: (made, { _tag }) =>
-      Effect.sync(() => {
+      retryAt: () => Effect.succeed(null),
+      end: (lease, { _tag }) => {
         outcomes.push(_tag)
-        assert.isTrue(leased.has(made), "an attempt is reported while its lease lasts")
-        reported.set(made, (reported.get(made) ?? 0) + 1)
-      })
+        assert.isTrue(leased.delete(lease), "an attempt is reported while its lease lasts")
+        reported.set(lease, (reported.get(lease) ?? 0) + 1)
+        lease.wipe()
+      }
+    })
   })
   return { layer, leased, reported, outcomes, state }
 }
@@ -270,7 +263,7 @@ export const runInTurn = (code: Code, acts: ReadonlyArray<Act>) => {
             continue
           }
           const n = expected.opened + act.off
-          const one = Effect.exit(report(id, n, act.outcome, act.goesOn))
+          const one = Effect.suspend(() => Effect.exit(report(id, n, act.outcome, act.goesOn)))
           const answers = yield* Effect.all(act.twice ? [one, one] : [one], { concurrency: 2 })
           for (const answer of answers) {
             assert.strictEqual(
@@ -304,8 +297,9 @@ export const runAtOnce = (code: Code, acts: ReadonlyArray<Act>) => {
       for (const act of acts) {
         fake.state.latch.closeUnsafe()
         const before = fake.reported.size
-        const first = yield* Effect.forkChild(Effect.exit(report(id, before + 1, outcome)), { startImmediately: true })
-        const again = yield* Effect.forkChild(Effect.exit(report(id, before + 1, outcome)), { startImmediately: true })
+        const reportOf = () => Effect.exit(report(id, before + 1, outcome))
+        const first = yield* Effect.forkChild(Effect.suspend(reportOf), { startImmediately: true })
+        const again = yield* Effect.forkChild(Effect.suspend(reportOf), { startImmediately: true })
         if (act.act === "report" && act.twice) yield* Fiber.interrupt(first)
         if (act.act === "abandon") yield* Effect.exit(abandon(id))
         if (act.act === "wait") yield* TestClock.adjust(act.millis)

@@ -186,7 +186,9 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
 
   it.effect("time what is rewrapped, and what is not by the reason", function* () {
     const count = "byok_crypto_operation_duration_seconds_count"
-    const rewrapping = (yield* makeCryptoTimer)("rewrap")
+    const timing = (yield* makeCryptoTimer)("rewrap")
+    const rewrapping = <E extends { readonly _tag: string }>(call: Effect.Effect<void, E>) =>
+      Effect.suspend(() => timing(() => call))
     yield* raises(rewrapping(Effect.void), [1, count, { operation: "rewrap" }])
     const before = yield* read(count, { operation: "rewrap" })
     yield* Effect.exit(rewrapping(Effect.interrupt))

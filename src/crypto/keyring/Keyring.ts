@@ -131,11 +131,10 @@ export const makeKeyringEncryption = (
       fill(nonce)
       return Effect.succeed(encrypt(kek.key, nonce, dek, aad))
     }),
-  unwrap: (kek_id, wrapped_dek, aad) =>
-    Effect.suspend((): Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed> => {
-      const kek = current().byId.get(kek_id)
-      if (kek === undefined) return Effect.fail(new UnknownKeyId({ kek_id }))
-      const dek = decrypt(kek.key, wrapped_dek, aad)
-      return dek === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(dek)
-    })
+  unwrap: (kek_id, wrapped_dek, aad) => {
+    const kek = current().byId.get(kek_id)
+    if (kek === undefined) return Effect.fail(new UnknownKeyId({ kek_id }))
+    const dek = decrypt(kek.key, wrapped_dek, aad)
+    return dek === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(dek)
+  }
 })

@@ -1,6 +1,7 @@
 import { inspect } from "node:util"
 import { Redacted } from "effect"
 import type { OwnedCredential } from "../../domain/Identifiers.ts"
+import type { Health } from "../../domain/routing/Health.ts"
 import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
@@ -22,24 +23,27 @@ const hidden = "<lease>"
 /** A provider key in the clear for one attempt: a buffer that is zeroed when its scope ends. It shows itself nowhere. */
 export class Lease {
   readonly terms: LeaseTerms
+  /** That of its key when it was made. */
+  readonly health: Health
   #key: Buffer | undefined
   #ended = false
 
-  constructor(terms: LeaseTerms) {
+  constructor(terms: LeaseTerms, health: Health) {
     this.terms = terms
+    this.health = health
   }
 
   /**
    * Copies an opened key, unless the lease has ended: a key store may answer late. The memory is its own, as a slice of
    * Node's pool would share it with others.
    */
-  readonly fill = (opened: Uint8Array): void => {
+  fill(opened: Uint8Array): void {
     if (this.#ended) return
     this.#key = Buffer.allocUnsafeSlow(opened.length)
     this.#key.set(opened)
   }
 
-  readonly wipe = (): void => {
+  wipe(): void {
     this.#key?.fill(0)
     this.#key = undefined
     this.#ended = true

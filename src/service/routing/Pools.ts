@@ -163,7 +163,9 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     let keeps = 0
     const admit = Effect.fnUntraced(function* (parkings: number) {
       const bytes = whileReading.pool * weight + whileReading.parkings * parkings
-      holding = yield* withDeadline(Duration.millis(longestWait))(budget.admit(account_id, "pool", bytes))
+      holding = yield* withDeadline(Duration.millis(longestWait))(
+        Effect.suspend(() => budget.admit(account_id, "pool", bytes))
+      )
       keeps = weight + parkings
     })
     const release = Effect.sync(() => holding.release())
@@ -287,14 +289,14 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   const freshOf = (
     { account_id, workspace_id }: AskedWorkspace,
     providers: ReadonlyArray<Provider>,
-    asked: Question,
+    now: number,
     freshness: number
   ): WorkspacePools | undefined => {
     if (workspace_id === undefined || freshness === 0) return undefined
     const snapshots = providers.flatMap((provider) => {
       const snapshot = kept.get(poolKeyOf({ account_id, workspace_id }, provider))?.snapshot
-      const isFresh = snapshot !== undefined && snapshot.validated.at + freshness >= asked.at
-      return isFresh && isUsable(snapshot, asked.at) ? [snapshot] : []
+      const isFresh = snapshot !== undefined && snapshot.validated.at + freshness >= now
+      return isFresh && isUsable(snapshot, now) ? [snapshot] : []
     })
     return snapshots.length < providers.length ? undefined : { account_id, workspace_id, snapshots }
   }
@@ -316,15 +318,16 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     return Effect.map(loading, (snapshots) => ({ ...owner, snapshots }))
   }
 
-  const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) =>
-    Effect.suspend(() => {
+  const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) => {
+    const fresh = freshOf(asking, providers, monotonicMillis(clock), freshness)
+    if (fresh !== undefined) return Effect.succeed(fresh)
+    return Effect.suspend(() => {
       const asked = ask()
-      const fresh = freshOf(asking, providers, asked, freshness)
-      if (fresh !== undefined) return Effect.succeed(fresh)
       return Effect.flatMap(orUnknown(versions(asking, providers)), (found) =>
         loadedAll(asking.account_id, found, providers, asked)
       )
     })
+  }
 
   return Pools.of({
     current,
@@ -361,7 +364,7 @@ export class Pools extends Context.Service<
   Pools,
   {
     /**
-     * The pools of a workspace. Every change that was acknowledged before this began is in them; with a `freshness` in
+     * The pools of a workspace; those that are fresh as of the call. Every change that was acknowledged before this began is in them; with a `freshness` in
      * milliseconds, and the workspace named, every one that was by that much earlier. Fails if a pool does not fit into memory.
      */
     readonly current: (

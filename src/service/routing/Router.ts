@@ -1,4 +1,4 @@
-import { Cause, Clock, Context, Duration, Effect, Layer, Scope } from "effect"
+import { Cause, Clock, Context, Duration, Effect, Exit, Layer, type Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
 import { type Moment, momentOf } from "../../domain/routing/Moment.ts"
@@ -8,6 +8,7 @@ import { planFor } from "../../domain/routing/planFor.ts"
 import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
+import * as AtHand from "../../port/AtHand.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
@@ -27,7 +28,7 @@ import {
   type UnknownWorkspace
 } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
-import { type Attempt, makeWalk, runPlan, type Walk } from "./Walk.ts"
+import { type Attempt, makeWalk, type RouterOperations, runPlan, type Walk } from "./Walk.ts"
 
 /** How old what a lease goes by may be, in milliseconds, or as old as its plan's if that is more (Q19). */
 const leaseFreshness = 1000
@@ -61,8 +62,7 @@ const make = Effect.gen(function* () {
   const ledger = yield* makeHealthLedger(metered.parked)
   const uses = yield* makeUseLedger
   const planCache = makePlanCache<Plan>(ledger.changes)
-  /** The health of its key under which each lease was made. */
-  const made = new WeakMap<Lease, Health>()
+  const clock = yield* Clock.Clock
 
   const healthOf = ({ account_id, model }: RoutingRequest, pooled: PooledCredential, now: number): Health => {
     const { credential, key_version, stored } = pooled
@@ -72,7 +72,7 @@ const make = Effect.gen(function* () {
   const orUnavailable = <A, E>(
     pools: Effect.Effect<A, ServiceUnavailable | E>
   ): Effect.Effect<A, PoolsUnavailable | E> =>
-    Effect.catchCause(pools, (cause): Effect.Effect<never, PoolsUnavailable | E> =>
+    AtHand.catchCause(pools, (cause): Effect.Effect<never, PoolsUnavailable | E> =>
       isUnavailable(cause) ? Effect.fail(new PoolsUnavailable()) : Effect.failCause(cause as Cause.Cause<E>)
     )
 
@@ -82,18 +82,16 @@ const make = Effect.gen(function* () {
     poolsOf: (providers: ReadonlyArray<Provider>) => Effect.Effect<WorkspacePools, ServiceUnavailable | E>
   ) => {
     const providers = asked.targets.map(({ provider }) => provider)
-    return Effect.flatMap(orUnavailable(poolsOf(providers)), ({ account_id, snapshots, workspace_id }) =>
-      Effect.clockWith((clock) => {
-        const now = momentOf(clock)
-        const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
-        const availability = (pooled: PooledCredential) =>
-          availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
-        const { keep, kept, noting } = planCache(request, asked.credential_id === undefined ? snapshots : [], now)
-        const poolOf = (provider: Provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], asked)
-        const plan = kept ?? keep(planFor(request, poolOf, noting(availability)))
-        return Effect.succeed<PlannedRequest>({ ...plan, request, freshness })
-      })
-    )
+    return AtHand.map(orUnavailable(poolsOf(providers)), ({ account_id, snapshots, workspace_id }): PlannedRequest => {
+      const now = momentOf(clock)
+      const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
+      const availability = (pooled: PooledCredential) =>
+        availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
+      const { keep, kept, noting } = planCache(request, asked.credential_id === undefined ? snapshots : [], now)
+      const poolOf = (provider: Provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], asked)
+      const plan = kept ?? keep(planFor(request, poolOf, noting(availability)))
+      return { ...plan, request, freshness }
+    })
   }
 
   const planWithin = (asked: RoutingRequest, freshness: number) =>
@@ -101,97 +99,99 @@ const make = Effect.gen(function* () {
 
   /** The pool that a step is checked against; undefined if its workspace is gone. */
   const poolFor = ({ freshness, request }: PlannedRequest, { provider }: Step) =>
-    orUnavailable(current(request, [provider], Math.max(leaseFreshness, freshness))).pipe(
-      Effect.map(({ snapshots: [snapshot] }) => snapshot),
-      Effect.catchTag("UnknownWorkspace", () => Effect.succeed(undefined))
+    AtHand.map(
+      AtHand.catchError(
+        orUnavailable(current(request, [provider], Math.max(leaseFreshness, freshness))),
+        (error): Effect.Effect<{ readonly snapshots: ReadonlyArray<Snapshot> }, PoolsUnavailable> =>
+          error._tag === "UnknownWorkspace" ? Effect.succeed({ snapshots: [] }) : Effect.fail(error)
+      ),
+      ({ snapshots: [snapshot] }) => snapshot
     )
 
-  const report = (lease: Lease, outcome: Outcome) =>
-    Effect.map(Clock.currentTimeMillis, (reported_at) => {
-      const health = made.get(lease)
-      if (health === undefined) return
-      ledger.giveBack(lease.terms, health, lease)
-      ledger.report(lease.terms, health, outcome)
-      uses.reported(lease.terms, outcome, reported_at)
-    })
+  const giveBack = (lease: Lease) => ledger.giveBack(lease.terms, lease.health, lease)
 
-  /** Opens the key into the lease. The wipe is registered before opening, so it always runs, as does giving back a trial. */
+  const report = (lease: Lease, outcome: Outcome) => {
+    giveBack(lease)
+    ledger.report(lease.terms, lease.health, outcome)
+    uses.reported(lease.terms, outcome, clock.currentTimeMillisUnsafe())
+  }
+
+  /** Wipes the key of a lease, and lets others try the key. */
+  const release = (lease: Lease) => {
+    lease.wipe()
+    giveBack(lease)
+  }
+
+  /** Opens the key of a planned row into a lease. If its KEK is gone, the row may have been rewrapped since: then it has changed. */
   const opened = (
     lease: Lease,
-    health: Health,
-    opening: (fill: (key: Buffer) => Lease) => Effect.Effect<Lease, LeaseRefused>
-  ): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
-    const giveBack = Effect.sync(() => ledger.giveBack(lease.terms, health, lease))
-    const end = Effect.suspend(() => {
-      lease.wipe()
-      return giveBack
-    })
-    // `Effect.addFinalizer` would copy the whole context for the finalizer.
-    const wiped = Effect.flatMap(Effect.scope, (scope) => Scope.addFinalizer(scope, end))
+    { request }: PlannedRequest,
+    { credential_id, provider, row }: OwnStep,
+    { credential, sealed }: Snapshot["pool"][number]
+  ): Effect.Effect<Lease, LeaseRefused> => {
     const fill = (key: Buffer) => {
       lease.fill(key)
       uses.leased(lease.terms)
       return lease
     }
-    return Effect.andThen(
-      wiped,
-      Effect.onError(opening(fill), () => giveBack)
-    )
+    return AtHand.catchError(read(sealed, { ...credential, account_id: request.account_id }, fill), (failure) => {
+      const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
+      if (failure._tag !== "UnknownKeyId") return Effect.fail(refused)
+      return Effect.matchEffect(orUnavailable(reread(request, provider)), {
+        onFailure: () => Effect.fail(refused),
+        onSuccess: ({ snapshots: [snapshot] }) => {
+          const isSame = snapshot?.byId.get(credential_id)?.row === row
+          return Effect.fail(isSame ? refused : new LeaseRefused({ reason: "changed" }))
+        }
+      })
+    })
   }
 
-  /** Opens the key of a planned row. If its KEK is gone, the row may have been rewrapped since: then it has changed. */
-  const openingOf =
-    (
-      { request }: PlannedRequest,
-      { credential_id, provider, row }: OwnStep,
-      { credential, sealed }: Snapshot["pool"][number]
-    ) =>
-    (fill: (key: Buffer) => Lease): Effect.Effect<Lease, LeaseRefused> =>
-      Effect.catch(read(sealed, { ...credential, account_id: request.account_id }, fill), (failure) => {
-        const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
-        if (failure._tag !== "UnknownKeyId") return Effect.fail(refused)
-        return Effect.matchEffect(orUnavailable(reread(request, provider)), {
-          onFailure: () => Effect.fail(refused),
-          onSuccess: ({ snapshots: [snapshot] }) => {
-            const isSame = snapshot?.byId.get(credential_id)?.row === row
-            return Effect.fail(isSame ? refused : new LeaseRefused({ reason: "changed" }))
-          }
-        })
-      })
-
-  const leaseOf = (
+  const leaseFrom = (
     plan: PlannedRequest,
-    step: OwnStep
-  ): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
-    Effect.flatMap(poolFor(plan, step), (snapshot) =>
-      Effect.clockWith((clock) => {
-        const { credential_id, key_version, provider, region, row } = step
-        const pooled = snapshot?.byId.get(credential_id)
-        if (pooled?.row !== row) {
-          return Effect.fail(new LeaseRefused({ reason: "changed" }))
-        }
-        const now = momentOf(clock)
-        const { account_id, model } = plan.request
-        const health = healthOf(plan.request, pooled, now.monotonic)
-        if (availabilityTo(plan.request, health, pooled, now)._tag === "Parked") {
-          return Effect.fail(new LeaseRefused({ reason: "parked" }))
-        }
-        const { label } = pooled.credential
-        const terms = { account_id, credential_id, key_version, label, provider, model, region, leased_at: now.wall }
-        const lease = new Lease(terms)
-        if (plan.request.credential_id === undefined && !ledger.admit(terms, health, lease, now.monotonic)) {
-          return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
-        }
-        made.set(lease, health)
-        return opened(lease, health, openingOf(plan, step, pooled))
-      })
-    )
+    step: OwnStep,
+    snapshot: Snapshot | undefined,
+    made: (lease: Lease) => void
+  ): Effect.Effect<Lease, LeaseRefused> => {
+    const { credential_id, key_version, provider, region, row } = step
+    const pooled = snapshot?.byId.get(credential_id)
+    if (pooled?.row !== row) return Effect.fail(new LeaseRefused({ reason: "changed" }))
+    const now = momentOf(clock)
+    const { account_id, model } = plan.request
+    const health = healthOf(plan.request, pooled, now.monotonic)
+    if (availabilityTo(plan.request, health, pooled, now)._tag === "Parked") {
+      return Effect.fail(new LeaseRefused({ reason: "parked" }))
+    }
+    const { label } = pooled.credential
+    const terms = { account_id, credential_id, key_version, label, provider, model, region, leased_at: now.wall }
+    const lease = new Lease(terms, health)
+    if (plan.request.credential_id === undefined && !ledger.admit(terms, health, lease, now.monotonic)) {
+      return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
+    }
+    made(lease)
+    return AtHand.onExit(opened(lease, plan, step, pooled), (exit) => {
+      if (Exit.isFailure(exit)) release(lease)
+    })
+  }
 
-  const lease = (plan: PlannedRequest, step: OwnStep) => metered.lease(leaseOf(plan, step))
+  const leaseOf: RouterOperations["lease"] = (plan, step, made) =>
+    metered.lease(AtHand.flatMap(poolFor(plan, step), (snapshot) => leaseFrom(plan, step, snapshot, made)))
+
+  const lease = (plan: PlannedRequest, step: OwnStep) =>
+    Effect.suspend(() => {
+      let lease: Lease | undefined
+      const released = Effect.addFinalizer(() =>
+        Effect.sync(() => {
+          if (lease !== undefined) release(lease)
+        })
+      )
+      const leased = Effect.suspend(() => leaseOf(plan, step, (made) => void (lease = made)))
+      return Effect.andThen(released, leased)
+    })
 
   /** Whether shared capacity is still allowed: by what the database says now, not by what the plan was made from. */
   const mayShare = (plan: PlannedRequest, step: Step) =>
-    Effect.map(poolFor(plan, step), (snapshot) => {
+    AtHand.map(poolFor(plan, step), (snapshot) => {
       if (snapshot === undefined) return false
       const targets = plan.request.targets.filter(({ provider }) => provider === step.provider)
       const free = () => ({ _tag: "Free" }) as const
@@ -211,15 +211,20 @@ const make = Effect.gen(function* () {
       onSuccess: ({ retry_at }) => retry_at
     })
 
-  const walk = makeWalk({ lease, mayShare, replan, retryAt })
+  const end: RouterOperations["end"] = (lease, outcome) => {
+    report(lease, outcome)
+    lease.wipe()
+  }
+
+  const walk = makeWalk({ end, lease: leaseOf, mayShare, replan, retryAt })
 
   return Router.of({
     plan: (request, freshness = "now") => metered.plan(planWithin(request, millisOf(freshness))),
     planForKey: (request, freshness = "now") =>
       metered.plan(planFrom(request, millisOf(freshness), (providers) => ofKey(request, providers))),
     lease,
-    report,
-    run: runPlan(walk, report),
+    report: (lease, outcome) => Effect.sync(() => report(lease, outcome)),
+    run: runPlan(walk),
     walk,
     redact: (text, lease) => lease?.redact(text) ?? text
   })
@@ -261,7 +266,7 @@ export class Router extends Context.Service<
       plan: PlannedRequest,
       attempt: Attempt<A, E, R>
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
-    /** What `run` walks through, for gateways that are driven from outside: they report each attempt and note its end. */
+    /** What `run` walks through, for gateways that are driven from outside: they note the end of each attempt and close it. */
     readonly walk: (plan: PlannedRequest) => Walk
     /**
      * Replaces the key of a lease by the id of its credential, in every form in which upstreams repeat keys in errors.

@@ -1,7 +1,8 @@
-import { Effect } from "effect"
+import { Cause, Effect, Exit, Option } from "effect"
 import { cooldownCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion, Plan } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../port/families.ts"
+import * as AtHand from "../../port/AtHand.ts"
 import { makeMeter } from "../../port/Meter.ts"
 import type { LeaseRefused, PoolsUnavailable, Refusal, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 
@@ -47,13 +48,11 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   const leased = eachOf<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", leaseResults)
   const excluded = eachOf<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
   const counted = <A, E, R>(made: Effect.Effect<A, E, R>, count: (made: A) => void, countFailure: (error: E) => void) =>
-    Effect.tapError(
-      Effect.map(made, (value) => {
-        count(value)
-        return value
-      }),
-      (error) => Effect.sync(() => countFailure(error))
-    )
+    AtHand.onExit(made, (exit) => {
+      if (Exit.isSuccess(exit)) return count(exit.value)
+      const error = Cause.findErrorOption(exit.cause)
+      if (Option.isSome(error)) countFailure(error.value)
+    })
   const count = ({ providers, steps }: Plan) => {
     planned(steps.length === 0 ? "exhausted" : "ok")
     for (const { credentials } of providers) {

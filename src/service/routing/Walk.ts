@@ -1,17 +1,25 @@
-import { Clock, Effect, Exit, Scope } from "effect"
+import { Clock, Effect, Exit } from "effect"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
+import * as AtHand from "../../port/AtHand.ts"
 import type { Lease } from "./Lease.ts"
 import type { PlannedRequest } from "./PlannedRequest.ts"
 import { type Attempted, Exhausted, LeaseRefused, type PoolsUnavailable, type Refusal } from "./RouterErrors.ts"
 
 /** What a walk needs of the router. */
 export interface RouterOperations {
+  /**
+   * Acts when it is called. `made` gets the lease before its key is opened: whoever waits for it may leave, and then ends it. One
+   * that is refused has ended.
+   */
   readonly lease: (
     plan: PlannedRequest,
-    step: OwnStep
-  ) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
+    step: OwnStep,
+    made: (lease: Lease) => void
+  ) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable>
+  /** Tells what came of an attempt with a lease, and ends it. */
+  readonly end: (lease: Lease, outcome: Outcome) => void
   readonly mayShare: (plan: PlannedRequest, step: Step) => Effect.Effect<boolean, PoolsUnavailable>
   /** Plans the request of a plan again; without a step if its workspace is gone. */
   readonly replan: (plan: PlannedRequest) => Effect.Effect<PlannedRequest, PoolsUnavailable>
@@ -26,8 +34,13 @@ export interface OpenAttempt {
 
 /** The attempts of a plan, one after the other. */
 export interface Walk {
-  /** Opens the next attempt; undefined after the last one. Its lease ends with the scope. If this fails, it may be repeated. */
-  readonly next: Effect.Effect<OpenAttempt | undefined, PoolsUnavailable, Scope.Scope>
+  /**
+   * Opens the next attempt; undefined after the last one. Acts when it is called, and may be called again if this fails.
+   * However it ends, `close` must be called before the next.
+   */
+  readonly next: () => Effect.Effect<OpenAttempt | undefined, PoolsUnavailable>
+  /** Ends the lease of the attempt that was opened last or is being opened, if it has one, by what came of the attempt. */
+  readonly close: (outcome: Outcome) => void
   /** Notes what came of the open attempt. Returns true if its answer is the one to return. */
   readonly ended: (attempt: OpenAttempt, outcome: Outcome) => boolean
   /** Why no step gave an answer to return. */
@@ -51,7 +64,7 @@ const keyOf = (step: Step) => (step._tag === "Own" ? step.credential_id : `${ste
  * own keys may yet be usable, and a key store that is late or away must not spend the operator's money. Invariant: each step is opened at most once, in the order of the newest plan, and none after a final outcome.
  */
 export const makeWalk =
-  ({ lease, mayShare, replan, retryAt }: RouterOperations) =>
+  ({ end, lease, mayShare, replan, retryAt }: RouterOperations) =>
   (first: PlannedRequest): Walk => {
     const attempts: Array<Attempted> = []
     const failures = new Map<Provider, number>()
@@ -63,14 +76,17 @@ export const makeWalk =
     let steps = plan.steps
     /** The place of the next step. Copies without the steps before it would make a walk through a large pool quadratic. */
     let at = 0
+    let leased: Lease | undefined
 
     const isPassedOver = ({ _tag, provider }: Step) =>
       (failures.get(provider) ?? 0) >= maxFailures || (_tag === "Shared" && mayServe.has(provider))
 
-    const opened = (step: Step): Effect.Effect<Lease | undefined, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
+    const made = (lease: Lease) => void (leased = lease)
+
+    const opened = (step: Step): Effect.Effect<Lease | undefined, LeaseRefused | PoolsUnavailable> =>
       step._tag === "Own"
-        ? lease(plan, step)
-        : Effect.flatMap(mayShare(plan, step), (allowed) =>
+        ? lease(plan, step, made)
+        : AtHand.flatMap(mayShare(plan, step), (allowed) =>
             allowed ? Effect.succeed(undefined) : Effect.fail(new LeaseRefused({ reason: "changed" }))
           )
 
@@ -99,22 +115,30 @@ export const makeWalk =
       })
     }
 
-    const next: Walk["next"] = Effect.suspend(() => {
+    const next: Walk["next"] = () => {
       let step = steps[at]
       while (step !== undefined && isPassedOver(step)) step = steps[(at += 1)]
       if (step === undefined) return Effect.succeed(undefined)
-      return Effect.matchEffect(opened(step), {
-        onSuccess: (lease) => {
-          pass(step)
-          return Effect.succeed({ step, lease })
-        },
-        onFailure: (error) =>
-          error._tag === "LeaseRefused" ? Effect.andThen(refused(step, error.reason), next) : Effect.fail(error)
+      const open = AtHand.map(opened(step), (lease) => {
+        pass(step)
+        return { step, lease }
       })
-    })
+      // Suspended, as there may be many: the stack does not grow with them.
+      return AtHand.catchError(open, (error) => {
+        leased = undefined
+        return error._tag === "LeaseRefused"
+          ? Effect.andThen(refused(step, error.reason), Effect.suspend(next))
+          : Effect.fail(error)
+      })
+    }
 
     return {
       next,
+      close: (outcome) => {
+        const lease = leased
+        leased = undefined
+        if (lease !== undefined) end(lease, outcome)
+      },
       ended: ({ step }, outcome) => {
         attempts.push({ step, result: outcome })
         const failed = outcome._tag === "UpstreamFailed" ? (failures.get(step.provider) ?? 0) + 1 : 0
@@ -143,28 +167,23 @@ export type Attempt<A, E, R> = (step: Step, lease: Lease | undefined) => Effect.
 
 /** Drives a walk in process: a lease ends with its attempt. */
 export const runPlan =
-  (walk: (plan: PlannedRequest) => Walk, report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>) =>
+  (walk: (plan: PlannedRequest) => Walk) =>
   <A, E, R>(plan: PlannedRequest, attempt: Attempt<A, E, R>): Effect.Effect<A, E | Exhausted | PoolsUnavailable, R> =>
     Effect.suspend(() => {
-      const { ended, exhausted, next } = walk(plan)
+      const { close, ended, exhausted, next } = walk(plan)
 
-      /** An attempt that fails by itself says nothing about the key. */
-      const attempted = (step: Step, lease: Lease | undefined) =>
-        lease === undefined
-          ? attempt(step, lease)
-          : Effect.onExit(attempt(step, lease), (exit) =>
-              report(lease, Exit.isSuccess(exit) ? exit.value.outcome : { _tag: "Abandoned" })
-            )
-
-      const one = Effect.scopedWith((scope) =>
-        Effect.flatMap(Scope.provide(next, scope), (open) =>
+      const one = Effect.onExit(
+        Effect.flatMap(Effect.suspend(next), (open) =>
           open === undefined
             ? Effect.succeed(undefined)
-            : Effect.map(attempted(open.step, open.lease), (result) => ({
+            : Effect.map(attempt(open.step, open.lease), (result) => ({
                 ...result,
                 isLast: ended(open, result.outcome)
               }))
-        )
+        ),
+        // An attempt that fails by itself says nothing about the key.
+        (exit) =>
+          Effect.sync(() => close(Exit.isSuccess(exit) && exit.value ? exit.value.outcome : { _tag: "Abandoned" }))
       )
 
       return Effect.gen(function* () {

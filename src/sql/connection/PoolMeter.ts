@@ -33,8 +33,11 @@ export const makePoolMeter = (lane: PoolName) =>
       timing:
         (retrying: Retrying) =>
         <A>(query: Query<A>, until: () => number, operation: Operation) =>
-          timed(retrying(query, until), (seconds, exit) =>
-            ranOf(operation)(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
+          Effect.suspend(() =>
+            timed(
+              () => retrying(query, until),
+              (seconds, exit) => ranOf(operation)(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
+            )
           ),
       batched: (operation: Operation, size: number) => batchedOf(operation)(size),
       /** How long a request waited for its batch to start. */

@@ -41,10 +41,12 @@ const routerOn = (answer: Effect.Effect<void, KeyStoreUnavailable>, read: Array<
     read: (sealed, context, use) =>
       Effect.andThen(
         answer,
-        cipher.read(sealed, context, (opened) => {
-          read.push(opened)
-          return use(opened)
-        })
+        Effect.suspend(() =>
+          cipher.read(sealed, context, (opened) => {
+            read.push(opened)
+            return use(opened)
+          })
+        )
       )
   }))
   return Layer.fresh(Layer.provide(Router.layer, cipher))
@@ -337,15 +339,15 @@ describe("a walk through a plan", () => {
     Effect.gen(function* () {
       const owner = yield* newTenant
       const { id } = yield* create(owner)
-      const router = yield* Router
       const old = yield* planOf(owner)
       const walk = makeWalk({
         lease: () => Effect.fail(new LeaseRefused({ reason: "changed" })),
         mayShare: () => Effect.succeed(true),
         replan: () => Effect.succeed(old),
-        retryAt: () => Effect.succeed(null)
+        retryAt: () => Effect.succeed(null),
+        end: () => assert.fail("no lease was made")
       })
-      const refused = runPlan(walk, router.report)
+      const refused = runPlan(walk)
       const error = yield* Effect.flip(refused(old, () => Effect.succeed({ outcome: succeeded, value: "shared" })))
       assert.deepStrictEqual(
         error._tag === "Exhausted" && error.attempts.map(({ step }) => step._tag === "Own" && step.credential_id),

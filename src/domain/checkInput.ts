@@ -1,8 +1,11 @@
 import { Effect, Schema, SchemaParser, SchemaTransformation, Struct } from "effect"
 
-/** Text that UTF-8 and PostgreSQL preserve: no U+0000 and no lone surrogate (D25). */
+/** Whether UTF-8 and PostgreSQL preserve a text: it has no U+0000 and no lone surrogate (D25). */
+export const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
+
+/** Text that is preserved. */
 export const Text = Schema.String.annotate({ message: "must be a string" }).check(
-  Schema.makeFilter((text: string) => !text.includes("\0") && text.isWellFormed(), {
+  Schema.makeFilter(isPreserved, {
     message: "must not contain U+0000 or half of a surrogate pair"
   })
 )

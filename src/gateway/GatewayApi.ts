@@ -134,7 +134,8 @@ export const Route = Schema.Struct({
 const outcomes = ["succeeded", "rate_limited", "quota_exhausted", "rejected", "forbidden"] as const
 export const Outcomes = Schema.Literals([...outcomes, "upstream_failed", "request_refused", "abandoned"])
 
-const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
+/** Whether a report says what came of its attempt in one way. */
+export const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
   (status !== undefined) !== (abandoned === true)
 
 const status = "must be a status from 100 to 599, or null if the upstream did not answer"
@@ -183,7 +184,8 @@ const Reports = Schema.Array(RouteReport)
   })
   .check(Schema.isMaxLength(100))
 
-const namesOneAccount = ({
+/** Whether a request names its account in one way. */
+export const namesOneAccount = ({
   account_id,
   api_key,
   api_key_hash

@@ -1,29 +1,38 @@
 import { isUtf8 } from "node:buffer"
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Cause, Context, Duration, Effect, Exit, Option, References, Schema, Tracer } from "effect"
+import { Cause, Context, Duration, Effect, Exit, type Fiber, Option, References, Schema, Tracer } from "effect"
 import { InvalidParams, type NotFound, type ServiceUnavailable, type Unauthorized } from "../domain/Errors.ts"
 import { answerDefect } from "../http/Envelope.ts"
-import { holdArriving, maxBytes } from "../http/RequestDecodingLive.ts"
+import { makeArriving, maxBytes } from "../http/RequestDecodingLive.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import { ofRequests } from "../http/Server.ts"
 import { AccessLog } from "../http/traceAndLog.ts"
+import * as AtHand from "../port/AtHand.ts"
 import { CurrentDeadline, RequestTimeout } from "../port/Deadline.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { type AnotherAttemptOpen, NewRoute, Report } from "./GatewayApi.ts"
+import { isPlainReport, plainNewRoute } from "./plainBodies.ts"
 import { type RouteResponse, Routes } from "./Routes.ts"
 
 type Refusal = InvalidParams | Unauthorized | NotFound | ServiceUnavailable | AnotherAttemptOpen
 type Answering = Effect.Effect<RouteResponse, Refusal>
 
 const parseOptions = { errors: "all", onExcessProperty: "error" } as const
-const decodeNewRoute = Schema.decodeUnknownEffect(NewRoute, parseOptions)
-const decodeReport = Schema.decodeUnknownEffect(Report, parseOptions)
+const decodeAsNewRoute = Schema.decodeUnknownExit(NewRoute, parseOptions)
+const decodeAsReport = Schema.decodeUnknownExit(Report, parseOptions)
+
+const decodeNewRoute = (input: unknown): ReturnType<typeof decodeAsNewRoute> => {
+  const plain = plainNewRoute(input)
+  return plain === undefined ? decodeAsNewRoute(input) : Exit.succeed(plain)
+}
+const decodeReport = (input: unknown): ReturnType<typeof decodeAsReport> =>
+  isPlainReport(input) ? Exit.succeed(input) : decodeAsReport(input)
 
 const refused = (message: string) => InvalidParams.of({ path: [], message })
 
 const ofBody = <A>(
   bytes: Buffer,
-  decode: (input: unknown) => Effect.Effect<A, Schema.SchemaError>,
+  decode: (input: unknown) => Exit.Exit<A, Schema.SchemaError>,
   answer: (given: A) => Answering
 ): Answering => {
   if (!isUtf8(bytes)) return Effect.fail(refused("must be UTF-8"))
@@ -33,10 +42,8 @@ const ofBody = <A>(
   } catch {
     return Effect.fail(refused("must be valid JSON"))
   }
-  return Effect.matchEffect(decode(input), {
-    onFailure: ({ issue }) => Effect.fail(InvalidParams.ofSchema(issue)),
-    onSuccess: answer
-  })
+  const decoded = AtHand.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
+  return AtHand.flatMap(decoded, answer)
 }
 
 /** Whether a request needs none of what the other routes do before they read a body, nor can be refused there. */
@@ -84,7 +91,8 @@ export const makePlainRoutes = Effect.gen(function* () {
     const answer = isObserved || !isPlain(request) ? undefined : answererOf(request, response)
     if (answer === undefined) return false
     const request_id = requestIdOf(request.headers["x-request-id"])
-    const holding = holdArriving(budget, "gateway", "gateway", request)
+    const { admit, holding } = makeArriving(budget, "gateway", "gateway", request)
+    let fiber: Fiber.Fiber<RouteResponse, Refusal> | undefined
     const settle = (exit: Exit.Exit<RouteResponse, Refusal>): void => {
       if (Exit.isSuccess(exit)) return write(response, exit.value.status, request_id, { data: exit.value.data })
       const { cause } = exit
@@ -97,20 +105,25 @@ export const makePlainRoutes = Effect.gen(function* () {
     }
     const parts: Array<Buffer> = []
     request
-      .on("data", (part: Buffer) => parts.push(part))
+      .on("data", (part: Buffer) => {
+        admit(part)
+        parts.push(part)
+      })
       .once("end", () => {
         const body = Buffer.concat(parts)
         const answering = answer(body)
         // What was read from it is text by now; it may have held an API key.
         for (const bytes of [body, ...parts]) bytes.fill(0)
+        const exit = AtHand.exitOf(answering)
+        if (exit !== undefined) return settle(exit)
         const context = Context.add(services, CurrentDeadline, { until: performance.now() + timeout })
-        const fiber = Effect.runForkWith(context)(answering)
+        fiber = Effect.runForkWith(context)(answering)
         fiber.addObserver(settle)
-        response.once("close", () => {
-          if (!response.writableEnded) fiber.interruptUnsafe()
-        })
       })
-    response.once("close", () => holding.release())
+    response.once("close", () => {
+      holding.release()
+      if (!response.writableEnded) fiber?.interruptUnsafe()
+    })
     return true
   }
 })

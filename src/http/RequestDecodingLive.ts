@@ -17,8 +17,8 @@ const refused = (message: string) => InvalidParams.of({ path: [], message })
 /** How many bytes a request takes for each byte of its body: as it arrives, as text, parsed, decoded and sealed. */
 const bytesPerByte = 8
 
-/** Holds the parts of a body as they arrive. While one is not admitted, nothing more is read. */
-export const holdArriving = (
+/** Holds nothing of a body yet. While a part that arrives is not admitted, nothing more is read. */
+export const makeArriving = (
   { hold }: MemoryBudget,
   sender: string,
   use: "body" | "gateway",
@@ -35,6 +35,13 @@ export const holdArriving = (
     }
     if (!holding.grow(bytesPerByte * length, goOn) && !isAdmitted) source.pause()
   }
+  return { admit, holding }
+}
+
+/** Holds the parts of a body as they arrive. */
+const holdArriving = (...given: Parameters<typeof makeArriving>) => {
+  const [, , , source] = given
+  const { admit, holding } = makeArriving(...given)
   // Begins when somebody listens: a listener alone would let the body pass by.
   const begin = (event: string) => {
     if (event !== "data") return

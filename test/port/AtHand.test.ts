@@ -1,6 +1,6 @@
-import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Exit } from "effect"
 import * as AtHand from "../../src/port/AtHand.ts"
+import { assert, describe, it } from "../support/it.ts"
 
 const exits: ReadonlyArray<Exit.Exit<number, string>> = [
   Exit.succeed(1),
@@ -36,29 +36,25 @@ const ofEffect = {
 } as unknown as typeof AtHand
 
 describe("what is at hand", () => {
-  it.effect("ends as in a fiber, and without one", () =>
-    Effect.gen(function* () {
-      for (const use of uses) {
-        for (const exit of exits) {
-          const wanted = yield* Effect.exit(use(ofEffect, exit))
-          const found = use(AtHand, exit)
-          if (Exit.isSuccess(exit)) assert.isTrue(Exit.isExit(found))
-          assert.deepStrictEqual(yield* Effect.exit(found), wanted)
-          assert.deepStrictEqual(yield* Effect.exit(use(AtHand, Effect.andThen(Effect.yieldNow, exit))), wanted)
-        }
-      }
-    })
-  )
-
-  it.effect("tells its exit once", () =>
-    Effect.gen(function* () {
+  it.effect("ends as in a fiber, and without one", function* () {
+    for (const use of uses) {
       for (const exit of exits) {
-        for (const effect of [exit, Effect.suspend(() => exit)]) {
-          const told: Array<unknown> = []
-          yield* Effect.exit(AtHand.onExit(effect, (exit) => told.push(exit)))
-          assert.deepStrictEqual(told, [exit])
-        }
+        const wanted = yield* Effect.exit(use(ofEffect, exit))
+        const found = use(AtHand, exit)
+        if (Exit.isSuccess(exit)) assert.isTrue(Exit.isExit(found))
+        assert.deepStrictEqual(yield* Effect.exit(found), wanted)
+        assert.deepStrictEqual(yield* Effect.exit(use(AtHand, Effect.andThen(Effect.yieldNow, exit))), wanted)
       }
-    })
-  )
+    }
+  })
+
+  it.effect("tells its exit once", function* () {
+    for (const exit of exits) {
+      for (const effect of [exit, Effect.suspend(() => exit)]) {
+        const told: Array<unknown> = []
+        yield* Effect.exit(AtHand.onExit(effect, (exit) => told.push(exit)))
+        assert.deepStrictEqual(told, [exit])
+      }
+    }
+  })
 })

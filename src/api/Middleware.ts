@@ -43,5 +43,7 @@ export class QueryParameters extends HttpApiMiddleware.Service<QueryParameters>(
 /** Treats a path that does not decode as a resource that does not exist (D5). */
 export class ResourcePath extends HttpApiMiddleware.Service<ResourcePath>()("byok/ResourcePath", { error: NotFound }) {}
 
-/** Whether an endpoint answers with the credential that its path names, so that it is read along with the API key. */
-export const AnswersCredential = Context.Reference<boolean>("byok/AnswersCredential", { defaultValue: () => false })
+/** Whether an endpoint reads the credential that its path names, alone or with its sealed key: it is then read along with the API key. */
+export const ReadsCredential = Context.Reference<"alone" | "sealed" | undefined>("byok/ReadsCredential", {
+  defaultValue: () => undefined
+})

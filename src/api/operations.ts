@@ -11,7 +11,7 @@ import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatu
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
-import { AnswersCredential, ChangesNothing, JsonBody, QueryParameters, ResourcePath } from "./Middleware.ts"
+import { ChangesNothing, JsonBody, QueryParameters, ReadsCredential, ResourcePath } from "./Middleware.ts"
 
 /** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
 export const integer = (minimum: number, maximum: number) => {
@@ -114,7 +114,7 @@ export const get = <const P extends Params>(params: P) =>
   })
     .annotate(OpenApi.Summary, "Get a credential")
     .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
-    .annotate(AnswersCredential, true)
+    .annotate(ReadsCredential, "alone")
     .middleware(ResourcePath)
 
 export const list = HttpApiEndpoint.get("list", "/", {
@@ -166,6 +166,7 @@ const update = <const P extends Params>(params: P) =>
         "have a member that is known unless it is empty. An update that changes nothing is answered as well, so it is safe to retry."
       ].join("\n")
     )
+    .annotate(ReadsCredential, "sealed")
     .middleware(JsonBody)
     .middleware(ResourcePath)
 

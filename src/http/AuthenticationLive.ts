@@ -1,6 +1,6 @@
 import { Context, Effect, Layer, Option, Redacted, Schema, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
-import { AnswersCredential, Authentication, ChangesNothing } from "../api/Middleware.ts"
+import { Authentication, ChangesNothing, ReadsCredential } from "../api/Middleware.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
@@ -71,8 +71,8 @@ export const makeKnownAccounts = (remembered = 100_000) => {
 const decodeId = Schema.decodeUnknownOption(CredentialId)
 
 /**
- * Looks up the token by its hash on every request (D2, D3, D4, D42). A get is one statement: the router has matched its id,
- * so the look-up reads that credential along, and the repository answers from what was `Prefetched`.
+ * Looks up the token by its hash on every request (D2, D3, D4, D42). A get is one statement, and an update two: the router
+ * has matched its id, so the look-up reads that credential along, and the repository answers from what was `Prefetched`.
  */
 export const layer = Layer.effect(
   Authentication,
@@ -90,8 +90,8 @@ export const layer = Layer.effect(
           if (hasWrongChecksum(token)) return invalid
           const api_key_hash = hashApiKey(credential, "latin1")
           const { params } = Context.get(context, HttpRouter.RouteContext)
-          const readsAlong = Context.get(endpoint.annotations, AnswersCredential)
-          const id = readsAlong ? Option.getOrUndefined(decodeId(params["id"])) : undefined
+          const reading = Context.get(endpoint.annotations, ReadsCredential)
+          const id = reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
 
           const admit = (key: Option.Option<FoundApiKey>): Admitted => {
             if (Option.isNone(key)) {
@@ -109,7 +109,10 @@ export const layer = Layer.effect(
               Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched)
             )
           }
-          return Effect.flatMap(reads(known.tenantOf(api_key_hash), apiKeys.find(api_key_hash, id)), admit)
+          return Effect.flatMap(
+            reads(known.tenantOf(api_key_hash), apiKeys.find(api_key_hash, id, reading === "sealed")),
+            admit
+          )
         })
     })
   })

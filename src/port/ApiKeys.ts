@@ -16,8 +16,8 @@ export interface FoundApiKey {
 export class ApiKeys extends Context.Service<
   ApiKeys,
   {
-    /** `reading` is the credential that the key is about to read. */
-    readonly find: (hash: ApiKeyHash, reading?: CredentialId) => Answer<Option.Option<FoundApiKey>>
+    /** `reading` is the credential that the key is about to read, perhaps with its sealed key. */
+    readonly find: (hash: ApiKeyHash, reading?: CredentialId, isSealed?: boolean) => Answer<Option.Option<FoundApiKey>>
     /** Returns those of the hashes that are live keys of the account (D24). */
     readonly ownedBy: (account_id: AccountId, hashes: ReadonlyArray<ApiKeyHash>) => Answer<ReadonlySet<ApiKeyHash>>
   }

@@ -33,6 +33,15 @@ layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statement
     assert.deepStrictEqual([missing.answer.status, missing.statements.length], [404, 1])
   })
 
+  it.effect("are two for an update: the key's, which reads the credential along with it, and its own", function* () {
+    const tenant = yield* TestService.tenant
+    const id = createdId(yield* tenant.create(minimal))
+    for (const disabled of [true, false]) yield* tenant.update(id, { disabled })
+    const { answer, statements } = yield* statementsOf(tenant.update(id, { disabled: true }))
+    assert.deepStrictEqual([answer.status, statements.length], [200, 2])
+    assert.include(statements[0], "credentials.account_id = api_keys.account_id")
+  })
+
   it.effect("are two for a create in the default workspace, and three where it names one", function* () {
     const tenant = yield* TestService.tenant
     yield* tenant.create(minimal)

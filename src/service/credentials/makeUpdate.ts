@@ -8,6 +8,7 @@ import type { SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
+import { Prefetched } from "../../port/Prefetched.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 
@@ -60,7 +61,9 @@ export const makeUpdate = Effect.gen(function* () {
 
   return Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
     for (let attempt = 1; attempt <= attempts; attempt++) {
-      const found = yield* repository.findSealed(account_id, id)
+      const find = repository.findSealed(account_id, id)
+      // What was read along with the API key is out of date by now.
+      const found = yield* attempt === 1 ? find : Effect.provideService(find, Prefetched, undefined)
       if (Option.isNone(found)) return yield* new NotFound()
       const { credential: stored, key_version, revision, sealed } = found.value
       const foreign = yield* foreignHashIssues(

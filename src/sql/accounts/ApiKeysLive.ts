@@ -1,10 +1,20 @@
 import { Effect, Layer, Option } from "effect"
+import type { Statement } from "effect/sql"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import { ApiKeys, type FoundApiKey } from "../../port/ApiKeys.ts"
+import type { Prefetched } from "../../port/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
+import type { Operation } from "../connection/Query.ts"
 import { hasMarks } from "../credentials/LeakedKeysLive.ts"
-import { columns, credentialOf, type Stored } from "../credentials/credentialRows.ts"
+import {
+  columns,
+  credentialOf,
+  type Stored,
+  storedColumns,
+  storedOf,
+  type StoredSealed
+} from "../credentials/credentialRows.ts"
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
@@ -23,17 +33,15 @@ interface Reading {
   readonly id: CredentialId
 }
 
-/** A key with the credential that it reads; the columns are null if its account has no such credential. */
-type ReadingRow = Pick<KeyRow, "key_account_id" | "management" | "viewer"> & (Stored | { readonly id: null })
+/** A key with the credential that it reads; its columns are null if the account has no such credential. */
+type ReadingRow<Row> = Pick<KeyRow, "key_account_id" | "management" | "viewer"> & (Row | { readonly id: null })
 
-/** Reads the rows that the request needs next together with its key: a get takes one round trip, a create two. */
+/** Reads the rows that the request needs next together with its key: a get takes one round trip, a create and an update two. */
 export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {
     const { reads } = yield* Database
     const { ask, distributed, sql } = reads
-    const credentialColumns = sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))
-
     const findKey = makeLookUp<Pick<Reading, "hash">, KeyRow, FoundApiKey>(reads, {
       operation: "api_keys.find",
       by: { hash: "text" },
@@ -55,22 +63,40 @@ export const layer = Layer.effect(
       }),
       nameOf: ({ hash }) => hash
     })
-    const findReading = makeLookUp<Reading, ReadingRow, FoundApiKey>(reads, {
-      operation: "api_keys.find_with_credential",
-      by: { hash: "text", id: "uuid" },
-      select: ({ hash, id }) => sql<ReadingRow>`
-        SELECT api_keys.account_id AS key_account_id, management, viewer, ${credentialColumns} FROM api_keys
-        LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
-        WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ key_account_id: account_id, management, viewer, ...stored }, { id }) => {
-        const found = stored.id === null ? Option.none() : Option.some(credentialOf(stored))
-        return { account_id, management, viewer, prefetched: { account_id, credential: { id, found } } }
-      }
-    })
+    const makeFindReading = <Row extends { readonly id: CredentialId }>(
+      operation: Operation,
+      columns: Statement.Fragment,
+      readAlong: (id: CredentialId, found: Option.Option<Row>) => Omit<Prefetched, "account_id">
+    ) =>
+      makeLookUp<Reading, ReadingRow<Row>, FoundApiKey>(reads, {
+        operation,
+        by: { hash: "text", id: "uuid" },
+        select: ({ hash, id }) => sql<ReadingRow<Row>>`
+          SELECT api_keys.account_id AS key_account_id, management, viewer, ${columns} FROM api_keys
+          LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
+          WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
+        read: (row, { id }) => {
+          const { key_account_id: account_id, management, viewer } = row
+          const found = row.id === null ? Option.none() : Option.some(row)
+          return { account_id, management, viewer, prefetched: { account_id, ...readAlong(id, found) } }
+        }
+      })
+    const findReading = makeFindReading<Stored>(
+      "api_keys.find_with_credential",
+      sql.csv(columns.map((column) => sql`credentials.${sql(column)}`)),
+      (id, found) => ({ credential: { id, found: Option.map(found, credentialOf) } })
+    )
+    const findChanging = makeFindReading<StoredSealed>(
+      "api_keys.find_with_sealed_credential",
+      storedColumns(sql),
+      (id, found) => ({ sealed: { id, found: Option.map(found, storedOf) } })
+    )
 
     return {
-      find: (hash, reading) =>
-        reading === undefined || distributed ? findKey({ hash }) : findReading({ hash, id: reading }),
+      find: (hash, reading, isSealed = false) =>
+        reading === undefined || distributed
+          ? findKey({ hash })
+          : (isSealed ? findChanging : findReading)({ hash, id: reading }),
       ownedBy: (account_id, wanted) =>
         Effect.map(
           ask(

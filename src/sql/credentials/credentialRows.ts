@@ -3,7 +3,7 @@ import type { SqlClient } from "effect/sql"
 import { type Column, type Credential, listNames, memberNames, members, membersOf } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { boundNames, type SealedKey } from "../../domain/SealedKey.ts"
-import type { UnstoredCredential } from "../../port/CredentialRepository.ts"
+import type { StoredCredential, UnstoredCredential } from "../../port/CredentialRepository.ts"
 
 export type NewRow = { readonly account_id: AccountId } & UnstoredCredential & SealedKey
 
@@ -24,6 +24,26 @@ export interface Stored extends Omit<Credential, "created_at"> {
 /** The credential of a row, without the other columns. */
 export const credentialOf = (row: Omit<Stored, "account_id">): Credential =>
   Object.assign(membersOf<unknown>(row), { created_at: DateTime.fromDateUnsafe(row.created_at) }) as Credential
+
+/** A row with its sealed key, of which `storedColumns` are read. */
+export type StoredSealed = Stored & SealedKey & Omit<StoredCredential, "credential" | "sealed">
+
+export const storedColumns = (sql: SqlClient.SqlClient) =>
+  sql.csv([
+    ...[...sealedColumns, "revision", "key_version"].map((column) => sql.literal(`credentials.${column}`)),
+    sql`(
+      SELECT deleted_at IS NOT NULL FROM workspaces
+      WHERE workspaces.account_id = credentials.account_id AND workspaces.id = credentials.workspace_id
+    ) AS workspace_deleted`
+  ])
+
+export const storedOf = (row: Omit<StoredSealed, "account_id">): StoredCredential => ({
+  credential: credentialOf(row),
+  sealed: { kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek },
+  revision: row.revision,
+  key_version: row.key_version,
+  workspace_deleted: row.workspace_deleted
+})
 
 /** What audit events say of a credential. */
 export type Recorded = Pick<Stored, "account_id" | "workspace_id" | "id" | "provider" | "label">

@@ -7,6 +7,7 @@ import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
+import { Prefetched } from "../../../src/port/Prefetched.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { addApiKey, newHash, newTenant } from "../../support/database/newTenant.ts"
 import { stores } from "../../support/database/stores.ts"
@@ -100,6 +101,16 @@ const contract = (it: It<Parts>) => {
     },
     { arbitrary: { runs: 40 } }
   )
+
+  it.effect("reads again what has changed since it was read along with the API key (L9)", function* () {
+    const { account_id, credential } = yield* made()
+    const { id } = credential
+    const sealed = { id, found: Option.some(yield* stored(account_id, id)) }
+    yield* update({ account_id }, id, { name: "n" })
+    const updated = update({ account_id }, id, { disabled: true })
+    const answered = yield* Effect.provideService(updated, Prefetched, { account_id, sealed })
+    assert.deepEqual(answered, { ...credential, name: "n", disabled: true })
+  })
 
   it.effect("replaces the key with a new label and keeps id, time and order (L10)", function* () {
     const { account_id, credential } = yield* made({ provider: "cohere", key, name: "n", disabled: true })

@@ -1,6 +1,7 @@
 import { DateTime, Effect, Option } from "effect"
 import type { ApiKeyHash, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
@@ -14,8 +15,8 @@ for (const [name, store] of databases) {
       const { account_id, hash, workspace_id } = yield* newTenant
       const stranger = yield* newTenant
       const stored = yield* insertPlain(account_id, plainCredential(workspace_id), plainSealedKey())
-      const prefetched = (hash: ApiKeyHash, reading?: CredentialId) =>
-        Effect.map(find(hash, reading), (key) => Option.getOrThrow(key).prefetched)
+      const prefetched = (hash: ApiKeyHash, reading?: CredentialId, isSealed?: boolean) =>
+        Effect.map(find(hash, reading, isSealed), (key) => Option.getOrThrow(key).prefetched)
 
       assert.deepStrictEqual(yield* prefetched(hash, stored.id), {
         account_id,
@@ -24,6 +25,14 @@ for (const [name, store] of databases) {
       assert.deepStrictEqual(yield* prefetched(stranger.hash, stored.id), {
         account_id: stranger.account_id,
         credential: { id: stored.id, found: Option.none() }
+      })
+      assert.deepStrictEqual(yield* prefetched(hash, stored.id, true), {
+        account_id,
+        sealed: { id: stored.id, found: yield* (yield* CredentialRepository).findSealed(account_id, stored.id) }
+      })
+      assert.deepStrictEqual(yield* prefetched(stranger.hash, stored.id, true), {
+        account_id: stranger.account_id,
+        sealed: { id: stored.id, found: Option.none() }
       })
       assert.deepStrictEqual(yield* prefetched(hash), {
         account_id,

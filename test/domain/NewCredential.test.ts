@@ -6,7 +6,7 @@ import { decodeNewCredential, NewCredential } from "../../src/domain/NewCredenti
 import { Provider } from "../../src/domain/Provider.ts"
 import { defaults } from "../support/http/Bodies.ts"
 import { acceptedBody, elementOf, givenKey, integer } from "../support/memory/arbitraries.ts"
-import slugs from "./providers.json" with { type: "json" }
+import slugs from "../vectors/providers.json" with { type: "json" }
 import { assert, describe, it } from "../support/it.ts"
 
 const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })

@@ -54,17 +54,14 @@ const revealing = Effect.gen(function* () {
 })
 
 layerLive(TestService.layer)("what belongs to another account", (it) => {
-  it.effect(
-    "is answered byte for byte like what is unknown or deleted: credential, hash, workspace (D5, D6, D24, T6)",
-    function* () {
-      const { foreign, found, listed, names } = yield* TestService.storing(1, revealing)
-      assert.deepStrictEqual(names, [])
-      for (const answer of [...foreign.get, ...foreign.update, ...foreign.delete]) assertRefused(answer, "NotFound")
-      for (const { status } of [...foreign.hash, ...foreign.workspace]) assert.strictEqual(status, 400)
-      assert.strictEqual(listed.body, '{"data":[],"total_count":0}')
-      assert.strictEqual(found.status, 200)
-    }
-  )
+  it.effect("is answered byte for byte like what is unknown or deleted (D5, D6, D24, T6)", function* () {
+    const { foreign, found, listed, names } = yield* TestService.storing(1, revealing)
+    assert.deepStrictEqual(names, [])
+    for (const answer of [...foreign.get, ...foreign.update, ...foreign.delete]) assertRefused(answer, "NotFound")
+    for (const { status } of [...foreign.hash, ...foreign.workspace]) assert.strictEqual(status, 400)
+    assert.strictEqual(listed.body, '{"data":[],"total_count":0}')
+    assert.strictEqual(found.status, 200)
+  })
 
   it.effect("cannot be reached with a revoked key either, nor after the owner's key is revoked (D3, D5)", function* () {
     const { newTenant, sql } = yield* TestService

@@ -69,35 +69,32 @@ for (const [name, store] of stores) {
       assert.sameDeepMembers(found, expected)
     })
 
-    it.effect(
-      "have the same version when a change is stored a second time, or an older one after it (Q30)",
-      function* () {
-        const { credential, load, owner, versions } = yield* newPool
-        const { store } = yield* Parkings
-        const parking: ParkingChange = {
-          ...{ account_id: owner.account_id, credential_id: credential.id, key_version: 1, model: "a/model" },
-          ...{ epoch: 1, cause: "rejected", strikes: 2, remaining: 50_000 }
-        }
-        yield* store([parking])
-        const before = yield* versions
-        assert.lengthOf((yield* load).parkings.get(credential.id) ?? [], 1)
-        const ended = { ...parking, cause: null, strikes: 0, remaining: null }
-        yield* store([{ ...parking, remaining: 40_000, strikes: 1 }])
-        yield* store([{ ...parking, epoch: 0, remaining: 90_000 }])
-        yield* store([ended])
-        yield* store([{ ...parking, key_version: 2, remaining: 90_000 }])
-        const use = { account_id: owner.account_id, credential_id: credential.id, ...leasedAt(1) }
-        yield* (yield* CredentialUse).store([use])
-        assert.deepStrictEqual(yield* versions, before, "a use is no change either (Q19)")
-        yield* store([{ ...ended, epoch: 2 }])
-        const after = yield* versions
-        assert.notDeepEqual(after, before, "control")
-        assert.strictEqual(after[0]?.version, before[0]?.version, "no credential is read again")
-        yield* store([{ ...ended, epoch: 2 }])
-        yield* store([{ ...parking, remaining: 90_000 }])
-        assert.deepStrictEqual(yield* versions, after)
+    it.effect("have the same version when a change is stored again, or an older one after it (Q30)", function* () {
+      const { credential, load, owner, versions } = yield* newPool
+      const { store } = yield* Parkings
+      const parking: ParkingChange = {
+        ...{ account_id: owner.account_id, credential_id: credential.id, key_version: 1, model: "a/model" },
+        ...{ epoch: 1, cause: "rejected", strikes: 2, remaining: 50_000 }
       }
-    )
+      yield* store([parking])
+      const before = yield* versions
+      assert.lengthOf((yield* load).parkings.get(credential.id) ?? [], 1)
+      const ended = { ...parking, cause: null, strikes: 0, remaining: null }
+      yield* store([{ ...parking, remaining: 40_000, strikes: 1 }])
+      yield* store([{ ...parking, epoch: 0, remaining: 90_000 }])
+      yield* store([ended])
+      yield* store([{ ...parking, key_version: 2, remaining: 90_000 }])
+      const use = { account_id: owner.account_id, credential_id: credential.id, ...leasedAt(1) }
+      yield* (yield* CredentialUse).store([use])
+      assert.deepStrictEqual(yield* versions, before, "a use is no change either (Q19)")
+      yield* store([{ ...ended, epoch: 2 }])
+      const after = yield* versions
+      assert.notDeepEqual(after, before, "control")
+      assert.strictEqual(after[0]?.version, before[0]?.version, "no credential is read again")
+      yield* store([{ ...ended, epoch: 2 }])
+      yield* store([{ ...parking, remaining: 90_000 }])
+      assert.deepStrictEqual(yield* versions, after)
+    })
 
     it.effect("have the parkings of the current key alone (Q26)", function* () {
       const { credential, load, loadFrom, owner, repository } = yield* newPool
@@ -207,64 +204,58 @@ for (const [name, store] of stores) {
       )
     })
 
-    it.effect(
-      "say which keys are parked now, of the version that is current, to their account only (C8)",
-      function* () {
-        const { credential, insert, owner, repository } = yield* newPool
-        const { account_id } = owner
-        const { id } = credential
-        const { find, store } = yield* Parkings
-        const [free, marked] = [yield* insert("openai"), yield* insert("azure")]
-        const key = { ...owner, credential_id: marked.id, key_version: 1 }
-        yield* (yield* LeakedKeys).conclude({ found: [key], searched: 1, park: true })
-        const parkingOf = (model: string, remaining: number | null): ParkingChange => ({
-          ...{ account_id, credential_id: id, key_version: 1, model, epoch: 0, remaining },
-          ...(remaining === null ? { cause: null, strikes: 0 } : { cause: "rejected", strikes: 1 })
-        })
-        yield* store([parkingOf("", 50_000), parkingOf("b", 40_000), parkingOf("over", -1), parkingOf("used", null)])
-        const ids = [id, free.id, marked.id]
-        const found = yield* find(account_id, ids)
-        const rows = Array.from(found, ([id, rows]) => [id, ...rows.map(({ cause, model }) => `${model} ${cause}`)])
-        const expected = [
-          [id, "null rejected", "b rejected"],
-          [marked.id, "null leaked"]
-        ]
-        assert.sameDeepMembers(rows, expected)
-        assert.isNull(found.get(marked.id)?.[0]?.until)
-        const [whole, model] = found.get(id) ?? []
-        assert.closeTo((whole?.until ?? 0) - (model?.until ?? 0), 10_000, 5)
-        assert.closeTo((whole?.until ?? 0) - (whole?.since ?? 0), 50_000, 5)
-        assert.strictEqual((yield* find((yield* newTenant).account_id, ids)).size, 0)
-        const update = { credential, revision: 1, sealed: plainSealedKey(2), key_version: 2, fields: ["key"] as const }
-        assert.isTrue(yield* repository.update(account_id, update))
-        assert.deepStrictEqual(Array.from((yield* find(account_id, ids)).keys()), [marked.id])
-      }
-    )
+    it.effect("say which keys are parked now, in their version, to their account only (C8)", function* () {
+      const { credential, insert, owner, repository } = yield* newPool
+      const { account_id } = owner
+      const { id } = credential
+      const { find, store } = yield* Parkings
+      const [free, marked] = [yield* insert("openai"), yield* insert("azure")]
+      const key = { ...owner, credential_id: marked.id, key_version: 1 }
+      yield* (yield* LeakedKeys).conclude({ found: [key], searched: 1, park: true })
+      const parkingOf = (model: string, remaining: number | null): ParkingChange => ({
+        ...{ account_id, credential_id: id, key_version: 1, model, epoch: 0, remaining },
+        ...(remaining === null ? { cause: null, strikes: 0 } : { cause: "rejected", strikes: 1 })
+      })
+      yield* store([parkingOf("", 50_000), parkingOf("b", 40_000), parkingOf("over", -1), parkingOf("used", null)])
+      const ids = [id, free.id, marked.id]
+      const found = yield* find(account_id, ids)
+      const rows = Array.from(found, ([id, rows]) => [id, ...rows.map(({ cause, model }) => `${model} ${cause}`)])
+      const expected = [
+        [id, "null rejected", "b rejected"],
+        [marked.id, "null leaked"]
+      ]
+      assert.sameDeepMembers(rows, expected)
+      assert.isNull(found.get(marked.id)?.[0]?.until)
+      const [whole, model] = found.get(id) ?? []
+      assert.closeTo((whole?.until ?? 0) - (model?.until ?? 0), 10_000, 5)
+      assert.closeTo((whole?.until ?? 0) - (whole?.since ?? 0), 50_000, 5)
+      assert.strictEqual((yield* find((yield* newTenant).account_id, ids)).size, 0)
+      const update = { credential, revision: 1, sealed: plainSealedKey(2), key_version: 2, fields: ["key"] as const }
+      assert.isTrue(yield* repository.update(account_id, update))
+      assert.deepStrictEqual(Array.from((yield* find(account_id, ids)).keys()), [marked.id])
+    })
 
-    it.effect(
-      "are empty without a credential, and none in another account's or a deleted workspace (E19, T6)",
-      function* () {
-        const { owner } = yield* newPool
-        const stranger = yield* newTenant
-        const { load, versions } = yield* CredentialPools
-        assert.deepStrictEqual(Option.getOrThrow(yield* load(stranger, "openai")).rows, [])
-        const foreign = { account_id: stranger.account_id, workspace_id: owner.workspace_id }
-        const unknown = { account_id: owner.account_id, workspace_id: stranger.workspace_id }
-        const deleted = { ...owner, workspace_id: yield* addWorkspace(owner.account_id) }
-        assert.isTrue(Option.isSome(yield* versions(deleted, providers)), "control")
-        yield* (yield* AccountRepository).deleteWorkspace(deleted.workspace_id, yield* DateTime.now)
-        for (const one of [foreign, unknown, deleted]) {
-          assert.isTrue(Option.isNone(yield* versions(one, providers)))
-          assert.isTrue(Option.isNone(yield* load(one, "openai")))
-        }
-        const { account_id } = owner
-        const ofDefault = Option.getOrThrow(yield* versions({ account_id }, providers))
-        assert.deepStrictEqual(ofDefault, Option.getOrThrow(yield* versions(owner, providers)))
-        assert.strictEqual(ofDefault.workspace_id, owner.workspace_id)
-        yield* (yield* AccountRepository).deleteWorkspace(owner.workspace_id, yield* DateTime.now)
-        assert.isTrue(Option.isNone(yield* versions({ account_id }, providers)), "the default workspace is deleted")
+    it.effect("are empty without a credential, none in a foreign or deleted workspace (E19, T6)", function* () {
+      const { owner } = yield* newPool
+      const stranger = yield* newTenant
+      const { load, versions } = yield* CredentialPools
+      assert.deepStrictEqual(Option.getOrThrow(yield* load(stranger, "openai")).rows, [])
+      const foreign = { account_id: stranger.account_id, workspace_id: owner.workspace_id }
+      const unknown = { account_id: owner.account_id, workspace_id: stranger.workspace_id }
+      const deleted = { ...owner, workspace_id: yield* addWorkspace(owner.account_id) }
+      assert.isTrue(Option.isSome(yield* versions(deleted, providers)), "control")
+      yield* (yield* AccountRepository).deleteWorkspace(deleted.workspace_id, yield* DateTime.now)
+      for (const one of [foreign, unknown, deleted]) {
+        assert.isTrue(Option.isNone(yield* versions(one, providers)))
+        assert.isTrue(Option.isNone(yield* load(one, "openai")))
       }
-    )
+      const { account_id } = owner
+      const ofDefault = Option.getOrThrow(yield* versions({ account_id }, providers))
+      assert.deepStrictEqual(ofDefault, Option.getOrThrow(yield* versions(owner, providers)))
+      assert.strictEqual(ofDefault.workspace_id, owner.workspace_id)
+      yield* (yield* AccountRepository).deleteWorkspace(owner.workspace_id, yield* DateTime.now)
+      assert.isTrue(Option.isNone(yield* versions({ account_id }, providers)), "the default workspace is deleted")
+    })
 
     it.effect("are found by any live API key of their account, and by no other (D3, E19, T6)", function* () {
       const { owner } = yield* newPool

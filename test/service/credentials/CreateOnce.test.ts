@@ -184,21 +184,18 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
 
   const key = IdempotencyKey.make("k")
 
-  inService(
-    "is answered with what was stored even after its workspace and API keys are gone; nothing else is",
-    function* () {
-      const { account_id, hash } = yield* newTenant
-      const accounts = yield* AccountRepository
-      const workspace_id = yield* addWorkspace(account_id)
-      const body = { ...minimal, workspace_id, allowed_api_key_hashes: [hash] }
-      const made = yield* createOnce(account_id, body, key)
-      yield* accounts.deleteWorkspace(workspace_id, yield* DateTime.now)
-      yield* accounts.revokeApiKey(hash, yield* DateTime.now)
-      assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
-      const refused = yield* Effect.flip(createOnce(account_id, body, IdempotencyKey.make("another")))
-      assert.instanceOf(refused, InvalidParams)
-    }
-  )
+  inService("has what was stored even after its workspace and API keys are gone; nothing else has", function* () {
+    const { account_id, hash } = yield* newTenant
+    const accounts = yield* AccountRepository
+    const workspace_id = yield* addWorkspace(account_id)
+    const body = { ...minimal, workspace_id, allowed_api_key_hashes: [hash] }
+    const made = yield* createOnce(account_id, body, key)
+    yield* accounts.deleteWorkspace(workspace_id, yield* DateTime.now)
+    yield* accounts.revokeApiKey(hash, yield* DateTime.now)
+    assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
+    const refused = yield* Effect.flip(createOnce(account_id, body, IdempotencyKey.make("another")))
+    assert.instanceOf(refused, InvalidParams)
+  })
 
   inService("in the default workspace, which is deleted since, may name it on repetition (F18)", function* () {
     const { account_id, workspace_id } = yield* newTenant
@@ -234,30 +231,25 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     )
   })
 
-  inService(
-    "is answered with the other's result if both came at once, and fails if its record disappears",
-    function* () {
-      const { account_id } = yield* newTenant
-      const made = yield* createOnce(account_id, minimal, key)
-      let asked = 0
-      const late = yield* instead(IdempotencyRecords, (records) => ({
-        ...records,
-        find: (...row) => (++asked === 1 ? Effect.succeedNone : records.find(...row))
-      }))
-      const answer = yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, late)
-      assert.deepEqual(answer, { ...made, replayed: true })
-      assert.strictEqual(yield* rowCount, 1)
-      const forgetful = yield* instead(IdempotencyRecords, (records) => ({
-        ...records,
-        find: () => Effect.succeedNone
-      }))
-      const died = yield* Effect.exit(
-        Effect.provideService(createOnce(account_id, minimal, key), Credentials, forgetful)
-      )
-      assert(Exit.isFailure(died))
-      assert.include(String(Cause.squash(died.cause)), "The conflicting idempotency record has disappeared")
-    }
-  )
+  inService("has the other's result if both came at once, and fails if its record disappears", function* () {
+    const { account_id } = yield* newTenant
+    const made = yield* createOnce(account_id, minimal, key)
+    let asked = 0
+    const late = yield* instead(IdempotencyRecords, (records) => ({
+      ...records,
+      find: (...row) => (++asked === 1 ? Effect.succeedNone : records.find(...row))
+    }))
+    const answer = yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, late)
+    assert.deepEqual(answer, { ...made, replayed: true })
+    assert.strictEqual(yield* rowCount, 1)
+    const forgetful = yield* instead(IdempotencyRecords, (records) => ({
+      ...records,
+      find: () => Effect.succeedNone
+    }))
+    const died = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, forgetful))
+    assert(Exit.isFailure(died))
+    assert.include(String(Cause.squash(died.cause)), "The conflicting idempotency record has disappeared")
+  })
 
   inService("fails while the key store is down, and is answered once it is back (R10)", function* () {
     const { account_id } = yield* newTenant

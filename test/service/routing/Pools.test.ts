@@ -266,24 +266,21 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect(
-    "ask a key store that hangs once, not with every plan: the second counts from when it gave up (E17)",
-    () => {
-      const { keyStore, layer, read } = counting()
-      return Effect.gen(function* () {
-        const owner = yield* newTenant
-        yield* create(owner)
-        keyStore.answer = Effect.andThen(TestClock.adjust(2500), away)
-        yield* Effect.gen(function* () {
-          for (const _ of ["first", "second"]) assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
-          assert.strictEqual(read().verify, 1)
-          yield* TestClock.adjust(1000)
-          yield* sealsIn(owner)
-          assert.strictEqual(read().verify, 2)
-        }).pipe(Effect.provide(layer))
-      }).pipe(Effect.provide(inMemory()))
-    }
-  )
+  it.effect("ask a key store that hangs once: the second counts from when it gave up (E17)", () => {
+    const { keyStore, layer, read } = counting()
+    return Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      keyStore.answer = Effect.andThen(TestClock.adjust(2500), away)
+      yield* Effect.gen(function* () {
+        for (const _ of ["first", "second"]) assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
+        assert.strictEqual(read().verify, 1)
+        yield* TestClock.adjust(1000)
+        yield* sealsIn(owner)
+        assert.strictEqual(read().verify, 2)
+      }).pipe(Effect.provide(layer))
+    }).pipe(Effect.provide(inMemory()))
+  })
 
   it.effect(
     "check one row if one is changed, and none for a name, a rewrapped key or a parking, also while the key store is away (E17)",

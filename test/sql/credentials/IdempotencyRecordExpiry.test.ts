@@ -21,34 +21,31 @@ const open = Effect.gen(function* () {
 })
 
 describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency records)", () => {
-  it.live(
-    "are as old as the database says, whatever the clock of the instance that writes or removes them (F8)",
-    function* () {
-      const { create, instance, sql } = yield* open
-      const clock = yield* clockAhead("26 hours")
-      yield* create("right")
-      yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
-      const ages = yield* sql<{ old: boolean }>`
+  it.live("are as old as the database says, whatever the clock of an instance (F8)", function* () {
+    const { create, instance, sql } = yield* open
+    const clock = yield* clockAhead("26 hours")
+    yield* create("right")
+    yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
+    const ages = yield* sql<{ old: boolean }>`
         SELECT abs(extract(epoch FROM now() - created_at)) > 60 AS old FROM idempotency_records`
-      assert.deepStrictEqual(
-        ages.map(({ old }) => old),
-        [false, false]
-      )
+    assert.deepStrictEqual(
+      ages.map(({ old }) => old),
+      [false, false]
+    )
 
-      let searched = 0
-      const watched = changing(IdempotencyRecords, (records) => ({
-        ...records,
-        forget: (...given) => Effect.tap(records.forget(...given), () => Effect.sync(() => (searched += 1)))
-      }))
-      yield* Layer.build(Layer.fresh(IdempotencyRecordExpiry.layer).pipe(Layer.provide(watched))).pipe(
-        Effect.provide(instance),
-        Effect.provideService(IdempotencyRecordExpiry.interval, Duration.millis(20)),
-        Effect.provideService(Clock.Clock, clock)
-      )
-      yield* eventually("old idempotency records were looked for", () => searched >= 2)
-      assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 2)
-    }
-  )
+    let searched = 0
+    const watched = changing(IdempotencyRecords, (records) => ({
+      ...records,
+      forget: (...given) => Effect.tap(records.forget(...given), () => Effect.sync(() => (searched += 1)))
+    }))
+    yield* Layer.build(Layer.fresh(IdempotencyRecordExpiry.layer).pipe(Layer.provide(watched))).pipe(
+      Effect.provide(instance),
+      Effect.provideService(IdempotencyRecordExpiry.interval, Duration.millis(20)),
+      Effect.provideService(Clock.Clock, clock)
+    )
+    yield* eventually("old idempotency records were looked for", () => searched >= 2)
+    assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 2)
+  })
 
   it.live("are removed by the service itself, and honoured until then", function* () {
     const { create, service, sql } = yield* open

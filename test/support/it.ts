@@ -101,9 +101,7 @@ export const it = accepting(Plain.it) as unknown as It & { readonly live: Tester
 
 /** `it.effect`, each of whose tests builds the layer anew. */
 export const itWith = <R, E>(provided: Layer.Layer<R, E>) =>
-  tester(Plain.it.effect as never, (made) => Effect.provide(made, provided)) as unknown as Tester<
-    R | Scope.Scope
-  >
+  tester(Plain.it.effect as never, (made) => Effect.provide(made, provided)) as unknown as Tester<R | Scope.Scope>
 
 export const layer = it.layer
 

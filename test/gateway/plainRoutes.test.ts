@@ -48,6 +48,7 @@ const comparable = ({ body, headers, status }: Answer) => {
 
 const answers = [Schema.Struct({ data: Route }), Schema.Struct({ data: ReportAnswer })] as const
 
+const key = "sk-first-0123456789-0123456789"
 const defective = "a/defect"
 const away = "an/away"
 const endless = "an/endless"
@@ -142,7 +143,7 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
     yield* eventually("the plan is given up", () => left === 1)
   })
 
-  it.effect("are left to the contract's handlers if they need more than their bodies", function* () {
+  it.effect("are left to the contract's handlers if they need more than their bodies, or are observed", function* () {
     const path = yield* socketPath
     yield* listening(path)
     const asked = (headers: ReadonlyArray<Header>, body: string | Uint8Array = "{}", method = "POST") =>
@@ -166,14 +167,33 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
       assert.deepStrictEqual([answer.status, headers["date"] === undefined], [status, isPlain], what)
       assert.strictEqual(headers["x-request-id"], "mine")
     }
+    const spans: Array<Tracer.NativeSpan> = []
+    const noted = (given: ConstructorParameters<typeof Tracer.NativeSpan>[0]) => {
+      const span = new Tracer.NativeSpan(given)
+      spans.push(span)
+      return span
+    }
     const observed = [
       Layer.build(Layer.fresh(GatewayServer.layer({ ...serverSettings, accessLog: true }, `${path}.logged`))),
-      Effect.withTracer(listening(`${path}.traced`), Tracer.make({ span: (given) => new Tracer.NativeSpan(given) }))
+      Effect.withTracer(listening(`${path}.traced`), Tracer.make({ span: noted }))
     ]
     for (const listens of observed) yield* listens
+    const { account_id, create } = yield* TestService.newTenant
+    createdId(yield* create({ provider: "azure", key }))
+    const body = JSON.stringify({ account_id, model: "a/model", targets: [own] })
+    const opened = (at: string) => send(at, { method: "POST", path: "/v1/routes", headers: [json], body })
+    const plain = yield* opened(path)
+    assert.include(plain.body, key)
     for (const one of ["logged", "traced"]) {
-      assert.isDefined((yield* exchange(`${path}.${one}`, asked([]))).headers["date"], one)
+      let answer = plain
+      const asking = Effect.map(opened(`${path}.${one}`), (given) => void (answer = given))
+      assert.include(yield* wipedBy(asking), body, one)
+      assert.isDefined(answer.headers["date"], one)
+      assert.deepStrictEqual(comparable(answer), comparable(plain), one)
     }
+    const traced = JSON.stringify(spans.map(({ attributes, events, name }) => [name, [...attributes], events]))
+    assert.include(traced, "POST /v1/routes")
+    for (const secret of [key, account_id]) assert.notInclude(traced, secret)
   })
 
   it.effect("hold memory for what has arrived of their bodies, until their clients leave", function* () {

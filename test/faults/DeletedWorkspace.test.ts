@@ -1,13 +1,12 @@
-import { Context, Effect, Fiber, Layer, Option } from "effect"
-import { CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { Context, Effect, Fiber, Layer } from "effect"
+import { type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
-import { offeredKey } from "../support/keys/offeredKey.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { create, get, type Header } from "../support/http/HttpProbe.ts"
+import { minimal } from "../support/http/Bodies.ts"
+import { create, type Header } from "../support/http/HttpProbe.ts"
 import { assertInvalid } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 import { assert, describe, it } from "../support/it.ts"
@@ -92,19 +91,5 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
     yield* commit
     assertInvalid(yield* Fiber.join(answer), noDefault)
     assert.strictEqual(yield* rowCount, 0)
-  })
-
-  it.live("keeps its credentials readable, and none is offered to a router (F12)", function* () {
-    const { accounts, context, tenant, url } = yield* begin(batching)
-    const { account_id, management_key, workspace_id } = tenant
-    const made = yield* create(url, management_key, minimal)
-    const id = CredentialId.make(String(created(made)["id"]))
-    const offered = Effect.map(Effect.provide(offeredKey(account_id, id), context), Option.isSome)
-    assert.isTrue(yield* offered)
-    const next = yield* Effect.orDie(accounts.createWorkspace(account_id, "next"))
-    yield* Effect.orDie(accounts.makeDefault(next.workspace_id))
-    yield* Effect.orDie(accounts.deleteWorkspace(workspace_id))
-    assert.isFalse(yield* offered)
-    assert.strictEqual((yield* get(url, management_key, id)).body, made.body)
   })
 })

@@ -80,21 +80,6 @@ describe("an instance with another keyring than the others", () => {
       assert.lengthOf(yield* sql`SELECT DISTINCT kek_id FROM credentials`, 1)
     }
   })
-
-  it.live("a rotation goes on beside credentials that nobody can open, which are warned of (F3)", function* () {
-    const url = yield* migratedDatabase
-    const sql = yield* adminClient(url)
-    const ours = yield* instanceWith(url, "ours")
-    const account_id = yield* newAccount(ours)
-    yield* create(ours, account_id)
-    const { id } = yield* create(ours, account_id)
-    yield* sql`UPDATE credentials SET kek_id = 'lost' WHERE id = ${id}`
-    const rotated = yield* instanceWith(url, "next", "ours")
-    yield* create(rotated, account_id)
-    const warnings = ["key lost is missing from the keyring; credentials that cannot be opened: 1"]
-    for (const instance of [rotated]) assert.deepStrictEqual(yield* reported(instance), { problems: [], warnings })
-    assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'next'`, 1)
-  })
 })
 
 describe("a keyring without the key of a credential", () => {

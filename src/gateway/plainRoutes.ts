@@ -122,7 +122,7 @@ export const makePlainRoutes = Effect.gen(function* () {
       })
     response.once("close", () => {
       holding.release()
-      if (!response.writableEnded) fiber?.interruptUnsafe()
+      fiber?.interruptUnsafe()
     })
     return true
   }

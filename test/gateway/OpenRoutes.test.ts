@@ -231,7 +231,11 @@ describe("the routes that gateways drive over HTTP", () => {
     ...[twoKeys, { ...rejected, goesOn: false }],
     ...[twoKeys, { ...rejected, route: 1 }, { ...rejected, route: 1, off: -1, goesOn: false }]
   ]
-  const samples = [askedAgain, alongTwice, ...sampled]
+  const expiring: ReadonlyArray<Act> = [
+    ...[twoKeys, { act: "wait", millis: 599_999 } as const, rejected],
+    ...[{ act: "wait", millis: 1 } as const, rejected]
+  ]
+  const samples = [askedAgain, alongTwice, expiring, ...sampled]
 
   /** Whether some run notices that a text of the source is replaced. */
   const isFound = Effect.fnUntraced(function* (edits: ReadonlyArray<Edit>) {
@@ -258,8 +262,8 @@ describe("the routes that gateways drive over HTTP", () => {
     return false
   })
 
-  it.effect("answer a last report again, and end with one that comes along, as a reference does", () =>
-    Effect.forEach([askedAgain, alongTwice], (acts) =>
+  it.effect("answer a last report again, and end with one that comes along or in time, as a reference does", () =>
+    Effect.forEach([askedAgain, alongTwice, expiring], (acts) =>
       Effect.andThen(runInTurn(OpenRoutes, acts), runAtOnce(OpenRoutes, acts))
     )
   )

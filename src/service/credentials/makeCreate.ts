@@ -56,7 +56,11 @@ export const makeCreate = Effect.gen(function* () {
     if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
     const { credential, sealed } = yield* prepare(account_id, input)
     const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
-    const created = yield* inWorkspace(input, repository.insert(account_id, credential, sealed, record))
+    const inserted = inWorkspace(input, repository.insert(account_id, credential, sealed, record))
+    // The same request may have been stored meanwhile, in the last place of its pool.
+    const created = yield* Effect.catchTag(inserted, "InvalidParams", (refused) =>
+      Effect.flatMap(found, (same) => (Option.isSome(same) ? Effect.succeedNone : Effect.fail(refused)))
+    )
     if (Option.isSome(created)) return { credential: created.value, replayed: false }
     const concurrent = yield* found
     if (Option.isSome(concurrent)) return { credential: concurrent.value, replayed: true }

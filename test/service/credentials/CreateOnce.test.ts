@@ -6,7 +6,7 @@ import { type AccountId, IdempotencyKey } from "../../../src/domain/Identifiers.
 import { NewCredential } from "../../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
-import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { CredentialRepository, PoolFull } from "../../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { acceptedBody, elementOf, givenKey, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
@@ -249,6 +249,22 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     const died = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, forgetful))
     assert(Exit.isFailure(died))
     assert.include(String(Cause.squash(died.cause)), "The conflicting idempotency record has disappeared")
+  })
+
+  inService("has the other's result if that took the last place of the pool", function* () {
+    const { account_id } = yield* newTenant
+    const one = Effect.provideService(createOnce(account_id, minimal, key), Credentials, yield* Credentials)
+    const others = [one, Effect.void]
+    const last = yield* instead(CredentialRepository, (repository) => ({
+      ...repository,
+      insert: () =>
+        Effect.andThen(Effect.orDie(others.shift() ?? assert.fail()), new PoolFull({ of: "credentials", limit: 1 }))
+    }))
+    const full = (key: IdempotencyKey) => Effect.provideService(createOnce(account_id, minimal, key), Credentials, last)
+    const { replayed } = yield* full(key)
+    assert.isTrue(replayed)
+    assert.instanceOf(yield* Effect.flip(full(IdempotencyKey.make("another"))), InvalidParams)
+    assert.strictEqual(yield* rowCount, 1)
   })
 
   inService("fails while the key store is down, and is answered once it is back (R10)", function* () {

@@ -26,9 +26,11 @@ import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, remove, update } from "../../support/service/asTenant.ts"
 import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
-import { assert, describe, it } from "../../support/it.ts"
+import { assert, describe, it, itWith } from "../../support/it.ts"
 
-const service = () => Layer.provideMerge(Router.layer, inMemory())
+const service = Layer.provideMerge(Router.layer, inMemory())
+const inService = itWith(service)
+const onMemory = itWith(inMemory())
 const key = "sk-fake-0123456789-0123456789-AbCd"
 
 const stepsOf = ({ steps }: PlannedRequest) =>
@@ -56,8 +58,9 @@ const rejected: Outcome = { _tag: "Rejected" }
 const succeeded: Outcome = { _tag: "Succeeded" }
 
 describe("a lease", () => {
-  it.effect("is the key as it was given, in a buffer that is zero after its scope, however that ends (Q21)", () =>
-    Effect.gen(function* () {
+  inService(
+    "is the key as it was given, in a buffer that is zero after its scope, however that ends (Q21)",
+    function* () {
       const owner = yield* newTenant
       yield* create(owner)
       const plan = yield* planOf(owner)
@@ -92,58 +95,51 @@ describe("a lease", () => {
         assert.throws(() => leased.text(), "ended")
         assert.throws(() => leased.bytes, "ended")
       }
-    }).pipe(Effect.provide(service()))
+    }
   )
 
-  it.effect("leaves nothing behind if it is interrupted while the key store is asked (Q21)", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      const asked = yield* Deferred.make<true>()
-      const read: Array<Buffer> = []
-      let hangs = true
-      const answer = Effect.suspend(() =>
-        hangs ? Effect.andThen(Deferred.succeed(asked, true), Effect.never) : Effect.void
-      )
-      yield* Effect.gen(function* () {
-        const { lease } = yield* Router
-        const plan = yield* planOf(owner)
-        const fiber = yield* Effect.forkChild(Effect.scoped(lease(plan, ownStep(plan))))
-        yield* Deferred.await(asked)
-        assert.isTrue(Exit.hasInterrupts(yield* Effect.exit(Effect.andThen(Fiber.interrupt(fiber), Fiber.join(fiber)))))
-        hangs = false
-        const buffer = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), ({ bytes }) => bytes))
-        for (const one of [buffer, ...read]) assert.isTrue(one.every((byte) => byte === 0))
-        assert.lengthOf(read, 1)
-      }).pipe(Effect.provide(routerOn(answer, read)))
-    }).pipe(Effect.provide(inMemory()))
-  )
-
-  it.effect("shows itself nowhere: text, JSON, inspect (Q22)", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      const plan = yield* planOf(owner)
+  onMemory("leaves nothing behind if it is interrupted while the key store is asked (Q21)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    const asked = yield* Deferred.make<true>()
+    const read: Array<Buffer> = []
+    let hangs = true
+    const answer = Effect.suspend(() =>
+      hangs ? Effect.andThen(Deferred.succeed(asked, true), Effect.never) : Effect.void
+    )
+    yield* Effect.gen(function* () {
       const { lease } = yield* Router
-      yield* Effect.scoped(
-        Effect.map(lease(plan, ownStep(plan)), (leased) => {
-          const shown = [
-            String(leased),
-            JSON.stringify({ leased }),
-            inspect({ leased }, { depth: 9, showHidden: true })
-          ]
-          for (const text of shown) {
-            assert.include(text, "<lease>")
-            for (let at = 0; at + 9 <= key.length; at++) assert.notInclude(text, key.slice(at, at + 9))
-          }
-          assert.include(leased.text(), key.slice(0, 9), "control")
-        })
-      )
-    }).pipe(Effect.provide(service()))
-  )
+      const plan = yield* planOf(owner)
+      const fiber = yield* Effect.forkChild(Effect.scoped(lease(plan, ownStep(plan))))
+      yield* Deferred.await(asked)
+      assert.isTrue(Exit.hasInterrupts(yield* Effect.exit(Effect.andThen(Fiber.interrupt(fiber), Fiber.join(fiber)))))
+      hangs = false
+      const buffer = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), ({ bytes }) => bytes))
+      for (const one of [buffer, ...read]) assert.isTrue(one.every((byte) => byte === 0))
+      assert.lengthOf(read, 1)
+    }).pipe(Effect.provide(routerOn(answer, read)))
+  })
 
-  it.effect("is refused if the row is not the planned one any more, or gone, or another key store's (Q23)", () =>
-    Effect.gen(function* () {
+  inService("shows itself nowhere: text, JSON, inspect (Q22)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    const plan = yield* planOf(owner)
+    const { lease } = yield* Router
+    yield* Effect.scoped(
+      Effect.map(lease(plan, ownStep(plan)), (leased) => {
+        const shown = [String(leased), JSON.stringify({ leased }), inspect({ leased }, { depth: 9, showHidden: true })]
+        for (const text of shown) {
+          assert.include(text, "<lease>")
+          for (let at = 0; at + 9 <= key.length; at++) assert.notInclude(text, key.slice(at, at + 9))
+        }
+        assert.include(leased.text(), key.slice(0, 9), "control")
+      })
+    )
+  })
+
+  inService(
+    "is refused if the row is not the planned one any more, or gone, or another key store's (Q23)",
+    function* () {
       const owner = yield* newTenant
       const { id } = yield* create(owner)
       const { lease, plan } = yield* Router
@@ -161,56 +157,52 @@ describe("a lease", () => {
       yield* remove(owner, id)
       yield* plan(requestOf(owner))
       assert.strictEqual(yield* reasonOf, "changed")
-    }).pipe(Effect.provide(service()))
+    }
   )
 
-  it.effect("goes by what the database says now if its plan is older than a second (Q19)", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      const { lease } = yield* Router
-      const plan = yield* planOf(owner)
-      yield* update(owner, id, { disabled: true })
-      yield* Effect.scoped(lease(plan, ownStep(plan)))
-      yield* TestClock.adjust(1001)
-      const error = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
-      assert.deepStrictEqual(error._tag === "LeaseRefused" && error.reason, "changed")
-    }).pipe(Effect.provide(service()))
-  )
+  inService("goes by what the database says now if its plan is older than a second (Q19)", function* () {
+    const owner = yield* newTenant
+    const { id } = yield* create(owner)
+    const { lease } = yield* Router
+    const plan = yield* planOf(owner)
+    yield* update(owner, id, { disabled: true })
+    yield* Effect.scoped(lease(plan, ownStep(plan)))
+    yield* TestClock.adjust(1001)
+    const error = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
+    assert.deepStrictEqual(error._tag === "LeaseRefused" && error.reason, "changed")
+  })
 
-  it.effect("is one at a time while a key is on trial (Q24)", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      const { parkings } = yield* Memory
-      parkings.set(`${id} `, {
-        credential_id: id,
-        model: "",
-        key_version: 1,
-        epoch: 0,
-        cause: "rejected",
-        strikes: 1,
-        until: -1
+  inService("is one at a time while a key is on trial (Q24)", function* () {
+    const owner = yield* newTenant
+    const { id } = yield* create(owner)
+    const { parkings } = yield* Memory
+    parkings.set(`${id} `, {
+      credential_id: id,
+      model: "",
+      key_version: 1,
+      epoch: 0,
+      cause: "rejected",
+      strikes: 1,
+      until: -1
+    })
+    const { lease, report } = yield* Router
+    const plan = yield* planOf(owner)
+    assert.isTrue(ownStep(plan).on_trial)
+    const reasonOf = Effect.match(Effect.scoped(lease(plan, ownStep(plan))), {
+      onFailure: ({ _tag }): string => _tag,
+      onSuccess: () => "leased"
+    })
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const first = yield* lease(plan, ownStep(plan))
+        const second = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
+        assert.deepStrictEqual(second._tag === "LeaseRefused" && second.reason, "on_trial")
+        yield* report(first, succeeded)
       })
-      const { lease, report } = yield* Router
-      const plan = yield* planOf(owner)
-      assert.isTrue(ownStep(plan).on_trial)
-      const reasonOf = Effect.match(Effect.scoped(lease(plan, ownStep(plan))), {
-        onFailure: ({ _tag }): string => _tag,
-        onSuccess: () => "leased"
-      })
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const first = yield* lease(plan, ownStep(plan))
-          const second = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
-          assert.deepStrictEqual(second._tag === "LeaseRefused" && second.reason, "on_trial")
-          yield* report(first, succeeded)
-        })
-      )
-      assert.strictEqual(yield* reasonOf, "leased")
-      assert.isFalse(ownStep(yield* planOf(owner)).on_trial)
-    }).pipe(Effect.provide(service()))
-  )
+    )
+    assert.strictEqual(yield* reasonOf, "leased")
+    assert.isFalse(ownStep(yield* planOf(owner)).on_trial)
+  })
 })
 
 describe("a walk through a plan", () => {
@@ -222,49 +214,49 @@ describe("a walk through a plan", () => {
     { _tag: "Forbidden" }
   ]
 
-  it.effect.prop(
+  inService.prop(
     "attempts no step twice and none that is not planned, and with n dead keys and a good one it succeeds (Q29)",
     [integer(0, 12), elementOf([true, false])],
-    ([dead, isGood]) =>
-      Effect.gen(function* () {
-        const owner = yield* newTenant
-        for (let n = 0; n < dead; n++) yield* create(owner, { name: String(n) })
-        if (isGood) yield* create(owner, { name: "good" })
-        const { run } = yield* Router
-        const plan = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
-        const tried: Array<string> = []
-        let discarded = 0
-        const walked = yield* Effect.result(
-          run(plan, (step, lease) =>
-            Effect.sync(() => {
-              const { credential_id } = step._tag === "Own" ? step : assert.fail("no own step")
-              assert.strictEqual(lease?.terms.credential_id, credential_id)
-              tried.push(credential_id)
-              const isLast = isGood && tried.length > dead
-              const outcome = isLast ? succeeded : (answers[tried.length % answers.length] ?? rejected)
-              return { outcome, value: credential_id, discard: Effect.sync(() => void (discarded += 1)) }
-            })
-          )
+    function* ([dead, isGood]) {
+      const owner = yield* newTenant
+      for (let n = 0; n < dead; n++) yield* create(owner, { name: String(n) })
+      if (isGood) yield* create(owner, { name: "good" })
+      const { run } = yield* Router
+      const plan = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
+      const tried: Array<string> = []
+      let discarded = 0
+      const walked = yield* Effect.result(
+        run(plan, (step, lease) =>
+          Effect.sync(() => {
+            const { credential_id } = step._tag === "Own" ? step : assert.fail("no own step")
+            assert.strictEqual(lease?.terms.credential_id, credential_id)
+            tried.push(credential_id)
+            const isLast = isGood && tried.length > dead
+            const outcome = isLast ? succeeded : (answers[tried.length % answers.length] ?? rejected)
+            return { outcome, value: credential_id, discard: Effect.sync(() => void (discarded += 1)) }
+          })
         )
-        assert.deepStrictEqual(tried, stepsOf(plan))
-        assert.strictEqual(discarded, dead)
-        if (Result.isSuccess(walked)) {
-          assert.isTrue(isGood)
-          return assert.strictEqual(walked.success, tried.at(-1))
-        }
-        assert.isFalse(isGood)
-        const error = walked.failure
-        if (error._tag !== "Exhausted") return assert.fail("not exhausted")
-        assert.lengthOf(error.attempts, dead)
-        assert.strictEqual(error.retry_at === null, dead === 0)
-        const next = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
-        assert.lengthOf(next.steps, 0)
-        assert.strictEqual(next.retry_at, error.retry_at)
-      }).pipe(Effect.provide(service()))
+      )
+      assert.deepStrictEqual(tried, stepsOf(plan))
+      assert.strictEqual(discarded, dead)
+      if (Result.isSuccess(walked)) {
+        assert.isTrue(isGood)
+        return assert.strictEqual(walked.success, tried.at(-1))
+      }
+      assert.isFalse(isGood)
+      const error = walked.failure
+      if (error._tag !== "Exhausted") return assert.fail("not exhausted")
+      assert.lengthOf(error.attempts, dead)
+      assert.strictEqual(error.retry_at === null, dead === 0)
+      const next = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
+      assert.lengthOf(next.steps, 0)
+      assert.strictEqual(next.retry_at, error.retry_at)
+    }
   )
 
-  it.effect("stops with the value of a request that is refused or abandoned, and parks nothing for it (Q27)", () =>
-    Effect.gen(function* () {
+  inService(
+    "stops with the value of a request that is refused or abandoned, and parks nothing for it (Q27)",
+    function* () {
       const owner = yield* newTenant
       yield* create(owner)
       yield* create(owner)
@@ -275,31 +267,29 @@ describe("a walk through a plan", () => {
         assert.strictEqual(value, 1)
         assert.lengthOf((yield* planOf(owner)).steps, 3)
       }
-    }).pipe(Effect.provide(service()))
+    }
   )
 
-  it.effect("passes over a provider after two failures in a row, and parks nothing for them (Q27)", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      for (let n = 0; n < 4; n++) yield* create(owner)
-      const other = yield* create(owner, { provider: "xai" })
-      const { run } = yield* Router
-      const plan = yield* planOf(owner, { targets: [{ provider: "azure" }, { provider: "xai" }] })
-      const tried: Array<string> = []
-      const value = yield* run(plan, (step) =>
-        Effect.sync(() => {
-          tried.push(step.provider)
-          return step.provider === "xai"
-            ? { outcome: succeeded, value: "xai" }
-            : { outcome: { _tag: "UpstreamFailed" }, value: "azure" }
-        })
-      )
-      assert.strictEqual(value, "xai")
-      assert.deepStrictEqual(tried, ["azure", "azure", "xai"])
-      assert.strictEqual(other.provider, "xai")
-      assert.lengthOf((yield* planOf(owner)).steps, 5)
-    }).pipe(Effect.provide(service()))
-  )
+  inService("passes over a provider after two failures in a row, and parks nothing for them (Q27)", function* () {
+    const owner = yield* newTenant
+    for (let n = 0; n < 4; n++) yield* create(owner)
+    const other = yield* create(owner, { provider: "xai" })
+    const { run } = yield* Router
+    const plan = yield* planOf(owner, { targets: [{ provider: "azure" }, { provider: "xai" }] })
+    const tried: Array<string> = []
+    const value = yield* run(plan, (step) =>
+      Effect.sync(() => {
+        tried.push(step.provider)
+        return step.provider === "xai"
+          ? { outcome: succeeded, value: "xai" }
+          : { outcome: { _tag: "UpstreamFailed" }, value: "azure" }
+      })
+    )
+    assert.strictEqual(value, "xai")
+    assert.deepStrictEqual(tried, ["azure", "azure", "xai"])
+    assert.strictEqual(other.provider, "xai")
+    assert.lengthOf((yield* planOf(owner)).steps, 5)
+  })
 
   /** What came of each step of a plan that was made before a change, with keys that upstreams reject. */
   const attemptsAfter = (
@@ -319,45 +309,43 @@ describe("a walk through a plan", () => {
         step._tag === "Own" ? "own" : "shared",
         result._tag === "Refused" ? result.reason : result._tag
       ])
-    }).pipe(Effect.provide(service()))
+    }).pipe(Effect.provide(Layer.fresh(service)))
 
   it.effect(
     "tries a changed key once, and then shared capacity unless that was forbidden since the plan (Q23, E4)",
-    () =>
-      Effect.gen(function* () {
-        const own = [
-          ["own", "changed"],
-          ["own", "Rejected"]
-        ]
-        assert.deepStrictEqual(yield* attemptsAfter((owner, id) => update(owner, id, { is_required: true })), own)
-        const renamed = yield* attemptsAfter((owner, id) => update(owner, id, { name: "renamed" }))
-        assert.deepStrictEqual(renamed, [...own, ["shared", "Rejected"]])
-      })
+    function* () {
+      const own = [
+        ["own", "changed"],
+        ["own", "Rejected"]
+      ]
+      assert.deepStrictEqual(yield* attemptsAfter((owner, id) => update(owner, id, { is_required: true })), own)
+      const renamed = yield* attemptsAfter((owner, id) => update(owner, id, { name: "renamed" }))
+      assert.deepStrictEqual(renamed, [...own, ["shared", "Rejected"]])
+    }
   )
 
-  it.effect("passes over shared capacity if a key changes again while it is planned again", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      const old = yield* planOf(owner)
-      const walk = makeWalk({
-        lease: () => Effect.fail(new LeaseRefused({ reason: "changed" })),
-        mayShare: () => Effect.succeed(true),
-        replan: () => Effect.succeed(old),
-        retryAt: () => Effect.succeed(null),
-        end: () => assert.fail("no lease was made")
-      })
-      const refused = runPlan(walk)
-      const error = yield* Effect.flip(refused(old, () => Effect.succeed({ outcome: succeeded, value: "shared" })))
-      assert.deepStrictEqual(
-        error._tag === "Exhausted" && error.attempts.map(({ step }) => step._tag === "Own" && step.credential_id),
-        [id, id]
-      )
-    }).pipe(Effect.provide(service()))
-  )
+  inService("passes over shared capacity if a key changes again while it is planned again", function* () {
+    const owner = yield* newTenant
+    const { id } = yield* create(owner)
+    const old = yield* planOf(owner)
+    const walk = makeWalk({
+      lease: () => Effect.fail(new LeaseRefused({ reason: "changed" })),
+      mayShare: () => Effect.succeed(true),
+      replan: () => Effect.succeed(old),
+      retryAt: () => Effect.succeed(null),
+      end: () => assert.fail("no lease was made")
+    })
+    const refused = runPlan(walk)
+    const error = yield* Effect.flip(refused(old, () => Effect.succeed({ outcome: succeeded, value: "shared" })))
+    assert.deepStrictEqual(
+      error._tag === "Exhausted" && error.attempts.map(({ step }) => step._tag === "Own" && step.credential_id),
+      [id, id]
+    )
+  })
 
-  it.effect("passes over shared capacity if a verified key does not open: the key store is away or late (E17)", () =>
-    Effect.gen(function* () {
+  onMemory(
+    "passes over shared capacity if a verified key does not open: the key store is away or late (E17)",
+    function* () {
       const owner = yield* newTenant
       yield* create(owner)
       const own = yield* create(owner, { provider: "xai" })
@@ -384,57 +372,54 @@ describe("a walk through a plan", () => {
         yield* TestClock.adjust("1 minute")
         assert.lengthOf(yield* attempted, 4, "control: a key that is rejected leaves the request to shared capacity")
       }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
-    }).pipe(Effect.provide(inMemory()))
+    }
   )
 
-  it.effect("uses a key that was rewrapped since it was planned, after its old KEK is gone", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      const { credentials } = yield* Memory
-      const row = credentials.get(id) ?? assert.fail("no row")
-      const rewrapped = "a new kek"
-      let isRetired = false
-      const cipher = changing(Cipher, (cipher) => ({
-        ...cipher,
-        read: (sealed, context, use) =>
-          isRetired && sealed.kek_id !== rewrapped
-            ? Effect.fail(new UnknownKeyId({ kek_id: sealed.kek_id }))
-            : cipher.read({ ...sealed, kek_id: row.sealed.kek_id }, context, use)
-      }))
-      yield* Effect.gen(function* () {
-        const { run } = yield* Router
-        const old = yield* planOf(owner)
-        yield* TestClock.adjust("1 second")
-        credentials.set(id, { ...row, sealed: { ...row.sealed, kek_id: rewrapped } })
-        isRetired = true
-        const served = run(old, (step) => Effect.succeed({ outcome: succeeded, value: step._tag }))
-        assert.strictEqual(yield* served, "Own")
-      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cipher))))
-    }).pipe(Effect.provide(inMemory()))
-  )
+  onMemory("uses a key that was rewrapped since it was planned, after its old KEK is gone", function* () {
+    const owner = yield* newTenant
+    const { id } = yield* create(owner)
+    const { credentials } = yield* Memory
+    const row = credentials.get(id) ?? assert.fail("no row")
+    const rewrapped = "a new kek"
+    let isRetired = false
+    const cipher = changing(Cipher, (cipher) => ({
+      ...cipher,
+      read: (sealed, context, use) =>
+        isRetired && sealed.kek_id !== rewrapped
+          ? Effect.fail(new UnknownKeyId({ kek_id: sealed.kek_id }))
+          : cipher.read({ ...sealed, kek_id: row.sealed.kek_id }, context, use)
+    }))
+    yield* Effect.gen(function* () {
+      const { run } = yield* Router
+      const old = yield* planOf(owner)
+      yield* TestClock.adjust("1 second")
+      credentials.set(id, { ...row, sealed: { ...row.sealed, kek_id: rewrapped } })
+      isRetired = true
+      const served = run(old, (step) => Effect.succeed({ outcome: succeeded, value: step._tag }))
+      assert.strictEqual(yield* served, "Own")
+    }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cipher))))
+  })
 
-  it.effect("says when to come back if the only key is on trial", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      yield* create(owner, { is_required: true })
-      const { lease, run } = yield* Router
-      yield* attempt(yield* planOf(owner), rejected)
-      yield* TestClock.adjust("1 minute")
-      const plan = yield* planOf(owner)
-      const now = yield* Clock.currentTimeMillis
-      const error = yield* Effect.scoped(
-        Effect.andThen(
-          lease(plan, ownStep(plan)),
-          Effect.flip(run(plan, () => Effect.succeed({ outcome: succeeded, value: "" })))
-        )
+  inService("says when to come back if the only key is on trial", function* () {
+    const owner = yield* newTenant
+    yield* create(owner, { is_required: true })
+    const { lease, run } = yield* Router
+    yield* attempt(yield* planOf(owner), rejected)
+    yield* TestClock.adjust("1 minute")
+    const plan = yield* planOf(owner)
+    const now = yield* Clock.currentTimeMillis
+    const error = yield* Effect.scoped(
+      Effect.andThen(
+        lease(plan, ownStep(plan)),
+        Effect.flip(run(plan, () => Effect.succeed({ outcome: succeeded, value: "" })))
       )
-      assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
-    }).pipe(Effect.provide(service()))
-  )
+    )
+    assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
+  })
 
-  it.effect("fails as the attempt does, also with a refused lease of its own, and parks nothing for it (Q27)", () =>
-    Effect.gen(function* () {
+  inService(
+    "fails as the attempt does, also with a refused lease of its own, and parks nothing for it (Q27)",
+    function* () {
       const owner = yield* newTenant
       yield* create(owner)
       const { run } = yield* Router
@@ -442,111 +427,102 @@ describe("a walk through a plan", () => {
         assert.strictEqual(yield* Effect.flip(run(yield* planOf(owner), () => Effect.fail(failure))), failure)
         assert.lengthOf((yield* planOf(owner)).steps, 2)
       }
-    }).pipe(Effect.provide(service()))
+    }
   )
 })
 
 describe("redaction", () => {
-  it.effect("replaces a leased key in every form in which upstreams repeat it (Q22)", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const secret = 'sk-"fake"/0123456789+0123456789='
-      const material = JSON.stringify({ api_key: secret, region: "us" })
-      const { id } = yield* create(owner, { provider: "openai", key: material })
-      const { lease, redact } = yield* Router
-      const plan = yield* planOf(owner, { targets: [{ provider: "openai" }] })
-      const bytes = Buffer.from(secret)
-      const percent = encodeURIComponent(secret)
-      const basic = ["", "u", "us"].map((user) => Buffer.from(`${user}:${secret}:`).toString("base64"))
-      const forms = [
-        secret,
-        material,
-        percent,
-        percent.replace(/%../g, (code) => code.toLowerCase()),
-        JSON.stringify({ error: secret }),
-        bytes.toString("base64"),
-        bytes.toString("base64url"),
-        bytes.toString("hex"),
-        bytes.toString("hex").toUpperCase(),
-        ...basic
-      ]
-      const text = forms.map((form) => `Incorrect API key provided: ${form}.`).join("\n")
-      const [redacted, leased] = yield* Effect.scoped(
-        Effect.map(lease(plan, ownStep(plan)), (leased) => [redact(text, leased), leased] as const)
-      )
-      assert.strictEqual(redacted.split(`<${id}>`).length - 1, forms.length)
-      for (const form of forms) assert.notInclude(redacted, form)
-      assert.strictEqual(redact(text, leased), text, "of a lease that has ended nothing is replaced, and nothing fails")
-      assert.strictEqual(redact(text, undefined), text)
-    }).pipe(Effect.provide(service()))
-  )
+  inService("replaces a leased key in every form in which upstreams repeat it (Q22)", function* () {
+    const owner = yield* newTenant
+    const secret = 'sk-"fake"/0123456789+0123456789='
+    const material = JSON.stringify({ api_key: secret, region: "us" })
+    const { id } = yield* create(owner, { provider: "openai", key: material })
+    const { lease, redact } = yield* Router
+    const plan = yield* planOf(owner, { targets: [{ provider: "openai" }] })
+    const bytes = Buffer.from(secret)
+    const percent = encodeURIComponent(secret)
+    const basic = ["", "u", "us"].map((user) => Buffer.from(`${user}:${secret}:`).toString("base64"))
+    const forms = [
+      secret,
+      material,
+      percent,
+      percent.replace(/%../g, (code) => code.toLowerCase()),
+      JSON.stringify({ error: secret }),
+      bytes.toString("base64"),
+      bytes.toString("base64url"),
+      bytes.toString("hex"),
+      bytes.toString("hex").toUpperCase(),
+      ...basic
+    ]
+    const text = forms.map((form) => `Incorrect API key provided: ${form}.`).join("\n")
+    const [redacted, leased] = yield* Effect.scoped(
+      Effect.map(lease(plan, ownStep(plan)), (leased) => [redact(text, leased), leased] as const)
+    )
+    assert.strictEqual(redacted.split(`<${id}>`).length - 1, forms.length)
+    for (const form of forms) assert.notInclude(redacted, form)
+    assert.strictEqual(redact(text, leased), text, "of a lease that has ended nothing is replaced, and nothing fails")
+    assert.strictEqual(redact(text, undefined), text)
+  })
 
-  it.effect("leaves other keys, words of a key's JSON that are public, and short keys alone", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const account = {
-        type: "service_account",
-        client_email: "gateway@example.iam.gserviceaccount.com",
-        token_uri: "https://oauth2.googleapis.com/token",
-        private_key: "-----BEGIN PRIVATE KEY----- fake"
-      }
-      const { lease, redact } = yield* Router
-      const text = `${JSON.stringify(account)} said sk-another-0123456789 - to ${account.token_uri}`
-      const redactedOf = (key: string, provider: Provider) =>
-        Effect.gen(function* () {
-          const { id } = yield* create(owner, { provider, key })
-          const plan = yield* planOf(owner, { targets: [{ provider }] })
-          const redacted = yield* Effect.scoped(
-            Effect.map(lease(plan, ownStep(plan)), (leased) => redact(text, leased))
-          )
-          return redacted.replaceAll(id, "id")
-        })
-      assert.strictEqual(yield* redactedOf("-", "xai"), text)
-      assert.strictEqual(
-        yield* redactedOf(JSON.stringify({ ...account, project_id: "p" }), "google-vertex"),
-        text.replace(account.private_key, "<id>")
-      )
-    }).pipe(Effect.provide(service()))
-  )
+  inService("leaves other keys, words of a key's JSON that are public, and short keys alone", function* () {
+    const owner = yield* newTenant
+    const account = {
+      type: "service_account",
+      client_email: "gateway@example.iam.gserviceaccount.com",
+      token_uri: "https://oauth2.googleapis.com/token",
+      private_key: "-----BEGIN PRIVATE KEY----- fake"
+    }
+    const { lease, redact } = yield* Router
+    const text = `${JSON.stringify(account)} said sk-another-0123456789 - to ${account.token_uri}`
+    const redactedOf = (key: string, provider: Provider) =>
+      Effect.gen(function* () {
+        const { id } = yield* create(owner, { provider, key })
+        const plan = yield* planOf(owner, { targets: [{ provider }] })
+        const redacted = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), (leased) => redact(text, leased)))
+        return redacted.replaceAll(id, "id")
+      })
+    assert.strictEqual(yield* redactedOf("-", "xai"), text)
+    assert.strictEqual(
+      yield* redactedOf(JSON.stringify({ ...account, project_id: "p" }), "google-vertex"),
+      text.replace(account.private_key, "<id>")
+    )
+  })
 
-  it.effect("makes a text at most as many times longer as it holds the key, whatever else is leased", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const key = "sk-fake-0123456789-0123456789"
-      yield* create(owner, { provider: "xai", key })
-      const { lease, redact } = yield* Router
-      const plan = yield* planOf(owner, { targets: [{ provider: "xai" }] })
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const leases = yield* Effect.replicateEffect(lease(plan, ownStep(plan)), 100)
-          const text = `${"-".repeat(100_000)}${key}`
-          assert.isAtMost(redact(text, leases[0]).length, text.length + 40)
-        })
-      )
-    }).pipe(Effect.provide(service()))
-  )
+  inService("makes a text at most as many times longer as it holds the key, whatever else is leased", function* () {
+    const owner = yield* newTenant
+    const key = "sk-fake-0123456789-0123456789"
+    yield* create(owner, { provider: "xai", key })
+    const { lease, redact } = yield* Router
+    const plan = yield* planOf(owner, { targets: [{ provider: "xai" }] })
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const leases = yield* Effect.replicateEffect(lease(plan, ownStep(plan)), 100)
+        const text = `${"-".repeat(100_000)}${key}`
+        assert.isAtMost(redact(text, leases[0]).length, text.length + 40)
+      })
+    )
+  })
 })
 
 describe("what a router learns", () => {
-  it.effect("parks a rejected key at once, and a new key clears it at once (Q26, Q28)", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      yield* attempt(yield* planOf(owner), rejected)
-      assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
-      const [provider] = (yield* planOf(owner)).providers
-      assert.strictEqual(provider?.credentials[0]?.exclusions[0]?.reason, "parked")
-      yield* update(owner, id, { key: "sk-new-0123456789-0123456789-AbCd" })
-      assert.deepStrictEqual(stepsOf(yield* planOf(owner)), [id, "shared"])
+  inService("parks a rejected key at once, and a new key clears it at once (Q26, Q28)", function* () {
+    const owner = yield* newTenant
+    const { id } = yield* create(owner)
+    yield* attempt(yield* planOf(owner), rejected)
+    assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
+    const [provider] = (yield* planOf(owner)).providers
+    assert.strictEqual(provider?.credentials[0]?.exclusions[0]?.reason, "parked")
+    yield* update(owner, id, { key: "sk-new-0123456789-0123456789-AbCd" })
+    assert.deepStrictEqual(stepsOf(yield* planOf(owner)), [id, "shared"])
 
-      yield* attempt(yield* planOf(owner), { _tag: "RateLimited", retry_after: null })
-      assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
-      assert.deepStrictEqual(stepsOf(yield* planOf(owner, { model: "a/other" })), [id, "shared"])
-    }).pipe(Effect.provide(service()))
-  )
+    yield* attempt(yield* planOf(owner), { _tag: "RateLimited", retry_after: null })
+    assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
+    assert.deepStrictEqual(stepsOf(yield* planOf(owner, { model: "a/other" })), [id, "shared"])
+  })
 
-  it.effect("is not delayed by a database that does not answer or fails: it stores in the background (Q30)", () =>
-    Effect.gen(function* () {
+  onMemory(
+    "is not delayed by a database that does not answer or fails: it stores in the background (Q30)",
+    function* () {
       const away = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
       for (const store of [Effect.never, Effect.die(away)]) {
         const owner = yield* newTenant
@@ -587,72 +563,71 @@ describe("what a router learns", () => {
           last_failed_version: 1
         })
       }
-    }).pipe(Effect.provide(inMemory()))
+    }
   )
 
-  it.live("reaches other processes once it is stored, and so does its end (Q19, Q30)", () =>
-    Effect.gen(function* () {
-      const { ports, sql, url } = yield* openStore()
-      const other = yield* storesOn(url)
-      const cipher = cipherOn(ringOf("kek"))
-      const [here, there] = yield* Effect.all(
-        [ports, other].map((store) =>
-          Layer.build(Layer.fresh(Layer.provide(Router.layer, [cipher, Layer.succeedContext(store)])))
-        )
+  it.live("reaches other processes once it is stored, and so does its end (Q19, Q30)", function* () {
+    const { ports, sql, url } = yield* openStore()
+    const other = yield* storesOn(url)
+    const cipher = cipherOn(ringOf("kek"))
+    const [here, there] = yield* Effect.all(
+      [ports, other].map((store) =>
+        Layer.build(Layer.fresh(Layer.provide(Router.layer, [cipher, Layer.succeedContext(store)])))
       )
-      if (here === undefined || there === undefined) return assert.fail("no routers")
-      const owner = yield* Effect.provide(newTenant, ports)
-      const credentials = Layer.provide(CredentialsLive.layer, [
-        cipher,
-        SecureRandomLive.layer,
-        Layer.succeedContext(ports)
-      ])
-      const { id } = yield* Effect.provide(create(owner), credentials)
-      const rows = sql<{ until: Date | null; strikes: number; epoch: number; cause: string }>`
+    )
+    if (here === undefined || there === undefined) return assert.fail("no routers")
+    const owner = yield* Effect.provide(newTenant, ports)
+    const credentials = Layer.provide(CredentialsLive.layer, [
+      cipher,
+      SecureRandomLive.layer,
+      Layer.succeedContext(ports)
+    ])
+    const { id } = yield* Effect.provide(create(owner), credentials)
+    const rows = sql<{ until: Date | null; strikes: number; epoch: number; cause: string }>`
         SELECT until, strikes, epoch, cause FROM credential_parkings WHERE credential_id = ${id}`
-      const stored = (cause: string) =>
-        Effect.gen(function* () {
-          for (let tries = 0; tries < 500 && (yield* rows)[0]?.cause !== cause; tries++) yield* Effect.sleep("5 millis")
-          assert.deepStrictEqual(
-            (yield* rows).map((row) => row.cause),
-            [cause]
-          )
-        })
-      const stepsAt = (side: typeof here) => Effect.map(Effect.provide(planOf(owner), side), stepsOf)
+    const stored = (cause: string) =>
+      Effect.gen(function* () {
+        for (let tries = 0; tries < 500 && (yield* rows)[0]?.cause !== cause; tries++) yield* Effect.sleep("5 millis")
+        assert.deepStrictEqual(
+          (yield* rows).map((row) => row.cause),
+          [cause]
+        )
+      })
+    const stepsAt = (side: typeof here) => Effect.map(Effect.provide(planOf(owner), side), stepsOf)
 
-      assert.deepStrictEqual(yield* stepsAt(there), [id, "shared"])
-      yield* Effect.provide(
-        Effect.flatMap(planOf(owner), (plan) => attempt(plan, rejected)),
-        here
-      )
-      yield* stored("rejected")
-      for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), ["shared"])
+    assert.deepStrictEqual(yield* stepsAt(there), [id, "shared"])
+    yield* Effect.provide(
+      Effect.flatMap(planOf(owner), (plan) => attempt(plan, rejected)),
+      here
+    )
+    yield* stored("rejected")
+    for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), ["shared"])
 
-      const [parked] = yield* rows
-      const change: ParkingChange = {
-        ...{ account_id: owner.account_id, credential_id: id, key_version: 1, model: "" },
-        ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 30_000 }
-      }
-      const { store } = yield* Effect.provide(Parkings, ports)
-      yield* store([change])
-      yield* store([{ ...change, strikes: 9 }])
-      yield* store([{ ...change, key_version: 2, remaining: 3_600_000 }])
-      yield* store([{ ...change, cause: null, strikes: 0, remaining: null }])
-      assert.deepStrictEqual(yield* rows, parked === undefined ? [] : [parked], "an older change stores nothing")
+    const [parked] = yield* rows
+    const change: ParkingChange = {
+      ...{ account_id: owner.account_id, credential_id: id, key_version: 1, model: "" },
+      ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 30_000 }
+    }
+    const { store } = yield* Effect.provide(Parkings, ports)
+    yield* store([change])
+    yield* store([{ ...change, strikes: 9 }])
+    yield* store([{ ...change, key_version: 2, remaining: 3_600_000 }])
+    yield* store([{ ...change, cause: null, strikes: 0, remaining: null }])
+    assert.deepStrictEqual(yield* rows, parked === undefined ? [] : [parked], "an older change stores nothing")
 
-      yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second'`
-      yield* raisePools(sql)
-      yield* Effect.provide(
-        Effect.flatMap(planOf(owner), (plan) => attempt(plan, succeeded)),
-        there
-      )
-      yield* stored("succeeded")
-      for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), [id, "shared"])
-    })
-  )
+    yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second'`
+    yield* raisePools(sql)
+    yield* Effect.provide(
+      Effect.flatMap(planOf(owner), (plan) => attempt(plan, succeeded)),
+      there
+    )
+    yield* stored("succeeded")
+    for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), [id, "shared"])
+  })
 
-  it.effect("without the database there is no plan, so no shared capacity either, but within its freshness (E21)", () =>
-    Effect.gen(function* () {
+  onMemory(
+    "without the database there is no plan, so no shared capacity either, but within its freshness (E21)",
+    function* () {
       const owner = yield* newTenant
       yield* create(owner)
       let down = false
@@ -669,18 +644,16 @@ describe("what a router learns", () => {
         assert.strictEqual((yield* Effect.flip(plan(requestOf(owner))))._tag, "PoolsUnavailable")
         assert.lengthOf((yield* plan(requestOf(owner), Duration.minutes(1))).steps, 2)
       }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cut))))
-    }).pipe(Effect.provide(inMemory()))
+    }
   )
 
-  it.effect("no plan is made for a workspace of another account, or an unknown one (E19, T6)", () =>
-    Effect.gen(function* () {
-      const [owner, stranger] = [yield* newTenant, yield* newTenant]
-      yield* create(owner)
-      const foreign = { account_id: stranger.account_id, workspace_id: owner.workspace_id }
-      assert.strictEqual((yield* Effect.flip(planOf(foreign)))._tag, "UnknownWorkspace")
-      assert.lengthOf((yield* planOf(owner)).steps, 2)
-    }).pipe(Effect.provide(service()))
-  )
+  inService("no plan is made for a workspace of another account, or an unknown one (E19, T6)", function* () {
+    const [owner, stranger] = [yield* newTenant, yield* newTenant]
+    yield* create(owner)
+    const foreign = { account_id: stranger.account_id, workspace_id: owner.workspace_id }
+    assert.strictEqual((yield* Effect.flip(planOf(foreign)))._tag, "UnknownWorkspace")
+    assert.lengthOf((yield* planOf(owner)).steps, 2)
+  })
 
   const failing = {
     "an unavailable key store": Effect.fail(new KeyStoreUnavailable({ reason: "down" })),
@@ -696,31 +669,29 @@ describe("what a router learns", () => {
     "an attempt that is interrupted": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.interrupt))
   }
 
-  it.effect.each([
+  onMemory.each([
     ...Object.entries(failing).map(([name, answer]) => ({ name, answer, use: leaseOn })),
     ...Object.entries(endings).map(([name, use]) => ({ name, answer: Effect.void, use }))
-  ])("$name gives back the trial of its key (Q24, E17)", ({ answer, use }) =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
-      yield* Effect.gen(function* () {
-        const { lease } = yield* Router
-        yield* attempt(yield* planOf(owner), rejected)
-        yield* TestClock.adjust("1 minute")
-        const plan = yield* planOf(owner)
-        const step = ownStep(plan)
-        assert.isTrue(step.on_trial)
-        const secondLease = Effect.scoped(Effect.andThen(lease(plan, step), Effect.flip(lease(plan, step))))
-        assert.deepInclude(yield* secondLease, { reason: "on_trial" }, "control: one trial at a time")
+  ])("$name gives back the trial of its key (Q24, E17)", function* ({ answer, use }) {
+    const owner = yield* newTenant
+    yield* create(owner)
+    let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
+    yield* Effect.gen(function* () {
+      const { lease } = yield* Router
+      yield* attempt(yield* planOf(owner), rejected)
+      yield* TestClock.adjust("1 minute")
+      const plan = yield* planOf(owner)
+      const step = ownStep(plan)
+      assert.isTrue(step.on_trial)
+      const secondLease = Effect.scoped(Effect.andThen(lease(plan, step), Effect.flip(lease(plan, step))))
+      assert.deepInclude(yield* secondLease, { reason: "on_trial" }, "control: one trial at a time")
 
-        keyStore = answer
-        const used = yield* Effect.forkChild(use(plan), { startImmediately: true })
-        yield* Fiber.interrupt(used)
-        assert.isTrue(Exit.isFailure(yield* Fiber.await(used)) || answer === Effect.void)
-        keyStore = Effect.void
-        yield* Effect.scoped(lease(plan, step))
-      }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
-    }).pipe(Effect.provide(inMemory()))
-  )
+      keyStore = answer
+      const used = yield* Effect.forkChild(use(plan), { startImmediately: true })
+      yield* Fiber.interrupt(used)
+      assert.isTrue(Exit.isFailure(yield* Fiber.await(used)) || answer === Effect.void)
+      keyStore = Effect.void
+      yield* Effect.scoped(lease(plan, step))
+    }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
+  })
 })

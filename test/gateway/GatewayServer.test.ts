@@ -336,7 +336,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       for (const named of [{ credential_id: foreign }, { ...alone, targets: [{ provider: "openai" }] }]) {
         const { status, text } = yield* ask(path, "POST", "/v1/routes", { ...route, ...named })
         assert.strictEqual(status, 400)
-        assert.include(text, '"path":["credential_id"]')
+        assert.include(text, '"path":["credential_id"],"message":"must be a credential of the workspace, and ')
       }
     }
   )

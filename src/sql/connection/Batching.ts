@@ -75,9 +75,27 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
   const fork = Effect.runForkWith(Context.add(yield* Effect.context(), References.MinimumTraceLevel, "None"))
   const longest = Duration.toMillis(deadline)
   const expiries: Array<(now: number) => void> = []
-  /** What the statements lock that run. */
-  const locks = new Set<string>()
+  /** What the statements lock that run, and how many of them. */
+  const locks = new Map<string, number>()
   const flushes: Array<() => void> = []
+  const lock = (name: string) => locks.set(name, (locks.get(name) ?? 0) + 1)
+  const unlock = (name: string) => {
+    const others = (locks.get(name) ?? 0) - 1
+    if (others > 0) locks.set(name, others)
+    else locks.delete(name)
+  }
+  /** Keeps requests for a lock out of batches while a statement of its own runs that takes it. */
+  const holding = <A, E, R>(name: string, statement: Effect.Effect<A, E, R>) =>
+    Effect.suspend(() => {
+      lock(name)
+      return Effect.ensuring(
+        statement,
+        Effect.sync(() => {
+          unlock(name)
+          flushes.forEach((flush) => flush())
+        })
+      )
+    })
   let waiting = 0
   meter.queue(() => waiting)
   yield* Effect.acquireRelease(
@@ -151,7 +169,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
 
     const start = (entries: ReadonlyArray<Entry>) => {
       running.push(entries)
-      for (const { lock } of entries) if (lock !== undefined) locks.add(lock)
+      for (const entry of entries) if (entry.lock !== undefined) lock(entry.lock)
       wasAlone = entries.length === 1
       const now = performance.now()
       for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
@@ -168,7 +186,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
         running.splice(running.indexOf(entries), 1)
         if (Exit.isFailure(exit)) entries.forEach((entry) => settle(entry, Exit.failCause(exit.cause)))
         if (lockOf === undefined) return flush()
-        for (const { lock } of entries) if (lock !== undefined) locks.delete(lock)
+        for (const entry of entries) if (entry.lock !== undefined) unlock(entry.lock)
         flushes.forEach((flush) => flush())
       })
     }
@@ -217,5 +235,5 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
         })
       })
   }
-  return batch
+  return { batch, holding }
 })

@@ -19,6 +19,8 @@ export interface ConnectionPool {
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
   /** Runs a query that many callers make at once: they may share a statement, but not each other's failures. */
   readonly batch: Batch
+  /** Runs a statement that takes a lock; requests of batches that take it too wait meanwhile. */
+  readonly holding: <A, E, R>(lock: string, statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Whether a statement failed in the last minute because the disk of the database is full. */
   readonly metFullDisk: () => boolean
 }
@@ -104,6 +106,8 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     metFullDisk,
     ask: (query, operation) => run(query, operation, retryingUnreserved),
     probe: (query, operation) => Effect.orDie(run(query, operation, retrying, false)),
-    batch: batching && !distributed ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
+    ...(batching && !distributed
+      ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) })
+      : { batch: one, holding: (_lock, statement) => statement })
   } satisfies ConnectionPool
 })

@@ -71,7 +71,7 @@ const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken> =>
  * whoever retries asks whether the operation was recorded.
  */
 export const makeWrite = <Values extends Target, Changed extends CredentialKey, E = never>(
-  { ask, batch, distributed, sql }: ConnectionPool,
+  { ask, batch, distributed, holding, sql }: ConnectionPool,
   write: Write<Values, Changed, E>
 ) => {
   type Given = Values & { readonly operation: string; readonly entry: string; readonly link_id: LinkId | undefined }
@@ -158,10 +158,11 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       }
     )
 
+  const lockOf = ({ account_id, provider, workspace_id }: Given) => `${account_id} ${workspace_id} ${provider}`
   const batched = batch<Given, Result<Changed>>({
     operation,
     sizeOf: write.sizeOf,
-    lockOf: ({ account_id, provider, workspace_id }) => `${account_id} ${workspace_id} ${provider}`,
+    lockOf,
     one,
     many: (all) => {
       const firstOf = new Map<string, Given>()
@@ -196,7 +197,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       const link_id = actor.kind === "link" ? actor.link_id : undefined
       const entry = entryOf(actor, actsOf(values))
       const given: Given = { ...values, operation: operationOf(values), entry, link_id }
-      const single = Effect.suspend(() => ask(one(given), operation))
+      const single = Effect.suspend(() => holding(lockOf(given), ask(one(given), operation)))
       const byItself = link_id === undefined ? single : Effect.tap(single, refuseClosed(given, link_id))
       const again = refusal === undefined ? byItself : Effect.andThen(refusal(values), byItself)
       const settle = (changed: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {

@@ -1,4 +1,4 @@
-import { Cause, Duration, Effect, Exit, Fiber } from "effect"
+import { Cause, Deferred, Duration, Effect, Exit, Fiber } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import { makeBatching } from "../../../src/sql/connection/Batching.ts"
@@ -29,7 +29,7 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
       }
       return asked.map((one) => `answer to ${one}`)
     })
-  const batch = yield* makeBatching({
+  const { batch, holding } = yield* makeBatching({
     deadline: Duration.millis(options.deadline ?? 20_000),
     queue: options.queue ?? 1000,
     timedOut,
@@ -52,6 +52,7 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
     ask: asking("tests.ask"),
     change: asking("tests.change", byParity),
     remove: asking("tests.remove", byParity),
+    holding,
     state,
     statements
   }
@@ -116,6 +117,18 @@ describe("concurrent requests", () => {
     state.held = false
     yield* Fiber.awaitAll(asked)
     assert.deepStrictEqual(statements.slice(2).flat().sort(), [3, 4, 5, 7])
+  })
+
+  it.live("wait while a statement of its own runs that locks the same", function* () {
+    const { change, holding, statements } = yield* pool()
+    const end = yield* Deferred.make<boolean>()
+    const own = yield* Effect.forkChild(holding("odd", Deferred.await(end)), { startImmediately: true })
+    const asked = yield* Effect.forkChild(all([1, 2, 3].map(change)), { startImmediately: true })
+    yield* Effect.sleep(50)
+    assert.deepStrictEqual(statements, [[2]])
+    yield* Deferred.succeed(end, true)
+    yield* Fiber.joinAll([own, asked])
+    assert.deepStrictEqual(statements, [[2], [1, 3]])
   })
 
   it.live("fail alone if they violate a constraint", function* () {

@@ -30,9 +30,11 @@ describe("while every connection for writes waits for a lock", () => {
       const one = yield* Effect.forkChild(create(url, management_key, minimal))
       yield* untilWaiting(sql, 1)
       const more = yield* Effect.forkChild(
-        Effect.forEach(Array.from({ length: 3 * poolSize }), () => create(url, management_key, minimal), {
-          concurrency: "unbounded"
-        })
+        Effect.forEach(
+          Array.from({ length: 3 * poolSize }, (_, n) => (n % 2 === 0 ? "openai" : "anthropic")),
+          (provider) => create(url, management_key, { ...minimal, provider }),
+          { concurrency: "unbounded" }
+        )
       )
       yield* untilWaiting(sql, waiting)
       const read = get(url, management_key, createdId(first))

@@ -104,7 +104,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           "key_hash = $2",
           "DELETE FROM idempotency_records",
           "(account_id, id) >",
-          "UPDATE credentials SET kek_id",
+          "UPDATE credentials AS target SET kek_id",
           "hash = decode($1, 'hex')",
           "AS counted",
           "AND provider = $",

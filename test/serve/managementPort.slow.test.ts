@@ -57,7 +57,11 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     const { key, management, url } = yield* Management
     const { body, status } = yield* createOver(url, key, minimal)
     assert.strictEqual(status, 201, body)
-    yield* eventually("the database was read", sum(management, "byok_ready"), (ready) => ready === 1)
+    yield* eventually("the database was read", metrics(management), (text) =>
+      ["byok_ready", "byok_kek_primary_age_seconds", "byok_audit_unsealed_entries"].every((name) =>
+        text.includes(`# TYPE ${name} `)
+      )
+    )
     const text = yield* metrics(management)
     const types = Array.from(text.matchAll(/^# TYPE (\w+) (\w+)$/gm), ([, name, type]) => `${name} ${type}`)
     assert.sameMembers(

@@ -52,7 +52,7 @@ const runsIn = (log: string): ReadonlyArray<Run> =>
 const ofNoRequest: Readonly<Record<string, RegExp>> = {
   "the keys that credentials name": /SELECT min\(kek_id\)/,
   "credentials that name a key": /FROM credentials\s+WHERE kek_id (BETWEEN \$|= (ANY\()?\$)/,
-  "a rewrap": /\(account_id, id\) > \(.* kek_id <> |UPDATE credentials SET kek_id|OFFSET \$3 LIMIT 1$/s,
+  "a rewrap": /\(account_id, id\) > \(.* kek_id <> |UPDATE credentials AS target SET kek_id|OFFSET \$3 LIMIT 1$/s,
   "a search for a leaked key":
     /WITH read AS|found \(account_id, credential_id, key_version, n\)|AS count FROM credentials$/,
   "old idempotency records": /DELETE FROM idempotency_records WHERE true/,

@@ -88,7 +88,7 @@ export const layer = Layer.effect(
     )
     const findChanging = makeFindReading<StoredSealed>(
       "api_keys.find_with_sealed_credential",
-      storedColumns(sql),
+      storedColumns(sql, sql`credentials.account_id`),
       (id, found) => ({ sealed: { id, found: Option.map(found, storedOf) } })
     )
 

@@ -37,7 +37,7 @@ export const layer = Layer.effect(
       operation: "credentials.find_sealed",
       by,
       select: ({ account_id, id }) => sql<StoredSealed>`
-        SELECT credentials.account_id, ${storedColumns(sql)} FROM credentials
+        SELECT credentials.account_id, ${storedColumns(sql, sql`${account_id}`)} FROM credentials
         WHERE account_id = ${account_id} AND id = ${id}`,
       read: storedOf
     })

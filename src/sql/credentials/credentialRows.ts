@@ -1,5 +1,5 @@
 import { DateTime } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import { type Column, type Credential, listNames, memberNames, members, membersOf } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { boundNames, type SealedKey } from "../../domain/SealedKey.ts"
@@ -28,12 +28,13 @@ export const credentialOf = (row: Omit<Stored, "account_id">): Credential =>
 /** A row with its sealed key, of which `storedColumns` are read. */
 export type StoredSealed = Stored & SealedKey & Omit<StoredCredential, "credential" | "sealed">
 
-export const storedColumns = (sql: SqlClient.SqlClient) =>
+/** The columns of a credential of an account. Citus needs the account itself to know that one node has all of them. */
+export const storedColumns = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) =>
   sql.csv([
     ...[...sealedColumns, "revision", "key_version"].map((column) => sql.literal(`credentials.${column}`)),
     sql`(
       SELECT deleted_at IS NOT NULL FROM workspaces
-      WHERE workspaces.account_id = credentials.account_id AND workspaces.id = credentials.workspace_id
+      WHERE workspaces.account_id = ${account_id} AND workspaces.id = credentials.workspace_id
     ) AS workspace_deleted`
   ])
 

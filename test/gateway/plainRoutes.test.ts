@@ -121,6 +121,11 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
       Effect.succeed("/v1/routes/00000000-0000-4000-8000-000000000000/attempts/1"),
       1
     )(Buffer.from('{"status":200}'))
+    const id = (yield* attempts).split("/")[3]
+    for (const at of [`/v1/routes/${id}/attempts/1/more`, `/more/v1/routes/${id}/attempts/1`]) {
+      const { headers, status } = yield* post(at, json, '{"status":200}')
+      assert.deepStrictEqual([status, typeof headers["date"]], [404, "string"], at)
+    }
     const anyRoute = (given: object) =>
       both(Effect.succeed("/v1/routes"), 0)(Buffer.from(JSON.stringify({ ...route, ...given })))
     const fresh = post("/v1/routes", json, JSON.stringify({ ...route, workspace_id, freshness_ms: 600_000 }))

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import { Cause, Context, Duration, Effect, Exit, type Fiber, Option, References, Schema, Tracer } from "effect"
 import { InvalidParams, type NotFound, type ServiceUnavailable, type Unauthorized } from "../domain/Errors.ts"
 import { answerDefect } from "../http/Envelope.ts"
-import { makeArriving, maxBytes } from "../http/RequestDecodingLive.ts"
+import { bodyDecoder, makeArriving, maxBytes } from "../http/RequestDecodingLive.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import { ofRequests } from "../http/Server.ts"
 import { AccessLog } from "../http/traceAndLog.ts"
@@ -38,7 +38,7 @@ const ofBody = <A>(
   if (!isUtf8(bytes)) return Effect.fail(refused("must be UTF-8"))
   let input: unknown
   try {
-    input = JSON.parse(bytes.toString())
+    input = JSON.parse(bodyDecoder.decode(bytes))
   } catch {
     return Effect.fail(refused("must be valid JSON"))
   }

@@ -65,7 +65,8 @@ const refusalOf = ({
 }
 
 const nothing = Buffer.alloc(0)
-const decoder = new TextDecoder()
+/** Leaves out a byte order mark, as Effect does. */
+export const bodyDecoder = new TextDecoder()
 
 /** Reads what has arrived in full, as most bodies have once a key was looked up; that is less than a stream buffers. */
 const readArrived = (source: IncomingMessage) => Effect.sync(() => (source.read() as Buffer | null) ?? nothing)
@@ -98,7 +99,7 @@ export const withJsonBody = <A, E, R>(
     )
     const answer = (bytes: Buffer) => {
       if (!isUtf8(bytes)) return Effect.fail(refused("must be UTF-8"))
-      Object.defineProperty(request, "text", { value: Effect.succeed(decoder.decode(bytes)) })
+      Object.defineProperty(request, "text", { value: Effect.succeed(bodyDecoder.decode(bytes)) })
       // What was read from it is text by now; it may hold a key.
       bytes.fill(0)
       return decoded

@@ -132,6 +132,7 @@ layerLive(TestService.layerWith({ parts: failing }))("the two requests of every 
     const known = yield* withoutTable("pools", Effect.andThen(anyRoute({}), fresh))
     assert.strictEqual(known.status, 201, "what is known is fresh enough")
     for (const model of [defective, away]) yield* anyRoute({ model })
+    yield* both(Effect.succeed("/v1/routes"), 0)(Buffer.from(`\ufeff${JSON.stringify(route)}`))
     const refused = ["0 400", "0 500", "0 503", "1 400", "1 404", "1 409"]
     assert.deepStrictEqual([...statuses].sort(), ["0 201", "1 200", ...refused].sort())
   })

@@ -51,10 +51,10 @@ export interface It<R = never> extends Plain.API {
   readonly layer: <R2, E>(provided: Layer.Layer<R2, E, R>, options?: Options) => Group<R | R2>
 }
 
-type Any = (...given: ReadonlyArray<unknown>) => unknown
-type Layering = (...given: ReadonlyArray<unknown>) => Any
+type Callable = (...given: ReadonlyArray<unknown>) => unknown
+type Layering = (...given: ReadonlyArray<unknown>) => Callable
 
-const isFunction = (given: unknown): given is Any => typeof given === "function"
+const isFunction = (given: unknown): given is Callable => typeof given === "function"
 
 type Around = (made: Needing<never>) => Needing<never>
 
@@ -70,11 +70,11 @@ const generated = (around: Around) => (given: unknown) =>
         )
       }
 
-const tester = (plain: Readonly<Record<"each" | "prop" | "skipIf", Any>>, around: Around = identity) => {
+const tester = (plain: Readonly<Record<"each" | "prop" | "skipIf", Callable>>, around: Around = identity) => {
   const testing =
-    (test: unknown): Any =>
+    (test: unknown): Callable =>
     (...given) =>
-      (test as Any)(...given.map(generated(around)))
+      (test as Callable)(...given.map(generated(around)))
   return Object.assign(testing(plain), {
     each: (cases: unknown) => testing(plain.each(cases)),
     skipIf: (condition: unknown) => testing(plain.skipIf(condition)),

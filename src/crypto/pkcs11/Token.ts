@@ -94,7 +94,7 @@ const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, 
   })
 
 /**
- * Opens the token, until the scope closes, in a process of its own, as any PKCS#11 call may hang or crash. If that
+ * Opens the token, until the scope closes, in a process of its own, since a PKCS#11 call may hang or crash. If that
  * process ends, or is silent until the deadline of a call (even one whose caller has left), the next call starts
  * another, at most once a second; none after the token refuses the PIN, so as not to lock it.
  */

@@ -1,7 +1,7 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { X509Certificate } from "node:crypto"
 import { Server as TlsServer } from "node:tls"
-import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
+import { Context, Duration, Effect, Layer, type Scope } from "effect"
 import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
@@ -12,6 +12,7 @@ import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
 import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
+import { ofRequests } from "./plainRequests.ts"
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { makeRequestMeter } from "./RequestMeter.ts"
 import { routerConfig } from "./Routing.ts"
@@ -41,16 +42,6 @@ const routes = Layer.mergeAll(HttpApiBuilder.layer(Api, { openapiPath: "/openapi
 const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
   Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer)),
   Layer.provide(RequestQueues.layer)
-)
-
-/** What a request may use besides what its route was built with: every request copies this context. */
-export const ofRequests = Context.pick(
-  Scope.Scope,
-  Tracer.Tracer,
-  Logger.CurrentLoggers,
-  Logger.LogToStderr,
-  References.MinimumLogLevel,
-  References.TracerEnabled
 )
 
 /** Listens until the scope closes. One that closes before Node listens would not stop it: whoever interrupts this waits. */

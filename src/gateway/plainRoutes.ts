@@ -61,9 +61,9 @@ export const makePlainRoutes = Effect.gen(function* () {
     if (answer === undefined) return false
     const request_id = requestIdOf(request.headers["x-request-id"])
     response.sendDate = false
-    const { admit, holding } = makeArriving(budget, "gateway", "gateway", request)
-    response.once("close", () => holding.release())
-    onBody(request, admit, (body) => answering(response, request_id, true, answer(body)))
+    const arriving = makeArriving(budget, "gateway", "gateway", request)
+    response.once("close", () => arriving.holding.release())
+    onBody(request, arriving, (body) => answering(response, request_id, true, answer(body)))
     return true
   }
 })

@@ -35,7 +35,11 @@ export const makeArriving = (
     }
     if (!holding.grow(bytesPerByte * length, goOn) && !isAdmitted) source.pause()
   }
-  return { admit, holding }
+  /** Goes on when the part that has arrived is admitted. */
+  const admitArrived = (goOn: () => void) => {
+    if (holding.grow(bytesPerByte * source.readableLength, goOn)) goOn()
+  }
+  return { admit, admitArrived, holding }
 }
 
 /** Holds the parts of a body as they arrive. */
@@ -69,7 +73,7 @@ const nothing = Buffer.alloc(0)
 export const bodyDecoder = new TextDecoder()
 
 /** Reads what has arrived in full, as most bodies have once a key was looked up; that is less than a stream buffers. */
-const readArrived = (source: IncomingMessage) => Effect.sync(() => (source.read() as Buffer | null) ?? nothing)
+export const readArrived = (source: IncomingMessage): Buffer => (source.read() as Buffer | null) ?? nothing
 
 const readArriving = (request: HttpServerRequest.HttpServerRequest) =>
   withoutDeadline(request.arrayBuffer).pipe(
@@ -105,7 +109,7 @@ export const withJsonBody = <A, E, R>(
       return decoded
     }
     const [held, body] = source.complete
-      ? [budget.admit(sender, use, bytesPerByte * source.readableLength), readArrived(source)]
+      ? [budget.admit(sender, use, bytesPerByte * source.readableLength), Effect.sync(() => readArrived(source))]
       : [Effect.sync(() => holdArriving(budget, sender, use, source)), readArriving(request)]
     return Effect.acquireUseRelease(
       held,

@@ -5,7 +5,7 @@ import { InvalidParams } from "../domain/Errors.ts"
 import * as AtHand from "../port/AtHand.ts"
 import { CurrentDeadline, RequestTimeout } from "../port/Deadline.ts"
 import { answerDefect } from "./Envelope.ts"
-import { bodyDecoder, maxBytes } from "./RequestDecodingLive.ts"
+import { bodyDecoder, type makeArriving, maxBytes, readArrived } from "./RequestDecodingLive.ts"
 import { AccessLog } from "./traceAndLog.ts"
 
 /** An answer in JSON, beside the headers that each has. */
@@ -39,19 +39,28 @@ export const hasPlainBody = ({ headers }: IncomingMessage): boolean =>
   Number(headers["content-length"]) <= maxBytes &&
   headers["content-encoding"] === undefined
 
-/** Passes a body to `take` once it has arrived, and wipes it: what was read from it is text by then, and may hold a key. */
-export const onBody = (source: IncomingMessage, admit: (part: Buffer) => void, take: (body: Buffer) => void): void => {
-  const parts: Array<Buffer> = []
-  source
-    .on("data", (part: Buffer) => {
-      admit(part)
-      parts.push(part)
-    })
-    .once("end", () => {
-      const body = Buffer.concat(parts)
-      take(body)
-      for (const bytes of [body, ...parts]) bytes.fill(0)
-    })
+/** Passes a body to `take` once it is admitted, and wipes it: what was read from it is text by then, and may hold a key. */
+export const onBody = (
+  source: IncomingMessage,
+  { admit, admitArrived }: Pick<ReturnType<typeof makeArriving>, "admit" | "admitArrived">,
+  take: (body: Buffer) => void
+): void => {
+  const passOn = (body: Buffer, parts: ReadonlyArray<Buffer> = []) => {
+    take(body)
+    for (const bytes of [body, ...parts]) bytes.fill(0)
+  }
+  const hasWaited = source.complete
+  // By then a body that came along with its head has been parsed, in one part.
+  process.nextTick(() => {
+    if (source.complete && !hasWaited) return admitArrived(() => passOn(readArrived(source)))
+    const parts: Array<Buffer> = []
+    source
+      .on("data", (part: Buffer) => {
+        admit(part)
+        parts.push(part)
+      })
+      .once("end", () => passOn(Buffer.concat(parts), parts))
+  })
 }
 
 const refused = (message: string) => Exit.fail(InvalidParams.of({ path: [], message }))

@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer"
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Cause, Context, Duration, Effect, Exit, type Fiber, Logger, Option, References, Scope, Tracer } from "effect"
+import { Cause, Context, Duration, Effect, Exit, Logger, Option, References, Scope, Tracer } from "effect"
 import { InvalidParams } from "../domain/Errors.ts"
 import * as AtHand from "../port/AtHand.ts"
 import { CurrentDeadline, RequestTimeout } from "../port/Deadline.ts"
@@ -110,11 +110,8 @@ export const makePlainAnswering = Effect.gen(function* () {
         if (Exit.isSuccess(logged)) write(response, request_id, errorAnswer(logged.value))
       })
     }
-    const exit = AtHand.exitOf(answering)
-    if (exit !== undefined) return settle(exit)
-    const context = Context.add(services, CurrentDeadline, { until: performance.now() + timeout })
-    const fiber: Fiber.Fiber<PlainAnswer, Refusal> = Effect.runForkWith(context)(answering)
-    fiber.addObserver(settle)
-    response.once("close", () => fiber.interruptUnsafe())
+    const deadline = { until: performance.now() + timeout }
+    const fork = (rest: typeof answering) => Effect.runForkWith(Context.add(services, CurrentDeadline, deadline))(rest)
+    response.once("close", AtHand.run(answering, deadline, fork, settle))
   }
 })

@@ -6,6 +6,7 @@ import { type Cooldown, longestCooldown, cooldownCauseOf, unknown } from "../../
 import { monotonicMillis } from "../../domain/routing/Moment.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
 import { encodeSealingContext, type SealedKey } from "../../domain/SealedKey.ts"
+import * as AtHand from "../../port/AtHand.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import {
   CredentialPools,
@@ -118,7 +119,9 @@ const healthOf = (parkings: ReadonlyArray<StoredParking> = [], now: number) => {
 }
 
 const orUnknown = <A, E>(found: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
-  Effect.flatMap(found, (one) => (Option.isSome(one) ? Effect.succeed(one.value) : Effect.fail(new UnknownWorkspace())))
+  AtHand.flatMap(found, (one): Effect.Effect<A, UnknownWorkspace> =>
+    Option.isSome(one) ? Effect.succeed(one.value) : Effect.fail(new UnknownWorkspace())
+  )
 
 type Sealed = Pick<Member, "credential" | "sealed">
 
@@ -321,9 +324,9 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) => {
     const fresh = freshOf(asking, providers, monotonicMillis(clock), freshness)
     if (fresh !== undefined) return Effect.succeed(fresh)
-    return Effect.suspend(() => {
+    return AtHand.suspend(() => {
       const asked = ask()
-      return Effect.flatMap(orUnknown(versions(asking, providers)), (found) =>
+      return AtHand.flatMap(orUnknown(versions(asking, providers)), (found) =>
         loadedAll(asking.account_id, found, providers, asked)
       )
     })
@@ -332,12 +335,12 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   return Pools.of({
     current,
     ofKey: (key, providers) =>
-      Effect.suspend(() => {
+      AtHand.suspend(() => {
         const asked = ask()
-        return Effect.flatMap(versionsOfKey(key, providers), (known): ReturnType<Pools["Service"]["ofKey"]> =>
+        return AtHand.flatMap(versionsOfKey(key, providers), (known): ReturnType<Pools["Service"]["ofKey"]> =>
           Option.isNone(known)
             ? Effect.fail(new UnknownApiKey())
-            : Effect.flatMap(orUnknown(Effect.succeed(known.value.found)), (found) =>
+            : AtHand.flatMap(orUnknown(Effect.succeed(known.value.found)), (found) =>
                 loadedAll(known.value.account_id, found, providers, asked)
               )
         )

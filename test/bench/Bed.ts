@@ -187,12 +187,14 @@ export const spread = async (bed: Bed, providers: ReadonlyArray<string>): Promis
   const each = bed.seeded / providers.length
   await bed.client.query(
     `INSERT INTO pools (account_id, workspace_id, provider, members, next_order)
-     SELECT $1, $2, provider, $3, $4 FROM unnest($5::text[]) AS provider ON CONFLICT DO NOTHING`,
+     SELECT $1, $2, provider, $3, $4 FROM unnest($5::text[]) AS provider
+     ON CONFLICT (account_id, workspace_id, provider) DO UPDATE SET members = excluded.members`,
     [account_id, workspace_id, each, bed.seeded + 1, providers]
   )
   await bed.client.query("UPDATE credentials SET provider = ($1::text[])[1 + sort_order % cardinality($1)]", [
     providers
   ])
+  await bed.client.query("DELETE FROM pools WHERE provider <> ALL ($1)", [providers])
   await bed.client.query("VACUUM FULL ANALYZE")
   return { ...bed, providers }
 }

@@ -74,6 +74,23 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     )
   })
 
+  it.effect("counts what is there, whether pools or rows are counted", function* () {
+    const { create, list, send } = yield* TestService.newTenant
+    const ids = yield* Effect.forEach(["openai", "xai", "openai"], (provider) =>
+      Effect.map(create({ provider, key }), createdId)
+    )
+    for (const id of [ids[0], ids[0]]) yield* send({ method: "DELETE", path: `/api/v1/byok/${id ?? ""}` })
+    for (const [query, expected] of [
+      ["?", 2],
+      ["?provider=openai", 1],
+      ["?provider=cohere", 0],
+      ["?state=active", 2],
+      ["?state=active&provider=xai&offset=7", 1]
+    ] as const) {
+      assert.strictEqual(pageIn(yield* list(query)).total_count, expected, query)
+    }
+  })
+
   it.effect("is of the default workspace unless another one is named (L4)", function* () {
     const { account_id, create, list, workspace_id } = yield* TestService.newTenant
     const another = yield* (yield* Accounts).createWorkspace(account_id, "another")

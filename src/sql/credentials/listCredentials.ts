@@ -16,7 +16,9 @@ import { bytesOf, columns, credentialOf, type Stored } from "./credentialRows.ts
 import { isMarked } from "./LeakedKeysLive.ts"
 
 /** A row of the page, or one without a credential if it is empty. Lists of more bytes than may be read are null. */
-type Row = { readonly total_count: number; readonly bytes: number } & (Stored | { readonly id: null })
+type Row = { readonly total_count: number } & (
+  ({ readonly bytes: number } & Stored) | { readonly bytes: null; readonly id: null }
+)
 
 const isStored = (row: Row): row is Row & Stored => row.id !== null
 
@@ -49,34 +51,45 @@ const paging = ["account_id", "workspace_id", "limit", "offset", "within"] as co
 const unbounded = 2_147_483_647
 
 /**
- * Lists with one statement, so page and count come from one snapshot. Both are read from the index `credentials_list`, and
- * only the rows of the page from the table. Count and offset still pass over index entries, one for each credential.
+ * Lists with one statement, so page and count come from one snapshot. The count is the sum of what `pools` keep, unless a filter
+ * selects by more than the provider. The page begins at the key that the index `credentials_list` has behind the offset.
  */
 export const listCredentials = ({ ask, sql }: ConnectionPool) => {
   const select = (
     { account_id, limit, offset, within, workspace_id }: Readonly<Record<(typeof paging)[number], string | number>>,
+    provider?: string,
     filters: ReadonlyArray<Statement.Fragment> = []
   ) => {
-    const listed = sql.and([sql`account_id = ${account_id}`, sql`workspace_id = ${workspace_id}`, ...filters])
+    const ofWorkspace = sql.and([
+      sql`account_id = ${account_id}`,
+      sql`workspace_id = ${workspace_id}`,
+      ...(provider === undefined ? [] : [sql`provider = ${provider}`])
+    ])
+    const listed = sql.and([ofWorkspace, ...filters])
+    const counted =
+      filters.length === 0
+        ? sql`SELECT coalesce(sum(members), 0)::int AS total_count FROM pools WHERE ${ofWorkspace}`
+        : sql`SELECT count(*)::int AS total_count FROM credentials WHERE ${listed}`
     const read = columns.map((column) => {
-      const value = sql`read.${sql(column)}`
-      return isList(column) ? sql`CASE WHEN bytes <= ${within}::integer THEN ${value} END AS ${sql(column)}` : value
+      const value = sql`${sql(column)}`
+      return isList(column)
+        ? sql`CASE WHEN sum(held) OVER () <= ${within}::integer THEN ${value} END AS ${value}`
+        : value
     })
     return sql<Row>`
-      SELECT total_count, bytes::integer AS bytes, ${sql.csv(read)} FROM (
-        SELECT counted.total_count, sum(${bytesOf(sql, "credentials")}) OVER () AS bytes, credentials.*
-        FROM (SELECT count(*)::int AS total_count FROM credentials WHERE ${listed}) AS counted
-        LEFT JOIN (
-          SELECT id FROM credentials WHERE ${listed} ORDER BY created_at, id LIMIT ${limit} OFFSET ${offset}
-        ) AS page ON true
-        LEFT JOIN credentials ON credentials.account_id = ${account_id} AND credentials.id = page.id
-      ) AS read ORDER BY created_at, id`
+      SELECT total_count, read.* FROM (${counted}) AS counted LEFT JOIN (
+        SELECT (sum(held) OVER ())::integer AS bytes, ${sql.csv(read)} FROM (
+          SELECT ${sql.csv(columns)}, ${bytesOf(sql)} AS held FROM credentials
+          WHERE ${listed} AND (created_at, id) >= (
+            SELECT created_at, id FROM credentials WHERE ${listed} ORDER BY created_at, id LIMIT 1 OFFSET ${offset}
+          ) ORDER BY created_at, id LIMIT ${limit}
+        ) AS page
+      ) AS read ON true ORDER BY created_at, id`
   }
   const unfiltered = compileOnce(sql, paging, select)
 
   return (account_id: AccountId, { memory, provider, q, state, ...page }: CredentialPage): Answer<Listed> => {
     const filters = [
-      ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
       ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
       ...(q === undefined
         ? []
@@ -88,9 +101,10 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
     /** Reads again if the lists have become larger meanwhile. */
     const read = (within: number): Answer<Listed> => {
       const place = { account_id, within, ...page }
-      const rows = filters.length === 0 ? unfiltered(place) : select(place, filters)
+      const rows = filters.length === 0 && provider === undefined ? unfiltered(place) : select(place, provider, filters)
       return Effect.flatMap(ask(rows, "credentials.list"), (found) => {
-        const { bytes = 0, total_count = 0 } = found[0] ?? {}
+        const { total_count = 0 } = found[0] ?? {}
+        const bytes = found[0]?.bytes ?? 0
         return memory !== undefined && bytes > within
           ? Effect.andThen(memory.admit(bytes), read(bytes))
           : Effect.succeed({ credentials: found.filter(isStored).map(credentialOf), total_count })

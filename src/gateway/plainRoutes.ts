@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect, Exit, Schema } from "effect"
-import { InvalidParams, type NotFound, type ServiceUnavailable, type Unauthorized } from "../domain/Errors.ts"
-import { hasPlainBody, jsonOf, makePlainAnswering, namesHost, onBody, type PlainAnswer } from "../http/plainRequests.ts"
+import type { InvalidParams, NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
+import type { PlainAnswer } from "../http/Envelope.ts"
+import { hasPlainBody, jsonOf, makePlainAnswering, namesHost, onBody } from "../http/plainRequests.ts"
 import { makeArriving } from "../http/RequestDecodingLive.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import * as AtHand from "../port/AtHand.ts"
@@ -29,12 +30,7 @@ const ofBody = <A>(
   bytes: Buffer,
   decode: (input: unknown) => Exit.Exit<A, Schema.SchemaError>,
   answer: (given: A) => Effect.Effect<RouteResponse, Refusal>
-): Effect.Effect<PlainAnswer, Refusal> => {
-  const decoded = AtHand.flatMap(jsonOf(bytes), (input) =>
-    AtHand.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
-  )
-  return AtHand.map(AtHand.flatMap(decoded, answer), answerOf)
-}
+): Effect.Effect<PlainAnswer, Refusal> => AtHand.map(AtHand.flatMap(jsonOf(bytes, decode), answer), answerOf)
 
 const attemptPath = /^\/v1\/routes\/([\da-f-]+)\/attempts\/(\d+)$/
 

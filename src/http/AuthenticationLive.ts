@@ -7,26 +7,28 @@ import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identif
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
-import { errorResponse } from "./Envelope.ts"
+import { type PlainAnswer, responseOf } from "./Envelope.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
 import { isRepeated } from "./RequestHeaders.ts"
 import { CurrentRequestLog } from "./traceAndLog.ts"
 
-const refusal = (refused: Unauthorized | Forbidden, reason?: string) => {
+const refusal = ({ error }: Unauthorized | Forbidden, reason?: string): PlainAnswer => {
   const challenge = `Bearer realm="byok"${reason === undefined ? "" : `, error="${reason}"`}`
-  return Effect.succeed(errorResponse(refused, { "www-authenticate": challenge }))
+  return { status: error.code, text: JSON.stringify({ error }), headers: { "www-authenticate": challenge } }
 }
+
+const missingAs = (found?: string) => Effect.succeed(responseOf(refusal(Unauthorized.missing(found))))
 
 /** Ready-made: a refusal costs less than what it refuses. */
 const missing = {
-  none: refusal(Unauthorized.missing()),
-  empty: refusal(Unauthorized.missing("must be Bearer and a management key, but is empty")),
-  repeated: refusal(Unauthorized.missing("must be sent once, but was sent more often")),
-  bearer: refusal(Unauthorized.missing("must be Bearer and a management key, but has no key")),
-  bare: refusal(Unauthorized.missing("must be Bearer and a management key, but has no scheme")),
-  other: refusal(Unauthorized.missing("must be Bearer and a management key, but has another scheme"))
+  none: missingAs(),
+  empty: missingAs("must be Bearer and a management key, but is empty"),
+  repeated: missingAs("must be sent once, but was sent more often"),
+  bearer: missingAs("must be Bearer and a management key, but has no key"),
+  bare: missingAs("must be Bearer and a management key, but has no scheme"),
+  other: missingAs("must be Bearer and a management key, but has another scheme")
 }
-const invalid = refusal(Unauthorized.invalid(), "invalid_token")
+const invalid = { refused: refusal(Unauthorized.invalid(), "invalid_token") }
 const forbidden = refusal(new Forbidden(), "insufficient_scope")
 
 /** What an `Authorization` header without a Bearer token has instead; never what it says. */
@@ -38,7 +40,7 @@ const foundIn = (header?: string) => {
 }
 
 /** What the rest of the request answers, or why it does not begin. */
-type Admitted = Effect.Effect<
+type Answering = Effect.Effect<
   HttpServerResponse.HttpServerResponse,
   Unauthorized | Forbidden | ServiceUnavailable | Types.unhandled,
   HttpRouter.Provided
@@ -68,52 +70,90 @@ export const makeKnownAccounts = (remembered = 100_000) => {
   }
 }
 
-const decodeId = Schema.decodeUnknownOption(CredentialId)
+/** What a request is about to do with the credential that its path names. */
+interface Intent {
+  readonly id: CredentialId | undefined
+  readonly isSealed: boolean
+  readonly reads: boolean
+}
+
+/** Who sent a request, with what was read along, or the answer to whoever may not send it. */
+type Found =
+  | { readonly refused: PlainAnswer; readonly caller?: CurrentCaller["Service"] }
+  | { readonly refused?: never; readonly caller: CurrentCaller["Service"]; readonly prefetched: Prefetched | undefined }
 
 /**
- * Looks up the token by its hash on every request (D2, D3, D4, D42). A get is one statement, and an update two: the router
- * has matched its id, so the look-up reads that credential along, and the repository answers from what was `Prefetched`.
+ * Looks up the token by its hash on every request (D2, D3, D4, D42). A get is one statement, and an update two: the look-up
+ * reads the credential along that the path names, and the repository answers from what was `Prefetched`.
  */
-export const layer = Layer.effect(
-  Authentication,
-  Effect.gen(function* () {
-    const apiKeys = yield* ApiKeys
-    const { reads } = yield* RequestQueues
-    const known = makeKnownAccounts()
-    return Authentication.of({
-      management_key: (app, { credential, endpoint }) =>
-        Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Admitted => {
-          const request = Context.get(context, HttpServerRequest.HttpServerRequest)
-          const token = Redacted.value(credential)
-          if (isRepeated(request, "authorization")) return missing.repeated
-          if (token === "") return missing[foundIn(request.headers["authorization"])]
-          if (hasWrongChecksum(token)) return invalid
-          const api_key_hash = hashApiKey(credential, "latin1")
-          const { params } = Context.get(context, HttpRouter.RouteContext)
-          const reading = Context.get(endpoint.annotations, ReadsCredential)
-          const id = reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
-
-          const admit = (key: Option.Option<FoundApiKey>): Admitted => {
+export class Callers extends Context.Service<
+  Callers,
+  { readonly find: (token: Redacted.Redacted, intent: Intent) => Effect.Effect<Found, ServiceUnavailable> }
+>()("byok/Callers") {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.gen(function* () {
+      const apiKeys = yield* ApiKeys
+      const { reads } = yield* RequestQueues
+      const known = makeKnownAccounts()
+      return {
+        find: (token, intent) => {
+          if (hasWrongChecksum(Redacted.value(token))) return Effect.succeed(invalid)
+          const api_key_hash = hashApiKey(token, "latin1")
+          const admit = (key: Option.Option<FoundApiKey>): Found => {
             if (Option.isNone(key)) {
               known.forget(api_key_hash)
               return invalid
             }
             const { account_id, management, prefetched, viewer } = key.value
             known.remember(api_key_hash, account_id)
-            const log = Context.get(context, CurrentRequestLog)
-            if (log !== undefined) Object.assign(log, { account_id, api_key_hash })
-            const reads = endpoint.method === "GET" || Context.get(endpoint.annotations, ChangesNothing)
-            if (!management && !(viewer === true && reads)) return forbidden
             const caller = { account_id, api_key_hash }
-            return Effect.updateContext(app, (context: Context.Context<HttpRouter.Provided>) =>
-              Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched)
-            )
+            const isAllowed = management || (viewer === true && intent.reads)
+            return isAllowed ? { caller, prefetched } : { caller, refused: forbidden }
           }
-          return Effect.flatMap(
-            reads(known.tenantOf(api_key_hash), apiKeys.find(api_key_hash, id, reading === "sealed")),
-            admit
-          )
+          const looked = apiKeys.find(api_key_hash, intent.id, intent.isSealed)
+          return Effect.map(reads(known.tenantOf(api_key_hash), looked), admit)
+        }
+      }
+    })
+  )
+}
+
+/** Runs what a caller may do. */
+export const asCaller = <A, E, R>(
+  { caller, prefetched }: Extract<Found, { readonly refused?: never }>,
+  app: Effect.Effect<A, E, R>
+): Effect.Effect<A, E, Exclude<R, CurrentCaller>> =>
+  Effect.updateContext(
+    app,
+    (context: Context.Context<Exclude<R, CurrentCaller>>) =>
+      Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched) as Context.Context<R>
+  )
+
+const decodeId = Schema.decodeUnknownOption(CredentialId)
+
+export const layer = Layer.effect(
+  Authentication,
+  Effect.map(Callers, ({ find }) =>
+    Authentication.of({
+      management_key: (app, { credential, endpoint }) =>
+        Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
+          const request = Context.get(context, HttpServerRequest.HttpServerRequest)
+          if (isRepeated(request, "authorization")) return missing.repeated
+          if (Redacted.value(credential) === "") return missing[foundIn(request.headers["authorization"])]
+          const { params } = Context.get(context, HttpRouter.RouteContext)
+          const reading = Context.get(endpoint.annotations, ReadsCredential)
+          const intent = {
+            id: reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"])),
+            isSealed: reading === "sealed",
+            reads: endpoint.method === "GET" || Context.get(endpoint.annotations, ChangesNothing)
+          }
+          return Effect.flatMap(find(credential, intent), (found): Answering => {
+            const log = Context.get(context, CurrentRequestLog)
+            if (log !== undefined) Object.assign(log, found.caller)
+            return found.refused === undefined ? asCaller(found, app) : Effect.succeed(responseOf(found.refused))
+          })
         })
     })
-  })
+  )
 )

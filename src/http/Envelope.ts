@@ -8,6 +8,16 @@ import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
 import { publicRouting, routableUrl, type Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 
+/** An answer in JSON, beside the headers that each has. */
+export interface PlainAnswer {
+  readonly status: number
+  readonly text: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+export const responseOf = ({ headers = {}, status, text }: PlainAnswer) =>
+  HttpServerResponse.text(text, { status, headers, contentType: "application/json" })
+
 export const errorResponse = (
   { error }: { readonly error: { readonly code: number; readonly message: string; readonly metadata?: object } },
   headers: Record<string, string> = {}

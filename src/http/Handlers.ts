@@ -15,9 +15,10 @@ import { Credentials, type ListRequest, type OrderRequest } from "../port/Creden
 import { Events } from "../port/Events.ts"
 import { Explanations } from "../port/Explanations.ts"
 import type { PageMemory } from "../port/CredentialRepository.ts"
-import { RequestQueues, untilStarted } from "../port/FairQueue.ts"
+import { type RequestQueue, RequestQueues, untilStarted } from "../port/FairQueue.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { cutOff } from "./makeNodeServer.ts"
+import { type PlainAnswer, responseOf } from "./Envelope.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
 /** A credential as the contract's schema encodes it, without an interpretation of the schema for every answer. */
@@ -34,7 +35,7 @@ const contentType = "application/json"
 const json = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
   HttpServerResponse.text(body, { contentType, ...options })
 
-const single = (credential: Credential) => json(credentialBody(credential))
+const single = (credential: Credential): PlainAnswer => ({ status: 200, text: credentialBody(credential) })
 
 const defaultLimit = 50
 
@@ -98,6 +99,28 @@ interface Named {
 
 type Sent<Given> = Given & { readonly request: HttpServerRequest.HttpServerRequest }
 
+const inQueue =
+  (queue: RequestQueue) =>
+  <A, E, R>(operation: Effect.Effect<A, E, R>) =>
+    Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
+
+/** The operations that are asked for most, as both ways answer them. */
+export const makeHotOperations = Effect.gen(function* () {
+  const credentials = yield* Credentials
+  const writing = inQueue((yield* RequestQueues).writes)
+  return {
+    create: (payload: NewCredential, idempotency_key?: IdempotencyKey) =>
+      Effect.map(writing(credentials.create(payload, idempotency_key)), ({ credential, replayed }): PlainAnswer => ({
+        status: 201,
+        text: credentialBody(credential),
+        ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
+      })),
+    get: (id: CredentialId) => Effect.map(credentials.get(id), single),
+    update: (id: CredentialId, changes: CredentialChanges) =>
+      Effect.map(writing(credentials.update(id, changes)), single)
+  }
+})
+
 /** The operations, for whoever is the `CurrentCaller`: they translate between the contract and the services, nothing else. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
@@ -105,24 +128,13 @@ export const makeOperations = Effect.gen(function* () {
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
   const heldUntilSent = holdUntilSent(yield* MemoryBudget)
-  const inQueue =
-    (queue: typeof reads) =>
-    <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-      Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
+  const hot = yield* makeHotOperations
   const [reading, writing] = [inQueue(reads), inQueue(writes)]
   return {
     create: (sent: {
       readonly headers: { readonly "idempotency-key"?: IdempotencyKey }
       readonly payload: NewCredential
-    }) =>
-      Effect.map(
-        writing(credentials.create(sent.payload, sent.headers["idempotency-key"])),
-        ({ credential, replayed }) =>
-          json(credentialBody(credential), {
-            status: 201,
-            headers: replayed ? { "idempotent-replayed": "true" } : {}
-          })
-      ),
+    }) => Effect.map(hot.create(sent.payload, sent.headers["idempotency-key"]), responseOf),
     list: ({
       query: { include, ...query },
       request
@@ -149,10 +161,10 @@ export const makeOperations = Effect.gen(function* () {
       const body = heldUntilSent(request, 0, (memory) => reading(explainedBody(payload, memory)))
       return Effect.map(body, (bytes) => HttpServerResponse.uint8Array(bytes, { contentType }))
     },
-    get: ({ params }: Named) => Effect.map(credentials.get(params.id), single),
+    get: ({ params }: Named) => Effect.map(hot.get(params.id), responseOf),
     status: ({ params }: Named) => Effect.map(reading(status(params.id)), (data) => ({ data })),
     update: ({ params, payload }: Named & { readonly payload: CredentialChanges }) =>
-      Effect.map(writing(credentials.update(params.id, payload)), single),
+      Effect.map(hot.update(params.id, payload), responseOf),
     delete: ({ params }: Named) => Effect.as(writing(credentials.delete(params.id)), deleted)
   }
 })

@@ -76,7 +76,7 @@ export const bodyDecoder = new TextDecoder()
 export const readArrived = (source: IncomingMessage): Buffer => (source.read() as Buffer | null) ?? nothing
 
 const readArriving = (request: HttpServerRequest.HttpServerRequest) =>
-  withoutDeadline(request.arrayBuffer).pipe(
+  request.arrayBuffer.pipe(
     Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(maxBytes)),
     Effect.mapBoth({
       onSuccess: (body) => Buffer.from(body),
@@ -84,6 +84,25 @@ const readArriving = (request: HttpServerRequest.HttpServerRequest) =>
         "reason" in reason && reason.reason === "BodyTooLarge" ? new PayloadTooLarge() : refused("cannot be read")
     })
   )
+
+/** Answers a body on the account of whoever sent it, `arriving` unless it is there; `answer` wipes it. */
+export const withBody = <A, E, R, E2, R2>(
+  budget: MemoryBudget,
+  sender: string,
+  use: "body" | "gateway",
+  source: IncomingMessage,
+  arriving: Effect.Effect<Buffer, E, R>,
+  answer: (body: Buffer) => Effect.Effect<A, E2, R2>
+) => {
+  const [held, body] = source.complete
+    ? [budget.admit(sender, use, bytesPerByte * source.readableLength), Effect.sync(() => readArrived(source))]
+    : [Effect.sync(() => holdArriving(budget, sender, use, source)), withoutDeadline(arriving)]
+  return Effect.acquireUseRelease(
+    held,
+    () => Effect.flatMap(body, answer),
+    (holding) => Effect.sync(() => holding.release())
+  )
+}
 
 /** Reads a body of JSON on the account of whoever sent it, and reports what does not decode. */
 export const withJsonBody = <A, E, R>(
@@ -108,14 +127,7 @@ export const withJsonBody = <A, E, R>(
       bytes.fill(0)
       return decoded
     }
-    const [held, body] = source.complete
-      ? [budget.admit(sender, use, bytesPerByte * source.readableLength), Effect.sync(() => readArrived(source))]
-      : [Effect.sync(() => holdArriving(budget, sender, use, source)), readArriving(request)]
-    return Effect.acquireUseRelease(
-      held,
-      () => Effect.flatMap(body, answer),
-      (holding) => Effect.sync(() => holding.release())
-    )
+    return withBody(budget, sender, use, source, readArriving(request), answer)
   })
 
 const jsonBody = Layer.effect(

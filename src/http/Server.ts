@@ -12,6 +12,7 @@ import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
 import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
+import { makePlainOperations } from "./plainOperations.ts"
 import { ofRequests } from "./plainRequests.ts"
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { makeRequestMeter } from "./RequestMeter.ts"
@@ -40,8 +41,7 @@ const routes = Layer.mergeAll(HttpApiBuilder.layer(Api, { openapiPath: "/openapi
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */
 const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
-  Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer)),
-  Layer.provide(RequestQueues.layer)
+  Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer))
 )
 
 /** Listens until the scope closes. One that closes before Node listens would not stop it: whoever interrupts this waits. */
@@ -72,7 +72,8 @@ export const layer = <R = never>(
 ) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const server = makeNodeServer(settings, certificate, yield* makeRequestMeter(settings.maxConnections))
+      const takes = yield* Effect.provideService(makePlainOperations, AccessLog, settings.accessLog)
+      const server = makeNodeServer(settings, certificate, yield* makeRequestMeter(settings.maxConnections), takes)
       const { host, port, reusePort } = settings
       let expires = 0
       const showExpiry = ({ cert }: Certificate) =>
@@ -106,4 +107,4 @@ export const layer = <R = never>(
         Layer.provide(Layer.succeed(AccessLog, settings.accessLog))
       )
     })
-  )
+  ).pipe(Layer.provide(AuthenticationLive.Callers.layer), Layer.provide(RequestQueues.layer))

@@ -1,19 +1,12 @@
 import { isUtf8 } from "node:buffer"
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Cause, Context, Duration, Effect, Exit, Logger, Option, References, Scope, Tracer } from "effect"
+import { Cause, Context, Duration, Effect, Exit, Logger, Option, References, type Schema, Scope, Tracer } from "effect"
 import { InvalidParams } from "../domain/Errors.ts"
 import * as AtHand from "../port/AtHand.ts"
 import { CurrentDeadline, RequestTimeout } from "../port/Deadline.ts"
-import { answerDefect } from "./Envelope.ts"
+import { answerDefect, type PlainAnswer } from "./Envelope.ts"
 import { bodyDecoder, type makeArriving, maxBytes, readArrived } from "./RequestDecodingLive.ts"
 import { AccessLog } from "./traceAndLog.ts"
-
-/** An answer in JSON, beside the headers that each has. */
-export interface PlainAnswer {
-  readonly status: number
-  readonly text: string
-  readonly headers?: Readonly<Record<string, string>>
-}
 
 interface Refusal {
   readonly error: { readonly code: number; readonly message: string; readonly metadata?: object }
@@ -39,39 +32,56 @@ export const hasPlainBody = ({ headers }: IncomingMessage): boolean =>
   Number(headers["content-length"]) <= maxBytes &&
   headers["content-encoding"] === undefined
 
-/** Passes a body to `take` once it is admitted, and wipes it: what was read from it is text by then, and may hold a key. */
+/** Passes a body on once all of its parts have arrived. */
+export const onArrival = (
+  source: IncomingMessage,
+  admit: (part: Buffer) => void,
+  take: (body: Buffer) => void
+): void => {
+  const parts: Array<Buffer> = []
+  source
+    .on("data", (part: Buffer) => {
+      admit(part)
+      parts.push(part)
+    })
+    .once("end", () => {
+      const body = Buffer.concat(parts)
+      for (const part of parts) part.fill(0)
+      take(body)
+    })
+}
+
+/** Passes a body on once it is admitted. */
 export const onBody = (
   source: IncomingMessage,
   { admit, admitArrived }: Pick<ReturnType<typeof makeArriving>, "admit" | "admitArrived">,
   take: (body: Buffer) => void
 ): void => {
-  const passOn = (body: Buffer, parts: ReadonlyArray<Buffer> = []) => {
-    take(body)
-    for (const bytes of [body, ...parts]) bytes.fill(0)
-  }
   const hasWaited = source.complete
   // By then a body that came along with its head has been parsed, in one part.
   process.nextTick(() => {
-    if (source.complete && !hasWaited) return admitArrived(() => passOn(readArrived(source)))
-    const parts: Array<Buffer> = []
-    source
-      .on("data", (part: Buffer) => {
-        admit(part)
-        parts.push(part)
-      })
-      .once("end", () => passOn(Buffer.concat(parts), parts))
+    if (source.complete && !hasWaited) admitArrived(() => take(readArrived(source)))
+    else onArrival(source, admit, take)
   })
 }
 
 const refused = (message: string) => Exit.fail(InvalidParams.of({ path: [], message }))
 
-export const jsonOf = (bytes: Buffer): Exit.Exit<unknown, InvalidParams> => {
-  if (!isUtf8(bytes)) return refused("must be UTF-8")
+/** Decodes a body, and wipes it: what was read from it is text by then, and may hold a key. */
+export const jsonOf = <A>(
+  bytes: Buffer,
+  decode: (input: unknown) => Exit.Exit<A, Schema.SchemaError>
+): Effect.Effect<A, InvalidParams> => {
+  const text = isUtf8(bytes) ? bodyDecoder.decode(bytes) : undefined
+  bytes.fill(0)
+  if (text === undefined) return refused("must be UTF-8")
+  let input: unknown
   try {
-    return Exit.succeed(JSON.parse(bodyDecoder.decode(bytes)))
+    input = JSON.parse(text)
   } catch {
     return refused("must be valid JSON")
   }
+  return AtHand.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 }
 
 const write = (response: ServerResponse, request_id: string, { headers = {}, status, text }: PlainAnswer) => {

@@ -32,7 +32,8 @@ const areas = [
     sources: "src/gateway/{Handlers,Routes,plainRoutes}.ts",
     database: true
   },
-  { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" }
+  { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" },
+  { tests: "test/http/plainOperations.test.ts", sources: "src/http/plain{Operations,Requests}.ts", database: true }
 ].map(({ database = false, exclude = [], sources, tests }) => ({
   tests,
   database,

@@ -67,6 +67,8 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
         for (const provider of [undefined, credential.provider]) {
           yield* repository.list(account_id, { ...page, provider })
         }
+        const memory = { within: 100_000, admit: () => Effect.undefined }
+        yield* Effect.forEach(many, () => repository.list(account_id, { ...page, memory }), together)
         const changes = { credential, sealed: undefined, key_version: 1, fields: ["name"] } as const
         for (const revision of [1, 1]) yield* repository.update(account_id, { ...changes, revision })
         yield* repository.update(account_id, { ...changes, sealed, revision: 2 })
@@ -94,7 +96,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           )
         )
         const shared = databaseSettings.batching
-          ? ["json_to_recordset", "unnest", "hash = decode(wanted.hash, 'hex') AND revoked"]
+          ? ["json_to_recordset", "unnest", 'LIMIT wanted."limit"', "hash = decode(wanted.hash, 'hex') AND revoked"]
           : []
         const alone = [
           "INSERT INTO pools",

@@ -13,7 +13,7 @@ interface Queries<Request, Answer> {
   readonly operation: Operation
   readonly one: (request: Request) => Query<Answer>
   readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
-  /** Roughly how many bytes a request adds to the statement, if they can be many. */
+  /** Roughly how many bytes a request adds to the statement or its answer, if they can be many. */
   readonly sizeOf?: ((request: Request) => number) | undefined
   /** What a statement locks for the request. While it runs, other requests for the same wait: they would meet the lock. */
   readonly lockOf?: ((request: Request) => string) | undefined

@@ -1,4 +1,4 @@
-import { DateTime, Effect } from "effect"
+import { DateTime, Effect, Record } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { listNames } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
@@ -45,24 +45,48 @@ type Listed = Effect.Success<ReturnType<CredentialRepository["Service"]["list"]>
 
 const isList = (column: string) => (listNames as ReadonlyArray<string>).includes(column)
 
-const paging = ["account_id", "workspace_id", "limit", "offset", "within"] as const
+/** Which page, and how many bytes its lists may have. */
+const paging = {
+  account_id: "uuid",
+  workspace_id: "uuid",
+  limit: "integer",
+  offset: "integer",
+  within: "integer"
+} as const
+type Paging = keyof typeof paging
+const pagingNames = Object.keys(paging) as ReadonlyArray<Paging>
+type Place = Pick<CredentialPage, "limit" | "offset" | "workspace_id"> & {
+  readonly account_id: AccountId
+  readonly within: number
+}
 
 /** Beyond the lists of any page: the largest integer. */
 const unbounded = 2_147_483_647
+
+/** How far lists skip that share a statement: one that takes long would delay the others. */
+const shallow = 1000
+
+/** How many bytes the rest of a row has in most pages. */
+const rowBytes = 1024
+
+const pageOf = (rows: ReadonlyArray<Row>) => ({
+  bytes: rows[0]?.bytes ?? 0,
+  listed: { credentials: rows.filter(isStored).map(credentialOf), total_count: rows[0]?.total_count ?? 0 }
+})
 
 /**
  * Lists with one statement, so page and count come from one snapshot. The count is the sum of what `pools` keep, unless a filter
  * selects by more than the provider. The page begins at the key that the index `credentials_list` has behind the offset.
  */
-export const listCredentials = ({ ask, sql }: ConnectionPool) => {
+export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
   const select = (
-    { account_id, limit, offset, within, workspace_id }: Readonly<Record<(typeof paging)[number], string | number>>,
+    valueOf: (name: Paging) => Statement.Fragment,
     provider?: string,
     filters: ReadonlyArray<Statement.Fragment> = []
   ) => {
     const ofWorkspace = sql.and([
-      sql`account_id = ${account_id}`,
-      sql`workspace_id = ${workspace_id}`,
+      sql`account_id = ${valueOf("account_id")}`,
+      sql`workspace_id = ${valueOf("workspace_id")}`,
       ...(provider === undefined ? [] : [sql`provider = ${provider}`])
     ])
     const listed = sql.and([ofWorkspace, ...filters])
@@ -73,20 +97,45 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
     const read = columns.map((column) => {
       const value = sql`${sql(column)}`
       return isList(column)
-        ? sql`CASE WHEN sum(held) OVER () <= ${within}::integer THEN ${value} END AS ${value}`
+        ? sql`CASE WHEN sum(held) OVER () <= ${valueOf("within")} THEN ${value} END AS ${value}`
         : value
     })
-    return sql<Row>`
+    return sql`
       SELECT total_count, read.* FROM (${counted}) AS counted LEFT JOIN (
         SELECT (sum(held) OVER ())::integer AS bytes, ${sql.csv(read)} FROM (
           SELECT ${sql.csv(columns)}, ${bytesOf(sql)} AS held FROM credentials
           WHERE ${listed} AND (created_at, id) >= (
-            SELECT created_at, id FROM credentials WHERE ${listed} ORDER BY created_at, id LIMIT 1 OFFSET ${offset}
-          ) ORDER BY created_at, id LIMIT ${limit}
+            SELECT created_at, id FROM credentials WHERE ${listed} ORDER BY created_at, id LIMIT 1 OFFSET ${valueOf("offset")}
+          ) ORDER BY created_at, id LIMIT ${valueOf("limit")}
         ) AS page
-      ) AS read ON true ORDER BY created_at, id`
+      ) AS read ON true`
   }
-  const unfiltered = compileOnce(sql, paging, select)
+  const one = compileOnce(
+    sql,
+    pagingNames,
+    (given) => sql<Row>`${select((name) => sql`${given[name]}::${sql.literal(paging[name])}`)} ORDER BY created_at, id`
+  )
+  const many = compileOnce(
+    sql,
+    pagingNames,
+    (given) => sql<Row & { readonly n: number }>`
+      SELECT wanted.n::int AS n, found.* FROM unnest(
+        ${sql.csv(pagingNames.map((name) => sql`${given[name]}::${sql.literal(paging[name])}[]`))}
+      ) WITH ORDINALITY AS wanted (${sql.csv(pagingNames.map((name) => sql`${sql(name)}`))}, n),
+      LATERAL (${select((name) => sql`wanted.${sql(name)}`)}) AS found ORDER BY n, created_at, id`
+  )
+  const share = batch<Place, ReturnType<typeof pageOf>>({
+    operation: "credentials.list",
+    one: (place) => Effect.map(one(place), pageOf),
+    many: (places) => {
+      const given = Record.map(paging, (_, name) => places.map((place) => place[name]))
+      return Effect.map(many(given), (rows) => {
+        const found = Map.groupBy(rows, ({ n }) => n)
+        return places.map((_, index) => pageOf(found.get(index + 1) ?? []))
+      })
+    },
+    sizeOf: ({ limit, within }) => within + limit * rowBytes
+  })
 
   return (account_id: AccountId, { memory, provider, q, state, ...page }: CredentialPage): Answer<Listed> => {
     const filters = [
@@ -98,19 +147,24 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
               OR right(lower(label), char_length(${q})) = lower(${q}))`
           ])
     ]
-    /** Reads again if the lists have become larger meanwhile. */
-    const read = (within: number): Answer<Listed> => {
-      const place = { account_id, within, ...page }
-      const rows = filters.length === 0 && provider === undefined ? unfiltered(place) : select(place, provider, filters)
-      return Effect.flatMap(ask(rows, "credentials.list"), (found) => {
-        const { total_count = 0 } = found[0] ?? {}
-        const bytes = found[0]?.bytes ?? 0
-        return memory !== undefined && bytes > within
-          ? Effect.andThen(memory.admit(bytes), read(bytes))
-          : Effect.succeed({ credentials: found.filter(isStored).map(credentialOf), total_count })
-      })
+    const isFiltered = filters.length > 0 || provider !== undefined
+    const alone = (place: Place) => {
+      const rows = isFiltered
+        ? sql<Row>`${select((name) => sql`${place[name]}`, provider, filters)} ORDER BY created_at, id`
+        : one(place)
+      return Effect.map(ask(rows, "credentials.list"), pageOf)
     }
-    return read(memory?.within ?? unbounded)
+    /** Reads again if the lists have become larger meanwhile. */
+    const read = (within: number, ask: typeof alone): Answer<Listed> =>
+      Effect.flatMap(ask({ account_id, within, ...page }), ({ bytes, listed }) =>
+        memory !== undefined && bytes > within
+          ? Effect.andThen(memory.admit(bytes), read(bytes, alone))
+          : Effect.succeed(listed)
+      )
+    return read(
+      memory?.within ?? unbounded,
+      isFiltered || memory === undefined || page.offset > shallow ? alone : share
+    )
   }
 }
 

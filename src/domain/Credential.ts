@@ -190,14 +190,27 @@ const outputs = Object.fromEntries(memberNames.map((name) => [name, members[name
 export const Credential = Schema.Struct(outputs).annotate({ identifier: "Credential" })
 export type Credential = typeof Credential.Type
 
-const blank = JSON.parse(JSON.stringify(Object.fromEntries(memberNames.map((name) => [name, null])))) as object
-
-/** The members alone, in their order. A copy of `blank` has the shape that JSON is written from fastest. */
-export const membersOf = <Value>(source: { readonly [Name in keyof Table]: Value }) => {
-  const copy = { ...blank } as { -readonly [Name in keyof Table]: Value }
-  for (const name of memberNames) copy[name] = source[name]
-  return copy
-}
+/** The members alone, in their order, written out: a loop over names costs several times as much. */
+export const membersOf = <Value>(source: { readonly [Name in keyof Table]: Value }): {
+  -readonly [Name in keyof Table]: Value
+} => ({
+  id: source.id,
+  workspace_id: source.workspace_id,
+  provider: source.provider,
+  name: source.name,
+  label: source.label,
+  created_at: source.created_at,
+  disabled: source.disabled,
+  is_fallback: source.is_fallback,
+  is_required: source.is_required,
+  is_byok_only: source.is_byok_only,
+  allowed_api_key_hashes: source.allowed_api_key_hashes,
+  allowed_models: source.allowed_models,
+  allowed_user_ids: source.allowed_user_ids,
+  declared_region: source.declared_region,
+  declared_zdr: source.declared_zdr,
+  sort_order: source.sort_order
+})
 
 type Inputs = { readonly [M in ChangeableName]: ReturnType<Table[M]["input"]> }
 

@@ -22,8 +22,11 @@ import { type PlainAnswer, responseOf } from "./Envelope.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
 /** A credential as the contract's schema encodes it, without an interpretation of the schema for every answer. */
-const credentialJson = (credential: Credential) =>
-  Object.assign(membersOf<unknown>(credential), { created_at: DateTime.formatIso(credential.created_at) })
+const credentialJson = (credential: Credential) => {
+  const json = membersOf<unknown>(credential)
+  json.created_at = DateTime.formatIso(credential.created_at)
+  return json
+}
 
 export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
 
@@ -144,10 +147,9 @@ export const makeOperations = Effect.gen(function* () {
         Effect.gen(function* () {
           const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
           const found = include === undefined ? undefined : yield* reading(statuses(listed))
-          const data = listed.map((credential, index) => ({
-            ...credentialJson(credential),
-            ...(found === undefined ? {} : { status: encodeStatus(found[index]) })
-          }))
+          const data = listed.map(credentialJson)
+          if (found !== undefined)
+            data.forEach((json, index) => Object.assign(json, { status: encodeStatus(found[index]) }))
           return JSON.stringify({ data, total_count })
         })
       )

@@ -22,8 +22,11 @@ export interface Stored extends Omit<Credential, "created_at"> {
 }
 
 /** The credential of a row, without the other columns. */
-export const credentialOf = (row: Omit<Stored, "account_id">): Credential =>
-  Object.assign(membersOf<unknown>(row), { created_at: DateTime.fromDateUnsafe(row.created_at) }) as Credential
+export const credentialOf = (row: Omit<Stored, "account_id">): Credential => {
+  const credential = membersOf<unknown>(row)
+  credential.created_at = DateTime.fromDateUnsafe(row.created_at)
+  return credential as unknown as Credential
+}
 
 /** A row with its sealed key, of which `storedColumns` are read. */
 export type StoredSealed = Stored & SealedKey & Omit<StoredCredential, "credential" | "sealed">

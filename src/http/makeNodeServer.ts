@@ -77,6 +77,8 @@ const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", 
 /** A connection answers one request after the other. While one waits, nothing more is read. */
 interface Connection {
   isAnswering: boolean
+  /** The response that is not closed yet. A `Set` of all of them would keep old ones: see `Order` of `MemoryBudget`. */
+  response: ServerResponse | undefined
   readonly waiting: Array<{ readonly response: ServerResponse; readonly answer: () => void }>
 }
 
@@ -85,6 +87,9 @@ export const cutOff = (socket: Socket) => {
   if (socket instanceof TLSSocket) socket.destroy()
   else socket.resetAndDestroy()
 }
+
+const pendingOf = ({ response, waiting }: Connection): ReadonlyArray<ServerResponse> =>
+  [response, ...waiting.map(({ response }) => response)].filter((one) => one !== undefined)
 
 /** Nothing that a client sends after the last response may take effect: the client could not learn the outcome. */
 const makeLast = (response: ServerResponse) => {
@@ -109,27 +114,27 @@ export const makeNodeServer = (
       ? createServer(options)
       : createTlsServer({ ...options, ...certificate, minVersion: "TLSv1.2", handshakeTimeout: limits.headersTimeout })
   Object.assign(server, { maxConnections, timeout: Duration.toMillis(sendTimeout) })
-  const connections = new Map<Socket, Connection>()
-  const pending = new Set<ServerResponse>()
+  const connections = new Map<Duplex, Connection>()
   let closing = false
 
   const begin = (request: IncomingMessage, response: ServerResponse) => {
     const { method = "", socket, url = "" } = request
     const began = performance.now()
-    pending.add(response)
     meter?.began()
     if (closing) makeLast(response)
     response.on("timeout", (socket: Socket) => {
       if (response.writableEnded) cutOff(socket)
     })
     response.once("close", () => {
-      pending.delete(response)
       const status = response.headersSent ? response.statusCode : (refusals.get(request) ?? clientGone)
       meter?.ended(method, routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
       const connection = connections.get(socket)
-      if (connection === undefined || !response.shouldKeepAlive || !socket.writable) return
+      if (connection === undefined) return
+      connection.response = undefined
+      if (!response.shouldKeepAlive || !socket.writable) return
       const next = connection.waiting.shift()
       connection.isAnswering = next !== undefined
+      connection.response = next?.response
       next?.answer()
       if (next !== undefined && connection.waiting.length === 0) socket.resume()
     })
@@ -147,13 +152,14 @@ export const makeNodeServer = (
       request.socket.pause()
       return true
     }
-    if (connection !== undefined) connection.isAnswering = true
+    if (connection !== undefined) Object.assign(connection, { isAnswering: true, response })
     return take(event, request, response)
   }
 
   /** Answers and closes the connection, once the requests that have arrived in full are answered. */
   const refuse = (socket: Duplex, refusal: Refusal, request?: IncomingMessage) => {
-    const responses = [...pending].filter(({ req }) => req.socket === socket)
+    const connection = connections.get(socket)
+    const responses = connection === undefined ? [] : pendingOf(connection)
     const unfinished = responses.find(({ req }) => !req.complete)
     const answer = () => {
       if (!socket.writable) return
@@ -179,7 +185,7 @@ export const makeNodeServer = (
   }
   server
     .on(certificate === undefined ? "connection" : "secureConnection", (socket: Socket) => {
-      const connection: Connection = { isAnswering: false, waiting: [] }
+      const connection: Connection = { isAnswering: false, response: undefined, waiting: [] }
       connections.set(socket, connection)
       socket
         .once("close", () => {
@@ -203,11 +209,10 @@ export const makeNodeServer = (
     })
   server.close = (callback) => {
     closing = true
-    pending.forEach(makeLast)
+    for (const connection of connections.values()) pendingOf(connection).forEach(makeLast)
     NetServer.prototype.close.call(server, callback)
     const end = setTimeout(() => {
-      const active = new Set(Array.from(pending, ({ req }) => req.socket))
-      for (const socket of connections.keys()) if (!active.has(socket)) socket.destroy()
+      for (const [socket, connection] of connections) if (pendingOf(connection).length === 0) socket.destroy()
     }, gracePeriod)
     server.once("close", () => clearTimeout(end))
     return server

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto"
+import { randomFillSync } from "node:crypto"
 import { Clock, Context, Data, Effect, Exit, Fiber, Layer } from "effect"
 import { NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { monotonicMillis } from "../domain/routing/Moment.ts"
@@ -17,8 +17,11 @@ const longestRoute = 10 * 60 * 1000
 /** For how long the last answer of an ended route may be asked for again, in milliseconds. */
 const answerKept = 60 * 1000
 
-/** About how many bytes a route takes, each step of its plan, and its last answer once it has ended. */
-const bytesOf = { route: 6 * 1024, step: 320, answer: 1024 }
+/** For how long last answers are added to a bucket, in milliseconds, and how many at most. */
+const bucketed = { millis: 1000, answers: 4096 }
+
+/** About how many bytes a route takes and each step of its plan; and once it has ended, a bucket and each answer in it. */
+const bytesOf = { route: 6 * 1024, step: 320, bucket: 768, answer: 112, otherAnswer: 320 }
 
 /** A report about another attempt than the open one. */
 export class AttemptNotOpen extends Data.TaggedError("AttemptNotOpen") {}
@@ -41,11 +44,15 @@ export interface ReportAnswer extends RouteAnswer {
   readonly outcome: Outcome
 }
 
-/** What is kept of a route when it has ended. */
-interface EndedRoute {
+interface Route {
+  /** None once the route has ended: the map of routes may hold this while it is garbage. */
+  walk: Walk | undefined
   readonly holding: Holding
-  /** When it expires, by the monotonic clock; once it has ended, when its last answer does. */
-  until: number
+  /** When it expires, by the monotonic clock. */
+  readonly until: number
+  /** How many attempts were opened. */
+  opened: number
+  open: OpenAttempt | undefined
   /** The last report, and what answers it and every repetition of it. */
   last:
     | {
@@ -57,25 +64,46 @@ interface EndedRoute {
     | undefined
 }
 
-interface Route extends EndedRoute {
-  readonly walk: Walk
-  /** How many attempts were opened. */
-  opened: number
-  open: OpenAttempt | undefined
-  hasEnded: boolean
-}
-
 const newRoute = (walk: Walk, holding: Holding, until: number): Route => ({
   walk,
   holding,
   until,
   opened: 0,
   open: undefined,
-  last: undefined,
-  hasEnded: false
+  last: undefined
 })
 
+const drawn = Buffer.alloc(4096)
+let at = drawn.length
+
+/** Makes an id of 128 random bits in one piece: that of `randomUUID` is a tree of fifteen, and kept as such. */
+const makeId = (): string => {
+  if (at === drawn.length) {
+    randomFillSync(drawn)
+    at = 0
+  }
+  return drawn.toString("hex", at, (at += 16))
+}
+
+/** The number of the last report of a route that has ended, and what answers every repetition of it. */
+interface LastAnswer {
+  readonly n: number
+  readonly answer: Exit.Exit<ReportAnswer>
+}
+
+/** Last answers that are forgotten together, by the ids of their routes. */
+interface Bucket {
+  readonly answers: Map<string, LastAnswer>
+  readonly holding: Holding
+  readonly since: number
+  /** A minute after the last one was added. */
+  until: number
+}
+
 const over: RouteAnswer = { next: undefined, retry_at: null }
+
+/** That of most routes, which is kept once for all of them. */
+const usual: LastAnswer = { n: 1, answer: Exit.succeed({ ...over, outcome: { _tag: "Succeeded" } }) }
 
 /**
  * The walks that gateways drive over HTTP, one request an attempt. Its functions act when they are called. Invariant: of each
@@ -85,22 +113,25 @@ const over: RouteAnswer = { next: undefined, retry_at: null }
 export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes", {
   make: Effect.gen(function* () {
     const { walk } = yield* Router
-    const { admit } = yield* MemoryBudget
+    const { admit, hold } = yield* MemoryBudget
     const clock = yield* Clock.Clock
     const routes = new Map<string, Route>()
-    const ended = new Map<string, EndedRoute>()
+    /** The oldest first; answers are added to the newest one. */
+    const buckets = new Set<Bucket>()
+    let newest: Bucket | undefined
     /** No route expires and no answer is forgotten before. */
     let earliest = Number.NEGATIVE_INFINITY
 
     const close = (route: Route, outcome: Outcome) => {
       route.open = undefined
-      route.walk.close(outcome)
+      route.walk?.close(outcome)
     }
 
     const stop = (id: string, route: Route) => {
-      route.hasEnded = true
       routes.delete(id)
       close(route, { _tag: "Abandoned" })
+      route.walk = undefined
+      route.last = undefined
     }
 
     /** Ends a route, and abandons its attempt if one is open. */
@@ -109,28 +140,45 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       route.holding.release()
     }
 
+    const forget = (bucket: Bucket) => {
+      buckets.delete(bucket)
+      if (bucket === newest) newest = undefined
+      bucket.holding.release()
+    }
+
+    const bucketAt = (now: number): Bucket => {
+      if (newest !== undefined && now < newest.since + bucketed.millis && newest.answers.size < bucketed.answers)
+        return newest
+      const bucket: Bucket = { answers: new Map(), holding: hold("", "route"), since: now, until: now }
+      newest = bucket
+      buckets.add(bucket)
+      bucket.holding.spare(() => forget(bucket))
+      return bucket
+    }
+
     /** Ends a route by its last report, whose answer is kept for a while. */
-    const finish = (id: string, route: Route) => {
-      route.until = monotonicMillis(clock) + answerKept
-      ended.set(id, route)
+    const finish = (id: string, route: Route, n: number, answer: ReportAnswer): LastAnswer["answer"] => {
       stop(id, route)
+      const isUsual = n === 1 && answer.outcome._tag === "Succeeded"
+      const kept = isUsual ? usual : { n, answer: Exit.succeed(answer) }
+      const now = monotonicMillis(clock)
+      const bucket = bucketAt(now)
+      bucket.until = now + answerKept
+      bucket.answers.set(id, kept)
+      const bytes = isUsual ? bytesOf.answer : bytesOf.otherAnswer
+      route.holding.leaveTo(bucket.holding, bucket.answers.size === 1 ? bytesOf.bucket + bytes : bytes)
+      return kept.answer
     }
 
-    const forget = (id: string, { holding }: EndedRoute) => {
-      ended.delete(id)
-      holding.release()
+    const lastAnswerOf = (id: string): LastAnswer | undefined => {
+      for (const { answers } of buckets) {
+        const last = answers.get(id)
+        if (last !== undefined) return last
+      }
+      return undefined
     }
 
-    /** Keeps a last answer. A function of its own, as what it leaves behind holds whatever the functions around it do. */
-    const keep = (id: string, n: number, { holding, until }: EndedRoute, answer: ReportAnswer) => {
-      const last = { n, outcome: answer.outcome, answer: Effect.succeed(answer), hasFailed: false }
-      const kept = { holding, until, last }
-      ended.set(id, kept)
-      holding.shrink(bytesOf.answer)
-      holding.spare(() => forget(id, kept))
-    }
-
-    /** In both maps the first is the first to expire. */
+    /** The first route and the first bucket are the first to expire. */
     const endExpired = () => {
       const now = monotonicMillis(clock)
       if (now < earliest) return
@@ -140,45 +188,42 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         if (now < route.until) break
         end(id, route)
       }
-      for (const [id, route] of ended) {
-        earliest = Math.min(earliest, route.until)
-        if (now < route.until) break
-        forget(id, route)
+      for (const bucket of buckets) {
+        earliest = Math.min(earliest, bucket.until)
+        if (now < bucket.until) break
+        forget(bucket)
       }
     }
 
     /** Opens the next attempt, unless the route ends meanwhile. */
-    const openNext = (id: string, route: Route): Effect.Effect<RouteAnswer, PoolsUnavailable> =>
-      AtHand.flatMap(
-        AtHand.onExit(route.walk.next(), (exit) => {
-          if (Exit.isFailure(exit) || route.hasEnded) close(route, { _tag: "Abandoned" })
+    const openNext = (route: Route): Effect.Effect<RouteAnswer, PoolsUnavailable> => {
+      const { walk } = route
+      if (walk === undefined) return Effect.succeed(over)
+      return AtHand.flatMap(
+        AtHand.onExit(walk.next(), (exit) => {
+          if (Exit.isSuccess(exit) && route.walk !== undefined) return
+          route.open = undefined
+          walk.close({ _tag: "Abandoned" })
         }),
         (attempt): Effect.Effect<RouteAnswer> => {
-          if (route.hasEnded) return Effect.succeed(over)
+          if (route.walk === undefined) return Effect.succeed(over)
           if (attempt !== undefined) {
             route.open = attempt
             route.opened += 1
             return Effect.succeed({ next: { n: route.opened, attempt }, retry_at: null })
           }
-          finish(id, route)
-          return Effect.map(route.walk.exhausted, ({ retry_at }) => ({ next: undefined, retry_at }))
+          route.walk = undefined
+          return Effect.map(walk.exhausted, ({ retry_at }) => ({ next: undefined, retry_at }))
         }
       )
-
-    /** Ends a route by a report. */
-    const finished = (id: string, route: Route, n: number, outcome: Outcome) => {
-      const answer = { ...over, outcome }
-      finish(id, route)
-      keep(id, n, route, answer)
-      return Effect.succeed(answer)
     }
 
     /** Goes on after a report, in a fiber of its own: whoever reports may leave, and asks again for the same answer. */
     const answered = (id: string, route: Route, n: number, outcome: Outcome) => {
-      const answer = AtHand.map(openNext(id, route), (made) => ({ ...made, outcome }))
+      const answer = AtHand.map(openNext(route), (made) => ({ ...made, outcome }))
       const settled = (exit: Exit.Exit<ReportAnswer, PoolsUnavailable>) => {
         if (route.last?.n === n) route.last.hasFailed = Exit.isFailure(exit)
-        if (Exit.isSuccess(exit) && ended.get(id) === route) keep(id, n, route, exit.value)
+        if (Exit.isSuccess(exit) && route.walk === undefined && routes.has(id)) finish(id, route, n, exit.value)
       }
       const exit = AtHand.exitOf(answer)
       if (exit !== undefined) {
@@ -196,7 +241,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
 
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
-        for (const [id, route] of ended) forget(id, route)
+        for (const bucket of buckets) forget(bucket)
         for (const [id, route] of routes) end(id, route)
       })
     )
@@ -210,7 +255,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       open: <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (giveUp: () => void) => void = () => {}) => {
         endExpired()
         const opened = AtHand.flatMap(AtHand.interruptible(plan), (planned) => {
-          const id = randomUUID()
+          const id = makeId()
           let isRevoked = false
           const revoke = () => {
             isRevoked = true
@@ -224,16 +269,16 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
             const expires_at = clock.currentTimeMillisUnsafe() + longestRoute
             routes.set(id, route)
             ifUnread(() => {
-              if (route.last === undefined && !route.hasEnded) revoke()
+              if (route.last === undefined && route.walk !== undefined) revoke()
             })
             const first: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> = isRevoked
               ? Effect.fail(new ServiceUnavailable())
-              : openNext(id, route)
+              : openNext(route)
             const answer = AtHand.onExit(AtHand.interruptible(first), (exit) => {
               if (Exit.isFailure(exit)) end(id, route)
             })
             return AtHand.map(answer, ({ next, retry_at }) => {
-              if (route.hasEnded) forget(id, route)
+              if (route.walk === undefined) end(id, route)
               return { id, expires_at, planned, next, retry_at: retry_at ?? planned.retry_at }
             })
           })
@@ -252,26 +297,28 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         goesOn = true
       ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
         endExpired()
-        const over = ended.get(id)
-        if (over !== undefined) return over.last?.n === n ? over.last.answer : Effect.fail(new NotFound())
         const route = routes.get(id)
-        if (route === undefined) return Effect.fail(new NotFound())
-        const { last, open } = route
+        if (route === undefined) {
+          const kept = lastAnswerOf(id)
+          return kept?.n === n ? kept.answer : Effect.fail(new NotFound())
+        }
+        const { last, open, walk } = route
         if (last?.n === n) {
-          if (!goesOn) return finished(id, route, n, last.outcome)
+          if (!goesOn && walk !== undefined) return finish(id, route, n, { ...over, outcome: last.outcome })
           return last.hasFailed ? answered(id, route, n, last.outcome) : last.answer
         }
+        if (walk === undefined) return Effect.fail(new NotFound())
         if (open === undefined || n !== route.opened) return Effect.fail(new AttemptNotOpen())
-        const isLast = route.walk.ended(open, outcome) || !goesOn
+        const isLast = walk.ended(open, outcome) || !goesOn
         close(route, outcome)
-        return isLast ? finished(id, route, n, outcome) : answered(id, route, n, outcome)
+        return isLast ? finish(id, route, n, { ...over, outcome }) : answered(id, route, n, outcome)
       },
 
       /** Ends a route whose client has left. */
       abandon: (id: string): Effect.Effect<void, NotFound> => {
         endExpired()
         const route = routes.get(id)
-        if (route === undefined) return Effect.fail(new NotFound())
+        if (route?.walk === undefined) return Effect.fail(new NotFound())
         end(id, route)
         return Effect.void
       }

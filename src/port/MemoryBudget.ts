@@ -25,6 +25,8 @@ export interface Holding {
   readonly spare: (letGo: () => void) => void
   /** Notes that spare bytes were used. */
   readonly touch: () => void
+  /** Leaves so many bytes to one that is spare, and gives the others back. */
+  leaveTo(heir: Holding, bytes: number): void
   /** Gives everything back. Only the first call counts. */
   readonly release: () => void
 }
@@ -40,13 +42,23 @@ export const makeMemoryBudget = (total: number) => {
   const tenantsTotal = Math.floor(total * tenantsPart)
   const held = { body: 0, page: 0, pool: 0, route: 0, gateway: 0, spare: 0 }
   /** What each account holds, and what of it can be let go of, the oldest first. */
-  const accounts = new Map<string, { bytes: number; readonly revocable: Set<Held> }>()
+  const accounts = new Map<string, { bytes: number; readonly revocable: Order }>()
   /** The least recently used first. */
-  const spares = new Set<Held>()
+  const spares: Order = { first: undefined, last: undefined }
   /** The bytes that are about to be released. */
   let leaving = 0
 
   const bytesOf = (account: string) => accounts.get(account)?.bytes ?? 0
+
+  /**
+   * What stands in it links it. A `Set` makes a new table whenever it has changed often enough, and the old one refers to the
+   * new one and to all that stood in it then: once such a table is old, every request after it lives until old garbage is
+   * collected.
+   */
+  interface Order {
+    first: Held | undefined
+    last: Held | undefined
+  }
 
   class Held implements Holding {
     bytes = 0
@@ -56,6 +68,10 @@ export const makeMemoryBudget = (total: number) => {
     letGo: (() => void) | undefined
     waiting: Place | undefined
     isLeaving = false
+    /** Where it stands, between which. */
+    order: Order | undefined
+    before: Held | undefined
+    after: Held | undefined
 
     constructor(account: string, use: Use, letGo: (() => void) | undefined) {
       this.account = account
@@ -64,17 +80,37 @@ export const makeMemoryBudget = (total: number) => {
       this.letGo = letGo
     }
 
+    /** Goes to the end of an order, or out of the one that it stands in. */
+    moveTo(order: Order | undefined): void {
+      const { after, before, order: left } = this
+      if (before !== undefined) before.after = after
+      else if (left !== undefined) left.first = after
+      if (after !== undefined) after.before = before
+      else if (left !== undefined) left.last = before
+      this.order = order
+      this.after = undefined
+      this.before = order?.last
+      if (order === undefined) return
+      if (order.last === undefined) order.first = this
+      else order.last.after = this
+      order.last = this
+    }
+
     count(bytes: number): void {
       this.bytes += bytes
       held[this.use] += bytes
       if (this.isLeaving) leaving += bytes
       if (this.use === "spare") return
-      const own = accounts.get(this.account) ?? { bytes: 0, revocable: new Set() }
+      let own = accounts.get(this.account)
+      if (own === undefined) {
+        if (bytes === 0) return
+        own = { bytes: 0, revocable: { first: undefined, last: undefined } }
+        accounts.set(this.account, own)
+      }
       own.bytes += bytes
-      if (this.bytes > 0 && this.letGo !== undefined) own.revocable.add(this)
-      else own.revocable.delete(this)
-      if (own.bytes > 0) accounts.set(this.account, own)
-      else accounts.delete(this.account)
+      const order = this.bytes > 0 && this.letGo !== undefined ? own.revocable : undefined
+      if (order !== this.order) this.moveTo(order)
+      if (own.bytes === 0) accounts.delete(this.account)
     }
 
     take(bytes: number): boolean {
@@ -111,19 +147,28 @@ export const makeMemoryBudget = (total: number) => {
       this.use = "spare"
       this.letGo = letGo
       this.count(bytes)
-      spares.delete(this)
-      spares.add(this)
-      letSparesGo(() => queue.used() <= tenantsTotal || spares.size === 1)
+      this.moveTo(spares)
+      letSparesGo(isModest)
       queue.giveBack(0)
     }
 
     touch(): void {
-      if (spares.delete(this)) spares.add(this)
+      if (this.order === spares) this.moveTo(spares)
+    }
+
+    leaveTo(heir: Held, bytes: number): void {
+      const left = Math.min(bytes, this.bytes)
+      this.count(-left)
+      heir.count(left)
+      this.release()
+      letSparesGo(isModest)
     }
 
     release(): void {
       const { bytes, waiting } = this
-      spares.delete(this)
+      this.moveTo(undefined)
+      // Whoever holds this may be garbage that is not collected yet, and need not keep more.
+      this.letGo = undefined
       if (waiting === undefined) return this.shrink(0)
       this.waiting = undefined
       this.count(-bytes)
@@ -139,21 +184,25 @@ export const makeMemoryBudget = (total: number) => {
   }
 
   const letSparesGo = (isEnough: () => boolean) => {
-    for (const spare of spares) {
-      if (isEnough()) return
-      spare.revoke()
+    for (let oldest = spares.first; oldest !== undefined && !isEnough(); oldest = spares.first) {
+      oldest.moveTo(undefined)
+      oldest.revoke()
     }
   }
+
+  /** Whether what is spare leaves the routers' quarter alone, except for what was used last. */
+  const isModest = () => queue.used() <= tenantsTotal || spares.first === spares.last
 
   /** What must go so that a place fits; nothing if an account would then have less than that of the place. */
   const revocableFor = ({ most, tenant, weight }: Place): ReadonlyArray<Held> => {
     const wanted = bytesOf(tenant) + weight
     const found: Array<Held> = []
-    const others = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, inOrder: revocable.values() }))
+    const others = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, oldest: revocable.first }))
     for (let free = most - queue.used() + leaving; free < weight;) {
       const largest = others.reduce((one, other) => (other.bytes > one.bytes ? other : one))
-      const { value: oldest } = largest.inOrder.next()
+      const { oldest } = largest
       if (oldest === undefined || largest.bytes - oldest.bytes < wanted) return []
+      largest.oldest = oldest.after
       if (oldest.isLeaving) continue
       largest.bytes -= oldest.bytes
       free += oldest.bytes

@@ -51,8 +51,16 @@ describe("a budget of memory", () => {
     ["what is shrunk is given back twice", "MemoryBudget", "if (excess <= 0) return", ""],
     ["what is spare stays", "MemoryBudget", "letSparesGo(() => queue.fits(place))", ""],
     ["more goes than is needed", "MemoryBudget", "letSparesGo(() => queue.fits(place))", "letSparesGo(() => false)"],
-    ["what was used last goes first", "MemoryBudget", "if (spares.delete(this)) spares.add(this)", ""],
+    ["what was used last goes first", "MemoryBudget", "if (this.order === spares) this.moveTo(spares)", ""],
     ["spare bytes take the last quarter", "MemoryBudget", "queue.used() <= tenantsTotal || ", "true || "],
+    [
+      "what is left to a spare one takes the last quarter",
+      "MemoryBudget",
+      "this.release()\n      letSparesGo(isModest)",
+      "this.release()"
+    ],
+    ["what is left is more than was held", "MemoryBudget", "Math.min(bytes, this.bytes)", "bytes"],
+    ["what is left is given back, too", "MemoryBudget", "this.count(-left)", "this.bytes += 0"],
     ["spare bytes count for their account", "MemoryBudget", 'if (this.use === "spare") return', ""],
     ["whoever waits takes all", "MemoryBudget", "largest.bytes - oldest.bytes < wanted", "false"],
     ["the smallest account gives way", "MemoryBudget", "other.bytes > one.bytes", "other.bytes < one.bytes"],

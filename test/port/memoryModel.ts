@@ -9,7 +9,7 @@ const ofTenants = 75
 
 /** What one step asks for. Of what exists already, `which` names one. */
 const Step = Schema.Struct({
-  act: Schema.Literals(["admit", "admit", "admit", "end", "end", "grow", "shrink", "spare", "touch"]),
+  act: Schema.Literals(["admit", "admit", "admit", "end", "end", "grow", "shrink", "spare", "touch", "leave"]),
   account: Schema.Literals(["a", "b", "c", "d"]),
   use: Schema.Literals(["body", "page", "pool", "route", "gateway"]),
   /** Whether it can be let go of; if so, whether it releases at once or when it ends. */
@@ -32,6 +32,7 @@ interface Subject {
   readonly shrink: (id: number, bytes: number) => void
   readonly spare: (id: number) => void
   readonly touch: (id: number) => void
+  readonly leave: (id: number, heir: number, bytes: number) => void
   /** What is held by each id, and what happened, in order. */
   readonly held: () => ReadonlyMap<number, number>
   readonly events: Array<string>
@@ -102,6 +103,15 @@ const makeSubject = (code: Code): Subject & { readonly counted: () => number } =
       holdings.get(id)?.spare(letGo)
     },
     touch: (id) => holdings.get(id)?.touch(),
+    leave: (id, heir, bytes) => {
+      const [one, other] = [holdings.get(id), holdings.get(heir)]
+      if (one === undefined || other === undefined || spared.has(id) || growing.has(id)) return
+      held.set(heir, (held.get(heir) ?? 0) + Math.min(bytes, held.get(id) ?? 0))
+      held.delete(id)
+      holdings.delete(id)
+      one.leaveTo(other, bytes)
+      one.release()
+    },
     held: () => held,
     events,
     counted: () => Object.values(budget.held).reduce((sum, bytes) => sum + bytes, 0)
@@ -123,7 +133,7 @@ interface Ask extends Pick<Step, "account" | "isLate"> {
 }
 
 /** The same in plain words, without a thought for speed. */
-const makeReference = (): Subject => {
+const makeReference = (): Subject & { readonly spares: () => ReadonlyArray<number> } => {
   /** In the order in which they were admitted; spare ones in that of their last use. */
   let held: Array<Expected> = []
   let lines: Array<{ readonly account: string; asks: Array<Ask> }> = []
@@ -215,6 +225,7 @@ const makeReference = (): Subject => {
     else line.asks.push(ask)
     serve(ask)
   }
+  const isModest = () => sum(held) <= ofTenants || held.filter(({ isSpare }) => isSpare).length === 1
   const isWaiting = (id: number) => lines.some(({ asks }) => asks.some(({ held }) => held.id === id))
   const mostFor = ({ isSpare, use }: Expected) => (!isSpare && (use === "body" || use === "page") ? ofTenants : total)
   return {
@@ -244,9 +255,18 @@ const makeReference = (): Subject => {
       Object.assign(one, { isSpare: true, isLeaving: false })
       held = [...held.filter((other) => other !== one), one]
       tidy()
-      letSparesGo(() => sum(held) <= ofTenants || held.filter(({ isSpare }) => isSpare).length === 1)
+      letSparesGo(isModest)
       serve()
     },
+    leave: (id, heir, bytes) => {
+      const [one, other] = [id, heir].map((id) => held.find((one) => one.id === id))
+      if (one === undefined || other === undefined || one.isSpare || isWaiting(id)) return
+      other.bytes += Math.min(bytes, one.bytes)
+      remove(id)
+      serve()
+      letSparesGo(isModest)
+    },
+    spares: () => held.flatMap(({ id, isSpare }) => (isSpare ? [id] : [])),
     touch: (id) => {
       const one = held.find((one) => one.id === id && one.isSpare)
       if (one !== undefined) held = [...held.filter((other) => other !== one), one]
@@ -280,12 +300,15 @@ export const runSteps = (code: Code, steps: ReadonlyArray<Step>) => {
   steps.forEach((one, id) => {
     const chosen = [...reference.held().keys()]
     const target = one.act === "end" ? one.which % (id + 1) : (chosen[one.which % Math.max(1, chosen.length)] ?? -1)
+    const spares = reference.spares()
+    const heir = spares[one.which % Math.max(1, spares.length)] ?? -1
     for (const subject of subjects) {
       if (one.act === "admit") subject.admit(id, one)
       else if (one.act === "end") subject.end(target)
       else if (one.act === "grow") subject.grow(target, one.bytes)
       else if (one.act === "shrink") subject.shrink(target, one.bytes)
       else if (one.act === "spare") subject.spare(target)
+      else if (one.act === "leave") subject.leave(target, heir, one.bytes)
       else subject.touch(target)
     }
     agree(`step ${id}: ${one.act} ${target}`, `${id} is admitted`)

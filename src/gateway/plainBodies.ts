@@ -1,33 +1,22 @@
 import { Redacted } from "effect"
-import { isStoredUuid } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
-import { isPreserved } from "../domain/checkInput.ts"
+import {
+  anyOf,
+  hasOnly,
+  isBoolean,
+  isHash,
+  isObject,
+  isShort,
+  isString,
+  isText,
+  isUuid,
+  isWithin,
+  type Members,
+  orNull
+} from "../domain/plainInput.ts"
 import { EndpointKind, strategies } from "../domain/routing/RoutingRequest.ts"
 import { isOneOf, type NewRoute, namesOneAccount, type Report, type RouteReport } from "./GatewayApi.ts"
-
-/** Whether a member has a value that decodes to itself. */
-type Members = Readonly<Record<string, (value: unknown) => boolean>>
-
-const anyOf = (values: ReadonlyArray<unknown>) => {
-  const known = new Set(values)
-  return (value: unknown) => known.has(value)
-}
-const orNull = (is: (value: unknown) => boolean) => (value: unknown) => value === null || is(value)
-const isString = (value: unknown) => typeof value === "string"
-const isBoolean = (value: unknown) => typeof value === "boolean"
-const isText = (value: unknown) => typeof value === "string" && isPreserved(value)
-const isUuid = (value: unknown) => typeof value === "string" && isStoredUuid(value)
-const isWithin = (least: number, most: number) => (value: unknown) =>
-  Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
-const hasOnly = (given: Readonly<Record<string, unknown>>, members: Members): boolean => {
-  for (const name in given) if (!Object.hasOwn(members, name) || members[name]?.(given[name]) !== true) return false
-  return true
-}
 
 const endpoint: Members = {
   kind: anyOf(EndpointKind.literals),
@@ -47,10 +36,9 @@ const route: Members = {
   workspace_id: orNull(isUuid),
   credential_id: isUuid,
   api_key: isString,
-  api_key_hash: orNull((value) => typeof value === "string" && /^[a-f0-9]{64}$/.test(value)),
+  api_key_hash: orNull(isHash),
   user_id: orNull(isText),
-  // A text of no more units has no more characters.
-  model: (value) => isText(value) && (value as string).length > 0 && (value as string).length <= 255,
+  model: (value) => value !== "" && isShort(value),
   host: anyOf(Region.literals),
   requires_zdr: isBoolean,
   strategy: anyOf(strategies.literals),

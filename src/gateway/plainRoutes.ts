@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Effect, Exit, Schema } from "effect"
+import { Effect, type Exit, Schema } from "effect"
 import type { InvalidParams, NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import type { PlainAnswer } from "../http/Envelope.ts"
-import { hasPlainBody, jsonOf, makePlainAnswering, namesHost, onBody } from "../http/plainRequests.ts"
+import { hasPlainBody, jsonOf, makePlainAnswering, namesHost, onBody, orElse } from "../http/plainRequests.ts"
 import { makeArriving } from "../http/RequestDecodingLive.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import * as AtHand from "../port/AtHand.ts"
@@ -17,12 +17,8 @@ const parseOptions = { errors: "all", onExcessProperty: "error" } as const
 const decodeAsNewRoute = Schema.decodeUnknownExit(NewRoute, parseOptions)
 const decodeAsReport = Schema.decodeUnknownExit(Report, parseOptions)
 
-const decodeNewRoute = (input: unknown): ReturnType<typeof decodeAsNewRoute> => {
-  const plain = plainNewRoute(input)
-  return plain === undefined ? decodeAsNewRoute(input) : Exit.succeed(plain)
-}
-const decodeReport = (input: unknown): ReturnType<typeof decodeAsReport> =>
-  isPlainReport(input) ? Exit.succeed(input) : decodeAsReport(input)
+const decodeNewRoute = orElse(plainNewRoute, decodeAsNewRoute)
+const decodeReport = orElse((given) => (isPlainReport(given) ? given : undefined), decodeAsReport)
 
 const answerOf = ({ data, status }: RouteResponse): PlainAnswer => ({ status, text: JSON.stringify({ data }) })
 

@@ -1,15 +1,15 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect, type Exit, Redacted, Schema } from "effect"
-import { CredentialChanges } from "../domain/CredentialChanges.ts"
+import { CredentialChanges, plainCredentialChanges } from "../domain/CredentialChanges.ts"
 import type { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { CredentialId, IdempotencyKey, isStoredUuid } from "../domain/Identifiers.ts"
-import { NewCredential } from "../domain/NewCredential.ts"
+import { NewCredential, plainNewCredential } from "../domain/NewCredential.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { asCaller, Callers } from "./AuthenticationLive.ts"
 import type { PlainAnswer } from "./Envelope.ts"
 import { makeHotOperations } from "./Handlers.ts"
-import { hasPlainBody, jsonOf, makePlainAnswering, namesHost, onArrival } from "./plainRequests.ts"
+import { hasPlainBody, jsonOf, makePlainAnswering, namesHost, onArrival, orElse } from "./plainRequests.ts"
 import { withBody } from "./RequestDecodingLive.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
 
@@ -23,8 +23,12 @@ interface Operation {
 }
 
 const parseOptions = { errors: "all" } as const
-const decodeNewCredential = Schema.decodeUnknownExit(NewCredential, parseOptions)
-const decodeChanges = Schema.decodeUnknownExit(CredentialChanges, parseOptions)
+const decodeAsNewCredential = Schema.decodeUnknownExit(NewCredential, parseOptions)
+const decodeAsChanges = Schema.decodeUnknownExit(CredentialChanges, parseOptions)
+
+const decodeNewCredential = orElse(plainNewCredential, decodeAsNewCredential)
+const decodeChanges = orElse(plainCredentialChanges, decodeAsChanges)
+
 const isIdempotencyKey = Schema.is(IdempotencyKey)
 
 const collection = "/api/v1/byok"

@@ -67,6 +67,13 @@ export const onBody = (
 
 const refused = (message: string) => Exit.fail(InvalidParams.of({ path: [], message }))
 
+/** Decodes by hand what it can, and the rest by a schema. */
+export const orElse =
+  <A>(plain: (input: unknown) => A | undefined, decode: (input: unknown) => Exit.Exit<A, Schema.SchemaError>) =>
+  (input: unknown): ReturnType<typeof decode> => {
+    const decoded = plain(input)
+    return decoded === undefined ? decode(input) : Exit.succeed(decoded)
+  }
 /** Decodes a body, and wipes it: what was read from it is text by then, and may hold a key. */
 export const jsonOf = <A>(
   bytes: Buffer,

@@ -40,7 +40,7 @@ const json = (body: string, options: HttpServerResponse.Options.WithContentType 
 
 const single = (credential: Credential): PlainAnswer => ({ status: 200, text: credentialBody(credential) })
 
-const defaultLimit = 50
+export const defaultLimit = 50
 
 /** How many bytes the lists of a credential have in most pages, and the rest of it at most. */
 const usualLists = 4 * 1024
@@ -53,14 +53,13 @@ const bytesPerByte = { made: 4, unsent: 2 }
 const holdUntilSent =
   ({ admit }: MemoryBudget) =>
   <Body extends string | Uint8Array, E, R>(
-    request: HttpServerRequest.HttpServerRequest,
+    response: ServerResponse,
     limit: number,
     make: (memory: PageMemory) => Effect.Effect<Body, E, R>
   ) =>
     Effect.uninterruptible(
       Effect.gen(function* () {
         const { account_id } = yield* CurrentCaller
-        const response = toServerResponse(request) as ServerResponse
         const cut = () => cutOff(response.req.socket)
         const holding = yield* admit(account_id, "page", bytesPerByte.made * limit * (usualLists + rest), cut)
         const memory: PageMemory = {
@@ -102,6 +101,10 @@ interface Named {
 
 type Sent<Given> = Given & { readonly request: HttpServerRequest.HttpServerRequest }
 
+const responseTo = ({ request }: Sent<unknown>) => toServerResponse(request) as ServerResponse
+
+type ListQuery = Partial<ListRequest> & { readonly include?: "status" }
+
 const inQueue =
   (queue: RequestQueue) =>
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
@@ -110,8 +113,25 @@ const inQueue =
 /** The operations that are asked for most, as both ways answer them. */
 export const makeHotOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
-  const writing = inQueue((yield* RequestQueues).writes)
+  const { statuses } = yield* Explanations
+  const { reads, writes } = yield* RequestQueues
+  const [reading, writing] = [inQueue(reads), inQueue(writes)]
+  const heldUntilSent = holdUntilSent(yield* MemoryBudget)
   return {
+    list: ({ include, ...query }: ListQuery, response: ServerResponse) => {
+      const page = { offset: 0, limit: defaultLimit, ...query }
+      const body = heldUntilSent(response, page.limit, (memory) =>
+        Effect.gen(function* () {
+          const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
+          const found = include === undefined ? undefined : yield* reading(statuses(listed))
+          const data = listed.map(credentialJson)
+          if (found !== undefined)
+            data.forEach((json, index) => Object.assign(json, { status: encodeStatus(found[index]) }))
+          return JSON.stringify({ data, total_count })
+        })
+      )
+      return Effect.map(body, (text): PlainAnswer => ({ status: 200, text }))
+    },
     create: (payload: NewCredential, idempotency_key?: IdempotencyKey) =>
       Effect.map(writing(credentials.create(payload, idempotency_key)), ({ credential, replayed }): PlainAnswer => ({
         status: 201,
@@ -127,7 +147,7 @@ export const makeHotOperations = Effect.gen(function* () {
 /** The operations, for whoever is the `CurrentCaller`: they translate between the contract and the services, nothing else. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
-  const { explainedBody, status, statuses } = yield* Explanations
+  const { explainedBody, status } = yield* Explanations
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
   const heldUntilSent = holdUntilSent(yield* MemoryBudget)
@@ -138,29 +158,13 @@ export const makeOperations = Effect.gen(function* () {
       readonly headers: { readonly "idempotency-key"?: IdempotencyKey }
       readonly payload: NewCredential
     }) => Effect.map(hot.create(sent.payload, sent.headers["idempotency-key"]), responseOf),
-    list: ({
-      query: { include, ...query },
-      request
-    }: Sent<{ readonly query: Partial<ListRequest> & { readonly include?: "status" } }>) => {
-      const page = { offset: 0, limit: defaultLimit, ...query }
-      const body = heldUntilSent(request, page.limit, (memory) =>
-        Effect.gen(function* () {
-          const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
-          const found = include === undefined ? undefined : yield* reading(statuses(listed))
-          const data = listed.map(credentialJson)
-          if (found !== undefined)
-            data.forEach((json, index) => Object.assign(json, { status: encodeStatus(found[index]) }))
-          return JSON.stringify({ data, total_count })
-        })
-      )
-      return Effect.map(body, (text) => json(text))
-    },
+    list: (sent: Sent<{ readonly query: ListQuery }>) => Effect.map(hot.list(sent.query, responseTo(sent)), responseOf),
     order: ({ payload }: { readonly payload: OrderRequest }) =>
       Effect.map(writing(credentials.order(payload)), (data) => ({ data })),
     events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
-    plan: ({ payload, request }: Sent<{ readonly payload: PlanRequest }>) => {
-      const body = heldUntilSent(request, 0, (memory) => reading(explainedBody(payload, memory)))
+    plan: ({ payload, ...sent }: Sent<{ readonly payload: PlanRequest }>) => {
+      const body = heldUntilSent(responseTo(sent), 0, (memory) => reading(explainedBody(payload, memory)))
       return Effect.map(body, (bytes) => HttpServerResponse.uint8Array(bytes, { contentType }))
     },
     get: ({ params }: Named) => Effect.map(hot.get(params.id), responseOf),

@@ -8,7 +8,7 @@ import { NewCredential, plainNewCredential } from "../domain/NewCredential.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { asCaller, Callers } from "./AuthenticationLive.ts"
 import type { PlainAnswer } from "./Envelope.ts"
-import { makeHotOperations } from "./Handlers.ts"
+import { defaultLimit, makeHotOperations } from "./Handlers.ts"
 import { hasPlainBody, jsonOf, makePlainAnswering, namesHost, onArrival, orElse } from "./plainRequests.ts"
 import { withBody } from "./RequestDecodingLive.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
@@ -33,6 +33,21 @@ const isIdempotencyKey = Schema.is(IdempotencyKey)
 
 const collection = "/api/v1/byok"
 
+const [offset, limit] = ["offset=(\\d{1,9})", "limit=(100|[1-9]\\d?)"]
+/** A list with no other parameters than these, in either order, each within its bounds. */
+const listing = new RegExp(`^${collection}(?:\\?(?:${offset}(?:&${limit})?|${limit}(?:&${offset})?))?$`)
+
+/** The page that a list asks for, if it asks plainly. */
+const pageOf = (url: string) => {
+  const found = listing.exec(url)
+  if (found === null) return undefined
+  const [, before, behind, limit = behind, offset = before] = found
+  return { offset: Number(offset ?? 0), limit: Number(limit ?? defaultLimit) }
+}
+
+const hasNoBody = ({ headers }: IncomingMessage) =>
+  headers["content-length"] === undefined && headers["transfer-encoding"] === undefined
+
 /** A token that cannot be of two headers, which Node joins with a comma. */
 const authorization = /^Bearer ([!-+\--~]+)$/
 
@@ -46,12 +61,12 @@ const arriving = (source: IncomingMessage) =>
   )
 
 /**
- * Makes a function that takes creates, updates and gets without the layers of the other routes: the contract's schemas, and
+ * Makes a function that takes creates, lists, updates and gets without the layers of the other routes: the contract's schemas, and
  * the operations behind its handlers. What is not plain about a request is left to those.
  */
 export const makePlainOperations = Effect.gen(function* () {
   const answering = yield* makePlainAnswering
-  const { create, get, update } = yield* makeHotOperations
+  const { create, get, list, update } = yield* makeHotOperations
   const { find } = yield* Callers
   const budget = yield* MemoryBudget
 
@@ -66,8 +81,10 @@ export const makePlainOperations = Effect.gen(function* () {
         Effect.flatMap(jsonOf(bytes, decode), use)
       )
 
-  const operationOf = (request: IncomingMessage): Operation | undefined => {
+  const operationOf = (request: IncomingMessage, response: ServerResponse): Operation | undefined => {
     const { headers, method, url = "" } = request
+    const page = method === "GET" && hasNoBody(request) ? pageOf(url) : undefined
+    if (page !== undefined) return { id: undefined, isSealed: false, reads: true, answer: () => list(page, response) }
     if (url === collection) {
       const key = headers["idempotency-key"]
       if (method !== "POST" || !hasPlainBody(request) || !(key === undefined || isIdempotencyKey(key))) return undefined
@@ -77,9 +94,7 @@ export const makePlainOperations = Effect.gen(function* () {
     const name = url.slice(collection.length + 1)
     if (!url.startsWith(`${collection}/`) || !isStoredUuid(name)) return undefined
     const id = CredentialId.make(name, { disableChecks: true })
-    if (method === "GET" && headers["content-length"] === undefined && headers["transfer-encoding"] === undefined) {
-      return { id, isSealed: false, reads: true, answer: () => get(id) }
-    }
+    if (method === "GET" && hasNoBody(request)) return { id, isSealed: false, reads: true, answer: () => get(id) }
     if (method !== "PATCH" || !hasPlainBody(request)) return undefined
     return { id, isSealed: true, reads: false, answer: ofBody(request, decodeChanges, (given) => update(id, given)) }
   }
@@ -87,7 +102,7 @@ export const makePlainOperations = Effect.gen(function* () {
   return (request: IncomingMessage, response: ServerResponse): boolean => {
     if (answering === undefined || !namesHost(request)) return false
     const [, token] = authorization.exec(request.headers.authorization ?? "") ?? []
-    const operation = token === undefined ? undefined : operationOf(request)
+    const operation = token === undefined ? undefined : operationOf(request, response)
     if (token === undefined || operation === undefined) return false
     const answered = Effect.flatMap(find(Redacted.make(token), operation), (found) =>
       found.refused === undefined

@@ -110,6 +110,9 @@ const bodiesFrom = (members: object) => {
 
 let left = 0
 
+/** The pages that begin there fail likewise. */
+const failingOffsets = ["busy", "defect", "away"].map((name, n) => ({ name, offset: 7000 + n }))
+
 /** Creates and updates under four names fail as a full queue does, as nobody expects, as without the database, and never end. */
 const failing = Effect.map(Effect.context<Parts>(), (parts) => {
   const credentials = Context.get(parts, Credentials)
@@ -124,11 +127,13 @@ const failing = Effect.map(Effect.context<Parts>(), (parts) => {
     ...credentials,
     create: (input, ...more) => Effect.andThen(fail(input.name), credentials.create(input, ...more)),
     update: (id, changes) => Effect.andThen(fail(changes.name), credentials.update(id, changes)),
+    list: (page) =>
+      Effect.andThen(fail(failingOffsets.find(({ offset }) => offset === page.offset)?.name), credentials.list(page)),
     get: (id) => Effect.flatMap(credentials.get(id), (found) => Effect.as(fail(found.label.slice(0, 4)), found))
   })
 })
 
-layerLive(TestService.layerWith({ parts: failing }))("creates, updates and gets", (it) => {
+layerLive(TestService.layerWith({ parts: failing }))("creates, lists, updates and gets", (it) => {
   /** A tenant's tokens of every kind, and those of nobody. */
   const tokensOf = Effect.fnUntraced(function* (tenant: Effect.Success<typeof TestService.newTenant>) {
     const accounts = yield* Accounts
@@ -164,11 +169,12 @@ layerLive(TestService.layerWith({ parts: failing }))("creates, updates and gets"
         cut = 0,
         headers = [],
         id,
+        query,
         token
-      }: { cut?: number; headers?: ReadonlyArray<Header>; id?: string; token: string }
+      }: { cut?: number; headers?: ReadonlyArray<Header>; id?: string; query?: string; token: string }
     ) {
       const ask = (type: ReadonlyArray<Header>, own: string) => {
-        const path = method === "POST" ? collection : `${collection}/${id ?? own}`
+        const path = method === "POST" ? collection : `${collection}${query ?? `/${id ?? own}`}`
         const given = headers.map(([name, value]): Header => [name, value.replace("OWN", own)])
         const sent = bytesOf({ method, path, headers: given, ...(body === undefined ? {} : { body }) }, [
           bearer(token),
@@ -178,10 +184,11 @@ layerLive(TestService.layerWith({ parts: failing }))("creates, updates and gets"
       }
       const types = method === "GET" ? ([[], [noBody]] as const) : ([[json], [inFull]] as const)
       const [plain, contract] = yield* Effect.all([ask(types[0], one), ask(types[1], other)])
-      const what = `${method} ${String(id)} ${body?.toString("latin1")} ${JSON.stringify(headers)}`
-      assert.deepStrictEqual([plain.isPlain, contract.isPlain], [true, false], what)
+      const what = `${method} ${String(query ?? id)} ${body?.toString("latin1")} ${JSON.stringify(headers)}`
+      if (query === undefined) assert.isTrue(plain.isPlain, what)
+      assert.isFalse(contract.isPlain, what)
       assert.deepStrictEqual(comparable(plain), comparable(contract), what)
-      seen.add(`${method} ${plain.status}`)
+      seen.add(`${query === undefined ? method : `list, plain: ${plain.isPlain},`} ${plain.status}`)
       return true
     })
 
@@ -206,6 +213,47 @@ layerLive(TestService.layerWith({ parts: failing }))("creates, updates and gets"
       cut: elementOf([0, 0, 0, 0, 0, 1])
     })
     const gets = Arbitrary.all({ token: anyToken, id: elementOf([undefined, unknownId, foreign]) })
+    const parameters = Arbitrary.array(
+      Arbitrary.all({
+        name: elementOf([
+          "limit",
+          "limit",
+          "offset",
+          "offset",
+          "workspace_id",
+          "provider",
+          "state",
+          "include",
+          "Limit"
+        ]),
+        value: elementOf([
+          "0",
+          "1",
+          "2",
+          "07",
+          "50",
+          "99",
+          "100",
+          "101",
+          "1000",
+          "999999999",
+          "2147483648",
+          "",
+          "-1",
+          "%31",
+          "+1",
+          "1.0",
+          "openai"
+        ])
+      }),
+      { maxLength: 3 }
+    )
+    const lists = Arbitrary.all({
+      token: anyToken,
+      query: Arbitrary.map(parameters, (all) =>
+        `?${all.map(({ name, value }) => `${name}=${value}`).join("&")}`.replace(/^\?$/, "")
+      )
+    })
     const given = <A extends { id?: string | undefined }>({ id, ...more }: A) => ({
       ...more,
       ...(id === undefined ? {} : { id })
@@ -221,7 +269,9 @@ layerLive(TestService.layerWith({ parts: failing }))("creates, updates and gets"
     yield* passes(creates, 300, ({ body, ...more }) => both("POST", body, more))
     yield* passes(updates, 300, ({ body, ...more }) => both("PATCH", body, given(more)))
     yield* passes(gets, 40, (more) => both("GET", undefined, given(more)))
+    yield* passes(lists, 300, (more) => both("GET", undefined, more))
     const token = tokens.management
+    for (const { offset } of failingOffsets) yield* both("GET", undefined, { token, query: `?offset=${offset}` })
     const named = (name: string, more: object = {}) => Buffer.from(JSON.stringify({ ...minimal, ...more, name }))
     for (const name of ["busy", "defect", "away"]) {
       yield* both("POST", named(name), { token })
@@ -233,6 +283,8 @@ layerLive(TestService.layerWith({ parts: failing }))("creates, updates and gets"
       [...seen],
       ["GET 200", "GET 401", "GET 403", "GET 404"].concat(
         ["POST 201", "POST 400", "POST 401", "POST 403", "POST 409", "POST 500", "POST 503"],
+        [200, 401, 403, 500, 503].map((status) => `list, plain: true, ${status}`),
+        ["list, plain: false, 200", "list, plain: false, 400"],
         ["PATCH 200", "PATCH 400", "PATCH 401", "PATCH 403", "PATCH 404", "PATCH 500", "PATCH 503"]
       )
     )
@@ -270,6 +322,14 @@ layerLive(TestService.layerWith({ parts: failing }))("creates, updates and gets"
         false
       ],
       [at("GET", `${collection}/${id}`), 200, true],
+      [at("GET", collection), 200, true],
+      [at("GET", `${collection}?limit=100&offset=999999999`), 200, true],
+      [at("GET", `${collection}?offset=07&limit=1`), 200, true],
+      [at("GET", `${collection}?limit=101`), 400, false],
+      [at("GET", `${collection}?limit=1&limit=1`), 400, false],
+      [at("GET", `${collection}?limit=1&include=status`), 200, false],
+      [at("GET", `${collection}?`), 200, false],
+      [at("HEAD", collection), 200, false],
       [at("HEAD", `${collection}/${id}`), 200, false],
       [at("GET", `${collection}/${id.toUpperCase()}`), 200, false],
       [at("GET", `${collection}/nobody`), 404, false],

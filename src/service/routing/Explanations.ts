@@ -70,7 +70,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
   const explanationFrom = Effect.fnUntraced(function* (
     { poolOf, request }: Prepared,
     now: Moment,
-    noting: ReturnType<ReturnType<typeof makePlanCache>>["noting"]
+    noting: ReturnType<ReturnType<typeof makePlanCache>["begin"]>["noting"]
   ) {
     const availability = noting(({ key_version, leaked, stored }) =>
       availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
@@ -91,12 +91,13 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const prepared = yield* prepare(account_id, asked)
     const { members, request, snapshots } = prepared
     yield* memory.admit(explainedBytes * members)
-    const { kept } = bodies(request, snapshots, yield* nowOf)
-    if (kept !== undefined) return kept
+    const found = bodies.find(request, snapshots, yield* nowOf)
+    if (found !== undefined) return found
     const made = Effect.gen(function* () {
       const now = yield* nowOf
-      const { keep, kept, noting } = bodies(request, snapshots, now)
-      if (kept !== undefined) return kept
+      const found = bodies.find(request, snapshots, now)
+      if (found !== undefined) return found
+      const { keep, noting } = bodies.begin(request, snapshots, now)
       const explanation = yield* explanationFrom(prepared, now, noting)
       const body = yield* restingAfter(() => explanationBody(explanation))
       return body.length <= keptBytes * (snapshots[0]?.pool.length ?? 0) ? keep(body) : body

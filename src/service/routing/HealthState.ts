@@ -33,6 +33,7 @@ const maxModels = 100
 
 /** A key cools down for every model, or for one. */
 const scopes = ["whole", "model"] as const
+const none: ReadonlyArray<never> = []
 type Scope = (typeof scopes)[number]
 
 const modelOf = ({ model }: LeasedKey, scope: Scope) => (scope === "whole" ? wholeKey : model)
@@ -58,17 +59,23 @@ export const makeHealthState = () => {
 
   /** The trials that a lease is on, by what every read of a cooldown agrees on: its end is converted between clocks. */
   const trialsOf = (key: LeasedKey, health: Health): ReadonlyArray<string> =>
-    scopes.flatMap((scope) => {
-      const { epoch, key_version, strikes } = health[scope]
-      return strikes === 0 ? [] : [`${credentialOf(key)} ${key_version} ${epoch} ${strikes} ${modelOf(key, scope)}`]
-    })
+    health.whole.strikes + health.model.strikes === 0
+      ? none
+      : scopes.flatMap((scope) => {
+          const { epoch, key_version, strikes } = health[scope]
+          return strikes === 0 ? [] : [`${credentialOf(key)} ${key_version} ${epoch} ${strikes} ${modelOf(key, scope)}`]
+        })
 
   const isForgotten = ({ at }: Reported, now: number) => now >= at + rememberedFor
 
-  const cooldownOf = (key: LeasedKey, stored: Cooldowns, model: string, now: number): Cooldown => {
-    const own = known.get(credentialOf(key))?.get(model)
-    const seen = stored.get(model) ?? unknown(key.key_version)
-    const isKnown = own?.cooldown.key_version === key.key_version && !isForgotten(own, now)
+  const cooldownOf = (
+    own: Reported | undefined,
+    key_version: number,
+    stored: Cooldown | undefined,
+    now: number
+  ): Cooldown => {
+    const seen = stored ?? unknown(key_version)
+    const isKnown = own?.cooldown.key_version === key_version && !isForgotten(own, now)
     return remembered(isKnown ? join(own.cooldown, seen) : seen, now)
   }
 
@@ -82,6 +89,7 @@ export const makeHealthState = () => {
 
   /** Joins a cooldown to what is known. Returns whether that made it greater. */
   const learn = (key: LeasedKey, model: string, at: Cooldown, cooldown: Cooldown, now: number): boolean => {
+    if (cooldown === at) return false
     const credential = credentialOf(key)
     const models = known.get(credential) ?? new Map<string, Reported>()
     const before = join(models.get(model)?.cooldown ?? at, at)
@@ -101,10 +109,14 @@ export const makeHealthState = () => {
   return {
     /** How often what is known has changed. */
     changes: () => changes,
-    healthOf: (key: LeasedKey, stored: Cooldowns, now: number): Health => ({
-      whole: cooldownOf(key, stored, wholeKey, now),
-      model: cooldownOf(key, stored, key.model, now)
-    }),
+    healthOf: (key: LeasedKey, stored: Cooldowns, now: number): Health => {
+      const { key_version, model } = key
+      const own = known.size === 0 ? undefined : known.get(credentialOf(key))
+      return {
+        whole: cooldownOf(own?.get(wholeKey), key_version, stored.get(wholeKey), now),
+        model: cooldownOf(own?.get(model), key_version, stored.get(model), now)
+      }
+    },
     /** Takes the trial of a key for a lease, if it is on trial. False if another lease is trying it. */
     admit: (key: LeasedKey, health: Health, lease: object, now: number): boolean => {
       const names = trialsOf(key, health)

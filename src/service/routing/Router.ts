@@ -87,9 +87,12 @@ const make = Effect.gen(function* () {
       const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
       const availability = (pooled: PooledCredential) =>
         availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
-      const { keep, kept, noting } = planCache(request, asked.credential_id === undefined ? snapshots : [], now)
+      const known = asked.credential_id === undefined ? snapshots : []
+      const kept = planCache.find(request, known, now)
+      if (kept !== undefined) return { ...kept, request, freshness }
+      const { keep, noting } = planCache.begin(request, known, now)
       const poolOf = (provider: Provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], asked)
-      const plan = kept ?? keep(planFor(request, poolOf, noting(availability)))
+      const plan = keep(planFor(request, poolOf, noting(availability)))
       return { ...plan, request, freshness }
     })
   }

@@ -1,10 +1,7 @@
 import type { Availability } from "../../domain/routing/Health.ts"
 import type { Moment } from "../../domain/routing/Moment.ts"
 import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
-import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
-
-/** From how many credentials on a plan is kept: with fewer it is made as fast as it is found. */
-const worthKeeping = 16
+import type { Endpoint, RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 
 /** How many plans are kept of a pool, for as many models, and how many of its explanations. */
 const keptPlans = 4
@@ -29,61 +26,63 @@ type AvailabilityOf = (pooled: PooledCredential) => Availability
 
 interface Entry<Kept> {
   readonly kept: Kept
+  readonly request: RoutingRequest
   readonly snapshots: ReadonlyArray<PlannedPool>
   readonly change: number
   /** When the first cooldown or trial in it ends, in milliseconds of the monotonic clock. */
   readonly until: number
 }
 
-const nameOf = (
-  { api_key_hash, host, model, requires_zdr, strategy, targets, user_id }: RoutingRequest,
-  snapshots: ReadonlyArray<PlannedPool>
-) => {
-  const key = snapshots.some(({ restricts }) => restricts.apiKeys) && api_key_hash
-  const user = snapshots.some(({ restricts }) => restricts.users) && user_id
-  return JSON.stringify([model, key, user, host, requires_zdr, strategy, targets])
-}
+const compared = ["model", "host", "requires_zdr", "strategy"] as const
+const endpointMembers: Readonly<Record<keyof Endpoint, true>> = { kind: true, region: true, zdr: true, shared: true }
+const comparedOfEndpoint = Object.keys(endpointMembers) as ReadonlyArray<keyof Endpoint>
+
+/** Whether no credential tells two requests apart. */
+const isSame = (one: RoutingRequest, other: RoutingRequest, snapshots: ReadonlyArray<PlannedPool>): boolean =>
+  compared.every((name) => one[name] === other[name]) &&
+  (one.api_key_hash === other.api_key_hash || !snapshots.some(({ restricts }) => restricts.apiKeys)) &&
+  (one.user_id === other.user_id || !snapshots.some(({ restricts }) => restricts.users)) &&
+  one.targets.length === other.targets.length &&
+  one.targets.every(({ endpoint, provider }, index) => {
+    const target = other.targets[index]
+    return provider === target?.provider && comparedOfEndpoint.every((name) => endpoint[name] === target.endpoint[name])
+  })
 
 /**
- * Keeps what is made of plans of large pools. Invariant: one is answered again only for a request that no credential tells from
- * its own, while its snapshots are current, `changes` (of what this process knows of keys) has not risen, and no cooldown or
- * trial in it has ended.
+ * Keeps what is made of plans. Invariant: one is found again only for a request that no credential tells from its own, while its
+ * snapshots are current, `changes` (of what this process knows of keys) has not risen, and no cooldown or trial in it has ended.
  */
 export const makePlanCache = <Kept>(changes: () => number = () => 0) => {
-  const cached = new WeakMap<PlannedPool, Map<string, Entry<Kept>>>()
-  const nothing = {
-    kept: undefined,
-    noting: (availabilityOf: AvailabilityOf) => availabilityOf,
-    keep: (kept: Kept) => kept
-  }
-  /** What is kept for a request; if nothing is, `noting` tells it of all that a plan is made from, and `keep` keeps that. */
-  return (request: RoutingRequest, snapshots: ReadonlyArray<PlannedPool>, now: Moment) => {
-    const [first] = snapshots
-    if (first === undefined || snapshots.every(({ pool }) => pool.length < worthKeeping)) return nothing
-    const entries = cached.get(first) ?? new Map<string, Entry<Kept>>()
-    const name = nameOf(request, snapshots)
-    const found = entries.get(name)
-    const isCurrent =
-      found?.change === changes() &&
-      now.monotonic < found.until &&
-      found.snapshots.every((snapshot, index) => snapshot === snapshots[index])
-    const change = changes()
-    let until = Number.POSITIVE_INFINITY
-    return {
-      kept: isCurrent ? found.kept : undefined,
-      noting: (availabilityOf: AvailabilityOf) => (pooled: PooledCredential) => {
-        const availability = availabilityOf(pooled)
-        if (availability._tag !== "Free" && availability.until !== null) {
-          until = Math.min(until, now.monotonic + availability.until - now.wall)
+  const cached = new WeakMap<PlannedPool, ReadonlyArray<Entry<Kept>>>()
+  const entriesOf = ([first]: ReadonlyArray<PlannedPool>) => (first && cached.get(first)) ?? []
+  return {
+    find: (request: RoutingRequest, snapshots: ReadonlyArray<PlannedPool>, now: Moment): Kept | undefined =>
+      entriesOf(snapshots).find(
+        (entry) =>
+          entry.change === changes() &&
+          now.monotonic < entry.until &&
+          entry.snapshots.every((snapshot, index) => snapshot === snapshots[index]) &&
+          isSame(entry.request, request, snapshots)
+      )?.kept,
+    /** `noting` tells it of all that a plan is made from, and `keep` keeps what was made. */
+    begin: (request: RoutingRequest, snapshots: ReadonlyArray<PlannedPool>, now: Moment) => {
+      const change = changes()
+      let until = Number.POSITIVE_INFINITY
+      return {
+        noting: (availabilityOf: AvailabilityOf) => (pooled: PooledCredential) => {
+          const availability = availabilityOf(pooled)
+          if (availability._tag !== "Free" && availability.until !== null) {
+            until = Math.min(until, now.monotonic + availability.until - now.wall)
+          }
+          return availability
+        },
+        keep: (kept: Kept): Kept => {
+          const [first] = snapshots
+          const others = entriesOf(snapshots).filter((entry) => !isSame(entry.request, request, snapshots))
+          const entry = { kept, request, snapshots, change, until }
+          if (first !== undefined) cached.set(first, [...others.slice(1 - keptPlans), entry])
+          return kept
         }
-        return availability
-      },
-      keep: (kept: Kept): Kept => {
-        entries.delete(name)
-        entries.set(name, { kept, snapshots, change, until })
-        for (const [oldest] of entries) if (entries.size > keptPlans) entries.delete(oldest)
-        cached.set(first, entries)
-        return kept
       }
     }
   }

@@ -43,9 +43,7 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   let storing = 0
   let isFailing = false
 
-  const put = (change: A): void => {
-    const key = keyOf(change)
-    const other = waiting.get(key)
+  const put = (change: A, key: string, other = waiting.get(key)): void => {
     waiting.set(key, other === undefined ? change : merge(other, change))
     isFilled.openUnsafe()
   }
@@ -77,7 +75,7 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       return Effect.onExit(storeSome(changes), (exit) =>
         Effect.sync(() => {
           storing = 0
-          if (Exit.isFailure(exit)) changes.forEach(put)
+          if (Exit.isFailure(exit)) changes.forEach((change) => put(change, keyOf(change)))
         })
       )
     })
@@ -111,6 +109,8 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   yield* Effect.forkScoped(Effect.provideService(work, References.TracerEnabled, false))
 
   return (change: A): void => {
-    if (waiting.has(keyOf(change)) || waiting.size + storing < max) put(change)
+    const key = keyOf(change)
+    const other = waiting.get(key)
+    if (other !== undefined || waiting.size + storing < max) put(change, key, other)
   }
 })

@@ -167,7 +167,7 @@ describe("writing behind", () => {
   )
 
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
-    ["a batch that fails is forgotten", "if (Exit.isFailure(exit)) changes.forEach(put)", ""],
+    ["a batch that fails is forgotten", "changes.forEach((change) => put(change, keyOf(change)))", ""],
     ["what is put back replaces what came later", "other === undefined ? change : merge(other, change)", "change"],
     ["a batch is dropped for one of its changes", "if (changes.length > 1) return", "if (false) return"],
     ["nothing is stored when it closes", "Effect.interruptible(storeAll)", "Effect.void"],

@@ -13,16 +13,10 @@ interface Waiter {
  */
 type Begin<A, E, R> = (by: Waiter, resume: (result: Effect.Effect<A, E, R>) => void) => () => void
 
-/** An effect that waits for a callback, for which it needs no fiber. */
-class Coming<A, E, R> extends Effectable.Class<A, E, R> {
-  readonly begin: Begin<A, E, R>
-  readonly isInterruptible: boolean
-
-  constructor(begin: Begin<A, E, R>, isInterruptible = false) {
-    super()
-    this.begin = begin
-    this.isInterruptible = isInterruptible
-  }
+/** An effect that waits for a callback, for which it needs no fiber. Who waits may leave it only if it is interruptible. */
+abstract class Coming<A, E, R> extends Effectable.Class<A, E, R> {
+  abstract readonly isInterruptible: boolean
+  abstract begin(...given: Parameters<Begin<A, E, R>>): () => void
 
   asEffect(): Effect.Effect<A, E, R> {
     return Effect.withFiber((fiber) =>
@@ -34,26 +28,62 @@ class Coming<A, E, R> extends Effectable.Class<A, E, R> {
   }
 }
 
+class First<A, E, R> extends Coming<A, E, R> {
+  readonly isInterruptible = false
+  readonly begins: Begin<A, E, R>
+
+  constructor(begins: Begin<A, E, R>) {
+    super()
+    this.begins = begins
+  }
+
+  begin(...[by, resume]: Parameters<Begin<A, E, R>>): () => void {
+    return this.begins(by, resume)
+  }
+}
+
+/** Goes on with what another one resumes with. The combinators below have no closures, which every call would pay for. */
+class Then<A, E, R, F, B, E2, R2> extends Coming<B, E2, R2> {
+  readonly first: Coming<A, E, R>
+  readonly next: (result: Effect.Effect<A, E, R>, given: F) => Effect.Effect<B, E2, R2>
+  readonly given: F
+  readonly isInterruptible: boolean
+
+  constructor(
+    first: Coming<A, E, R>,
+    next: (result: Effect.Effect<A, E, R>, given: F) => Effect.Effect<B, E2, R2>,
+    given: F,
+    isInterruptible = first.isInterruptible
+  ) {
+    super()
+    this.first = first
+    this.next = next
+    this.given = given
+    this.isInterruptible = isInterruptible
+  }
+
+  begin(...[by, resume]: Parameters<Begin<B, E2, R2>>): () => void {
+    const { given, next } = this
+    return this.first.begin(by, (result) => resume(next(result, given)))
+  }
+}
+
 /** An effect that waits for what `begin` begins each time it is run. */
-export const coming = <A, E = never, R = never>(begin: Begin<A, E, R>): Effect.Effect<A, E, R> => new Coming(begin)
+export const coming = <A, E = never, R = never>(begin: Begin<A, E, R>): Effect.Effect<A, E, R> => new First(begin)
 
 const comingOf = <A, E, R>(effect: Effect.Effect<A, E, R>): Coming<A, E, R> | undefined =>
   effect instanceof Coming ? (effect as Coming<A, E, R>) : undefined
 
-/** Goes on with what a coming effect resumes with. */
-const thenWith = <A, E, R, B, E2, R2>(
-  { begin, isInterruptible }: Coming<A, E, R>,
-  next: (result: Effect.Effect<A, E, R>) => Effect.Effect<B, E2, R2>
-): Effect.Effect<B, E2, R2> => new Coming((by, resume) => begin(by, (result) => resume(next(result))), isInterruptible)
-
 /** The exit of an effect, if that is all it is. */
-export const exitOf = <A, E, R>(effect: Effect.Effect<A, E, R>): Exit.Exit<A, E> | undefined =>
-  Exit.isExit(effect) ? (effect as Exit.Exit<A, E>) : undefined
+export const exitOf = <A, E, R>(
+  effect: Effect.Effect<A, E, R>
+): Exit.Success<A> | Exit.Failure<never, E> | undefined =>
+  Exit.isExit(effect) ? (effect as Exit.Success<A> | Exit.Failure<never, E>) : undefined
 
 /** What is thrown is a defect, as in an effect. */
-const attempt = <A, E, R>(next: () => Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
+const attempt = <Given, A, E, R>(next: (given: Given) => Effect.Effect<A, E, R>, given: Given) => {
   try {
-    return next()
+    return next(given)
   } catch (defect) {
     return Effect.die(defect)
   }
@@ -63,8 +93,8 @@ const nothing = () => {}
 
 /** Begins what `next` returns each time it is run. */
 export const suspend = <A, E, R>(next: () => Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  new Coming((by, resume) => {
-    const effect = attempt(next)
+  new First((by, resume) => {
+    const effect = attempt(next, undefined)
     const coming = comingOf(effect)
     if (coming !== undefined) return coming.begin(by, resume)
     resume(effect)
@@ -112,20 +142,23 @@ export const flatMap = <A, E, R, B, E2, R2>(
   next: (value: A) => Effect.Effect<B, E2, R2>
 ): Effect.Effect<B, E | E2, R | R2> => {
   const exit = exitOf(effect)
-  if (exit === undefined) {
-    const coming = comingOf(effect)
-    return coming === undefined ? Effect.flatMap(effect, next) : thenWith(coming, (result) => flatMap(result, next))
-  }
-  return Exit.isSuccess(exit) ? attempt(() => next(exit.value)) : Effect.failCause(exit.cause)
+  if (exit !== undefined) return exit._tag === "Success" ? attempt(next, exit.value) : exit
+  const coming = comingOf(effect)
+  return coming === undefined ? Effect.flatMap(effect, next) : new Then(coming, flatMap<A, E, R, B, E2, R2>, next)
 }
 
 export const map = <A, E, R, B>(effect: Effect.Effect<A, E, R>, change: (value: A) => B): Effect.Effect<B, E, R> => {
   const exit = exitOf(effect)
   if (exit === undefined) {
     const coming = comingOf(effect)
-    return coming === undefined ? Effect.map(effect, change) : thenWith(coming, (result) => map(result, change))
+    return coming === undefined ? Effect.map(effect, change) : new Then(coming, map<A, E, R, B>, change)
   }
-  return Exit.isSuccess(exit) ? attempt(() => Effect.succeed(change(exit.value))) : Effect.failCause(exit.cause)
+  if (exit._tag === "Failure") return exit
+  try {
+    return Effect.succeed(change(exit.value))
+  } catch (defect) {
+    return Effect.die(defect)
+  }
 }
 
 export const catchCause = <A, E, R, B, E2, R2>(
@@ -133,30 +166,66 @@ export const catchCause = <A, E, R, B, E2, R2>(
   recover: (cause: Cause.Cause<E>) => Effect.Effect<B, E2, R2>
 ): Effect.Effect<A | B, E2, R | R2> => {
   const exit = exitOf(effect)
-  if (exit === undefined) {
-    const coming = comingOf(effect)
-    return coming === undefined
-      ? Effect.catchCause(effect, recover)
-      : thenWith(coming, (result) => catchCause(result, recover))
-  }
-  return Exit.isSuccess(exit) ? Effect.succeed(exit.value) : attempt(() => recover(exit.cause))
+  if (exit !== undefined) return exit._tag === "Success" ? exit : attempt(recover, exit.cause)
+  const coming = comingOf(effect)
+  return coming === undefined
+    ? Effect.catchCause(effect, recover)
+    : new Then(coming, catchCause<A, E, R, B, E2, R2>, recover)
 }
 
 export const catchError = <A, E, R, B, E2, R2>(
   effect: Effect.Effect<A, E, R>,
   recover: (error: E) => Effect.Effect<B, E2, R2>
-): Effect.Effect<A | B, E2, R | R2> =>
-  catchCause(effect, (cause) =>
-    Option.match(Cause.findErrorOption(cause), {
-      onNone: () => Effect.failCause(cause as Cause.Cause<never>),
-      onSome: recover
-    })
-  )
+): Effect.Effect<A | B, E2, R | R2> => {
+  const exit = exitOf(effect)
+  if (exit === undefined) {
+    const coming = comingOf(effect)
+    return coming === undefined
+      ? Effect.catch(effect, recover)
+      : new Then(coming, catchError<A, E, R, B, E2, R2>, recover)
+  }
+  if (exit._tag === "Success") return exit
+  const error = Cause.findErrorOption(exit.cause)
+  return Option.isSome(error) ? attempt(recover, error.value) : (exit as Exit.Exit<never>)
+}
 
 export const mapError = <A, E, R, E2>(
   effect: Effect.Effect<A, E, R>,
   change: (error: E) => E2
-): Effect.Effect<A, E2, R> => catchError(effect, (error) => Effect.fail(change(error)))
+): Effect.Effect<A, E2, R> => {
+  const exit = exitOf(effect)
+  if (exit?._tag === "Success") return exit
+  return catchError(effect, (error) => Effect.fail(change(error)))
+}
+
+/** One that is left is told of, as it was interrupted. */
+class Told<A, E, R> extends Coming<A, E, R> {
+  readonly first: Coming<A, E, R>
+  readonly ended: (exit: Exit.Exit<A, E>) => void
+  readonly isInterruptible: boolean
+
+  constructor(first: Coming<A, E, R>, ended: (exit: Exit.Exit<A, E>) => void) {
+    super()
+    this.first = first
+    this.ended = ended
+    this.isInterruptible = first.isInterruptible
+  }
+
+  begin(...[by, resume]: Parameters<Begin<A, E, R>>): () => void {
+    const { ended } = this
+    let isWaiting = true
+    const leave = this.first.begin(by, (result) => {
+      isWaiting = false
+      resume(onExit(result, ended))
+    })
+    return () => {
+      if (!isWaiting) return
+      isWaiting = false
+      leave()
+      ended(Exit.interrupt())
+    }
+  }
+}
 
 export const onExit = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
@@ -168,34 +237,27 @@ export const onExit = <A, E, R>(
     return exit
   }
   const coming = comingOf(effect)
-  if (coming === undefined) return Effect.onExit(effect, (exit) => Effect.sync(() => ended(exit)))
-  const { begin, isInterruptible } = coming
-  return new Coming((by, resume) => {
-    let isWaiting = true
-    const leave = begin(by, (result) => {
-      isWaiting = false
-      resume(onExit(result, ended))
-    })
-    return () => {
-      if (!isWaiting) return
-      isWaiting = false
-      leave()
-      ended(Exit.interrupt())
-    }
-  }, isInterruptible)
+  return coming === undefined ? Effect.onExit(effect, telling(ended)) : new Told(coming, ended)
 }
+
+const telling =
+  <A, E>(ended: (exit: Exit.Exit<A, E>) => void) =>
+  (exit: Exit.Exit<A, E>) =>
+    Effect.sync(() => ended(exit))
 
 export const interruptible = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
   const coming = comingOf(effect)
-  if (coming === undefined) return exitOf(effect) ?? Effect.interruptible(effect)
-  return new Coming((by, resume) => coming.begin(by, (result) => resume(interruptible(result))), true)
+  return coming === undefined
+    ? (exitOf(effect) ?? Effect.interruptible(effect))
+    : new Then(coming, interruptible<A, E, R>, undefined, true)
 }
 
-/** Who waits for what is coming may leave if it is `interruptible`, but not what follows. */
+/** What is coming stays interruptible if it is, but what follows does not. */
 export const uninterruptible = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
   const coming = comingOf(effect)
-  if (coming?.isInterruptible === true) return thenWith(coming, uninterruptible)
-  return exitOf(effect) ?? Effect.uninterruptible(effect)
+  return coming?.isInterruptible === true
+    ? new Then(coming, uninterruptible<A, E, R>, undefined)
+    : (exitOf(effect) ?? Effect.uninterruptible(effect))
 }
 
 export const all = <A, E, R>(effects: ReadonlyArray<Effect.Effect<A, E, R>>): Effect.Effect<ReadonlyArray<A>, E, R> => {

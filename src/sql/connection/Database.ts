@@ -48,12 +48,17 @@ const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Reco
 
 const textOid = 25
 
-const read = (bytes: Uint8Array, offset: number, size: number) =>
-  (Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)).toString(
-    "utf8",
-    offset,
-    offset + size
-  )
+/** The array that was read last, and a view of it: one for each text would cost as much as the text. */
+let last: Uint8Array = Buffer.alloc(0)
+let view = Buffer.from(last.buffer, 0, 0)
+
+const read = (bytes: Uint8Array, offset: number, size: number) => {
+  if (bytes !== last) {
+    last = bytes
+    view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  }
+  return view.toString("utf8", offset, offset + size)
+}
 
 /** The driver's types, except text: its own codec strips a leading byte order mark from some strings. */
 const pgTypes = (): PgTypes.Registry => {

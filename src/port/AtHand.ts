@@ -15,8 +15,26 @@ type Begin<A, E, R> = (by: Waiter, resume: (result: Effect.Effect<A, E, R>) => v
 
 /** An effect that waits for a callback, for which it needs no fiber. Who waits may leave it only if it is interruptible. */
 abstract class Coming<A, E, R> extends Effectable.Class<A, E, R> {
+  abstract readonly begins: Begin<unknown, unknown, unknown>
   abstract readonly isInterruptible: boolean
-  abstract begin(...given: Parameters<Begin<A, E, R>>): () => void
+  /** What follows from what `begins` resumes with. */
+  abstract applied(result: Effect.Effect<unknown, unknown, unknown>): Effect.Effect<A, E, R>
+  /** Tells whoever is told of the exit that it was left. */
+  abstract left(): void
+
+  begin(by: Waiter, resume: (result: Effect.Effect<A, E, R>) => void): () => void {
+    let isWaiting = true
+    const leave = this.begins(by, (result) => {
+      isWaiting = false
+      resume(this.applied(result))
+    })
+    return () => {
+      if (!isWaiting) return
+      isWaiting = false
+      leave()
+      this.left()
+    }
+  }
 
   asEffect(): Effect.Effect<A, E, R> {
     return Effect.withFiber((fiber) =>
@@ -29,42 +47,60 @@ abstract class Coming<A, E, R> extends Effectable.Class<A, E, R> {
 }
 
 class First<A, E, R> extends Coming<A, E, R> {
+  readonly begins: Begin<unknown, unknown, unknown>
   readonly isInterruptible = false
-  readonly begins: Begin<A, E, R>
 
   constructor(begins: Begin<A, E, R>) {
     super()
     this.begins = begins
   }
 
-  begin(...[by, resume]: Parameters<Begin<A, E, R>>): () => void {
-    return this.begins(by, resume)
+  applied(result: Effect.Effect<unknown, unknown, unknown>): Effect.Effect<A, E, R> {
+    return result as Effect.Effect<A, E, R>
   }
+
+  left(): void {}
 }
 
-/** Goes on with what another one resumes with. The combinators below have no closures, which every call would pay for. */
-class Then<A, E, R, F, B, E2, R2> extends Coming<B, E2, R2> {
+type Next<A, E, R, Given, B, E2, R2> = (result: Effect.Effect<A, E, R>, given: Given) => Effect.Effect<B, E2, R2>
+
+/** What follows from another one. It has no closures, and so has no combinator: every call would pay for them. */
+class Then<A, E, R, Given, B, E2, R2> extends Coming<B, E2, R2> {
   readonly first: Coming<A, E, R>
-  readonly next: (result: Effect.Effect<A, E, R>, given: F) => Effect.Effect<B, E2, R2>
-  readonly given: F
+  readonly next: Next<A, E, R, Given, B, E2, R2>
+  readonly given: Given
+  readonly begins: Begin<unknown, unknown, unknown>
   readonly isInterruptible: boolean
 
   constructor(
     first: Coming<A, E, R>,
-    next: (result: Effect.Effect<A, E, R>, given: F) => Effect.Effect<B, E2, R2>,
-    given: F,
+    next: Next<A, E, R, Given, B, E2, R2>,
+    given: Given,
     isInterruptible = first.isInterruptible
   ) {
     super()
     this.first = first
     this.next = next
     this.given = given
+    this.begins = first.begins
     this.isInterruptible = isInterruptible
   }
 
-  begin(...[by, resume]: Parameters<Begin<B, E2, R2>>): () => void {
-    const { given, next } = this
-    return this.first.begin(by, (result) => resume(next(result, given)))
+  applied(result: Effect.Effect<unknown, unknown, unknown>): Effect.Effect<B, E2, R2> {
+    return this.next(this.first.applied(result), this.given)
+  }
+
+  left(): void {
+    this.first.left()
+  }
+}
+
+type Ended<A, E> = (exit: Exit.Exit<A, E>) => void
+
+class Told<A, E, R> extends Then<A, E, R, Ended<A, E>, A, E, R> {
+  override left(): void {
+    super.left()
+    this.given(Exit.interrupt())
   }
 }
 
@@ -109,7 +145,7 @@ export const run = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
   deadline: Deadline,
   fork: (effect: Effect.Effect<A, E, R>) => Fiber.Fiber<A, E>,
-  ended: (exit: Exit.Exit<A, E>) => void
+  ended: Ended<A, E>
 ): (() => void) => {
   let interrupt = nothing
   const follow = (next: Effect.Effect<A, E, R>): void => {
@@ -198,52 +234,20 @@ export const mapError = <A, E, R, E2>(
   return catchError(effect, (error) => Effect.fail(change(error)))
 }
 
-/** One that is left is told of, as it was interrupted. */
-class Told<A, E, R> extends Coming<A, E, R> {
-  readonly first: Coming<A, E, R>
-  readonly ended: (exit: Exit.Exit<A, E>) => void
-  readonly isInterruptible: boolean
+const telling =
+  <A, E>(ended: Ended<A, E>) =>
+  (exit: Exit.Exit<A, E>) =>
+    Effect.sync(() => ended(exit))
 
-  constructor(first: Coming<A, E, R>, ended: (exit: Exit.Exit<A, E>) => void) {
-    super()
-    this.first = first
-    this.ended = ended
-    this.isInterruptible = first.isInterruptible
-  }
-
-  begin(...[by, resume]: Parameters<Begin<A, E, R>>): () => void {
-    const { ended } = this
-    let isWaiting = true
-    const leave = this.first.begin(by, (result) => {
-      isWaiting = false
-      resume(onExit(result, ended))
-    })
-    return () => {
-      if (!isWaiting) return
-      isWaiting = false
-      leave()
-      ended(Exit.interrupt())
-    }
-  }
-}
-
-export const onExit = <A, E, R>(
-  effect: Effect.Effect<A, E, R>,
-  ended: (exit: Exit.Exit<A, E>) => void
-): Effect.Effect<A, E, R> => {
+export const onExit = <A, E, R>(effect: Effect.Effect<A, E, R>, ended: Ended<A, E>): Effect.Effect<A, E, R> => {
   const exit = exitOf(effect)
   if (exit !== undefined) {
     ended(exit)
     return exit
   }
   const coming = comingOf(effect)
-  return coming === undefined ? Effect.onExit(effect, telling(ended)) : new Told(coming, ended)
+  return coming === undefined ? Effect.onExit(effect, telling(ended)) : new Told(coming, onExit<A, E, R>, ended)
 }
-
-const telling =
-  <A, E>(ended: (exit: Exit.Exit<A, E>) => void) =>
-  (exit: Exit.Exit<A, E>) =>
-    Effect.sync(() => ended(exit))
 
 export const interruptible = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
   const coming = comingOf(effect)

@@ -296,12 +296,26 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     freshness: number
   ): WorkspacePools | undefined => {
     if (workspace_id === undefined || freshness === 0) return undefined
-    const snapshots = providers.flatMap((provider) => {
+    const snapshots: Array<Snapshot> = []
+    for (const provider of providers) {
       const snapshot = kept.get(poolKeyOf({ account_id, workspace_id }, provider))?.snapshot
-      const isFresh = snapshot !== undefined && snapshot.validated.at + freshness >= now
-      return isFresh && isUsable(snapshot, now) ? [snapshot] : []
+      if (snapshot === undefined || snapshot.validated.at + freshness < now || !isUsable(snapshot, now))
+        return undefined
+      snapshots.push(snapshot)
+    }
+    return { account_id, workspace_id, snapshots }
+  }
+
+  const loadedEach = (
+    owner: PoolOwner,
+    pools: PoolVersions["pools"],
+    providers: ReadonlyArray<Provider>,
+    asked: Question
+  ) => {
+    const loading = Effect.forEach(pools, (state, index) => loaded(owner, providers[index] as Provider, state, asked), {
+      concurrency
     })
-    return snapshots.length < providers.length ? undefined : { account_id, workspace_id, snapshots }
+    return Effect.map(loading, (snapshots) => ({ ...owner, snapshots }))
   }
 
   const loadedAll = (
@@ -309,16 +323,15 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     { pools, workspace_id }: PoolVersions,
     providers: ReadonlyArray<Provider>,
     asked: Question
-  ) => {
+  ): Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace> => {
     const owner = { account_id, workspace_id }
-    const found = pools.flatMap(
-      (state, index) => currentOf(poolKeyOf(owner, providers[index] as Provider), state, asked) ?? []
-    )
-    if (found.length === pools.length) return Effect.succeed({ ...owner, snapshots: found })
-    const loading = Effect.forEach(pools, (state, index) => loaded(owner, providers[index] as Provider, state, asked), {
-      concurrency
-    })
-    return Effect.map(loading, (snapshots) => ({ ...owner, snapshots }))
+    const snapshots: Array<Snapshot> = []
+    for (const [index, state] of pools.entries()) {
+      const snapshot = currentOf(poolKeyOf(owner, providers[index] as Provider), state, asked)
+      if (snapshot === undefined) return loadedEach(owner, pools, providers, asked)
+      snapshots.push(snapshot)
+    }
+    return Effect.succeed({ account_id, workspace_id, snapshots })
   }
 
   const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) => {

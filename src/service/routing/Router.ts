@@ -55,6 +55,23 @@ const poolFrom = (pool: Pool, { credential_id }: Alone): Pool =>
 const availabilityTo = ({ credential_id }: Alone, health: Health, { leaked }: PooledCredential, now: Moment) =>
   credential_id === undefined || leaked ? availabilityOf(health, leaked, now) : ({ _tag: "Free" } as const)
 
+type Asked = Omit<RoutingRequest, "account_id" | "workspace_id">
+
+const providersOf = ({ targets }: Asked) => targets.map(({ provider }) => provider)
+
+const ifUnavailable = <E>(cause: Cause.Cause<ServiceUnavailable | E>): Effect.Effect<never, PoolsUnavailable | E> =>
+  isUnavailable(cause) ? Effect.fail(new PoolsUnavailable()) : Effect.failCause(cause as Cause.Cause<E>)
+
+const orUnavailable = <A, E>(pools: Effect.Effect<A, ServiceUnavailable | E>): Effect.Effect<A, PoolsUnavailable | E> =>
+  AtHand.catchCause(pools, ifUnavailable<E>)
+
+type Found = Pick<WorkspacePools, "snapshots">
+
+const nothingIfUnknown = (error: UnknownWorkspace | PoolsUnavailable): Effect.Effect<Found, PoolsUnavailable> =>
+  error._tag === "UnknownWorkspace" ? Effect.succeed({ snapshots: [] }) : Effect.fail(error)
+
+const firstOf = ({ snapshots: [first] }: Found) => first
+
 const make = Effect.gen(function* () {
   const { current, ofKey, reread } = yield* Pools
   const { read } = yield* Cipher
@@ -69,46 +86,48 @@ const make = Effect.gen(function* () {
     return ledger.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  const orUnavailable = <A, E>(
-    pools: Effect.Effect<A, ServiceUnavailable | E>
-  ): Effect.Effect<A, PoolsUnavailable | E> =>
-    AtHand.catchCause(pools, (cause): Effect.Effect<never, PoolsUnavailable | E> =>
-      isUnavailable(cause) ? Effect.fail(new PoolsUnavailable()) : Effect.failCause(cause as Cause.Cause<E>)
-    )
-
-  const planFrom = <E>(
-    asked: Omit<RoutingRequest, "account_id" | "workspace_id">,
-    freshness: number,
-    poolsOf: (providers: ReadonlyArray<Provider>) => Effect.Effect<WorkspacePools, ServiceUnavailable | E>
-  ) => {
-    const providers = asked.targets.map(({ provider }) => provider)
-    return AtHand.map(orUnavailable(poolsOf(providers)), ({ account_id, snapshots, workspace_id }): PlannedRequest => {
-      const now = momentOf(clock)
-      const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
-      const availability = (pooled: PooledCredential) =>
-        availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
-      const known = asked.credential_id === undefined ? snapshots : []
-      const kept = planCache.find(request, known, now)
-      if (kept !== undefined) return { ...kept, request, freshness }
-      const { keep, noting } = planCache.begin(request, known, now)
-      const poolOf = (provider: Provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], asked)
-      const plan = keep(planFor(request, poolOf, noting(availability)))
-      return { ...plan, request, freshness }
-    })
+  /** Plans anew, and keeps the plan. */
+  const planAnew = (
+    request: RoutingRequest,
+    { snapshots }: WorkspacePools,
+    known: ReadonlyArray<Snapshot>,
+    now: Moment
+  ): Plan => {
+    const availability = (pooled: PooledCredential) =>
+      availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
+    const { keep, noting } = planCache.begin(request, known, now)
+    const providers = providersOf(request)
+    const poolOf = (provider: Provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], request)
+    return keep(planFor(request, poolOf, noting(availability)))
   }
 
+  const planned = (asked: Asked, freshness: number, found: WorkspacePools): PlannedRequest => {
+    const now = momentOf(clock)
+    const { account_id, snapshots, workspace_id } = found
+    const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
+    const known = asked.credential_id === undefined ? snapshots : []
+    const plan = planCache.find(request, known, now) ?? planAnew(request, found, known, now)
+    return { ...plan, request, freshness }
+  }
+
+  const planFrom = <E>(
+    asked: Asked,
+    freshness: number,
+    pools: Effect.Effect<WorkspacePools, ServiceUnavailable | E>
+  ): Effect.Effect<PlannedRequest, PoolsUnavailable | E> =>
+    AtHand.map(orUnavailable(pools), (found) => planned(asked, freshness, found))
+
   const planWithin = (asked: RoutingRequest, freshness: number) =>
-    planFrom(asked, freshness, (providers) => current(asked, providers, freshness))
+    planFrom(asked, freshness, current(asked, providersOf(asked), freshness))
 
   /** The pool that a step is checked against; undefined if its workspace is gone. */
   const poolFor = ({ freshness, request }: PlannedRequest, { provider }: Step) =>
     AtHand.map(
       AtHand.catchError(
         orUnavailable(current(request, [provider], Math.max(leaseFreshness, freshness))),
-        (error): Effect.Effect<{ readonly snapshots: ReadonlyArray<Snapshot> }, PoolsUnavailable> =>
-          error._tag === "UnknownWorkspace" ? Effect.succeed({ snapshots: [] }) : Effect.fail(error)
+        nothingIfUnknown
       ),
-      ({ snapshots: [snapshot] }) => snapshot
+      firstOf
     )
 
   const giveBack = (lease: Lease) => ledger.giveBack(lease.terms, lease.health, lease)
@@ -224,7 +243,7 @@ const make = Effect.gen(function* () {
   return Router.of({
     plan: (request, freshness = "now") => metered.plan(planWithin(request, millisOf(freshness))),
     planForKey: (request, freshness = "now") =>
-      metered.plan(planFrom(request, millisOf(freshness), (providers) => ofKey(request, providers))),
+      metered.plan(planFrom(request, millisOf(freshness), ofKey(request, providersOf(request)))),
     lease,
     report: (lease, outcome) => Effect.sync(() => report(lease, outcome)),
     run: runPlan(walk),

@@ -10,7 +10,7 @@ import {
   withKeyStoreTimeout
 } from "../port/Cipher.ts"
 import { inTurn, KeyEncryption } from "./KeyEncryption.ts"
-import { open, reseal, rewrap, seal, verify } from "./SealingFormat1.ts"
+import { open, reseal, rewrap, seal, verify, wiping } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 import { makeMeter, memoize, timed } from "../port/Meter.ts"
 import { Rewrapper } from "../port/KekRegistry.ts"
@@ -73,30 +73,33 @@ export const layer = Layer.effect(
     const [sealing, unwrapping] = [asking("seal"), asking("unwrap")]
 
     /** The id of the key that seals, with one wrap of its budget spent. */
-    const spend = Effect.fnUntraced(function* () {
+    const spend = () => {
       const primary = keys.primary()
-      if (primary === undefined) return yield* new KeyStoreUnavailable({ reason: "the keyring is empty" })
-      yield* budget.spend(primary, keys.keks)
-      return primary
-    })
+      return primary === undefined
+        ? Effect.fail(new KeyStoreUnavailable({ reason: "the keyring is empty" }))
+        : AtHand.map(budget.spend(primary, keys.keks), () => primary)
+    }
 
     const read: Cipher["Service"]["read"] = (sealed, context, use) =>
       unwrapping(() => AtHand.map(open(inTurn(keys, context.account_id), sealed, encode(context)), wipingAfter(use)))
 
     return {
-      seal: Effect.fnUntraced(
-        function* (key, context) {
-          const primary = yield* spend()
-          const plaintext = Buffer.from(Redacted.value(key))
-          const sealed = seal(inTurn(keys, context.account_id), primary, plaintext, encode(context)).pipe(
-            Effect.ensuring(Effect.sync(() => plaintext.fill(0)))
+      seal: (key, context) =>
+        Effect.suspend(() =>
+          sealing(() =>
+            AtHand.flatMap(spend(), (primary) => {
+              const plaintext = Buffer.from(Redacted.value(key))
+              const sealed = wiping(plaintext, () =>
+                seal(inTurn(keys, context.account_id), primary, plaintext, encode(context))
+              )
+              return AtHand.mapError(sealed, (error) =>
+                error._tag === "UnknownKeyId"
+                  ? new KeyStoreUnavailable({ reason: `key ${error.kek_id} is no longer available` })
+                  : error
+              )
+            })
           )
-          return yield* Effect.catchTag(sealed, "UnknownKeyId", ({ kek_id }) =>
-            Effect.fail(new KeyStoreUnavailable({ reason: `key ${kek_id} is no longer available` }))
-          )
-        },
-        (seal) => Effect.suspend(() => sealing(() => seal))
-      ),
+        ),
       open: (sealed, context) =>
         Effect.suspend(() => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8")))),
       holds: (sealed, context, key) =>
@@ -114,7 +117,7 @@ export const layer = Layer.effect(
       reseal: (sealed, from, to) =>
         Effect.suspend(() =>
           sealing(() =>
-            Effect.flatMap(spend(), (primary) =>
+            AtHand.flatMap(spend(), (primary) =>
               reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
             )
           )

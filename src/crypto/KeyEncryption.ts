@@ -15,7 +15,10 @@ export class KeyEncryption extends Context.Service<
     /** The id of the key that seals now; undefined if the store is empty. */
     readonly primary: () => string | undefined
     readonly keks: () => ReadonlyArray<KnownKek>
-    /** Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. */
+    /**
+     * Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. A store in this process wraps when this
+     * is called.
+     */
     readonly wrap: (
       kek_id: string,
       dek: Uint8Array,

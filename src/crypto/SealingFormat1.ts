@@ -46,36 +46,30 @@ const withDataKey = <A>(
 }
 
 /** Zero-fills a secret when its use ends, however it ends. */
-const wiping = <A, E>(secret: Uint8Array, use: Effect.Effect<A, E>) =>
-  Effect.ensuring(
-    use,
-    Effect.sync(() => secret.fill(0))
-  )
+export const wiping = <A, E>(secret: Uint8Array, use: () => Effect.Effect<A, E>) =>
+  AtHand.onExit(AtHand.flatMap(Effect.void, use), () => void secret.fill(0))
 
 type Keys = KeyEncryption["Service"]
 
-/** Seals a plaintext to a context under a new DEK, which is wrapped by the KEK `kek_id`. */
+/** Seals a plaintext to a context under a new DEK, which is wrapped by the KEK `kek_id`: when it is called. */
 export const seal = (
   keys: Pick<Keys, "wrap">,
   kek_id: string,
   plaintext: Uint8Array,
   context: Uint8Array,
   fill: FillRandom = fillRandom
-): Effect.Effect<SealedKey, UnknownKeyId | KeyStoreUnavailable> =>
-  Effect.suspend(() => {
-    const random = Buffer.allocUnsafeSlow(32 + 12)
-    fill(random)
-    const dek = random.subarray(0, 32)
-    const sealed = withDataKey(dek, (dataKey, commitment) => {
-      const box = encrypt(dataKey, random.subarray(32), plaintext, dataAad(context, commitment))
-      return Buffer.concat([header, commitment, box])
-    })
-    const wrapped = keys.wrap(kek_id, dek, wrapAad(kek_id, context))
-    return wiping(
-      dek,
-      Effect.map(wrapped, (wrapped_dek) => ({ kek_id, wrapped_dek, sealed }))
-    )
+): Effect.Effect<SealedKey, UnknownKeyId | KeyStoreUnavailable> => {
+  const random = Buffer.allocUnsafeSlow(32 + 12)
+  fill(random)
+  const dek = random.subarray(0, 32)
+  const sealed = withDataKey(dek, (dataKey, commitment) => {
+    const box = encrypt(dataKey, random.subarray(32), plaintext, dataAad(context, commitment))
+    return Buffer.concat([header, commitment, box])
   })
+  return wiping(dek, () =>
+    AtHand.map(keys.wrap(kek_id, dek, wrapAad(kek_id, context)), (wrapped_dek) => ({ kek_id, wrapped_dek, sealed }))
+  )
+}
 
 /** Unwraps the DEK of a row, if this build supports its version and suite. */
 const unwrap = (
@@ -94,12 +88,11 @@ export const rewrap = (
   row: SealedKey,
   context: Uint8Array
 ): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, wrapAad(row.kek_id, context)), (dek) => {
-    const wrapped = Effect.suspend((): Effect.Effect<Uint8Array, OpenFailure> =>
+  Effect.flatMap(unwrap(keys, row, wrapAad(row.kek_id, context)), (dek) =>
+    wiping(dek, (): Effect.Effect<Uint8Array, OpenFailure> =>
       dek.length === 32 ? keys.wrap(to, dek, wrapAad(to, context)) : Effect.fail(new AuthenticationFailed())
     )
-    return wiping(dek, wrapped)
-  }).pipe(Effect.map((wrapped_dek) => ({ kek_id: to, wrapped_dek })))
+  ).pipe(Effect.map((wrapped_dek) => ({ kek_id: to, wrapped_dek })))
 
 /** What a row and its context say before any key is used. */
 const partsOf = ({ kek_id, sealed }: SealedKey, context: Uint8Array) => {
@@ -158,4 +151,4 @@ export const reseal = (
   from: Uint8Array,
   to: Uint8Array
 ): Effect.Effect<SealedKey, OpenFailure> =>
-  Effect.flatMap(open(keys, row, from), (plaintext) => wiping(plaintext, seal(keys, kek_id, plaintext, to)))
+  AtHand.flatMap(open(keys, row, from), (plaintext) => wiping(plaintext, () => seal(keys, kek_id, plaintext, to)))

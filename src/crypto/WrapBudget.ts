@@ -10,7 +10,10 @@ type Keks = () => ReadonlyArray<Pick<KnownKek, "kek_id">>
 export class WrapBudget extends Context.Service<
   WrapBudget,
   {
-    /** `keks` returns the keys of the store that holds the key: it decides whether a new key may seal. */
+    /**
+     * Spends a wrap when it is called, if there is one. `keks` returns the keys of the store that holds the key: it decides
+     * whether a new key may seal.
+     */
     readonly spend: (kek_id: string, keks: Keks) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable>
   }
 >()("byok/WrapBudget") {}
@@ -52,8 +55,7 @@ export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
       })
 
       return {
-        spend: (kek_id, keks) =>
-          Effect.suspend(() => (takeFrom(kek_id) ? Effect.void : oneAtATime.withPermits(1)(refill(kek_id, keks))))
+        spend: (kek_id, keks) => (takeFrom(kek_id) ? Effect.void : oneAtATime.withPermits(1)(refill(kek_id, keks)))
       }
     })
   )

@@ -123,14 +123,13 @@ export const makeKeyringEncryption = (
 ): KeyEncryption["Service"] => ({
   primary: () => current().primary?.id,
   keks: () => Array.from(current().byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value })),
-  wrap: (kek_id, dek, aad) =>
-    Effect.suspend((): Effect.Effect<Uint8Array, UnknownKeyId> => {
-      const kek = current().byId.get(kek_id)
-      if (kek === undefined) return Effect.fail(new UnknownKeyId({ kek_id }))
-      const nonce = Buffer.allocUnsafeSlow(12)
-      fill(nonce)
-      return Effect.succeed(encrypt(kek.key, nonce, dek, aad))
-    }),
+  wrap: (kek_id, dek, aad) => {
+    const kek = current().byId.get(kek_id)
+    if (kek === undefined) return Effect.fail(new UnknownKeyId({ kek_id }))
+    const nonce = Buffer.allocUnsafeSlow(12)
+    fill(nonce)
+    return Effect.succeed(encrypt(kek.key, nonce, dek, aad))
+  },
   unwrap: (kek_id, wrapped_dek, aad) => {
     const kek = current().byId.get(kek_id)
     if (kek === undefined) return Effect.fail(new UnknownKeyId({ kek_id }))

@@ -135,15 +135,25 @@ export const makeLeakCheck = Effect.gen(function* () {
   const cipher = yield* Cipher
   const { marked } = yield* LeakedKeys
 
-  return Effect.fnUntraced(function* (account_id: AccountId, provider: string, key: Redacted.Redacted) {
-    const labels = () => {
-      const secrets = hiddenSecretsIn(provider, key).flatMap((secret) => [secret, secret.trim()])
-      return Array.from(new Set(secrets.map(labelOf)))
-    }
-    for (const { context, sealed } of yield* marked(account_id, labels)) {
+  const isAmong = Effect.fnUntraced(function* (
+    suspects: Effect.Success<ReturnType<typeof marked>>,
+    provider: string,
+    key: Redacted.Redacted
+  ) {
+    for (const { context, sealed } of suspects) {
       const opened = yield* Effect.option(cipher.open(sealed, context))
       if (opened._tag === "Some" && haveCommonSecret(provider, opened.value, key)) return true
     }
     return false
   })
+
+  return (account_id: AccountId, provider: string, key: Redacted.Redacted) => {
+    const labels = () => {
+      const secrets = hiddenSecretsIn(provider, key).flatMap((secret) => [secret, secret.trim()])
+      return Array.from(new Set(secrets.map(labelOf)))
+    }
+    return Effect.flatMap(marked(account_id, labels), (suspects) =>
+      suspects.length === 0 ? Effect.succeed(false) : isAmong(suspects, provider, key)
+    )
+  }
 })

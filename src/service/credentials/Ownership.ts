@@ -4,6 +4,8 @@ import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifier
 import type { Issue } from "../../domain/Issue.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
+import * as AtHand from "../../port/AtHand.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
 import type { OrderMismatch, PoolFull } from "../../port/CredentialRepository.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 
@@ -33,31 +35,37 @@ export const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: Or
 type Hashes = ReadonlyArray<ApiKeyHash> | null
 
 /** Issues for those of the given hashes that are not live API keys of the account (D24); stored ones are not checked. */
-export const foreignHashIssues = Effect.fnUntraced(function* (
+export const foreignHashIssues = (
   { ownedBy }: ApiKeys["Service"],
   account_id: AccountId,
   given: Hashes,
   stored: Hashes = null
-) {
+): Answer<ReadonlyArray<Issue>> => {
   const hashes = (given ?? []).filter((hash) => stored?.includes(hash) !== true)
-  const owned = hashes.length === 0 ? undefined : yield* ownedBy(account_id, hashes)
-  return (given ?? []).flatMap((hash, index): ReadonlyArray<Issue> =>
-    owned?.has(hash) === true || !hashes.includes(hash)
-      ? []
-      : [{ path: ["allowed_api_key_hashes", index], message: "is not an API key of this account" }]
+  if (hashes.length === 0) return Effect.succeed([])
+  return Effect.map(ownedBy(account_id, hashes), (owned) =>
+    (given ?? []).flatMap((hash, index): ReadonlyArray<Issue> =>
+      owned.has(hash) || !hashes.includes(hash)
+        ? []
+        : [{ path: ["allowed_api_key_hashes", index], message: "is not an API key of this account" }]
+    )
   )
-})
+}
 
 /** Makes the check that an account owns the workspace and API keys of a create (D6, D24). Returns the workspace. */
 export const makeOwnershipCheck = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
   const workspaces = yield* WorkspaceResolver
 
-  return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
-    const workspace = yield* workspaces.resolve(account_id, input.workspace_id)
-    const foreign = yield* foreignHashIssues(apiKeys, account_id, input.allowed_api_key_hashes)
-    if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(input.workspace_id), ...foreign)
-    if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
-    return workspace.value
-  })
+  return (account_id: AccountId, input: NewCredential): Answer<WorkspaceId, InvalidParams> =>
+    Effect.flatMap(workspaces.resolve(account_id, input.workspace_id), (workspace) =>
+      AtHand.flatMap(
+        foreignHashIssues(apiKeys, account_id, input.allowed_api_key_hashes),
+        (foreign): Answer<WorkspaceId, InvalidParams> => {
+          if (Option.isNone(workspace))
+            return Effect.fail(InvalidParams.of(workspaceIssue(input.workspace_id), ...foreign))
+          return foreign.length > 0 ? Effect.fail(InvalidParams.of(...foreign)) : Effect.succeed(workspace.value)
+        }
+      )
+    )
 })

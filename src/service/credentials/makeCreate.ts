@@ -5,6 +5,7 @@ import { type AccountId, CredentialId, type IdempotencyKey } from "../../domain/
 import { leakedKey } from "../../domain/KeyMaterial.ts"
 import { labelOf } from "../../domain/Label.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
+import type { SealedKey } from "../../domain/SealedKey.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import {
   CredentialRepository,
@@ -24,6 +25,11 @@ const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, Works
     PoolFull: (full) => Effect.fail(InvalidParams.of(poolIssue(full)))
   })
 
+interface Prepared {
+  readonly credential: UnstoredCredential
+  readonly sealed: SealedKey
+}
+
 /** Makes the create, of which each line is a step: look up an earlier result, check ownership and leaks, seal, store. */
 export const makeCreate = Effect.gen(function* () {
   const cipher = yield* Cipher
@@ -34,20 +40,28 @@ export const makeCreate = Effect.gen(function* () {
   const findIdempotentResult = yield* makeFindIdempotentResult
 
   /** The credential that a create would store, and its sealed key. Stores nothing. */
-  const prepare = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
-    const workspace_id = yield* ownedWorkspace(account_id, input)
-    const { key, material, ...fields } = input
-    if (yield* holdsLeak(account_id, input.provider, key)) return yield* InvalidParams.of(leakedKey)
-    const credential: UnstoredCredential = {
-      ...fields,
-      id: CredentialId.make(yield* random.uuidV7()),
-      workspace_id,
-      label: labelOf(Redacted.value(material.secret)),
-      declared_region: input.declared_region ?? material.region
-    }
-    const sealing = cipher.seal(key, { ...credential, account_id })
-    return { credential, sealed: yield* Effect.catchTag(sealing, "KeyStoreUnavailable", Effect.die) }
-  })
+  const prepare = (account_id: AccountId, input: NewCredential): Answer<Prepared, InvalidParams> =>
+    Effect.flatMap(ownedWorkspace(account_id, input), (workspace_id) => {
+      const { key, material, ...fields } = input
+      return Effect.flatMap(holdsLeak(account_id, input.provider, key), (isLeaked): Answer<Prepared, InvalidParams> => {
+        if (isLeaked) return Effect.fail(InvalidParams.of(leakedKey))
+        return Effect.flatMap(random.uuidV7(), (id) => {
+          const credential: UnstoredCredential = {
+            ...fields,
+            id: CredentialId.make(id, { disableChecks: true }),
+            workspace_id,
+            label: labelOf(Redacted.value(material.secret)),
+            declared_region: input.declared_region ?? material.region
+          }
+          const sealing = Effect.catchTag(
+            cipher.seal(key, { ...credential, account_id }),
+            "KeyStoreUnavailable",
+            Effect.die
+          )
+          return Effect.map(sealing, (sealed) => ({ credential, sealed }))
+        })
+      })
+    })
 
   return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key?: IdempotencyKey) {
     const found =

@@ -2,7 +2,6 @@ import { once } from "node:events"
 import { mkdirSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
-import { join } from "node:path"
 import { parseArgs } from "node:util"
 import { type Bed, makeBed, onPostgres } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
@@ -16,7 +15,7 @@ import { measureLife } from "./Life.ts"
 import { gatewayTableOf, growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
 import { pictureOf } from "./Picture.ts"
 import { sealing } from "./Sealing.ts"
-import { keyring, type Program, service as fromSources, startTarget, type Target } from "./Target.ts"
+import { builtIn, keyring, type Program, startTarget, type Target } from "./Target.ts"
 
 const { values } = parseArgs({
   options: {
@@ -42,14 +41,11 @@ const connections = (values.connections ?? (quick ? "1,64" : "1,16,64,256")).spl
 const operations = (values.operations ?? "get,create").split(",") as ReadonlyArray<Operation>
 const smallest = 1_000
 
-const service: Program = { ...fromSources, arguments: ["dist/bin.js", "serve"] }
+const service = builtIn(".")
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
 const lean: Program = { name: "lean", arguments: ["test/bench/peers/lean.ts"] }
 /** The contenders beside the lean peer. */
-const others: ReadonlyArray<Program> =
-  values.beside === undefined
-    ? [fastify]
-    : [{ ...service, name: "beside", arguments: [join(values.beside, "dist/bin.js"), "serve"] }]
+const others: ReadonlyArray<Program> = values.beside === undefined ? [fastify] : [builtIn(values.beside, "beside")]
 
 /** The service with one setting changed at a time. */
 const leversOf = (tracesTo: string): ReadonlyArray<Program> => [

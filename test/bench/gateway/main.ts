@@ -1,8 +1,7 @@
-import { join } from "node:path"
 import { parseArgs } from "node:util"
 import { onPostgres } from "../Bed.ts"
 import { gatewayTableOf } from "../Report.ts"
-import { type Program, service } from "../Target.ts"
+import { builtIn } from "../Target.ts"
 import { leanGateway, measureGateways, ownGateway } from "./Gateway.ts"
 
 const { values } = parseArgs({
@@ -10,18 +9,15 @@ const { values } = parseArgs({
     connections: { type: "string", default: "1,16,64" },
     rounds: { type: "string", default: "5" },
     seconds: { type: "string", default: "3" },
-    /** Another checkout of the service, to be measured in the same turns. */
+    /** Another checkout of the service, built, to be measured in the same turns. */
     beside: { type: "string" }
   }
 })
 
-const beside: ReadonlyArray<Program> =
-  values.beside === undefined
-    ? []
-    : [{ ...service, name: "beside", arguments: [join(values.beside, "src/bin.js"), "serve"] }]
+const beside = values.beside === undefined ? [] : [builtIn(values.beside, "beside")]
 
 onPostgres(async (postgres) => {
-  const cells = await measureGateways(postgres, [...[service, ...beside].map(ownGateway), leanGateway], {
+  const cells = await measureGateways(postgres, [...[builtIn("."), ...beside].map(ownGateway), leanGateway], {
     connections: values.connections.split(",").map(Number),
     rounds: Number(values.rounds),
     seconds: Number(values.seconds)

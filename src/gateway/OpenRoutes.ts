@@ -47,9 +47,9 @@ export interface ReportAnswer extends RouteAnswer {
 interface Route {
   /** None once the route has ended: the map of routes may hold this while it is garbage. */
   walk: Walk | undefined
-  readonly holding: Holding
+  holding: Holding | undefined
   /** When it expires, by the monotonic clock. */
-  readonly until: number
+  until: number
   /** How many attempts were opened. */
   opened: number
   open: OpenAttempt | undefined
@@ -64,10 +64,10 @@ interface Route {
     | undefined
 }
 
-const newRoute = (walk: Walk, holding: Holding, until: number): Route => ({
+const newRoute = (walk: Walk): Route => ({
   walk,
-  holding,
-  until,
+  holding: undefined,
+  until: Number.POSITIVE_INFINITY,
   opened: 0,
   open: undefined,
   last: undefined
@@ -137,7 +137,12 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
     /** Ends a route, and abandons its attempt if one is open. */
     const end = (id: string, route: Route) => {
       stop(id, route)
-      route.holding.release()
+      route.holding?.release()
+    }
+    // What these return outlives the request: in its context would stand all that the request took to open the route.
+    const revoking = (id: string, route: Route) => () => end(id, route)
+    const givingUp = (id: string, route: Route) => () => {
+      if (route.last === undefined && route.walk !== undefined) end(id, route)
     }
 
     const forget = (bucket: Bucket) => {
@@ -166,7 +171,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       bucket.until = now + answerKept
       bucket.answers.set(id, kept)
       const bytes = isUsual ? bytesOf.answer : bytesOf.otherAnswer
-      route.holding.leaveTo(bucket.holding, bucket.answers.size === 1 ? bytesOf.bucket + bytes : bytes)
+      route.holding?.leaveTo(bucket.holding, bucket.answers.size === 1 ? bytesOf.bucket + bytes : bytes)
       return kept.answer
     }
 
@@ -256,24 +261,17 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         endExpired()
         const opened = AtHand.flatMap(AtHand.interruptible(plan), (planned) => {
           const id = makeId()
-          let isRevoked = false
-          const revoke = () => {
-            isRevoked = true
-            const route = routes.get(id)
-            if (route !== undefined) end(id, route)
-          }
+          // Why each key is used or not is for the answer alone.
+          const route = newRoute(walk({ ...planned, providers: [] }))
           const bytes = bytesOf.route + bytesOf.step * planned.steps.length
-          return AtHand.flatMap(admit(planned.request.account_id, "route", bytes, revoke), (holding) => {
-            // Why each key is used or not is for the answer alone.
-            const route = newRoute(walk({ ...planned, providers: [] }), holding, monotonicMillis(clock) + longestRoute)
+          return AtHand.flatMap(admit(planned.request.account_id, "route", bytes, revoking(id, route)), (holding) => {
+            route.holding = holding
+            route.until = monotonicMillis(clock) + longestRoute
             const expires_at = clock.currentTimeMillisUnsafe() + longestRoute
             routes.set(id, route)
-            ifUnread(() => {
-              if (route.last === undefined && route.walk !== undefined) revoke()
-            })
-            const first: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> = isRevoked
-              ? Effect.fail(new ServiceUnavailable())
-              : openNext(route)
+            ifUnread(givingUp(id, route))
+            const first: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =
+              route.walk === undefined ? Effect.fail(new ServiceUnavailable()) : openNext(route)
             const answer = AtHand.onExit(AtHand.interruptible(first), (exit) => {
               if (Exit.isFailure(exit)) end(id, route)
             })

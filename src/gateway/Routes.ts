@@ -46,8 +46,19 @@ const outcomeNames = {
   Abandoned: "abandoned"
 } as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
 
+interface Answer {
+  response: ServerResponse
+  giveUp: () => void
+}
+
 /** Of each connection the last answer, and what to do if it was not read. A client that sends another request has read those before. */
-const last = new WeakMap<Socket, { response: ServerResponse; giveUp: () => void }>()
+const last = new WeakMap<Socket, Answer>()
+
+/** By itself, as a listener with the first response in its context would keep that as long as the connection. */
+const watch = (socket: Socket, answer: Answer) =>
+  socket.once("close", (hadError) => {
+    if (hadError || !answer.response.writableFinished) answer.giveUp()
+  })
 
 /** Gives up what an answer hands out, if the answer cannot be written or the system reports that it was not read. */
 const ifUnread = (response: ServerResponse) => (giveUp: () => void) => {
@@ -57,9 +68,7 @@ const ifUnread = (response: ServerResponse) => (giveUp: () => void) => {
   if (known !== undefined) return void Object.assign(known, { response, giveUp })
   const answer = { response, giveUp }
   last.set(socket, answer)
-  socket.once("close", (hadError) => {
-    if (hadError || !answer.response.writableFinished) answer.giveUp()
-  })
+  watch(socket, answer)
 }
 
 /** A gateway names any account, so the default workspace is also missing if there is no such account. */

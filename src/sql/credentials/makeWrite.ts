@@ -48,7 +48,10 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   readonly untilRefused?: true
 }
 
-const inJson = (value: unknown) => (value instanceof Uint8Array ? `\\x${Buffer.from(value).toString("hex")}` : value)
+const inJson = (value: unknown) =>
+  value instanceof Uint8Array
+    ? `\\x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("hex")}`
+    : value
 
 /** SQLSTATE of a row whose key is taken: by an earlier attempt, or by another create with the same idempotency key. */
 const uniqueViolation = "23505"
@@ -88,6 +91,8 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   } = write
   const types = Object.entries({ ...write.columns, operation: "uuid", entry: "text" })
   const names = types.map(([name]) => name)
+  /** A copy of it has the shape that JSON is written from fastest. */
+  const blank = JSON.parse(JSON.stringify(Object.fromEntries(names.map((name) => [name, null])))) as object
   const valuesOf = (given: object) => given as Readonly<Record<string, unknown>>
 
   const statement = (given: Statement.Fragment, passing: string, confine: Confine) => sql`
@@ -169,7 +174,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       for (const given of all) if (!firstOf.has(keyOf(given))) firstOf.set(keyOf(given), given)
       const distinct = Array.from(firstOf.values())
       const rows = distinct.map((given, n) => {
-        const row: Record<string, unknown> = { n }
+        const row: Record<string, unknown> = { ...blank, n }
         for (const name of names) row[name] = inJson(valuesOf(given)[name])
         return row
       })

@@ -5,6 +5,7 @@ import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
+import * as AtHand from "../port/AtHand.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
 import { type PlainAnswer, responseOf } from "./Envelope.ts"
@@ -112,7 +113,7 @@ export class Callers extends Context.Service<
             return isAllowed ? { caller, prefetched } : { caller, refused: forbidden }
           }
           const looked = apiKeys.find(api_key_hash, intent.id, intent.isSealed)
-          return Effect.map(reads(known.tenantOf(api_key_hash), looked), admit)
+          return AtHand.map(reads(known.tenantOf(api_key_hash), looked), admit)
         }
       }
     })

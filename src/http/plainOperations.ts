@@ -5,6 +5,7 @@ import type { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { CredentialId, IdempotencyKey, isStoredUuid } from "../domain/Identifiers.ts"
 import { NewCredential, plainNewCredential } from "../domain/NewCredential.ts"
+import * as AtHand from "../port/AtHand.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { asCaller, Callers } from "./AuthenticationLive.ts"
 import type { PlainAnswer } from "./Envelope.ts"
@@ -104,7 +105,7 @@ export const makePlainOperations = Effect.gen(function* () {
     const [, token] = authorization.exec(request.headers.authorization ?? "") ?? []
     const operation = token === undefined ? undefined : operationOf(request, response)
     if (token === undefined || operation === undefined) return false
-    const answered = Effect.flatMap(find(Redacted.make(token), operation), (found) =>
+    const answered = AtHand.flatMap(find(Redacted.make(token), operation), (found) =>
       found.refused === undefined
         ? asCaller(found, operation.answer(found.caller.account_id))
         : Effect.succeed(found.refused)

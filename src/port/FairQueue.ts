@@ -1,5 +1,6 @@
 import { Context, Effect, Layer } from "effect"
 import { ServiceUnavailable } from "../domain/Errors.ts"
+import * as AtHand from "./AtHand.ts"
 import { CurrentDeadline } from "./Deadline.ts"
 
 /** What a tenant asks for: it waits in the tenant's line, is admitted, or has left. */
@@ -149,9 +150,9 @@ export const makeRequestQueue = ({
 }: Pick<QueueLimits, "inProgress" | "waiting">): RequestQueue => {
   const { leave, take, wait } = makeFairQueue({ total: inProgress, waiting })
   return (tenant, request) =>
-    Effect.suspend(() => {
+    AtHand.suspend(() => {
       const place: Place = { tenant, weight: 1, most: inProgress, start: () => {}, isAdmitted: false }
-      const turn = Effect.suspend(() => {
+      const turn = AtHand.suspend(() => {
         place.isAdmitted = take(1)
         if (place.isAdmitted) return request
         const started = untilStarted((start) => {
@@ -161,7 +162,7 @@ export const makeRequestQueue = ({
         return Effect.andThen(started, request)
       })
       // Releases the place however the request ends.
-      return Effect.onExit(turn, () => Effect.sync(() => leave(place)))
+      return AtHand.onExit(turn, () => leave(place))
     })
 }
 

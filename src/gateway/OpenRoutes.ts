@@ -21,7 +21,7 @@ const answerKept = 60 * 1000
 const bucketed = { millis: 1000, answers: 4096 }
 
 /** About how many bytes a route takes and each step of its plan; and once it has ended, a bucket and each answer in it. */
-const bytesOf = { route: 6 * 1024, step: 320, bucket: 768, answer: 112, otherAnswer: 320 }
+const bytesOf = { route: 4 * 1024, step: 192, bucket: 768, answer: 112, otherAnswer: 320 }
 
 /** A report about another attempt than the open one. */
 export class AttemptNotOpen extends Data.TaggedError("AttemptNotOpen") {}

@@ -120,7 +120,7 @@ describe("the routes that gateways drive over HTTP", () => {
   )
 
   it.effect("let go of last answers when an open route needs their room", () =>
-    within(7_000, ({ open, report }, held) =>
+    within(5_000, ({ open, report }, held) =>
       Effect.gen(function* () {
         const ended = yield* open(plan)
         yield* report(ended.id, 1, { _tag: "Succeeded" })
@@ -142,7 +142,7 @@ describe("the routes that gateways drive over HTTP", () => {
           ids.push(id)
         }
         const spare = held("spare")
-        const steps = Array.from({ length: 1_500 }, () => ({ provider: "azure", refused: false }) as const)
+        const steps = Array.from({ length: 3_000 }, () => ({ provider: "azure", refused: false }) as const)
         yield* open(Effect.succeed(planOf(steps)))
         assert.isAbove(held("spare"), 0.15 * spare)
         const [oldest = "", newest = ""] = [ids[4_095], ids[4_096]]

@@ -1,6 +1,6 @@
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
-import { Context, DateTime, Effect, Exit, Layer, Schema, Scope } from "effect"
+import { Context, type DateTime, Effect, Exit, Layer, Schema, Scope } from "effect"
 import { type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
@@ -21,10 +21,22 @@ import { cutOff } from "./makeNodeServer.ts"
 import { type PlainAnswer, responseOf } from "./Envelope.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
+const padded = Array.from({ length: 60 }, (_, n) => String(n).padStart(2, "0"))
+let last = { day: Number.NaN, text: "" }
+
+/** A time in ISO 8601, of which only the day is dear to write: those of a page are mostly of few days. */
+const formatIso = ({ epochMilliseconds: at }: DateTime.Utc) => {
+  const day = Math.floor(at / 86_400_000)
+  if (day !== last.day) last = { day, text: new Date(at).toISOString().slice(0, -"00:00:00.000Z".length) }
+  const rest = at - day * 86_400_000
+  const of = (unit: number) => padded[Math.floor(rest / unit) % 60]
+  return `${last.text}${of(3_600_000)}:${of(60_000)}:${of(1000)}.${String(rest % 1000).padStart(3, "0")}Z`
+}
+
 /** A credential as the contract's schema encodes it, without an interpretation of the schema for every answer. */
 const credentialJson = (credential: Credential) => {
   const json = membersOf<unknown>(credential)
-  json.created_at = DateTime.formatIso(credential.created_at)
+  json.created_at = formatIso(credential.created_at)
   return json
 }
 

@@ -266,10 +266,12 @@ layerLive(TestService.layerWith({ parts: failing }))("creates, lists, updates an
       Effect.map(Arbitrary.checkEffect(requests, check, { runs }), (checked) => {
         assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
       })
+    yield* passes(lists, 150, (more) => both("GET", undefined, more))
     yield* passes(creates, 300, ({ body, ...more }) => both("POST", body, more))
     yield* passes(updates, 300, ({ body, ...more }) => both("PATCH", body, given(more)))
     yield* passes(gets, 40, (more) => both("GET", undefined, given(more)))
-    yield* passes(lists, 300, (more) => both("GET", undefined, more))
+    for (const token of Object.values(tokens))
+      for (const more of [{}, { query: "" }]) yield* both("GET", undefined, { token, ...more })
     const token = tokens.management
     for (const { offset } of failingOffsets) yield* both("GET", undefined, { token, query: `?offset=${offset}` })
     const named = (name: string, more: object = {}) => Buffer.from(JSON.stringify({ ...minimal, ...more, name }))

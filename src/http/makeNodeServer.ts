@@ -77,7 +77,7 @@ const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", 
 /** A connection answers one request after the other. While one waits, nothing more is read. */
 interface Connection {
   isAnswering: boolean
-  /** The response that is not closed yet. A `Set` of all of them would keep old ones: see `Order` of `MemoryBudget`. */
+  /** The one that is not closed yet. */
   response: ServerResponse | undefined
   readonly waiting: Array<{ readonly response: ServerResponse; readonly answer: () => void }>
 }

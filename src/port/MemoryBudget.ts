@@ -50,11 +50,7 @@ export const makeMemoryBudget = (total: number) => {
 
   const bytesOf = (account: string) => accounts.get(account)?.bytes ?? 0
 
-  /**
-   * What stands in it links it. A `Set` makes a new table whenever it has changed often enough, and the old one refers to the
-   * new one and to all that stood in it then: once such a table is old, every request after it lives until old garbage is
-   * collected.
-   */
+  /** What stands in it links it: every request moves something, which two links take less time for than a table. */
   interface Order {
     first: Held | undefined
     last: Held | undefined

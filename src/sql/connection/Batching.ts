@@ -39,6 +39,12 @@ const maxInFlight = 2
 /** How many bytes requests may add to one statement: ample for small ones, while large ones delay nobody for long. */
 const maxBytes = 4 * 1024 * 1024
 
+/**
+ * Of more requests for locks than this, half go into a statement. The others follow when it has ended, while the callers of the
+ * first ones are answered: all in one would leave the database and this process idle in turn.
+ */
+const unhalved = 32
+
 /** How often deadlines are checked, in milliseconds. */
 const sweepInterval = 50
 
@@ -197,7 +203,9 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
         const free = locks.size === 0 ? pending : pending.filter(({ lock }) => lock === undefined || !locks.has(lock))
         let bytes = 0
         const full = free.findIndex(({ request }) => (bytes += sizeOf(request)) > maxBytes)
-        const entries = full < 0 ? free : free.slice(0, Math.max(full, 1))
+        const fitting = full < 0 ? free : free.slice(0, Math.max(full, 1))
+        const most = lockOf === undefined ? fitting.length : Math.max(unhalved, Math.ceil(fitting.length / 2))
+        const entries = fitting.slice(0, most)
         const started = new Set(entries)
         collected = pending.filter((entry) => !started.has(entry))
         if (entries.length === 0) return

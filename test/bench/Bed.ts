@@ -230,6 +230,13 @@ export const onBed = (database: string, credentials: number, measure: Measure<Be
 /** Deletes what the load has created: every round starts from the same table. */
 export const sweep = async ({ client, lean }: Bed): Promise<void> => {
   await client.query("DELETE FROM credentials WHERE kek_id <> 'kek-bench'")
+  // Or pools would be full after some hundred thousand creates.
+  await client.query(
+    `UPDATE pools SET bytes = 0, members = (
+      SELECT count(*) FROM credentials AS member WHERE member.account_id = pools.account_id
+      AND member.workspace_id = pools.workspace_id AND member.provider = pools.provider
+    )`
+  )
   await client.query("VACUUM credentials")
   if (!lean) return
   await client.query(

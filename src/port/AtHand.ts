@@ -242,7 +242,11 @@ const telling =
 export const onExit = <A, E, R>(effect: Effect.Effect<A, E, R>, ended: Ended<A, E>): Effect.Effect<A, E, R> => {
   const exit = exitOf(effect)
   if (exit !== undefined) {
-    ended(exit)
+    try {
+      ended(exit)
+    } catch (defect) {
+      return Effect.die(defect)
+    }
     return exit
   }
   const coming = comingOf(effect)

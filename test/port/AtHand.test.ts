@@ -1,4 +1,4 @@
-import { Cause, Effect, Exit, Fiber } from "effect"
+import { Cause, Effect, Exit, Fiber, Latch } from "effect"
 import * as AtHand from "../../src/port/AtHand.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -77,6 +77,13 @@ describe("what is at hand", () => {
     }
   })
 
+  it.effect("dies of what whoever is told throws, alone", function* () {
+    for (const effect of [Effect.succeed(1), later(Effect.succeed(1)), Effect.suspend(() => Effect.succeed(1))]) {
+      const exit = yield* followed(AtHand.onExit(effect, thrown))
+      assert.isTrue(Exit.hasDies(exit))
+    }
+  })
+
   it.effect("needs a fiber only from an effect on that is neither at hand nor coming", function* () {
     const forked: Array<unknown> = []
     const fork = <A, E>(effect: Effect.Effect<A, E>) => (forked.push(effect), Effect.runFork(effect))
@@ -116,16 +123,21 @@ describe("what is at hand", () => {
   it.effect("is left no more once it has gone on uninterruptibly", function* () {
     const events: Array<string> = []
     const left = () => events.push("left")
-    const rest = Effect.andThen(
-      Effect.sleep(1),
-      Effect.sync(() => events.push("done"))
-    )
+    const gate = Latch.makeUnsafe()
+    let interrupt = () => {}
+    const rest = Effect.gen(function* () {
+      setImmediate(() => {
+        interrupt()
+        gate.openUnsafe()
+      })
+      yield* gate.await
+      events.push("done")
+    })
     const kept = AtHand.uninterruptible(
       AtHand.flatMap(AtHand.interruptible(later(Effect.succeed(1), left)), () => rest)
     )
-    const ends = yield* Effect.callback<Exit.Exit<number>>((resume) => {
-      const interrupt = AtHand.run(kept, deadline, Effect.runFork, (exit) => resume(Effect.succeed(exit)))
-      setImmediate(() => setImmediate(interrupt))
+    const ends = yield* Effect.callback<Exit.Exit<void>>((resume) => {
+      interrupt = AtHand.run(kept, deadline, Effect.runFork, (exit) => resume(Effect.succeed(exit)))
     })
     assert.deepStrictEqual([Exit.isFailure(ends), events], [true, ["done"]])
     const unkept = AtHand.uninterruptible(later(Effect.succeed(1), left))

@@ -74,6 +74,7 @@ export const orElse =
     const decoded = plain(input)
     return decoded === undefined ? decode(input) : Exit.succeed(decoded)
   }
+
 /** Decodes a body, and wipes it: what was read from it is text by then, and may hold a key. */
 export const jsonOf = <A>(
   bytes: Buffer,

@@ -30,6 +30,8 @@ const because = <Reason extends Schema.Constraint, Fields extends Schema.Struct.
   fields: Fields
 ) => Schema.Struct({ reason, message, ...fields })
 
+const Unverified = Schema.Literals(["altered", "unknown_key", "unsupported", "unavailable"])
+
 /** Why a credential is not used. */
 const Excluded = Schema.Union([
   because(Schema.Literals(["disabled", "api_key_not_allowed", "user_not_allowed"]), {}),
@@ -40,7 +42,7 @@ const Excluded = Schema.Union([
   }),
   because(Schema.tag("region"), { declared: Schema.NullOr(Region), host: Region }),
   because(Schema.tag("zdr"), { declared: Schema.NullOr(Schema.Boolean) }),
-  because(Schema.tag("seal"), { seal: Schema.Literals(["altered", "unknown_key", "unsupported", "unavailable"]) }),
+  because(Schema.tag("seal"), { seal: Unverified }),
   because(Schema.tag("parked"), {
     cause: Schema.Literals(parkedCauses),
     until: Schema.NullOr(timestamp("When it is tried again; null if not before its key is replaced."))
@@ -52,10 +54,7 @@ export type Excluded = typeof Excluded.Type
 const Removed = Schema.Union([
   because(Schema.Literals(["none_there", "region", "zdr"]), {}),
   because(Schema.Literals(["is_required", "is_byok_only"]), { credential_id: CredentialId }),
-  because(Schema.tag("seal"), {
-    credential_id: CredentialId,
-    seal: Schema.Literals(["altered", "unknown_key", "unsupported"])
-  })
+  because(Schema.tag("seal"), { credential_id: CredentialId, seal: Unverified })
 ])
 export type Removed = typeof Removed.Type
 

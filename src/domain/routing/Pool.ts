@@ -3,8 +3,8 @@ import type { Cooldowns } from "./Health.ts"
 
 /**
  * Whether a row is what was sealed. Only `verified` rows are offered, and `unverified` ones in explanations made
- * without a keyring, which go by the columns. The others are excluded, and all but `unavailable` remove shared
- * capacity, because nobody can tell what they demanded (E16, E17).
+ * without a keyring, which go by the columns. The others are excluded and remove shared capacity, because nobody can
+ * tell what they demanded (E16, E17).
  */
 export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
 

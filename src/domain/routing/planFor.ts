@@ -3,7 +3,7 @@ import type { Provider } from "../Provider.ts"
 import type { Endpoint, EndpointKind, RoutingRequest } from "./RoutingRequest.ts"
 import type { Availability } from "./Health.ts"
 import type { Exclusion, Plan, ProviderPlan, Section, SharedReason, Step } from "./Plan.ts"
-import type { Pool, PooledCredential } from "./Pool.ts"
+import type { Pool, PooledCredential, Seal } from "./Pool.ts"
 
 /** The declarations that can widen what a credential is used for, by kind of endpoint (E11, E13). */
 const honours: Record<EndpointKind, { readonly region: boolean; readonly zdr: boolean }> = {
@@ -30,6 +30,8 @@ const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, dec
   return declared
 }
 
+const isTrusted = (seal: Seal) => seal === "verified" || seal === "unverified"
+
 /** Every reason, not just the first: removing one must not reveal another. */
 const exclusionsOf = (
   request: RoutingRequest,
@@ -39,7 +41,7 @@ const exclusionsOf = (
 ): ReadonlyArray<Exclusion> => {
   const { declared_region, declared_zdr, disabled } = credential
   const found: Array<Exclusion> = []
-  if (seal !== "verified" && seal !== "unverified") found.push({ reason: "seal", seal })
+  if (!isTrusted(seal)) found.push({ reason: "seal", seal })
   if (disabled) found.push({ reason: "disabled" })
   if (!allowsApiKey(request.api_key_hash)) found.push({ reason: "api_key_not_allowed" })
   if (!allowsUser(request.user_id)) found.push({ reason: "user_not_allowed" })
@@ -61,9 +63,7 @@ const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): Re
   if (!meetsZdr(request, endpoint, null)) found.push({ reason: "zdr" })
   for (const { allowsApiKey, allowsModel, allowsUser, credential, seal } of pool) {
     const { id: credential_id, disabled, is_byok_only, is_required } = credential
-    if (seal !== "verified" && seal !== "unverified" && seal !== "unavailable") {
-      found.push({ reason: "seal", credential_id, seal })
-    }
+    if (!isTrusted(seal)) found.push({ reason: "seal", credential_id, seal })
     if (disabled || !allowsApiKey(request.api_key_hash) || !allowsUser(request.user_id)) continue
     if (is_required) found.push({ reason: "is_required", credential_id })
     if (is_byok_only && allowsModel(request.model)) found.push({ reason: "is_byok_only", credential_id })

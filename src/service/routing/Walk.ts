@@ -1,7 +1,7 @@
 import { Clock, Effect, Exit } from "effect"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
-import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
+import type { OwnStep, ProviderPlan, Step } from "../../domain/routing/Plan.ts"
 import * as AtHand from "../../port/AtHand.ts"
 import type { Lease } from "./Lease.ts"
 import type { PlannedRequest } from "./PlannedRequest.ts"
@@ -53,8 +53,11 @@ const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "Request
 /** After that many failures in a row the provider is down: its other steps are passed over. */
 const maxFailures = 2
 
-/** When a key that another request is trying may be tried itself, in milliseconds: a trial rarely takes longer. */
-const afterTrial = 1000
+/** When to retry while another request tries a key, or the key store is away, in milliseconds: neither usually lasts longer. */
+const soon = 1000
+
+const isUnavailable = ({ shared }: ProviderPlan) =>
+  shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
 
 const keyOf = (step: Step) => (step._tag === "Own" ? step.credential_id : `${step.provider} shared`)
 
@@ -147,10 +150,16 @@ export const makeWalk =
         return isFinal(outcome)
       },
       exhausted: Effect.gen(function* () {
-        const onTrial = attempts.some(({ result }) => result._tag === "Refused" && result.reason === "on_trial")
+        const mayPass = attempts.some(
+          ({ result }) => result._tag === "Refused" && (result.reason === "on_trial" || result.reason === "unavailable")
+        )
         const retry_at = yield* retryAt(plan)
         const now = yield* Clock.currentTimeMillis
-        return new Exhausted({ attempts, retry_at: retry_at ?? (onTrial ? now + afterTrial : null) })
+        const retriesSoon = mayPass || plan.providers.some(isUnavailable)
+        return new Exhausted({
+          attempts,
+          retry_at: retriesSoon ? Math.min(retry_at ?? Infinity, now + soon) : retry_at
+        })
       })
     }
   }

@@ -88,8 +88,7 @@ const readings: ReadonlyArray<
   ["has nothing of an altered row's provider (E16)", "", [{}], { seal: "altered" }],
   ["has nothing of an unknown key's (E16)", "", [{}], { seal: "unknown_key" }],
   ["has nothing of an unsupported format's (E16)", "", [{}], { seal: "unsupported" }],
-  ["has shared capacity when the key store does not answer (E17)", "shared", [{}], { seal: "unavailable" }],
-  ["has none then if the columns forbid it (E17)", "", [forbids], { seal: "unavailable" }],
+  ["has nothing of a row that the key store could not verify (E17)", "", [{}], { seal: "unavailable" }],
   [
     "compares models verbatim (E18)",
     "shared",

@@ -86,7 +86,7 @@ const prohibitionsOf = (routingCase: RoutingCase, row: Row) => {
   return namesOf({
     [`is_required ${id}`]: counts && is_required,
     [`is_byok_only ${id}`]: counts && is_byok_only && isIn(allowed_models, routingCase.request.model),
-    [`seal ${id}`]: ["altered", "unknown_key", "unsupported"].includes(row.seal)
+    [`seal ${id}`]: !["verified", "unverified"].includes(row.seal)
   })
 }
 

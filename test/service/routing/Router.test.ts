@@ -375,6 +375,43 @@ describe("a walk through a plan", () => {
     }
   )
 
+  onMemory.each([["never verified", true] as const, ["verified before", false] as const])(
+    "uses no shared capacity while the key store is away, and retries in a second: a row that was %s (E17)",
+    function* ([, isFirst]) {
+      const owner = yield* newTenant
+      yield* create(owner)
+      let isAway = isFirst
+      const store = Effect.suspend(() => (isAway ? new KeyStoreUnavailable({ reason: "down" }) : Effect.void))
+      const cipher = changing(Cipher, (cipher) => ({
+        ...cipher,
+        read: (...args) =>
+          Effect.andThen(
+            store,
+            Effect.suspend(() => cipher.read(...args))
+          ),
+        verify: (...args) =>
+          Effect.andThen(
+            store,
+            Effect.suspend(() => cipher.verify(...args))
+          )
+      }))
+      yield* Effect.gen(function* () {
+        const { run } = yield* Router
+        const served = Effect.flatMap(planOf(owner), (plan) =>
+          run(plan, ({ _tag }) => Effect.succeed({ outcome: succeeded, value: _tag }))
+        )
+        if (!isFirst) assert.strictEqual(yield* served, "Own")
+        isAway = true
+        const error = yield* Effect.flip(served)
+        const now = yield* Clock.currentTimeMillis
+        assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
+        isAway = false
+        yield* TestClock.adjust("1 second")
+        assert.strictEqual(yield* served, "Own", "control: it is back")
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cipher))))
+    }
+  )
+
   onMemory("uses a key that was rewrapped since it was planned, after its old KEK is gone", function* () {
     const owner = yield* newTenant
     const { id } = yield* create(owner)

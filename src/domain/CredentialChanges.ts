@@ -6,7 +6,6 @@ import type { Issue } from "./Issue.ts"
 import { leakedKey, malformedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { labelOf } from "./Label.ts"
 import { flagConflicts } from "./NewCredential.ts"
-import { hasOnly, isObject, plainMembers } from "./plainInput.ts"
 import { takesKeyMaterial } from "./Provider.ts"
 import { type Region, regionConflicts } from "./Region.ts"
 
@@ -38,13 +37,6 @@ export const CredentialChanges = Schema.Struct(members)
   .pipe(checkInput(mayChange, nothingToChange, changeable))
   .annotate({ identifier: "CredentialChanges" })
 export type CredentialChanges = typeof CredentialChanges.Type
-
-/** Decodes an update as `CredentialChanges` does, or leaves it to that: then it is refused, or in another form. */
-export const plainCredentialChanges = (given: unknown): CredentialChanges | undefined => {
-  if (!isObject(given) || !hasOnly(given, plainMembers)) return undefined
-  const { key } = given
-  return key === undefined ? given : { ...given, key: Redacted.make(key as string) }
-}
 
 export const ChangeableField = Schema.Literals(Struct.keys(fields))
 export type ChangeableField = typeof ChangeableField.Type

@@ -6,9 +6,6 @@ const lowerCase =
 const anyCase =
   /^(?:[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|0{8}(?:-0{4}){3}-0{12}|[fF]{8}(?:-[fF]{4}){3}-[fF]{12})$/
 
-/** Whether a text is a UUID in the form that is stored. */
-export const isStoredUuid = (text: string): boolean => lowerCase.test(text)
-
 const message = "must be a UUID"
 
 /** A UUID in either case, decoded to the lowercase form that is stored, compared and bound to a sealed key. */

@@ -1,11 +1,9 @@
-import { Effect, Option, Redacted, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
+import { Effect, Option, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
 import { withDefault } from "./checkInput.ts"
 import { inputFields, memberNames, members } from "./Credential.ts"
 import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
 import { type KeyMaterial, malformedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
-import { anyOf, hasOnly, isObject, isUuid, type Members, plainMembers } from "./plainInput.ts"
-import { Provider } from "./Provider.ts"
 import { regionConflicts } from "./Region.ts"
 
 const Fields = Schema.Struct({
@@ -69,20 +67,6 @@ export const NewCredential = Fields.annotate({ identifier: "NewCredential" }).pi
     })
   )
 )
-
-const plain: Members = { ...plainMembers, provider: anyOf(Provider.literals), workspace_id: isUuid }
-const defaults = Object.fromEntries(
-  memberNames.flatMap((name) => ("default" in members[name] ? [[name, members[name].default] as const] : []))
-)
-
-/** Decodes a create as `NewCredential` does, or leaves it to that: then it is refused, or in another form. */
-export const plainNewCredential = (given: unknown): NewCredential | undefined => {
-  if (!isObject(given) || !("key" in given && "provider" in given) || !hasOnly(given, plain)) return undefined
-  const fields = { ...defaults, ...given, key: Redacted.make(given["key"] as string) } as unknown as Fields
-  const material = readKeyMaterial(fields.provider, fields.key)
-  if (Option.isNone(material) || conflictsIn(fields, material).length > 0) return undefined
-  return { ...fields, material: material.value }
-}
 
 const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
 

@@ -1,7 +1,7 @@
 import { Effect, Schema, SchemaParser, SchemaTransformation, Struct } from "effect"
 
 /** Whether UTF-8 and PostgreSQL preserve a text: it has no U+0000 and no lone surrogate (D25). */
-export const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
+const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
 /** Text that is preserved. */
 export const Text = Schema.String.annotate({ message: "must be a string" }).check(

@@ -116,7 +116,7 @@ const Refusal = Schema.StructWithRest(Schema.Struct({ code: Schema.Int, message:
   Schema.Record(Schema.String, Schema.Unknown)
 ])
 
-export const Route = Schema.Struct({
+const Route = Schema.Struct({
   route: Schema.String,
   expires_at: timestamp("When the route ends by itself."),
   next,
@@ -135,7 +135,7 @@ const outcomes = ["succeeded", "rate_limited", "quota_exhausted", "rejected", "f
 export const Outcomes = Schema.Literals([...outcomes, "upstream_failed", "request_refused", "abandoned"])
 
 /** Whether a report says what came of its attempt in one way. */
-export const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
+const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
   (status !== undefined) !== (abandoned === true)
 
 const status = "must be a status from 100 to 599, or null if the upstream did not answer"
@@ -185,7 +185,7 @@ const Reports = Schema.Array(RouteReport)
   .check(Schema.isMaxLength(100))
 
 /** Whether a request names its account in one way. */
-export const namesOneAccount = ({
+const namesOneAccount = ({
   account_id,
   api_key,
   api_key_hash
@@ -231,7 +231,7 @@ export const NewRoute = Schema.Struct({
   .annotate({ identifier: "NewRoute" })
 
 /** What is answered to a report. */
-export const ReportAnswer = Schema.Struct({ outcome: Outcomes, next, retry_at })
+const ReportAnswer = Schema.Struct({ outcome: Outcomes, next, retry_at })
 
 const name = Text.check(
   Schema.isNonEmpty({ message: "must not be empty" }),

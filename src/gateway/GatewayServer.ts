@@ -14,7 +14,6 @@ import { routerConfig, routingOf } from "../http/Routing.ts"
 import { listen, serveRoutes, type ServerSettings } from "../http/Server.ts"
 import { GatewayApi } from "./GatewayApi.ts"
 import * as Handlers from "./Handlers.ts"
-import { makePlainRoutes } from "./plainRoutes.ts"
 
 /** The socket cannot be listened on; the message names the setting and what is allowed. */
 class SocketRefused extends Data.TaggedError("SocketRefused")<{ readonly message: string }> {}
@@ -120,11 +119,7 @@ export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">
   Layer.effectDiscard(
     Effect.gen(function* () {
       yield* prepare(path)
-      const takes = yield* makePlainRoutes
-      const server = yield* listen(() => makeServer(settings, undefined, undefined, takes), {
-        path,
-        gracefulShutdownTimeout: "1 second"
-      }).pipe(
+      const server = yield* listen(() => makeServer(settings), { path, gracefulShutdownTimeout: "1 second" }).pipe(
         Effect.mapError(({ cause }) => (codeOf(cause) === "EADDRINUSE" ? taken : refuse("must be free to listen on")))
       )
       yield* serveRoutes(server)

@@ -12,7 +12,6 @@ import { Router } from "../service/routing/Router.ts"
 import { type PoolsUnavailable, UnknownApiKey, type UnknownWorkspace } from "../service/routing/RouterErrors.ts"
 import { AnotherAttemptOpen, type NewRoute, type Outcomes, type Report, RouteReport } from "./GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
-import { isPlainRouteReport } from "./plainBodies.ts"
 
 const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
 
@@ -110,9 +109,8 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
     }
     /** Takes a report that came along: null, or why it is refused. */
     const taken = (given: unknown) => {
-      const decoded = isPlainRouteReport(given) ? Effect.succeed(given) : decodeReport(given)
       const noting = AtHand.flatMap(
-        AtHand.mapError(decoded, ({ issue }) => InvalidParams.ofSchema(issue)),
+        AtHand.mapError(decodeReport(given), ({ issue }) => InvalidParams.ofSchema(issue)),
         ({ attempt, route, ...report }) => noted(route, attempt, report, false)
       )
       return AtHand.catchError(

@@ -5,20 +5,19 @@ import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
-import * as AtHand from "../port/AtHand.ts"
-import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
+import { ApiKeys } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
-import { type PlainAnswer, responseOf } from "./Envelope.ts"
+import { errorResponse } from "./Envelope.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
 import { isRepeated } from "./RequestHeaders.ts"
 import { CurrentRequestLog } from "./traceAndLog.ts"
 
-const refusal = ({ error }: Unauthorized | Forbidden, reason?: string): PlainAnswer => {
+const refusal = (error: Unauthorized | Forbidden, reason?: string) => {
   const challenge = `Bearer realm="byok"${reason === undefined ? "" : `, error="${reason}"`}`
-  return { status: error.code, text: JSON.stringify({ error }), headers: { "www-authenticate": challenge } }
+  return Effect.succeed(errorResponse(error, { "www-authenticate": challenge }))
 }
 
-const missingAs = (found?: string) => Effect.succeed(responseOf(refusal(Unauthorized.missing(found))))
+const missingAs = (found?: string) => refusal(Unauthorized.missing(found))
 
 /** Ready-made: a refusal costs less than what it refuses. */
 const missing = {
@@ -29,7 +28,7 @@ const missing = {
   bare: missingAs("must be Bearer and a management key, but has no scheme"),
   other: missingAs("must be Bearer and a management key, but has another scheme")
 }
-const invalid = { refused: refusal(Unauthorized.invalid(), "invalid_token") }
+const invalid = refusal(Unauthorized.invalid(), "invalid_token")
 const forbidden = refusal(new Forbidden(), "insufficient_scope")
 
 /** What an `Authorization` header without a Bearer token has instead; never what it says. */
@@ -71,59 +70,13 @@ export const makeKnownAccounts = (remembered = 100_000) => {
   }
 }
 
-/** What a request is about to do with the credential that its path names. */
-interface Intent {
-  readonly id: CredentialId | undefined
-  readonly isSealed: boolean
-  readonly reads: boolean
-}
-
-/** Who sent a request, with what was read along, or the answer to whoever may not send it. */
-type Found =
-  | { readonly refused: PlainAnswer; readonly caller?: CurrentCaller["Service"] }
-  | { readonly refused?: never; readonly caller: CurrentCaller["Service"]; readonly prefetched: Prefetched | undefined }
-
-/**
- * Looks up the token by its hash on every request (D2, D3, D4, D42). A get is one statement, and an update two: the look-up
- * reads the credential along that the path names, and the repository answers from what was `Prefetched`.
- */
-export class Callers extends Context.Service<
-  Callers,
-  { readonly find: (token: Redacted.Redacted, intent: Intent) => Effect.Effect<Found, ServiceUnavailable> }
->()("byok/Callers") {
-  static readonly layer = Layer.effect(
-    this,
-    Effect.gen(function* () {
-      const apiKeys = yield* ApiKeys
-      const { reads } = yield* RequestQueues
-      const known = makeKnownAccounts()
-      return {
-        find: (token, intent) => {
-          if (hasWrongChecksum(Redacted.value(token))) return Effect.succeed(invalid)
-          const api_key_hash = hashApiKey(token, "latin1")
-          const admit = (key: Option.Option<FoundApiKey>): Found => {
-            if (Option.isNone(key)) {
-              known.forget(api_key_hash)
-              return invalid
-            }
-            const { account_id, management, prefetched, viewer } = key.value
-            known.remember(api_key_hash, account_id)
-            const caller = { account_id, api_key_hash }
-            const isAllowed = management || (viewer === true && intent.reads)
-            return isAllowed ? { caller, prefetched } : { caller, refused: forbidden }
-          }
-          const looked = apiKeys.find(api_key_hash, intent.id, intent.isSealed)
-          return AtHand.map(reads(known.tenantOf(api_key_hash), looked), admit)
-        }
-      }
-    })
-  )
-}
+const decodeId = Schema.decodeUnknownOption(CredentialId)
 
 /** Runs what a caller may do. */
-export const asCaller = <A, E, R>(
-  { caller, prefetched }: Extract<Found, { readonly refused?: never }>,
-  app: Effect.Effect<A, E, R>
+const asCaller = <A, E, R>(
+  app: Effect.Effect<A, E, R>,
+  caller: CurrentCaller["Service"],
+  prefetched: Prefetched | undefined
 ): Effect.Effect<A, E, Exclude<R, CurrentCaller>> =>
   Effect.updateContext(
     app,
@@ -131,30 +84,42 @@ export const asCaller = <A, E, R>(
       Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched) as Context.Context<R>
   )
 
-const decodeId = Schema.decodeUnknownOption(CredentialId)
-
+/**
+ * Looks up the token by its hash on every request (D2, D3, D4, D42). A get is one statement, and an update two: the look-up
+ * reads the credential along that the path names, and the repository answers from what was `Prefetched`.
+ */
 export const layer = Layer.effect(
   Authentication,
-  Effect.map(Callers, ({ find }) =>
-    Authentication.of({
+  Effect.gen(function* () {
+    const apiKeys = yield* ApiKeys
+    const { reads } = yield* RequestQueues
+    const known = makeKnownAccounts()
+    return Authentication.of({
       management_key: (app, { credential, endpoint }) =>
         Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
           const request = Context.get(context, HttpServerRequest.HttpServerRequest)
           if (isRepeated(request, "authorization")) return missing.repeated
           if (Redacted.value(credential) === "") return missing[foundIn(request.headers["authorization"])]
+          if (hasWrongChecksum(Redacted.value(credential))) return invalid
           const { params } = Context.get(context, HttpRouter.RouteContext)
           const reading = Context.get(endpoint.annotations, ReadsCredential)
-          const intent = {
-            id: reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"])),
-            isSealed: reading === "sealed",
-            reads: endpoint.method === "GET" || Context.get(endpoint.annotations, ChangesNothing)
-          }
-          return Effect.flatMap(find(credential, intent), (found): Answering => {
+          const id = reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
+          const api_key_hash = hashApiKey(credential, "latin1")
+          const looked = reads(known.tenantOf(api_key_hash), apiKeys.find(api_key_hash, id, reading === "sealed"))
+          return Effect.flatMap(looked, (key): Answering => {
+            if (Option.isNone(key)) {
+              known.forget(api_key_hash)
+              return invalid
+            }
+            const { account_id, management, prefetched, viewer } = key.value
+            known.remember(api_key_hash, account_id)
+            const caller = { account_id, api_key_hash }
             const log = Context.get(context, CurrentRequestLog)
-            if (log !== undefined) Object.assign(log, found.caller)
-            return found.refused === undefined ? asCaller(found, app) : Effect.succeed(responseOf(found.refused))
+            if (log !== undefined) Object.assign(log, caller)
+            const changesNothing = endpoint.method === "GET" || Context.get(endpoint.annotations, ChangesNothing)
+            return management || (viewer === true && changesNothing) ? asCaller(app, caller, prefetched) : forbidden
           })
         })
     })
-  )
+  })
 )

@@ -8,16 +8,6 @@ import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
 import { publicRouting, routableUrl, type Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 
-/** An answer in JSON, beside the headers that each has. */
-export interface PlainAnswer {
-  readonly status: number
-  readonly text: string
-  readonly headers?: Readonly<Record<string, string>>
-}
-
-export const responseOf = ({ headers = {}, status, text }: PlainAnswer) =>
-  HttpServerResponse.text(text, { status, headers, contentType: "application/json" })
-
 export const errorResponse = (
   { error }: { readonly error: { readonly code: number; readonly message: string; readonly metadata?: object } },
   headers: Record<string, string> = {}
@@ -49,7 +39,7 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
 }
 
 /** Logs what nobody expected, and answers it: a request that may be repeated is to be, if the database is away. */
-export const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
+const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
   const defect = Cause.squash(cause)
   const isAway = defect instanceof DatabaseFailure && defect.isAway && mayRepeat
   return logFailure(cause).pipe(

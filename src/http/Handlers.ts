@@ -18,7 +18,6 @@ import type { PageMemory } from "../port/CredentialRepository.ts"
 import { type RequestQueue, RequestQueues, untilStarted } from "../port/FairQueue.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { cutOff } from "./makeNodeServer.ts"
-import { type PlainAnswer, responseOf } from "./Envelope.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
 const padded = Array.from({ length: 60 }, (_, n) => String(n).padStart(2, "0"))
@@ -50,9 +49,9 @@ const contentType = "application/json"
 const json = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
   HttpServerResponse.text(body, { contentType, ...options })
 
-const single = (credential: Credential): PlainAnswer => ({ status: 200, text: credentialBody(credential) })
+const single = (credential: Credential) => json(credentialBody(credential))
 
-export const defaultLimit = 50
+const defaultLimit = 50
 
 /** How many bytes the lists of a credential have in most pages, and the rest of it at most. */
 const usualLists = 4 * 1024
@@ -122,55 +121,43 @@ const inQueue =
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
     Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
 
-/** The operations that are asked for most, as both ways answer them. */
-export const makeHotOperations = Effect.gen(function* () {
-  const credentials = yield* Credentials
-  const { statuses } = yield* Explanations
-  const { reads, writes } = yield* RequestQueues
-  const [reading, writing] = [inQueue(reads), inQueue(writes)]
-  const heldUntilSent = holdUntilSent(yield* MemoryBudget)
-  return {
-    list: ({ include, ...query }: ListQuery, response: ServerResponse) => {
-      const page = { offset: 0, limit: defaultLimit, ...query }
-      const body = heldUntilSent(response, page.limit, (memory) =>
-        Effect.gen(function* () {
-          const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
-          const found = include === undefined ? undefined : yield* reading(statuses(listed))
-          const data = listed.map(credentialJson)
-          if (found !== undefined)
-            data.forEach((json, index) => Object.assign(json, { status: encodeStatus(found[index]) }))
-          return JSON.stringify({ data, total_count })
-        })
-      )
-      return Effect.map(body, (text): PlainAnswer => ({ status: 200, text }))
-    },
-    create: (payload: NewCredential, idempotency_key?: IdempotencyKey) =>
-      Effect.map(writing(credentials.create(payload, idempotency_key)), ({ credential, replayed }): PlainAnswer => ({
-        status: 201,
-        text: credentialBody(credential),
-        ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
-      })),
-    get: (id: CredentialId) => Effect.map(credentials.get(id), single),
-    update: (id: CredentialId, changes: CredentialChanges) =>
-      Effect.map(writing(credentials.update(id, changes)), single)
-  }
-})
-
 /** The operations, for whoever is the `CurrentCaller`: they translate between the contract and the services, nothing else. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
-  const { explainedBody, status } = yield* Explanations
+  const { explainedBody, status, statuses } = yield* Explanations
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
   const heldUntilSent = holdUntilSent(yield* MemoryBudget)
-  const hot = yield* makeHotOperations
   const [reading, writing] = [inQueue(reads), inQueue(writes)]
   return {
-    create: (sent: {
+    create: ({
+      headers: { "idempotency-key": idempotency_key },
+      payload
+    }: {
       readonly headers: { readonly "idempotency-key"?: IdempotencyKey }
       readonly payload: NewCredential
-    }) => Effect.map(hot.create(sent.payload, sent.headers["idempotency-key"]), responseOf),
-    list: (sent: Sent<{ readonly query: ListQuery }>) => Effect.map(hot.list(sent.query, responseTo(sent)), responseOf),
+    }) =>
+      Effect.map(writing(credentials.create(payload, idempotency_key)), ({ credential, replayed }) =>
+        json(credentialBody(credential), {
+          status: 201,
+          ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
+        })
+      ),
+    list: ({ query: { include, ...query }, ...sent }: Sent<{ readonly query: ListQuery }>) => {
+      const page = { offset: 0, limit: defaultLimit, ...query }
+      const body = heldUntilSent(responseTo(sent), page.limit, (memory) =>
+        Effect.gen(function* () {
+          const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
+          const data = listed.map(credentialJson)
+          if (include !== undefined) {
+            const shown = yield* reading(statuses(listed))
+            data.forEach((json, index) => Object.assign(json, { status: encodeStatus(shown[index]) }))
+          }
+          return JSON.stringify({ data, total_count })
+        })
+      )
+      return Effect.map(body, (text) => json(text))
+    },
     order: ({ payload }: { readonly payload: OrderRequest }) =>
       Effect.map(writing(credentials.order(payload)), (data) => ({ data })),
     events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
@@ -179,10 +166,10 @@ export const makeOperations = Effect.gen(function* () {
       const body = heldUntilSent(responseTo(sent), 0, (memory) => reading(explainedBody(payload, memory)))
       return Effect.map(body, (bytes) => HttpServerResponse.uint8Array(bytes, { contentType }))
     },
-    get: ({ params }: Named) => Effect.map(hot.get(params.id), responseOf),
+    get: ({ params }: Named) => Effect.map(credentials.get(params.id), single),
     status: ({ params }: Named) => Effect.map(reading(status(params.id)), (data) => ({ data })),
     update: ({ params, payload }: Named & { readonly payload: CredentialChanges }) =>
-      Effect.map(hot.update(params.id, payload), responseOf),
+      Effect.map(writing(credentials.update(params.id, payload)), single),
     delete: ({ params }: Named) => Effect.as(writing(credentials.delete(params.id)), deleted)
   }
 })

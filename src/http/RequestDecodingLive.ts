@@ -11,41 +11,30 @@ import { InvalidParams, NotFound } from "../domain/Errors.ts"
 import { withoutDeadline } from "../port/Deadline.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 
-export const maxBytes = 256 * 1024
+const maxBytes = 256 * 1024
 const refused = (message: string) => InvalidParams.of({ path: [], message })
 
 /** How many bytes a request takes for each byte of its body: as it arrives, as text, parsed, decoded and sealed. */
 const bytesPerByte = 8
 
-/** Holds nothing of a body yet. While a part that arrives is not admitted, nothing more is read. */
-export const makeArriving = (
-  { hold }: MemoryBudget,
-  sender: string,
-  use: "body" | "gateway",
-  source: IncomingMessage
-) => {
+/**
+ * Holds the parts of a body as they arrive: while one is not admitted, nothing more is read. Once released, all are wiped, as
+ * they may hold a key.
+ */
+const holdArriving = ({ hold }: MemoryBudget, sender: string, use: "body" | "gateway", source: IncomingMessage) => {
+  const parts: Array<Buffer> = []
   const holding = hold(sender, use, () => {
     if (!source.complete) source.destroy()
   })
-  const admit = ({ length }: Buffer) => {
+  const admit = (part: Buffer) => {
+    parts.push(part)
     let isAdmitted = false
     const goOn = () => {
       isAdmitted = true
       source.resume()
     }
-    if (!holding.grow(bytesPerByte * length, goOn) && !isAdmitted) source.pause()
+    if (!holding.grow(bytesPerByte * part.length, goOn) && !isAdmitted) source.pause()
   }
-  /** Goes on when the part that has arrived is admitted. */
-  const admitArrived = (goOn: () => void) => {
-    if (holding.grow(bytesPerByte * source.readableLength, goOn)) goOn()
-  }
-  return { admit, admitArrived, holding }
-}
-
-/** Holds the parts of a body as they arrive. */
-const holdArriving = (...given: Parameters<typeof makeArriving>) => {
-  const [, , , source] = given
-  const { admit, holding } = makeArriving(...given)
   // Begins when somebody listens: a listener alone would let the body pass by.
   const begin = (event: string) => {
     if (event !== "data") return
@@ -53,7 +42,12 @@ const holdArriving = (...given: Parameters<typeof makeArriving>) => {
     source.on("data", admit)
   }
   source.on("newListener", begin)
-  return holding
+  return {
+    release: () => {
+      for (const part of parts) part.fill(0)
+      holding.release()
+    }
+  }
 }
 
 /** Why a body is not read; none if it is. */
@@ -68,12 +62,21 @@ const refusalOf = ({
   return undefined
 }
 
-const nothing = Buffer.alloc(0)
 /** Leaves out a byte order mark, as Effect does. */
-export const bodyDecoder = new TextDecoder()
+const decoder = new TextDecoder()
 
-/** Reads what has arrived in full, as most bodies have once a key was looked up; that is less than a stream buffers. */
-export const readArrived = (source: IncomingMessage): Buffer => (source.read() as Buffer | null) ?? nothing
+/** Whether the whole body waits to be read, as most do once a key was looked up; that is less than a stream buffers. */
+const hasArrived = ({ complete, headers, readableLength }: IncomingMessage) =>
+  complete || readableLength === Number(headers["content-length"])
+
+/** By the next tick, a body that came along with its head has been parsed. */
+const nextTick = Effect.callback<undefined>((resume) => process.nextTick(() => resume(Effect.undefined)))
+
+const readArrived = (source: IncomingMessage): Buffer => {
+  const body = (source.read() as Buffer | null) ?? Buffer.alloc(0)
+  source.resume()
+  return body
+}
 
 const readArriving = (request: HttpServerRequest.HttpServerRequest) =>
   request.arrayBuffer.pipe(
@@ -84,25 +87,6 @@ const readArriving = (request: HttpServerRequest.HttpServerRequest) =>
         "reason" in reason && reason.reason === "BodyTooLarge" ? new PayloadTooLarge() : refused("cannot be read")
     })
   )
-
-/** Answers a body on the account of whoever sent it, `arriving` unless it is there; `answer` wipes it. */
-export const withBody = <A, E, R, E2, R2>(
-  budget: MemoryBudget,
-  sender: string,
-  use: "body" | "gateway",
-  source: IncomingMessage,
-  arriving: Effect.Effect<Buffer, E, R>,
-  answer: (body: Buffer) => Effect.Effect<A, E2, R2>
-) => {
-  const [held, body] = source.complete
-    ? [budget.admit(sender, use, bytesPerByte * source.readableLength), Effect.sync(() => readArrived(source))]
-    : [Effect.sync(() => holdArriving(budget, sender, use, source)), withoutDeadline(arriving)]
-  return Effect.acquireUseRelease(
-    held,
-    () => Effect.flatMap(body, answer),
-    (holding) => Effect.sync(() => holding.release())
-  )
-}
 
 /** Reads a body of JSON on the account of whoever sent it, and reports what does not decode. */
 export const withJsonBody = <A, E, R>(
@@ -121,13 +105,27 @@ export const withJsonBody = <A, E, R>(
         : error
     )
     const answer = (bytes: Buffer) => {
-      if (!isUtf8(bytes)) return Effect.fail(refused("must be UTF-8"))
-      Object.defineProperty(request, "text", { value: Effect.succeed(bodyDecoder.decode(bytes)) })
-      // What was read from it is text by now; it may hold a key.
+      const text = isUtf8(bytes) ? decoder.decode(bytes) : undefined
       bytes.fill(0)
+      if (text === undefined) return Effect.fail(refused("must be UTF-8"))
+      Object.defineProperty(request, "text", { value: Effect.succeed(text) })
       return decoded
     }
-    return withBody(budget, sender, use, source, readArriving(request), answer)
+    const read = Effect.suspend(() => {
+      const isThere = hasArrived(source)
+      return Effect.acquireUseRelease(
+        isThere
+          ? budget.admit(sender, use, bytesPerByte * source.readableLength)
+          : Effect.sync(() => holdArriving(budget, sender, use, source)),
+        () =>
+          Effect.flatMap(
+            isThere ? Effect.sync(() => readArrived(source)) : withoutDeadline(readArriving(request)),
+            answer
+          ),
+        (holding) => Effect.sync(() => holding.release())
+      )
+    })
+    return hasArrived(source) ? read : Effect.andThen(nextTick, read)
   })
 
 const jsonBody = Layer.effect(

@@ -1,7 +1,7 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { X509Certificate } from "node:crypto"
 import { Server as TlsServer } from "node:tls"
-import { Context, Duration, Effect, Layer, type Scope } from "effect"
+import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
@@ -12,8 +12,6 @@ import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
 import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
-import { makePlainOperations } from "./plainOperations.ts"
-import { ofRequests } from "./plainRequests.ts"
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { makeRequestMeter } from "./RequestMeter.ts"
 import { routerConfig } from "./Routing.ts"
@@ -48,6 +46,16 @@ const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
 export const listen = (...given: Parameters<typeof NodeHttpServer.make>) =>
   Effect.uninterruptible(NodeHttpServer.make(...given))
 
+/** What a request may use besides what its route was built with: every request copies this context. */
+const ofRequests = Context.pick(
+  Scope.Scope,
+  Tracer.Tracer,
+  Logger.CurrentLoggers,
+  Logger.LogToStderr,
+  References.MinimumLogLevel,
+  References.TracerEnabled
+)
+
 /** Gives a server the routes of the router, once all that they need is built. */
 export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.HttpServer["Service"]) {
   const router = yield* HttpRouter.HttpRouter
@@ -72,8 +80,7 @@ export const layer = <R = never>(
 ) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const takes = yield* Effect.provideService(makePlainOperations, AccessLog, settings.accessLog)
-      const server = makeNodeServer(settings, certificate, yield* makeRequestMeter(settings.maxConnections), takes)
+      const server = makeNodeServer(settings, certificate, yield* makeRequestMeter(settings.maxConnections))
       const { host, port, reusePort } = settings
       let expires = 0
       const showExpiry = ({ cert }: Certificate) =>
@@ -107,4 +114,4 @@ export const layer = <R = never>(
         Layer.provide(Layer.succeed(AccessLog, settings.accessLog))
       )
     })
-  ).pipe(Layer.provide(AuthenticationLive.Callers.layer), Layer.provide(RequestQueues.layer))
+  ).pipe(Layer.provide(RequestQueues.layer))

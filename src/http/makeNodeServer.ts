@@ -104,9 +104,7 @@ const makeLast = (response: ServerResponse) => {
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
   certificate?: Certificate,
-  meter?: RequestMeter,
-  /** Takes a request before the listeners do, if it returns true. */
-  takes: (request: IncomingMessage, response: ServerResponse) => boolean = () => false
+  meter?: RequestMeter
 ): Server => {
   const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
   const server: Server =
@@ -140,20 +138,18 @@ export const makeNodeServer = (
     })
   }
   const emit = server.emit.bind(server) as (...given: ReadonlyArray<unknown>) => boolean
-  const take = (event: string, request: IncomingMessage, response: ServerResponse) =>
-    (event === "request" && takes(request, response)) || emit(event, request, response)
   server.emit = (event: string, ...given: ReadonlyArray<unknown>) => {
     if (!requestEvents.has(event)) return emit(event, ...given)
     const [request, response] = given as [IncomingMessage, ServerResponse]
     begin(request, response)
     const connection = connections.get(request.socket)
     if (connection?.isAnswering === true) {
-      connection.waiting.push({ response, answer: () => take(event, request, response) })
+      connection.waiting.push({ response, answer: () => emit(event, request, response) })
       request.socket.pause()
       return true
     }
     if (connection !== undefined) Object.assign(connection, { isAnswering: true, response })
-    return take(event, request, response)
+    return emit(event, request, response)
   }
 
   /** Answers and closes the connection, once the requests that have arrived in full are answered. */

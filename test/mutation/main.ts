@@ -28,12 +28,11 @@ const areas = [
   },
   { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
   {
-    tests: "test/gateway/{Gateway{Server,Scenes},Credentials,Events,plainRoutes}.test.ts",
-    sources: "src/gateway/{Handlers,Routes,plainRoutes}.ts",
+    tests: "test/gateway/{Gateway{Server,Scenes},Credentials,Events,LeavingClient}.test.ts",
+    sources: "src/gateway/{Handlers,Routes}.ts",
     database: true
   },
-  { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" },
-  { tests: "test/http/plainOperations.test.ts", sources: "src/http/plain{Operations,Requests}.ts", database: true }
+  { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" }
 ].map(({ database = false, exclude = [], sources, tests }) => ({
   tests,
   database,

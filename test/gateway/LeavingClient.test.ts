@@ -1,0 +1,81 @@
+import { Context, Effect } from "effect"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { Router } from "../../src/service/routing/Router.ts"
+import { minimal, unknownId } from "../support/http/Bodies.ts"
+import { bearer, type Header, json, render } from "../support/http/HttpProbe.ts"
+import { open } from "../support/http/RawConnection.ts"
+import { type Parts, TestService } from "../support/http/TestService.ts"
+import { wipedBy } from "../support/http/wipedBy.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { assert, layerLive } from "../support/it.ts"
+import { listening, own, socketPath } from "./socket.ts"
+
+let began = 0
+let left = 0
+const endless = Effect.suspend(() => {
+  began += 1
+  return Effect.onInterrupt(Effect.never, () => Effect.sync(() => void (left += 1)))
+})
+
+/** Creates and plans never end. */
+const waiting = Effect.map(Effect.context<Parts>(), (parts) =>
+  parts.pipe(
+    Context.add(Credentials, { ...Context.get(parts, Credentials), create: () => endless }),
+    Context.add(Router, { ...Context.get(parts, Router), plan: () => endless })
+  )
+)
+
+const onPort = Effect.gen(function* () {
+  const { url } = yield* TestService
+  const { management_key } = yield* TestService.newTenant
+  const headers = [bearer(management_key), json]
+  return { to: url, path: "/api/v1/byok", headers, body: JSON.stringify(minimal), use: "body" as const }
+})
+
+const onSocket = Effect.gen(function* () {
+  const to = yield* socketPath
+  yield* listening(to)
+  const body = JSON.stringify({ account_id: unknownId, model: "a/model", targets: [own] })
+  return { to, path: "/v1/routes", headers: [json], body, use: "gateway" as const }
+})
+
+layerLive(TestService.layerWith({ parts: waiting }))("a client that leaves", (it) => {
+  it.effect.each([
+    ["the port", onPort],
+    ["the socket", onSocket]
+  ] as const)("%s while it sends a body has what arrived wiped and released", function* ([, place]) {
+    const { body, headers, path, to, use } = yield* place
+    const { held } = yield* MemoryBudget
+    const before = held[use]
+    const length: Header = ["Content-Length", String(body.length + 1)]
+    const wiped = yield* wipedBy(
+      Effect.gen(function* () {
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            yield* (yield* open(to)).write(render({ method: "POST", path, headers: [...headers, length], body }))
+            yield* eventually("what has arrived is held", () => held[use] >= before + body.length)
+          })
+        )
+        yield* eventually("it is released", () => held[use] === before)
+      })
+    )
+    assert.include(wiped, body)
+  })
+
+  it.effect.each([
+    ["the port", onPort],
+    ["the socket", onSocket]
+  ] as const)("%s while its request is answered ends it", function* ([, place]) {
+    const { body, headers, path, to } = yield* place
+    const before = { began, left }
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        yield* (yield* open(to)).write(render({ method: "POST", path, headers, body }))
+        yield* eventually("it has begun", () => began === before.began + 1)
+        assert.strictEqual(left, before.left, "control")
+      })
+    )
+    yield* eventually("it is given up", () => left === before.left + 1)
+  })
+})

@@ -1,7 +1,6 @@
 import { hash, timingSafeEqual } from "node:crypto"
 import { Cause, Effect, Layer, Option, Redacted, Result } from "effect"
 import { encodeSealingContext, type SealingContext } from "../domain/SealedKey.ts"
-import * as AtHand from "../port/AtHand.ts"
 import {
   Cipher,
   KeyStoreUnavailable,
@@ -36,8 +35,8 @@ export const makeCryptoTimer = Effect.map(makeMeter, ({ histogram }) => (operati
     })
   )
   for (const error of [undefined, ...failures]) seriesOf(error)
-  return <A, E extends { readonly _tag: string }, R>(run: () => Effect.Effect<A, E, R>) =>
-    timed(run, (seconds, exit) => {
+  return <A, E extends { readonly _tag: string }, R>(operation: Effect.Effect<A, E, R>) =>
+    timed(operation, (seconds, exit) => {
       if (exit._tag === "Failure" && Cause.hasInterruptsOnly(exit.cause)) return
       seriesOf(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
     })
@@ -68,58 +67,50 @@ export const layer = Layer.effect(
     const asking = (operation: "seal" | "unwrap") => {
       const timed = timer(operation)
       return <A, E extends { readonly _tag: string }>(call: () => Effect.Effect<A, E>) =>
-        timed(() => withKeyStoreTimeout(call()))
+        timed(withKeyStoreTimeout(Effect.suspend(call)))
     }
     const [sealing, unwrapping] = [asking("seal"), asking("unwrap")]
 
     /** The id of the key that seals, with one wrap of its budget spent. */
-    const spend = () => {
+    const spend = Effect.suspend(() => {
       const primary = keys.primary()
       return primary === undefined
         ? Effect.fail(new KeyStoreUnavailable({ reason: "the keyring is empty" }))
-        : AtHand.map(budget.spend(primary, keys.keks), () => primary)
-    }
+        : Effect.as(budget.spend(primary, keys.keks), primary)
+    })
 
     const read: Cipher["Service"]["read"] = (sealed, context, use) =>
-      unwrapping(() => AtHand.map(open(inTurn(keys, context.account_id), sealed, encode(context)), wipingAfter(use)))
+      unwrapping(() => Effect.map(open(inTurn(keys, context.account_id), sealed, encode(context)), wipingAfter(use)))
 
     return {
       seal: (key, context) =>
-        Effect.suspend(() =>
-          sealing(() =>
-            AtHand.flatMap(spend(), (primary) => {
-              const plaintext = Buffer.from(Redacted.value(key))
-              const sealed = wiping(plaintext, () =>
-                seal(inTurn(keys, context.account_id), primary, plaintext, encode(context))
-              )
-              return AtHand.mapError(sealed, (error) =>
-                error._tag === "UnknownKeyId"
-                  ? new KeyStoreUnavailable({ reason: `key ${error.kek_id} is no longer available` })
-                  : error
-              )
-            })
-          )
-        ),
-      open: (sealed, context) =>
-        Effect.suspend(() => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8")))),
-      holds: (sealed, context, key) =>
-        Effect.suspend(() =>
-          read(sealed, context, (opened) => {
-            const given = Buffer.from(Redacted.value(key))
-            const isSame = timingSafeEqual(digestOf(opened), digestOf(given))
-            given.fill(0)
-            return isSame
+        sealing(() =>
+          Effect.flatMap(spend, (primary) => {
+            const plaintext = Buffer.from(Redacted.value(key))
+            const sealed = wiping(plaintext, () =>
+              seal(inTurn(keys, context.account_id), primary, plaintext, encode(context))
+            )
+            return Effect.mapError(sealed, (error) =>
+              error._tag === "UnknownKeyId"
+                ? new KeyStoreUnavailable({ reason: `key ${error.kek_id} is no longer available` })
+                : error
+            )
           })
         ),
+      open: (sealed, context) => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8"))),
+      holds: (sealed, context, key) =>
+        read(sealed, context, (opened) => {
+          const given = Buffer.from(Redacted.value(key))
+          const isSame = timingSafeEqual(digestOf(opened), digestOf(given))
+          given.fill(0)
+          return isSame
+        }),
       read,
-      verify: (sealed, context) =>
-        Effect.suspend(() => unwrapping(() => verify(inTurn(keys, context.account_id), sealed, encode(context)))),
+      verify: (sealed, context) => unwrapping(() => verify(inTurn(keys, context.account_id), sealed, encode(context))),
       reseal: (sealed, from, to) =>
-        Effect.suspend(() =>
-          sealing(() =>
-            AtHand.flatMap(spend(), (primary) =>
-              reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
-            )
+        sealing(() =>
+          Effect.flatMap(spend, (primary) =>
+            reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
           )
         )
     }
@@ -145,8 +136,8 @@ export const rewrapper = Layer.effect(
           Effect.catchTag("ServiceUnavailable", Effect.die)
         ),
       rewrap: (sealed, context) =>
-        Effect.suspend(() =>
-          rewrapping(() => rewrap(inTurn(keys, context.account_id), primary, sealed, encode(context)))
+        rewrapping(
+          Effect.suspend(() => rewrap(inTurn(keys, context.account_id), primary, sealed, encode(context)))
         ).pipe(
           Effect.map(Result.succeed),
           Effect.catchTags({ AuthenticationFailed: refused, UnknownKeyId: refused, UnsupportedFormat: refused })

@@ -1,7 +1,6 @@
 import { createSecretKey, hkdfSync, timingSafeEqual } from "node:crypto"
 import { Effect } from "effect"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import * as AtHand from "../port/AtHand.ts"
 import {
   AuthenticationFailed,
   type KeyStoreUnavailable,
@@ -47,7 +46,7 @@ const withDataKey = <A>(
 
 /** Zero-fills a secret when its use ends, however it ends. */
 export const wiping = <A, E>(secret: Uint8Array, use: () => Effect.Effect<A, E>) =>
-  AtHand.onExit(AtHand.flatMap(Effect.void, use), () => void secret.fill(0))
+  Effect.onExit(Effect.suspend(use), () => Effect.sync(() => void secret.fill(0)))
 
 type Keys = KeyEncryption["Service"]
 
@@ -67,7 +66,7 @@ export const seal = (
     return Buffer.concat([header, commitment, box])
   })
   return wiping(dek, () =>
-    AtHand.map(keys.wrap(kek_id, dek, wrapAad(kek_id, context)), (wrapped_dek) => ({ kek_id, wrapped_dek, sealed }))
+    Effect.map(keys.wrap(kek_id, dek, wrapAad(kek_id, context)), (wrapped_dek) => ({ kek_id, wrapped_dek, sealed }))
   )
 }
 
@@ -113,7 +112,7 @@ const withDataKeyOf = <A>(
   { commitment, wrapAad }: Parts,
   use: (dataKey: ReturnType<typeof createSecretKey>) => A | undefined
 ): Effect.Effect<A, OpenFailure> =>
-  AtHand.flatMap(unwrap(keys, row, wrapAad), (dek) => {
+  Effect.flatMap(unwrap(keys, row, wrapAad), (dek) => {
     const used =
       dek.length === 32 && commitment.length === 32
         ? withDataKey(dek, (dataKey, expected) => (timingSafeEqual(commitment, expected) ? use(dataKey) : undefined))
@@ -138,7 +137,7 @@ export const verify = (
   row: SealedKey,
   context: Uint8Array
 ): Effect.Effect<void, OpenFailure> =>
-  AtHand.map(
+  Effect.map(
     withDataKeyOf(keys, row, partsOf(row, context), () => true),
     () => undefined
   )
@@ -151,4 +150,4 @@ export const reseal = (
   from: Uint8Array,
   to: Uint8Array
 ): Effect.Effect<SealedKey, OpenFailure> =>
-  AtHand.flatMap(open(keys, row, from), (plaintext) => wiping(plaintext, () => seal(keys, kek_id, plaintext, to)))
+  Effect.flatMap(open(keys, row, from), (plaintext) => wiping(plaintext, () => seal(keys, kek_id, plaintext, to)))

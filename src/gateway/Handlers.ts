@@ -31,8 +31,8 @@ import { OpenRoutes } from "./OpenRoutes.ts"
 import { type RouteResponse, Routes } from "./Routes.ts"
 
 /** Written by hand: the key was read from its lease at the last moment. */
-const json = ({ data, status }: RouteResponse) =>
-  HttpServerResponse.text(JSON.stringify({ data }), { status, contentType: "application/json" })
+const json = ({ body, status }: RouteResponse) =>
+  HttpServerResponse.text(body, { status, contentType: "application/json" })
 
 const routes = HttpApiBuilder.group(
   GatewayApi,
@@ -71,10 +71,8 @@ const accounts = HttpApiBuilder.group(
               : yield* Effect.catchTags(accounts.createAccountOnce(name, idempotency_key), {
                   AccountDeleted: () => new AccountGone()
                 })
-          const answer = json({
-            status: 201,
-            data: { account_id, workspace_id, management_key: Redacted.value(management_key), ...made }
-          })
+          const data = { account_id, workspace_id, management_key: Redacted.value(management_key), ...made }
+          const answer = json({ status: 201, body: JSON.stringify({ data }) })
           return replayed ? HttpServerResponse.setHeader(answer, "idempotent-replayed", "true") : answer
         }),
       list: ({ query }) => Effect.map(accounts.listPage(query.after), dataOf),

@@ -3,12 +3,12 @@ import { Clock, Context, Data, Effect, Exit, Fiber, Layer } from "effect"
 import { NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { monotonicMillis } from "../domain/routing/Moment.ts"
 import type { Outcome } from "../domain/routing/Outcome.ts"
-import * as AtHand from "../port/AtHand.ts"
+import { untilStarted } from "../port/FairQueue.ts"
 import { type Holding, MemoryBudget } from "../port/MemoryBudget.ts"
 import { repeatInBackground } from "../service/repeatInBackground.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
-import type { PoolsUnavailable } from "../service/routing/RouterErrors.ts"
+import { PoolsUnavailable } from "../service/routing/RouterErrors.ts"
 import type { OpenAttempt, Walk } from "../service/routing/Walk.ts"
 
 /** How long a route may take, in milliseconds. Then its open attempt is abandoned. */
@@ -20,8 +20,17 @@ const answerKept = 60 * 1000
 /** For how long last answers are added to a bucket, in milliseconds, and how many at most. */
 const bucketed = { millis: 1000, answers: 4096 }
 
-/** About how many bytes a route takes and each step of its plan; and once it has ended, a bucket and each answer in it. */
-const bytesOf = { route: 4 * 1024, step: 192, bucket: 768, answer: 112, otherAnswer: 320 }
+/**
+ * About how many bytes a route takes, each target and each character of its request, and each attempt beyond the first few; and
+ * once it has ended, a bucket and each answer in it.
+ */
+const bytesOf = { route: 4 * 1024, target: 256, character: 2, attempt: 384, bucket: 768, answer: 112, otherAnswer: 320 }
+
+/** How many attempts are counted with their route, and how many more at a time. */
+const attemptsCounted = 8
+
+const weightOf = ({ request: { model, targets, user_id } }: PlannedRequest): number =>
+  bytesOf.route + bytesOf.target * targets.length + bytesOf.character * (model.length + (user_id?.length ?? 0))
 
 /** A report about another attempt than the open one. */
 export class AttemptNotOpen extends Data.TaggedError("AttemptNotOpen") {}
@@ -50,8 +59,9 @@ interface Route {
   holding: Holding | undefined
   /** When it expires, by the monotonic clock. */
   until: number
-  /** How many attempts were opened. */
+  /** How many attempts were opened, and of how many the memory is counted. */
   opened: number
+  counted: number
   open: OpenAttempt | undefined
   /** The last report, and what answers it and every repetition of it. */
   last:
@@ -69,6 +79,7 @@ const newRoute = (walk: Walk): Route => ({
   holding: undefined,
   until: Number.POSITIVE_INFINITY,
   opened: 0,
+  counted: attemptsCounted,
   open: undefined,
   last: undefined
 })
@@ -106,9 +117,8 @@ const over: RouteAnswer = { next: undefined, retry_at: null }
 const usual: LastAnswer = { n: 1, answer: Exit.succeed({ ...over, outcome: { _tag: "Succeeded" } }) }
 
 /**
- * The walks that gateways drive over HTTP, one request an attempt. Its functions act when they are called. Invariant: of each
- * route at most one attempt is open, every attempt ends once, by its report or as abandoned, and the answer to a report is made
- * once.
+ * The walks that gateways drive over HTTP, one request an attempt. Invariant: of each route at most one attempt is open, every
+ * attempt ends once, by its report or as abandoned, and the answer to a report is made once.
  */
 export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes", {
   make: Effect.gen(function* () {
@@ -200,17 +210,33 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       }
     }
 
+    /** Counts the attempts of a long walk, in memory that is admitted. */
+    const countAttempts = (route: Route, walk: Walk): Effect.Effect<void, PoolsUnavailable> =>
+      Effect.suspend(() => {
+        const { holding } = route
+        if (holding === undefined || walk.noted() < route.counted) return Effect.void
+        const more = Math.max(attemptsCounted, walk.noted() - route.counted)
+        route.counted += more
+        const admitted = untilStarted((start) => {
+          if (holding.grow(bytesOf.attempt * more, start)) start()
+          return true
+        })
+        return Effect.mapError(admitted, () => new PoolsUnavailable())
+      })
+
     /** Opens the next attempt, unless the route ends meanwhile. */
-    const openNext = (route: Route): Effect.Effect<RouteAnswer, PoolsUnavailable> => {
-      const { walk } = route
-      if (walk === undefined) return Effect.succeed(over)
-      return AtHand.flatMap(
-        AtHand.onExit(walk.next(), (exit) => {
-          if (Exit.isSuccess(exit) && route.walk !== undefined) return
-          route.open = undefined
-          walk.close({ _tag: "Abandoned" })
-        }),
-        (attempt): Effect.Effect<RouteAnswer> => {
+    const openNext = (route: Route): Effect.Effect<RouteAnswer, PoolsUnavailable> =>
+      Effect.suspend(() => {
+        const { walk } = route
+        if (walk === undefined) return Effect.succeed(over)
+        const opened = Effect.onExit(Effect.andThen(countAttempts(route, walk), walk.next), (exit) =>
+          Effect.sync(() => {
+            if (Exit.isSuccess(exit) && route.walk !== undefined) return
+            route.open = undefined
+            walk.close({ _tag: "Abandoned" })
+          })
+        )
+        return Effect.flatMap(opened, (attempt): Effect.Effect<RouteAnswer> => {
           if (route.walk === undefined) return Effect.succeed(over)
           if (attempt !== undefined) {
             route.open = attempt
@@ -219,30 +245,22 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           }
           route.walk = undefined
           return Effect.map(walk.exhausted, ({ retry_at }) => ({ next: undefined, retry_at }))
-        }
-      )
-    }
+        })
+      })
 
     /** Goes on after a report, in a fiber of its own: whoever reports may leave, and asks again for the same answer. */
-    const answered = (id: string, route: Route, n: number, outcome: Outcome) => {
-      const answer = AtHand.map(openNext(route), (made) => ({ ...made, outcome }))
-      const settled = (exit: Exit.Exit<ReportAnswer, PoolsUnavailable>) => {
-        if (route.last?.n === n) route.last.hasFailed = Exit.isFailure(exit)
-        if (Exit.isSuccess(exit) && route.walk === undefined && routes.has(id)) finish(id, route, n, exit.value)
-      }
-      const exit = AtHand.exitOf(answer)
-      if (exit !== undefined) {
-        route.last = { n, outcome, answer: exit, hasFailed: false }
-        settled(exit)
-        return exit
-      }
-      return Effect.withFiber((fiber) => {
+    const answered = (id: string, route: Route, n: number, outcome: Outcome) =>
+      Effect.withFiber<ReportAnswer, PoolsUnavailable>((fiber) => {
+        const answer = Effect.map(openNext(route), (next) => ({ ...next, outcome }))
         const answering = Effect.runForkWith(fiber.context)(answer)
-        route.last = { n, outcome, answer: Fiber.join(answering), hasFailed: false }
-        answering.addObserver(settled)
-        return Fiber.join(answering)
+        const joined = answering.pollUnsafe() ?? Fiber.join(answering)
+        route.last = { n, outcome, answer: joined, hasFailed: false }
+        answering.addObserver((exit) => {
+          if (route.last?.n === n) route.last.hasFailed = Exit.isFailure(exit)
+          if (Exit.isSuccess(exit) && route.walk === undefined && routes.has(id)) finish(id, route, n, exit.value)
+        })
+        return joined
       })
-    }
 
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
@@ -257,32 +275,33 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
        * Opens a route for what `plan` makes, with its first attempt; fails with `ServiceUnavailable` if too many are open.
        * `ifUnread` is told what to do if the client leaves without the answer.
        */
-      open: <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (giveUp: () => void) => void = () => {}) => {
-        endExpired()
-        const opened = AtHand.flatMap(AtHand.interruptible(plan), (planned) => {
-          const id = makeId()
-          // Why each key is used or not is for the answer alone.
-          const route = newRoute(walk({ ...planned, providers: [] }))
-          const bytes = bytesOf.route + bytesOf.step * planned.steps.length
-          return AtHand.flatMap(admit(planned.request.account_id, "route", bytes, revoking(id, route)), (holding) => {
-            route.holding = holding
-            route.until = monotonicMillis(clock) + longestRoute
+      open: <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (giveUp: () => void) => void = () => {}) =>
+        Effect.suspend(() => {
+          endExpired()
+          return Effect.flatMap(Effect.interruptible(plan), (planned) => {
+            const id = makeId()
             const expires_at = clock.currentTimeMillisUnsafe() + longestRoute
-            routes.set(id, route)
-            ifUnread(givingUp(id, route))
-            const first: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =
-              route.walk === undefined ? Effect.fail(new ServiceUnavailable()) : openNext(route)
-            const answer = AtHand.onExit(AtHand.interruptible(first), (exit) => {
-              if (Exit.isFailure(exit)) end(id, route)
-            })
-            return AtHand.map(answer, ({ next, retry_at }) => {
-              if (route.walk === undefined) end(id, route)
-              return { id, expires_at, planned, next, retry_at: retry_at ?? planned.retry_at }
+            if (planned.isEmpty) {
+              const { retry_at } = planned
+              return Effect.succeed({ id, expires_at, planned, next: undefined, retry_at })
+            }
+            const route = newRoute(walk(planned))
+            const admitted = admit(planned.request.account_id, "route", weightOf(planned), revoking(id, route))
+            return Effect.flatMap(admitted, (holding) => {
+              route.holding = holding
+              route.until = monotonicMillis(clock) + longestRoute
+              routes.set(id, route)
+              ifUnread(givingUp(id, route))
+              const first: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =
+                route.walk === undefined ? Effect.fail(new ServiceUnavailable()) : openNext(route)
+              const answer = Effect.onError(Effect.interruptible(first), () => Effect.sync(() => end(id, route)))
+              return Effect.map(answer, ({ next, retry_at }) => {
+                if (route.walk === undefined) end(id, route)
+                return { id, expires_at, planned, next, retry_at }
+              })
             })
           })
-        })
-        return AtHand.uninterruptible(opened)
-      },
+        }).pipe(Effect.uninterruptible),
 
       /**
        * Notes what came of the open attempt, and opens the next one unless the route is to end with it. The last report may
@@ -293,33 +312,35 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         n: number,
         outcome: Outcome,
         goesOn = true
-      ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
-        endExpired()
-        const route = routes.get(id)
-        if (route === undefined) {
-          const kept = lastAnswerOf(id)
-          return kept?.n === n ? kept.answer : Effect.fail(new NotFound())
-        }
-        const { last, open, walk } = route
-        if (last?.n === n) {
-          if (!goesOn && walk !== undefined) return finish(id, route, n, { ...over, outcome: last.outcome })
-          return last.hasFailed ? answered(id, route, n, last.outcome) : last.answer
-        }
-        if (walk === undefined) return Effect.fail(new NotFound())
-        if (open === undefined || n !== route.opened) return Effect.fail(new AttemptNotOpen())
-        const isLast = walk.ended(open, outcome) || !goesOn
-        close(route, outcome)
-        return isLast ? finish(id, route, n, { ...over, outcome }) : answered(id, route, n, outcome)
-      },
+      ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> =>
+        Effect.suspend((): ReturnType<typeof answered> | Effect.Effect<never, NotFound | AttemptNotOpen> => {
+          endExpired()
+          const route = routes.get(id)
+          if (route === undefined) {
+            const kept = lastAnswerOf(id)
+            return kept?.n === n ? kept.answer : Effect.fail(new NotFound())
+          }
+          const { last, open, walk } = route
+          if (last?.n === n) {
+            if (!goesOn && walk !== undefined) return finish(id, route, n, { ...over, outcome: last.outcome })
+            return last.hasFailed ? answered(id, route, n, last.outcome) : last.answer
+          }
+          if (walk === undefined) return Effect.fail(new NotFound())
+          if (open === undefined || n !== route.opened) return Effect.fail(new AttemptNotOpen())
+          const isLast = walk.ended(open, outcome) || !goesOn
+          close(route, outcome)
+          return isLast ? finish(id, route, n, { ...over, outcome }) : answered(id, route, n, outcome)
+        }),
 
       /** Ends a route whose client has left. */
-      abandon: (id: string): Effect.Effect<void, NotFound> => {
-        endExpired()
-        const route = routes.get(id)
-        if (route?.walk === undefined) return Effect.fail(new NotFound())
-        end(id, route)
-        return Effect.void
-      }
+      abandon: (id: string): Effect.Effect<void, NotFound> =>
+        Effect.suspend(() => {
+          endExpired()
+          const route = routes.get(id)
+          if (route?.walk === undefined) return Effect.fail(new NotFound())
+          end(id, route)
+          return Effect.void
+        })
     }
   })
 }) {

@@ -1,11 +1,11 @@
 import type { ServerResponse } from "node:http"
 import type { Socket } from "node:net"
-import { Clock, Context, Duration, Effect, Layer, Schema } from "effect"
+import { Clock, Context, Duration, Effect, Exit, Layer, Schema } from "effect"
 import { InvalidParams, type NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { hashApiKey } from "../port/ApiKey.ts"
-import * as AtHand from "../port/AtHand.ts"
+import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
@@ -81,19 +81,30 @@ const notAlone = InvalidParams.of({
   message: "must be a credential of the workspace, and its provider one of targets"
 })
 
-/** What a request about a route is answered; the key in it was read from its lease at the last moment. */
+/** What a request about a route is answered, as JSON; the key in it was read from its lease at the last moment. */
 export interface RouteResponse {
   readonly status: 200 | 201
-  readonly data: object
+  readonly body: string
 }
+
+const responseOf = (status: RouteResponse["status"], data: object): RouteResponse => ({
+  status,
+  body: JSON.stringify({ data })
+})
+
+/** About how many bytes of memory it takes to say of a credential why it is used or not. */
+const verdictBytes = 1000
+
+const isOfPool = ({ credentials }: ProviderPlan) => credentials.length > 0
 
 const decodeReport = Schema.decodeUnknownExit(RouteReport, { errors: "all", onExcessProperty: "error" })
 
-/** Opens routes and takes reports for requests that are decoded. Acts when it is called. */
+/** Opens routes and takes reports for requests that are decoded. */
 export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
   make: Effect.gen(function* () {
-    const { plan, planForKey } = yield* Router
+    const { plan, planForKey, verdicts } = yield* Router
     const { open, report } = yield* OpenRoutes
+    const { admit } = yield* MemoryBudget
     const clock = yield* Clock.Clock
     const noted = (id: string, n: number, given: typeof Report.Type, goesOn: boolean) => {
       const { codes = [], retry_after = null, status } = given
@@ -102,22 +113,35 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
         status === undefined
           ? { _tag: "Abandoned" }
           : outcomeOf({ status, ...answered }, clock.currentTimeMillisUnsafe())
-      return AtHand.mapError(report(id, n, outcome, goesOn), (error) => {
+      return Effect.mapError(report(id, n, outcome, goesOn), (error) => {
         if (error._tag === "AttemptNotOpen") return new AnotherAttemptOpen()
         return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
       })
     }
     /** Takes a report that came along: null, or why it is refused. */
     const taken = (given: unknown) => {
-      const noting = AtHand.flatMap(
-        AtHand.mapError(decodeReport(given), ({ issue }) => InvalidParams.ofSchema(issue)),
+      const noting = Effect.flatMap(
+        Effect.mapError(decodeReport(given), ({ issue }) => InvalidParams.ofSchema(issue)),
         ({ attempt, route, ...report }) => noted(route, attempt, report, false)
       )
-      return AtHand.catchError(
-        AtHand.map(noting, () => null),
-        ({ error }) => Effect.succeed({ error })
-      )
+      return Effect.match(noting, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
     }
+    /** Why each key is used or not, as JSON, in memory that is held until the response has left. */
+    const explained = (planned: PlannedRequest, response: ServerResponse): Effect.Effect<string, ServiceUnavailable> =>
+      Effect.uninterruptible(
+        Effect.gen(function* () {
+          const bytes = verdictBytes * planned.members
+          const holding = yield* admit(planned.request.account_id, "gateway", bytes)
+          const shown = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsOf)))
+          return yield* Effect.onExit(Effect.interruptible(shown), (exit) =>
+            Effect.sync(() => {
+              if (Exit.isFailure(exit) || response.destroyed) return holding.release()
+              holding.shrink(4 * exit.value.length)
+              response.once("close", () => holding.release())
+            })
+          )
+        })
+      )
     return {
       open: (
         { account_id, api_key, explain, freshness_ms, reports, workspace_id: given, ...rest }: typeof NewRoute.Type,
@@ -137,42 +161,52 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
             ? planning
             : Effect.filterOrFail(
                 planning,
-                ({ providers }) => providers.some((one) => one.credentials.length > 0),
+                ({ providers }) => providers.some(isOfPool),
                 () => notAlone
               )
-        const answer = (taken: object) => {
-          const opened = AtHand.mapError(open(known, ifUnread(response)), (error) => {
+        return Effect.gen(function* () {
+          // What they say of keys counts for the plan.
+          const along = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, taken) }
+          let providers: string | undefined
+          const explaining = Effect.tap(known, (planned) =>
+            explain || planned.isEmpty
+              ? Effect.map(explained(planned, response), (shown) => void (providers = shown))
+              : Effect.void
+          )
+          const { expires_at, id, next, planned, retry_at } = yield* open(explaining, ifUnread(response))
+          const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
+          if (next === undefined) providers ??= yield* explained(planned, response)
+          const answer = responseOf(201, { route: id, ...times, next: attemptOf(next), ...along })
+          return providers === undefined
+            ? answer
+            : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${providers}}}` }
+        }).pipe(
+          Effect.mapError((error) => {
             if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
             if (error._tag === "UnknownWorkspace")
               return InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
             return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
           })
-          return AtHand.map(opened, ({ expires_at, id, next, planned, retry_at }): RouteResponse => {
-            const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
-            const explained = explain || next === undefined ? { providers: planned.providers.map(verdictsOf) } : {}
-            return { status: 201, data: { route: id, ...times, next: attemptOf(next), ...explained, ...taken } }
-          })
-        }
-        // What they say of keys counts for the plan.
-        return reports.length === 0
-          ? answer({})
-          : AtHand.flatMap(AtHand.all(reports.map(taken)), (reports) => answer({ reports }))
+        )
       },
       report: (
         id: string,
         n: number,
         given: typeof Report.Type
       ): Effect.Effect<RouteResponse, AnotherAttemptOpen | NotFound | ServiceUnavailable> =>
-        AtHand.flatMap(
+        Effect.flatMap(
           noted(id, n, given, true),
           ({ next, outcome, retry_at }): Effect.Effect<RouteResponse, AnotherAttemptOpen> =>
             // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
             next?.attempt.lease?.hasEnded === true
               ? Effect.fail(new AnotherAttemptOpen())
-              : Effect.succeed({
-                  status: 200,
-                  data: { outcome: outcomeNames[outcome._tag], next: attemptOf(next), retry_at: timeOf(retry_at) }
-                })
+              : Effect.succeed(
+                  responseOf(200, {
+                    outcome: outcomeNames[outcome._tag],
+                    next: attemptOf(next),
+                    retry_at: timeOf(retry_at)
+                  })
+                )
         )
     }
   })

@@ -1,6 +1,5 @@
 import { Context, Effect, Layer } from "effect"
 import { ServiceUnavailable } from "../domain/Errors.ts"
-import * as AtHand from "./AtHand.ts"
 import { CurrentDeadline } from "./Deadline.ts"
 
 /** What a tenant asks for: it waits in the tenant's line, is admitted, or has left. */
@@ -107,12 +106,17 @@ export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effe
     Effect.callback((resume) => {
       const deadline = fiber.getRef(CurrentDeadline)
       const giveUp = () => resume(Effect.fail(new ServiceUnavailable()))
-      const timer = deadline && setTimeout(giveUp, Math.max(0, deadline.until - performance.now()))
+      let isWaiting = true
+      let timer: NodeJS.Timeout | undefined
       const start = () => {
+        isWaiting = false
         clearTimeout(timer)
         return deadline === undefined || performance.now() < deadline.until ? resume(Effect.undefined) : giveUp()
       }
-      if (!enter(start)) giveUp()
+      if (!enter(start)) return giveUp()
+      if (isWaiting && deadline !== undefined) {
+        timer = setTimeout(giveUp, Math.max(0, deadline.until - performance.now()))
+      }
       return Effect.sync(() => clearTimeout(timer))
     })
   )
@@ -150,9 +154,9 @@ export const makeRequestQueue = ({
 }: Pick<QueueLimits, "inProgress" | "waiting">): RequestQueue => {
   const { leave, take, wait } = makeFairQueue({ total: inProgress, waiting })
   return (tenant, request) =>
-    AtHand.suspend(() => {
+    Effect.suspend(() => {
       const place: Place = { tenant, weight: 1, most: inProgress, start: () => {}, isAdmitted: false }
-      const turn = AtHand.suspend(() => {
+      const turn = Effect.suspend(() => {
         place.isAdmitted = take(1)
         if (place.isAdmitted) return request
         const started = untilStarted((start) => {
@@ -162,7 +166,7 @@ export const makeRequestQueue = ({
         return Effect.andThen(started, request)
       })
       // Releases the place however the request ends.
-      return AtHand.onExit(turn, () => leave(place))
+      return Effect.onExit(turn, () => Effect.sync(() => leave(place)))
     })
 }
 

@@ -1,5 +1,4 @@
 import { Effect, type Exit, Metric } from "effect"
-import * as AtHand from "./AtHand.ts"
 import { families, type Family, type FamilyName } from "./families.ts"
 
 /** What tells the series of one family apart. Every value is one of a few that the service itself chooses. */
@@ -58,11 +57,12 @@ export const memoize = <Name, Made>(make: (name: Name) => Made) => {
   }
 }
 
-/** Begins an effect, and tells how many seconds it took and how it ended. */
+/** Tells how many seconds an effect took and how it ended. */
 export const timed = <A, E, R>(
-  begin: () => Effect.Effect<A, E, R>,
+  effect: Effect.Effect<A, E, R>,
   ended: (seconds: number, exit: Exit.Exit<A, E>) => void
-): Effect.Effect<A, E, R> => {
-  const began = performance.now()
-  return AtHand.onExit(begin(), (exit) => ended((performance.now() - began) / 1000, exit))
-}
+): Effect.Effect<A, E, R> =>
+  Effect.suspend(() => {
+    const began = performance.now()
+    return Effect.onExit(effect, (exit) => Effect.sync(() => ended((performance.now() - began) / 1000, exit)))
+  })

@@ -52,6 +52,8 @@ describe("the routes that gateways drive over HTTP", () => {
   const plan = Effect.succeed(planOf([{ provider: "azure", refused: false }]))
   const another = AccountId.make("00000000-0000-7000-8000-00000000000b")
   const planOfAnother = Effect.succeed(planOf([{ provider: "azure", refused: false }], another))
+  const planWith = (user_id: string) =>
+    Effect.map(plan, (planned) => ({ ...planned, request: { ...planned.request, user_id } }))
   const inTime = Effect.provideService(CurrentDeadline, { until: 0 })
 
   it.effect("hold memory of their account; when it is full, each account has its share (T9)", () =>
@@ -91,7 +93,7 @@ describe("the routes that gateways drive over HTTP", () => {
           return Effect.map(open(Effect.succeed(planned)), ({ id }) => ({ id, ofPlan }))
         })
         const { id, ofPlan } = yield* opened
-        assert.isAbove(held(), 100_000)
+        assert.isBelow(held(), 5_000, "a route takes what its request does")
         yield* collected
         assert.isDefined(ofPlan.deref(), "control")
         const answer = yield* report(id, 1, { _tag: "Succeeded" })
@@ -104,6 +106,49 @@ describe("the routes that gateways drive over HTTP", () => {
         yield* TestClock.adjust(1)
         assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Succeeded" })), NotFound)
         assert.strictEqual(held("spare"), 0)
+      })
+    )
+  )
+
+  it.effect("take what the texts of their request do, and more with every few attempts (T9)", () =>
+    within(1_000_000, ({ abandon, open, report }, held) =>
+      Effect.gen(function* () {
+        const { id } = yield* open(planWith("u".repeat(255)))
+        const short = held()
+        const long = yield* open(planWith("u".repeat(100_255)))
+        assert.strictEqual(held() - short, short + 200_000)
+        yield* abandon(long.id)
+        yield* abandon(id)
+        const keys = Array.from({ length: 100 }, () => ({ provider: "azure", refused: false }) as const)
+        const many = yield* open(Effect.succeed(planOf(keys)))
+        const before = held()
+        for (let n = 1; n < 100; n++) {
+          const { next } = yield* report(many.id, n, { _tag: "Rejected" })
+          assert.strictEqual(next?.n, n + 1)
+        }
+        assert.isAbove(held() - before, 92 * 300)
+        const refused = Array.from({ length: 1_000 }, (_, n) => ({ provider: "azure", refused: n > 0 }) as const)
+        const last = yield* open(Effect.succeed(planOf(refused)))
+        yield* report(last.id, 1, { _tag: "Rejected" })
+        yield* abandon(many.id)
+        assert.strictEqual(held(), 0)
+      })
+    )
+  )
+
+  it.effect("act when what they return is run, each time that it is", () =>
+    within(1_000_000, ({ abandon, open, report }, held) =>
+      Effect.gen(function* () {
+        const opening = open(plan)
+        assert.strictEqual(held(), 0)
+        const { id } = yield* opening
+        const other = yield* opening
+        assert.notStrictEqual(id, other.id)
+        const [reporting, leaving] = [report(id, 1, { _tag: "Succeeded" }), abandon(id)]
+        yield* leaving
+        assert.instanceOf(yield* Effect.flip(reporting), NotFound)
+        assert.instanceOf(yield* Effect.flip(leaving), NotFound)
+        yield* abandon(other.id)
       })
     )
   )
@@ -142,8 +187,7 @@ describe("the routes that gateways drive over HTTP", () => {
           ids.push(id)
         }
         const spare = held("spare")
-        const steps = Array.from({ length: 3_000 }, () => ({ provider: "azure", refused: false }) as const)
-        yield* open(Effect.succeed(planOf(steps)))
+        yield* open(planWith("x".repeat(288_000)))
         assert.isAbove(held("spare"), 0.15 * spare)
         const [oldest = "", newest = ""] = [ids[4_095], ids[4_096]]
         assert.instanceOf(yield* Effect.flip(report(oldest, 1, { _tag: "Succeeded" })), NotFound)
@@ -186,7 +230,7 @@ describe("the routes that gateways drive over HTTP", () => {
           outcome: { _tag: "Rejected" }
         })
         const steps = [{ _tag: "Shared", provider: "azure" }] as const
-        const shared = yield* open(Effect.succeed({ ...planOf([]), steps }))
+        const shared = yield* open(Effect.succeed({ ...planOf([]), steps, isEmpty: false }))
         yield* report(shared.id, 1, { _tag: "Rejected" })
         assert.deepStrictEqual(outcomes, ["Rejected", "Succeeded", "Abandoned", "Rejected"], "of leases alone")
       })
@@ -277,10 +321,11 @@ describe("the routes that gateways drive over HTTP", () => {
     const files = [
       "domain/Errors",
       "domain/routing/Moment",
-      "port/AtHand",
+      "port/FairQueue",
       "port/MemoryBudget",
       "service/repeatInBackground",
-      "service/routing/Router"
+      "service/routing/Router",
+      "service/routing/RouterErrors"
     ].map((file) => {
       const name = `../${file}.ts`
       return [name, new URL(name, source).href] as const

@@ -3,14 +3,14 @@ import { Arbitrary, Effect, Exit, Fiber, Latch, Layer, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
-import type { OwnStep } from "../../src/domain/routing/Plan.ts"
+import { firstPlace } from "../../src/domain/routing/planFor.ts"
 import type { OpenRoutes, RouteAnswer } from "../../src/gateway/OpenRoutes.ts"
 import { unknown } from "../../src/domain/routing/Health.ts"
 import { Lease } from "../../src/service/routing/Lease.ts"
 import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { LeaseRefused, PoolsUnavailable } from "../../src/service/routing/RouterErrors.ts"
-import { makeWalk } from "../../src/service/routing/Walk.ts"
+import { makeWalk, type RouterOperations } from "../../src/service/routing/Walk.ts"
 import { requestOf } from "../support/service/planning.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 
@@ -178,7 +178,10 @@ export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id):
   providers: [],
   retry_at: null,
   request: { ...requestOf({ ...owner, account_id }), workspace_id: owner.workspace_id },
-  freshness: 0
+  freshness: 0,
+  isEmpty: keys.length === 0,
+  members: keys.length,
+  start: { versions: "", place: firstPlace }
 })
 
 /** A router whose leases are counted, whose database can be cut off, and which can be made to wait. */
@@ -188,7 +191,7 @@ export const fakeRouter = () => {
   const outcomes: Array<Outcome["_tag"]> = []
   const state = { away: false, latch: Latch.makeUnsafe(true) }
   /** Answers at once, as with keys in memory, unless it is made to wait. */
-  const lease = (_plan: PlannedRequest, step: OwnStep, made: (lease: Lease) => void) => {
+  const lease: RouterOperations["lease"] = (_request, step, made) => {
     const answer = (): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable> => {
       if (state.away) return Effect.fail(new PoolsUnavailable())
       if (step.row === "refused") return Effect.fail(new LeaseRefused({ reason: "parked" }))
@@ -201,14 +204,19 @@ export const fakeRouter = () => {
       made(lease)
       return Effect.succeed(lease)
     }
-    return state.latch.isOpen() ? answer() : state.latch.whenOpen(Effect.suspend(answer))
+    return Effect.suspend(() => (state.latch.isOpen() ? answer() : state.latch.whenOpen(Effect.suspend(answer))))
   }
   const layer = Layer.mock(Router, {
     redact: (text) => text,
     walk: makeWalk({
       lease,
-      mayShare: () => Effect.succeed(true),
-      replan: Effect.succeed,
+      search: ({ steps }) => ({
+        restart: () => {},
+        next: (isWanted) =>
+          Effect.sync(() =>
+            steps.find((step) => isWanted(step.provider, step._tag === "Own" ? step.credential_id : undefined))
+          )
+      }),
       retryAt: () => Effect.succeed(null),
       end: (lease, { _tag }) => {
         outcomes.push(_tag)

@@ -28,6 +28,10 @@ const show = (what: unknown) =>
     { discard: true }
   )
 
+/** A plan for the key of a step alone. */
+const alone = ({ request }: PlannedRequest, { credential_id }: OwnStep) =>
+  Effect.flatMap(Router, ({ plan }) => plan({ ...request, credential_id }))
+
 const leasing =
   <E>(use: (lease: Lease) => Effect.Effect<unknown, E, Router>): Use =>
   ({ plan, step }) =>
@@ -38,8 +42,8 @@ const attempting =
   (fail: (lease: Lease) => Effect.Effect<never, unknown, Router>): Use =>
   ({ plan, step }) =>
     Effect.gen(function* () {
-      const { run } = yield* Router
-      const attempts = run({ ...plan, steps: [step] }, (_step, lease) =>
+      const router = yield* Router
+      const attempts = router.run(yield* alone(plan, step), (_step, lease) =>
         lease === undefined ? Effect.die(new Error("no lease")) : Effect.withSpan(fail(lease), "attempt")
       )
       yield* show(yield* Effect.exit(attempts))
@@ -67,7 +71,7 @@ export const leaseUses: Readonly<Record<string, Use>> = {
   "the key of an attempt that is rejected": ({ plan, step }) =>
     Effect.gen(function* () {
       const { redact, run } = yield* Router
-      const attempts = run({ ...plan, steps: [step] }, (_step, lease) =>
+      const attempts = run(yield* alone(plan, step), (_step, lease) =>
         Effect.gen(function* () {
           if (lease === undefined) return yield* Effect.die(new Error("no lease"))
           yield* show(redact(upstreamSays(lease), lease))

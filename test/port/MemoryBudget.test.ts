@@ -73,7 +73,7 @@ describe("a budget of memory", () => {
   /** Whether some run notices that a text of a source is replaced. */
   const isFound = Effect.fnUntraced(function* (file?: "FairQueue" | "MemoryBudget", edit?: Edit) {
     const port = new URL("../../src/port/", import.meta.url)
-    const linked = ["effect", "../domain/Errors.ts", "./AtHand.ts", "./Deadline.ts", "./Meter.ts"].map((name) => [
+    const linked = ["effect", "../domain/Errors.ts", "./Deadline.ts", "./Meter.ts"].map((name) => [
       name,
       name === "effect" ? import.meta.resolve(name) : new URL(name, port).href
     ])

@@ -187,13 +187,11 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
   it.effect("time what is rewrapped, and what is not by the reason", function* () {
     const count = "byok_crypto_operation_duration_seconds_count"
     const timing = (yield* makeCryptoTimer)("rewrap")
-    const rewrapping = <E extends { readonly _tag: string }>(call: Effect.Effect<void, E>) =>
-      Effect.suspend(() => timing(() => call))
-    yield* raises(rewrapping(Effect.void), [1, count, { operation: "rewrap" }])
+    yield* raises(timing(Effect.void), [1, count, { operation: "rewrap" }])
     const before = yield* read(count, { operation: "rewrap" })
-    yield* Effect.exit(rewrapping(Effect.interrupt))
+    yield* Effect.exit(timing(Effect.interrupt))
     assert.strictEqual(yield* read(count, { operation: "rewrap" }), before, "to be interrupted is no failure")
-    const failing = Effect.exit(rewrapping(Effect.fail(new AuthenticationFailed())))
+    const failing = Effect.exit(timing(Effect.fail(new AuthenticationFailed())))
     yield* raises(failing, [1, count, { operation: "rewrap", error_type: "AuthenticationFailed" }])
   })
 

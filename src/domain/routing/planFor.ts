@@ -1,4 +1,5 @@
 import type { Credential } from "../Credential.ts"
+import type { CredentialId } from "../Identifiers.ts"
 import type { Provider } from "../Provider.ts"
 import type { Endpoint, EndpointKind, RoutingRequest } from "./RoutingRequest.ts"
 import type { Availability } from "./Health.ts"
@@ -132,6 +133,72 @@ const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
     }
   }
   return earliest
+}
+
+/** Where a search for steps goes on: the turn of a provider's phase among all, and a place in the provider's pool. */
+export interface Place {
+  readonly turn: number
+  readonly at: number
+}
+
+export const firstPlace: Place = { turn: 0, at: 0 }
+
+/** What steps are searched for. */
+export interface Search {
+  readonly request: RoutingRequest
+  readonly poolOfProvider: (provider: Provider) => Pool
+  readonly availabilityOf: (pooled: PooledCredential) => Availability
+  /** Asked before anything else of a step: a credential of a provider, or its shared endpoint. */
+  readonly isWanted: (provider: Provider, credential_id: CredentialId | undefined) => boolean
+  /** Told why a credential is not used. */
+  readonly excluded: (exclusions: ReadonlyArray<Exclusion>) => void
+}
+
+/** A step if one was found, and the place where that stands or the search goes on. */
+export interface Found {
+  readonly step: Step | undefined
+  readonly place: Place
+  /** Whether there may be a step all the same. */
+  readonly isPaused: boolean
+}
+
+/** The provider and the phase whose turn it is. */
+const turnOf = ({ strategy, targets }: RoutingRequest, turn: number) =>
+  strategy === "byok_first"
+    ? { target: targets[turn % targets.length], phase: phases[Math.floor(turn / targets.length)] }
+    : { target: targets[Math.floor(turn / phases.length)], phase: phases[turn % phases.length] }
+
+/** Searches for the next of the steps of `planFor`. Pauses after it has looked at so many credentials. */
+export const nextStep = (
+  { availabilityOf, excluded, isWanted, poolOfProvider, request }: Search,
+  from: Place,
+  most: number
+): Found => {
+  let left = most
+  let { at, turn } = from
+  for (; ; turn += 1, at = 0) {
+    const { phase, target } = turnOf(request, turn)
+    if (phase === undefined || target === undefined) return { step: undefined, place: { turn, at }, isPaused: false }
+    const { endpoint, provider } = target
+    const pool = poolOfProvider(provider)
+    if (phase === "shared") {
+      const isOffered = isWanted(provider, undefined) && removalsOf(request, endpoint, pool).length === 0
+      if (isOffered) return { step: { _tag: "Shared", provider }, place: { turn, at }, isPaused: false }
+      continue
+    }
+    for (; at < pool.length; at += 1) {
+      const member = pool[at] as PooledCredential
+      const { id, is_fallback } = member.credential
+      if (is_fallback !== (phase === "fallback")) continue
+      if (left === 0) return { step: undefined, place: { turn, at }, isPaused: true }
+      left -= 1
+      if (!isWanted(provider, id)) continue
+      const availability = availabilityOf(member)
+      const exclusions = exclusionsOf(request, endpoint, member, availability)
+      if (exclusions.length > 0) excluded(exclusions)
+      else return { step: ownStep(provider, phase, member, availability), place: { turn, at }, isPaused: false }
+    }
+  }
 }
 
 /** The credentials and shared endpoints that may serve a request, in their order, with a verdict on each. */

@@ -4,7 +4,6 @@ import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifier
 import type { Issue } from "../../domain/Issue.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
-import * as AtHand from "../../port/AtHand.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import type { OrderMismatch, PoolFull } from "../../port/CredentialRepository.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
@@ -59,7 +58,7 @@ export const makeOwnershipCheck = Effect.gen(function* () {
 
   return (account_id: AccountId, input: NewCredential): Answer<WorkspaceId, InvalidParams> =>
     Effect.flatMap(workspaces.resolve(account_id, input.workspace_id), (workspace) =>
-      AtHand.flatMap(
+      Effect.flatMap(
         foreignHashIssues(apiKeys, account_id, input.allowed_api_key_hashes),
         (foreign): Answer<WorkspaceId, InvalidParams> => {
           if (Option.isNone(workspace))

@@ -1,5 +1,4 @@
-import { setTimeout } from "node:timers/promises"
-import { Effect, Layer, Option } from "effect"
+import { Clock, Effect, Layer, Option } from "effect"
 import { CurrentCaller } from "../../domain/CurrentCaller.ts"
 import type { Credential } from "../../domain/Credential.ts"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
@@ -9,18 +8,18 @@ import { statusOf } from "../../domain/routing/CredentialStatus.ts"
 import { explanationBody } from "../../domain/routing/Explanation.ts"
 import { explanationOf } from "../../domain/routing/explanationOf.ts"
 import { availabilityOf, healthIn } from "../../domain/routing/Health.ts"
-import { type Moment, momentOf } from "../../domain/routing/Moment.ts"
+import { momentOf, monotonicMillis } from "../../domain/routing/Moment.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
+import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import type { PlanRequest } from "../../domain/routing/RoutingRequest.ts"
 import { neverUsed } from "../../domain/routing/LastUse.ts"
 import { CredentialRepository, type PageMemory } from "../../port/CredentialRepository.ts"
 import { CredentialUse } from "../../port/CredentialUse.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Explanations } from "../../port/Explanations.ts"
-import { makeRequestQueue } from "../../port/FairQueue.ts"
+import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
 import { Parkings } from "../../port/Parkings.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
-import { keptBytes, makePlanCache } from "./makePlanCache.ts"
 import { Pools } from "./Pools.ts"
 
 /** How many credentials of several providers one explanation has at most: 1,000 take about 7 ms. */
@@ -34,19 +33,23 @@ const tooMany = InvalidParams.of({
   message: `must name fewer providers: those given have more than ${maxCredentials} credentials`
 })
 
-/** Does a part of an explanation, which takes milliseconds for large pools, and leaves as long to others. */
-const restingAfter = <A>(part: () => A) =>
-  Effect.suspend(() => {
-    const began = performance.now()
-    const made = part()
-    const took = performance.now() - began
-    return Effect.as(took < 0.5 ? Effect.yieldNow : Effect.promise(() => setTimeout(took)), made)
-  })
+/** Of pools with fewer credentials no explanation is kept, and of the others as many as this. */
+const kept = { members: 16, each: 4 }
 
-const nowOf = Effect.clockWith((clock) => Effect.sync(() => momentOf(clock)))
+/** An explanation, of what it was made, and when the first cooldown or trial in it ends. It refers to no pool. */
+interface Kept {
+  readonly body: Uint8Array
+  readonly asked: string
+  readonly snapshots: string
+  /** By the monotonic clock. */
+  readonly until: number
+  readonly holding: Holding
+}
 
 const make = Effect.fnUntraced(function* (verifies: boolean) {
-  const { current } = yield* Pools
+  const { current, inTurn, part } = yield* Pools
+  const budget = yield* MemoryBudget
+  const clock = yield* Clock.Clock
   const credentials = yield* CredentialRepository
   const uses = yield* CredentialUse
   const parkings = yield* Parkings
@@ -67,42 +70,62 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
   })
   type Prepared = Effect.Success<ReturnType<typeof prepare>>
 
-  const explanationFrom = Effect.fnUntraced(function* (
-    { poolOf, request }: Prepared,
-    now: Moment,
-    noting: ReturnType<ReturnType<typeof makePlanCache>["begin"]>["noting"]
-  ) {
-    const availability = noting(({ key_version, leaked, stored }) =>
-      availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
-    )
-    const plan = yield* restingAfter(() => planFor(request, poolOf, availability))
-    return yield* restingAfter(() => explanationOf(request, plan, poolOf))
+  const explain = Effect.fnUntraced(function* ({ poolOf, request }: Prepared) {
+    const now = momentOf(clock)
+    let until = Number.POSITIVE_INFINITY
+    const availability = ({ key_version, leaked, stored }: PooledCredential) => {
+      const found = availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
+      if (found._tag !== "Free" && found.until !== null) {
+        until = Math.min(until, now.monotonic + found.until - now.wall)
+      }
+      return found
+    }
+    const plan = yield* part(() => planFor(request, poolOf, availability))
+    return { explanation: yield* part(() => explanationOf(request, plan, poolOf)), until }
   })
 
-  const explain = Effect.fnUntraced(function* (account_id: AccountId, asked: PlanRequest) {
-    return yield* explanationFrom(yield* prepare(account_id, asked), yield* nowOf, (availability) => availability)
-  })
+  const bodies = new Map<string, ReadonlyArray<Kept>>()
+  const forget = (pools: string, body: Uint8Array) => {
+    const found = bodies.get(pools) ?? []
+    for (const one of found) if (one.body === body) one.holding.release()
+    const others = found.filter((one) => one.body !== body)
+    if (others.length > 0) bodies.set(pools, others)
+    else bodies.delete(pools)
+  }
+  /** Keeps a body if there is room for it. */
+  const keep = (pools: string, made: Omit<Kept, "holding">) => {
+    const holding = budget.hold("", "page")
+    if (!holding.grow(made.body.length + 2 * made.asked.length + 500, () => {})) return holding.release()
+    for (const one of bodies.get(pools) ?? []) if (one.asked === made.asked) forget(pools, one.body)
+    const others = bodies.get(pools) ?? []
+    for (const one of others.slice(0, Math.max(0, others.length + 1 - kept.each))) forget(pools, one.body)
+    bodies.set(pools, [...(bodies.get(pools) ?? []), { ...made, holding }])
+    holding.spare(() => forget(pools, made.body))
+  }
 
-  const bodies = makePlanCache<Uint8Array>()
-  /** One at a time is made, as long ones delay everybody, and in rotation of accounts. */
-  const inTurn = makeRequestQueue({ inProgress: 1, waiting: Number.POSITIVE_INFINITY })
-
-  const explainedBody = Effect.fnUntraced(function* (account_id: AccountId, asked: PlanRequest, memory: PageMemory) {
-    const prepared = yield* prepare(account_id, asked)
-    const { members, request, snapshots } = prepared
+  const explainedBody = Effect.fnUntraced(function* (account_id: AccountId, given: PlanRequest, memory: PageMemory) {
+    const prepared = yield* prepare(account_id, given)
+    const { members, request } = prepared
     yield* memory.admit(explainedBytes * members)
-    const found = bodies.find(request, snapshots, yield* nowOf)
-    if (found !== undefined) return found
+    const asked = JSON.stringify(request)
+    const snapshots = prepared.snapshots.map(({ n }) => n).join()
+    const pools = `${account_id} ${request.workspace_id} ${request.targets.map(({ provider }) => provider).join()}`
+    const found = () => {
+      const one = bodies
+        .get(pools)
+        ?.find((kept) => kept.asked === asked && kept.snapshots === snapshots && monotonicMillis(clock) < kept.until)
+      one?.holding.touch()
+      return one?.body
+    }
     const made = Effect.gen(function* () {
-      const now = yield* nowOf
-      const found = bodies.find(request, snapshots, now)
-      if (found !== undefined) return found
-      const { keep, noting } = bodies.begin(request, snapshots, now)
-      const explanation = yield* explanationFrom(prepared, now, noting)
-      const body = yield* restingAfter(() => explanationBody(explanation))
-      return body.length <= keptBytes * (snapshots[0]?.pool.length ?? 0) ? keep(body) : body
+      const known = found()
+      if (known !== undefined) return known
+      const { explanation, until } = yield* explain(prepared)
+      const body = yield* part(() => explanationBody(explanation))
+      if (members >= kept.members) keep(pools, { body, asked, snapshots, until })
+      return body
     })
-    return yield* inTurn(account_id, made)
+    return found() ?? (yield* inTurn(account_id, made))
   })
 
   /** The statuses of credentials of one workspace that were just read: one of each kind of statement for all. */
@@ -137,7 +160,12 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     Effect.flatMap(CurrentCaller, ({ account_id }) => inTime(answer(account_id)))
 
   return Explanations.of({
-    explain: (request) => asCaller((account_id) => explain(account_id, request)),
+    explain: (request) =>
+      asCaller((account_id) =>
+        Effect.flatMap(prepare(account_id, request), (prepared) =>
+          Effect.map(inTurn(account_id, explain(prepared)), ({ explanation }) => explanation)
+        )
+      ),
     explainedBody: (request, memory) => asCaller((account_id) => explainedBody(account_id, request, memory)),
     statuses: (listed) => asCaller((account_id) => statuses(account_id, listed)),
     status: (id) => asCaller((account_id) => status(account_id, id)),

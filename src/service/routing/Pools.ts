@@ -6,7 +6,6 @@ import { type Cooldown, longestCooldown, cooldownCauseOf, unknown } from "../../
 import { monotonicMillis } from "../../domain/routing/Moment.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
 import { encodeSealingContext, type SealedKey } from "../../domain/SealedKey.ts"
-import * as AtHand from "../../port/AtHand.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import {
   CredentialPools,
@@ -19,8 +18,8 @@ import {
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
 import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
-import { bytesOfKept, restrictionsOf } from "./makePlanCache.ts"
 import { UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
+import { makeTurns } from "./Turns.ts"
 
 /** The seal of a row whose key does not open, by the error. */
 export const sealStatusByError = {
@@ -39,7 +38,8 @@ export interface Snapshot extends Pick<PoolState, "version" | "health"> {
   readonly pool: ReadonlyArray<Member>
   readonly byId: ReadonlyMap<CredentialId, Member>
   readonly isVerified: boolean
-  readonly restricts: ReturnType<typeof restrictionsOf>
+  /** Its place among all that were read: no two have the same. */
+  readonly n: number
   /** When reading its credentials began, and when their seals were checked. */
   readonly read_at: number
   readonly checked_at: number
@@ -85,8 +85,7 @@ const checkedAtOnce = 16
 const inTime = withDeadline(Duration.seconds(3))
 
 /** How many bytes a pool takes in memory, about: text takes two bytes a character or one, and a row has about forty objects. */
-const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) =>
-  2 * bytes + (3000 + bytesOfKept) * members + 1000
+const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3000 * members + 1000
 
 /** Reading takes this many times what is kept: rows arrive as bytes and are read as text, parkings as text of JSON. */
 const whileReading = { pool: 2, parkings: 4 }
@@ -119,7 +118,7 @@ const healthOf = (parkings: ReadonlyArray<StoredParking> = [], now: number) => {
 }
 
 const orUnknown = <A, E>(found: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
-  AtHand.flatMap(found, (one): Effect.Effect<A, UnknownWorkspace> =>
+  Effect.flatMap(found, (one): Effect.Effect<A, UnknownWorkspace> =>
     Option.isSome(one) ? Effect.succeed(one.value) : Effect.fail(new UnknownWorkspace())
   )
 
@@ -144,6 +143,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   const kept = new Map<string, Kept>()
   const loadings = new Map<string, Loading>()
   let questions = 0
+  let snapshots = 0
   const ask = (): Question => ({ n: (questions += 1), at: monotonicMillis(clock) })
 
   const poolKeyOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
@@ -203,7 +203,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       pool: checkedPool,
       byId: new Map(checkedPool.map((member) => [member.credential.id, member])),
       isVerified: checkedPool.every(isVerified),
-      restricts: restrictionsOf(checkedPool),
+      n: (snapshots += 1),
       read_at: stored.rows === undefined && known !== undefined ? known.read_at : validated.at,
       checked_at: monotonicMillis(clock),
       validated
@@ -334,26 +334,26 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     return Effect.succeed({ account_id, workspace_id, snapshots })
   }
 
-  const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) => {
-    const fresh = freshOf(asking, providers, monotonicMillis(clock), freshness)
-    if (fresh !== undefined) return Effect.succeed(fresh)
-    return AtHand.suspend(() => {
+  const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) =>
+    Effect.suspend(() => {
+      const fresh = freshOf(asking, providers, monotonicMillis(clock), freshness)
+      if (fresh !== undefined) return Effect.succeed(fresh)
       const asked = ask()
-      return AtHand.flatMap(orUnknown(versions(asking, providers)), (found) =>
+      return Effect.flatMap(orUnknown(versions(asking, providers)), (found) =>
         loadedAll(asking.account_id, found, providers, asked)
       )
     })
-  }
 
   return Pools.of({
+    ...(yield* makeTurns),
     current,
     ofKey: (key, providers) =>
-      AtHand.suspend(() => {
+      Effect.suspend(() => {
         const asked = ask()
-        return AtHand.flatMap(versionsOfKey(key, providers), (known): ReturnType<Pools["Service"]["ofKey"]> =>
+        return Effect.flatMap(versionsOfKey(key, providers), (known): ReturnType<Pools["Service"]["ofKey"]> =>
           Option.isNone(known)
             ? Effect.fail(new UnknownApiKey())
-            : AtHand.flatMap(orUnknown(Effect.succeed(known.value.found)), (found) =>
+            : Effect.flatMap(orUnknown(Effect.succeed(known.value.found)), (found) =>
                 loadedAll(known.value.account_id, found, providers, asked)
               )
         )
@@ -378,9 +378,9 @@ type AskedWorkspace = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: 
  */
 export class Pools extends Context.Service<
   Pools,
-  {
+  Effect.Success<typeof makeTurns> & {
     /**
-     * The pools of a workspace; those that are fresh as of the call. Every change that was acknowledged before this began is in them; with a `freshness` in
+     * The pools of a workspace. Every change that was acknowledged before this began is in them; with a `freshness` in
      * milliseconds, and the workspace named, every one that was by that much earlier. Fails if a pool does not fit into memory.
      */
     readonly current: (

@@ -1,14 +1,21 @@
-import { Cause, Clock, Context, Duration, Effect, Exit, Layer, type Scope } from "effect"
+import { Cause, Clock, Context, Duration, Effect, Layer, type Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
-import { type Moment, momentOf } from "../../domain/routing/Moment.ts"
-import type { Outcome } from "../../domain/routing/Outcome.ts"
-import type { OwnStep, Plan, Step } from "../../domain/routing/Plan.ts"
-import { planFor } from "../../domain/routing/planFor.ts"
-import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
+import type { ApiKeyHash } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
+import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
+import { type Moment, momentOf, monotonicMillis } from "../../domain/routing/Moment.ts"
+import type { Outcome } from "../../domain/routing/Outcome.ts"
+import type { OwnStep, Plan, ProviderPlan } from "../../domain/routing/Plan.ts"
+import {
+  firstPlace,
+  type Found as FoundStep,
+  nextStep,
+  type Place,
+  planFor,
+  type Search
+} from "../../domain/routing/planFor.ts"
+import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
-import * as AtHand from "../../port/AtHand.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
@@ -16,9 +23,8 @@ import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
-import { makePlanCache } from "./makePlanCache.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
-import type { Freshness, KeyRequest, PlannedRequest } from "./PlannedRequest.ts"
+import type { Freshness, KeyRequest, PlannedRequest, ResolvedRequest } from "./PlannedRequest.ts"
 import { Pools, sealStatusByError, type Snapshot, type WorkspacePools } from "./Pools.ts"
 import {
   type Exhausted,
@@ -28,10 +34,13 @@ import {
   type UnknownWorkspace
 } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
-import { type Attempt, makeWalk, type RouterOperations, runPlan, type Walk } from "./Walk.ts"
+import { type Attempt, makeWalk, type RouterOperations, runPlan, soon, type Walk } from "./Walk.ts"
 
 /** How old what a lease goes by may be, in milliseconds, or as old as its plan's if that is more (Q19). */
 const leaseFreshness = 1000
+
+/** How many credentials a search for a step looks at before it waits for its turn: that takes some 0.1 ms. */
+const lookedAt = 256
 
 /** The database cannot be asked, or is asked too much. Anything else is a defect. */
 const isUnavailable = (cause: Cause.Cause<unknown>) => {
@@ -49,8 +58,11 @@ const targetsOf = ({ credential_id, targets }: Pick<RoutingRequest, "targets"> &
     ? targets
     : targets.map(({ endpoint, provider }) => ({ provider, endpoint: { ...endpoint, shared: false } }))
 
-const poolFrom = (pool: Pool, { credential_id }: Alone): Pool =>
-  credential_id === undefined ? pool : pool.filter(({ credential }) => credential.id === credential_id)
+const poolFrom = (snapshot: Snapshot | undefined, { credential_id }: Alone): Pool => {
+  if (credential_id === undefined) return snapshot?.pool ?? []
+  const member = snapshot?.byId.get(credential_id)
+  return member === undefined ? [] : [member]
+}
 
 const availabilityTo = ({ credential_id }: Alone, health: Health, { leaked }: PooledCredential, now: Moment) =>
   credential_id === undefined || leaked ? availabilityOf(health, leaked, now) : ({ _tag: "Free" } as const)
@@ -59,26 +71,67 @@ type Asked = Omit<RoutingRequest, "account_id" | "workspace_id">
 
 const providersOf = ({ targets }: Asked) => targets.map(({ provider }) => provider)
 
+const versionsIn = ({ snapshots }: Found) => snapshots.map(({ version }) => version).join()
+
 const ifUnavailable = <E>(cause: Cause.Cause<ServiceUnavailable | E>): Effect.Effect<never, PoolsUnavailable | E> =>
   isUnavailable(cause) ? Effect.fail(new PoolsUnavailable()) : Effect.failCause(cause as Cause.Cause<E>)
 
 const orUnavailable = <A, E>(pools: Effect.Effect<A, ServiceUnavailable | E>): Effect.Effect<A, PoolsUnavailable | E> =>
-  AtHand.catchCause(pools, ifUnavailable<E>)
+  Effect.catchCause(pools, ifUnavailable<E>)
 
 type Found = Pick<WorkspacePools, "snapshots">
 
-const nothingIfUnknown = (error: UnknownWorkspace | PoolsUnavailable): Effect.Effect<Found, PoolsUnavailable> =>
-  error._tag === "UnknownWorkspace" ? Effect.succeed({ snapshots: [] }) : Effect.fail(error)
+const isSealUnavailable = ({ shared }: ProviderPlan) =>
+  shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
 
-const firstOf = ({ snapshots: [first] }: Found) => first
+/** A plan whose parts are made when one of them is first read. */
+class PlanOfPools implements PlannedRequest {
+  readonly request: PlannedRequest["request"]
+  readonly freshness: number
+  readonly key: PlannedRequest["key"]
+  readonly isEmpty: boolean
+  readonly members: number
+  readonly start: PlannedRequest["start"]
+  readonly #make: () => Plan
+  #plan: Plan | undefined
+
+  constructor(
+    { freshness, key, request }: ResolvedRequest,
+    { isEmpty, members, start }: Pick<PlannedRequest, "isEmpty" | "members" | "start">,
+    make: () => Plan
+  ) {
+    this.request = request
+    this.freshness = freshness
+    this.key = key
+    this.isEmpty = isEmpty
+    this.members = members
+    this.start = start
+    this.#make = make
+  }
+
+  get #made(): Plan {
+    return (this.#plan ??= this.#make())
+  }
+
+  get steps(): Plan["steps"] {
+    return this.#made.steps
+  }
+
+  get providers(): Plan["providers"] {
+    return this.#made.providers
+  }
+
+  get retry_at(): number | null {
+    return this.#made.retry_at
+  }
+}
 
 const make = Effect.gen(function* () {
-  const { current, ofKey, reread } = yield* Pools
+  const { current, inTurn, ofKey, part, reread } = yield* Pools
   const { read } = yield* Cipher
   const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger(metered.parked)
   const uses = yield* makeUseLedger
-  const planCache = makePlanCache<Plan>(ledger.changes)
   const clock = yield* Clock.Clock
 
   const healthOf = ({ account_id, model }: RoutingRequest, pooled: PooledCredential, now: number): Health => {
@@ -86,49 +139,113 @@ const make = Effect.gen(function* () {
     return ledger.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  /** Plans anew, and keeps the plan. */
-  const planAnew = (
-    request: RoutingRequest,
-    { snapshots }: WorkspacePools,
-    known: ReadonlyArray<Snapshot>,
-    now: Moment
-  ): Plan => {
-    const availability = (pooled: PooledCredential) =>
-      availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
-    const { keep, noting } = planCache.begin(request, known, now)
+  /** What a plan of a request is made from, now. */
+  const sourcesOf = (request: RoutingRequest, { snapshots }: Found) => {
+    const now = momentOf(clock)
     const providers = providersOf(request)
-    const poolOf = (provider: Provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], request)
-    return keep(planFor(request, poolOf, noting(availability)))
+    return {
+      now,
+      poolOfProvider: (provider: Provider) => poolFrom(snapshots[providers.indexOf(provider)], request),
+      availabilityOf: (pooled: PooledCredential) =>
+        availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
+    }
   }
 
-  const planned = (asked: Asked, freshness: number, found: WorkspacePools): PlannedRequest => {
-    const now = momentOf(clock)
-    const { account_id, snapshots, workspace_id } = found
-    const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
-    const known = asked.credential_id === undefined ? snapshots : []
-    const plan = planCache.find(request, known, now) ?? planAnew(request, found, known, now)
-    return { ...plan, request, freshness }
+  /** Searches for a step, in a turn if there is much to look at. */
+  const stepFrom = (
+    request: PlannedRequest["request"],
+    found: Found,
+    from: Place,
+    isWanted: Search["isWanted"]
+  ): Effect.Effect<FoundStep, ServiceUnavailable> => {
+    const { availabilityOf, poolOfProvider } = sourcesOf(request, found)
+    const search = { request, poolOfProvider, availabilityOf, isWanted, excluded: metered.excluded }
+    const first = nextStep(search, from, lookedAt)
+    if (!first.isPaused) return Effect.succeed(first)
+    const goOn = ({ place }: FoundStep) => part(() => nextStep(search, place, lookedAt))
+    const rest = Effect.gen(function* () {
+      let one = yield* goOn(first)
+      while (one.isPaused) one = yield* goOn(one)
+      return one
+    })
+    return inTurn(request.account_id, rest)
+  }
+
+  const planOfPools = (resolved: ResolvedRequest, found: Found) => {
+    const { request } = resolved
+    return Effect.map(
+      stepFrom(request, found, firstPlace, () => true),
+      ({ place, step }): PlannedRequest => {
+        const members = found.snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
+        const start = { versions: versionsIn(found), place }
+        return new PlanOfPools(resolved, { isEmpty: step === undefined, members, start }, () => {
+          const { availabilityOf, now, poolOfProvider } = sourcesOf(request, found)
+          const plan = planFor(request, poolOfProvider, availabilityOf)
+          if (!plan.providers.some(isSealUnavailable)) return plan
+          return { ...plan, retry_at: Math.min(plan.retry_at ?? Infinity, now.wall + soon) }
+        })
+      }
+    )
   }
 
   const planFrom = <E>(
     asked: Asked,
     freshness: number,
-    pools: Effect.Effect<WorkspacePools, ServiceUnavailable | E>
+    pools: Effect.Effect<WorkspacePools, ServiceUnavailable | E>,
+    api_key_hash?: ApiKeyHash
   ): Effect.Effect<PlannedRequest, PoolsUnavailable | E> =>
-    AtHand.map(orUnavailable(pools), (found) => planned(asked, freshness, found))
+    Effect.suspend(() => {
+      const key = api_key_hash && { api_key_hash, confirmed_at: monotonicMillis(clock) }
+      const planned = Effect.flatMap(pools, (found) => {
+        const { account_id, workspace_id } = found
+        const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
+        return planOfPools({ request, freshness, ...(key && { key }) }, found)
+      })
+      return orUnavailable(planned)
+    })
 
   const planWithin = (asked: RoutingRequest, freshness: number) =>
     planFrom(asked, freshness, current(asked, providersOf(asked), freshness))
 
-  /** The pool that a step is checked against; undefined if its workspace is gone. */
-  const poolFor = ({ freshness, request }: PlannedRequest, { provider }: Step) =>
-    AtHand.map(
-      AtHand.catchError(
-        orUnavailable(current(request, [provider], Math.max(leaseFreshness, freshness))),
-        nothingIfUnknown
-      ),
-      firstOf
+  /** The pools of providers that an attempt goes by; none if their workspace is gone. */
+  const poolsFor = ({ freshness, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
+    Effect.catchTag(
+      orUnavailable(current(request, providers, Math.max(leaseFreshness, freshness))),
+      "UnknownWorkspace",
+      () => Effect.succeed<Found>({ snapshots: [] })
     )
+
+  /** The same of a request that an API key opened, which may be revoked since. */
+  const poolsOfKey = (request: PlannedRequest["request"], api_key_hash: ApiKeyHash) =>
+    Effect.catchTag(
+      orUnavailable(ofKey({ api_key_hash, workspace_id: request.workspace_id }, providersOf(request))),
+      ["UnknownApiKey", "UnknownWorkspace"],
+      () => Effect.succeed<Found>({ snapshots: [] })
+    )
+
+  const search: RouterOperations["search"] = ({ freshness, key, request, start }) => {
+    const providers = providersOf(request)
+    let { place, versions } = start
+    let confirmed_at = key?.confirmed_at ?? Number.POSITIVE_INFINITY
+    const pools = Effect.suspend(() => {
+      const now = monotonicMillis(clock)
+      if (key === undefined || now < confirmed_at + leaseFreshness) return poolsFor({ request, freshness }, providers)
+      return Effect.tap(poolsOfKey(request, key.api_key_hash), () => Effect.sync(() => void (confirmed_at = now)))
+    })
+    return {
+      restart: () => void (place = firstPlace),
+      next: (isWanted) =>
+        Effect.flatMap(pools, (found) => {
+          const newest = versionsIn(found)
+          if (newest !== versions) place = firstPlace
+          versions = newest
+          return Effect.map(orUnavailable<FoundStep, never>(stepFrom(request, found, place, isWanted)), (one) => {
+            place = one.place
+            return one.step
+          })
+        })
+    }
+  }
 
   const giveBack = (lease: Lease) => ledger.giveBack(lease.terms, lease.health, lease)
 
@@ -147,7 +264,7 @@ const make = Effect.gen(function* () {
   /** Opens the key of a planned row into a lease. If its KEK is gone, the row may have been rewrapped since: then it has changed. */
   const opened = (
     lease: Lease,
-    { request }: PlannedRequest,
+    { request }: ResolvedRequest,
     { credential_id, provider, row }: OwnStep,
     { credential, sealed }: Snapshot["pool"][number]
   ): Effect.Effect<Lease, LeaseRefused> => {
@@ -156,7 +273,7 @@ const make = Effect.gen(function* () {
       uses.leased(lease.terms)
       return lease
     }
-    return AtHand.catchError(read(sealed, { ...credential, account_id: request.account_id }, fill), (failure) => {
+    return Effect.catch(read(sealed, { ...credential, account_id: request.account_id }, fill), (failure) => {
       const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
       if (failure._tag !== "UnknownKeyId") return Effect.fail(refused)
       return Effect.matchEffect(orUnavailable(reread(request, provider)), {
@@ -170,34 +287,37 @@ const make = Effect.gen(function* () {
   }
 
   const leaseFrom = (
-    plan: PlannedRequest,
+    resolved: ResolvedRequest,
     step: OwnStep,
     snapshot: Snapshot | undefined,
     made: (lease: Lease) => void
   ): Effect.Effect<Lease, LeaseRefused> => {
     const { credential_id, key_version, provider, region, row } = step
+    const { request } = resolved
     const pooled = snapshot?.byId.get(credential_id)
     if (pooled?.row !== row) return Effect.fail(new LeaseRefused({ reason: "changed" }))
     const now = momentOf(clock)
-    const { account_id, model } = plan.request
-    const health = healthOf(plan.request, pooled, now.monotonic)
-    if (availabilityTo(plan.request, health, pooled, now)._tag === "Parked") {
+    const { account_id, model } = request
+    const health = healthOf(request, pooled, now.monotonic)
+    if (availabilityTo(request, health, pooled, now)._tag === "Parked") {
       return Effect.fail(new LeaseRefused({ reason: "parked" }))
     }
     const { label } = pooled.credential
     const terms = { account_id, credential_id, key_version, label, provider, model, region, leased_at: now.wall }
     const lease = new Lease(terms, health)
-    if (plan.request.credential_id === undefined && !ledger.admit(terms, health, lease, now.monotonic)) {
+    if (request.credential_id === undefined && !ledger.admit(terms, health, lease, now.monotonic)) {
       return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
     }
     made(lease)
-    return AtHand.onExit(opened(lease, plan, step, pooled), (exit) => {
-      if (Exit.isFailure(exit)) release(lease)
-    })
+    return Effect.onError(opened(lease, resolved, step, pooled), () => Effect.sync(() => release(lease)))
   }
 
-  const leaseOf: RouterOperations["lease"] = (plan, step, made) =>
-    metered.lease(AtHand.flatMap(poolFor(plan, step), (snapshot) => leaseFrom(plan, step, snapshot, made)))
+  const leaseOf: RouterOperations["lease"] = (resolved, step, made) =>
+    metered.lease(
+      Effect.flatMap(poolsFor(resolved, [step.provider]), ({ snapshots: [snapshot] }) =>
+        leaseFrom(resolved, step, snapshot, made)
+      )
+    )
 
   const lease = (plan: PlannedRequest, step: OwnStep) =>
     Effect.suspend(() => {
@@ -207,28 +327,24 @@ const make = Effect.gen(function* () {
           if (lease !== undefined) release(lease)
         })
       )
-      const leased = Effect.suspend(() => leaseOf(plan, step, (made) => void (lease = made)))
-      return Effect.andThen(released, leased)
+      return Effect.andThen(
+        released,
+        leaseOf(plan, step, (made) => void (lease = made))
+      )
     })
 
-  /** Whether shared capacity is still allowed: by what the database says now, not by what the plan was made from. */
-  const mayShare = (plan: PlannedRequest, step: Step) =>
-    AtHand.map(poolFor(plan, step), (snapshot) => {
-      if (snapshot === undefined) return false
-      const targets = plan.request.targets.filter(({ provider }) => provider === step.provider)
-      const free = () => ({ _tag: "Free" }) as const
-      const { steps } = planFor({ ...plan.request, targets }, () => snapshot.pool, free)
-      return steps.some(({ _tag }) => _tag === "Shared")
-    })
-
-  const replan = (plan: PlannedRequest) =>
-    Effect.catchTag(planWithin(plan.request, plan.freshness), "UnknownWorkspace", () =>
-      Effect.succeed<PlannedRequest>({ ...plan, steps: [] })
+  const complete = (plan: PlannedRequest) =>
+    inTurn(
+      plan.request.account_id,
+      Effect.as(
+        part(() => plan.retry_at),
+        plan
+      )
     )
 
   /** When to come back, by what this process knows. */
-  const retryAt = ({ request }: PlannedRequest) =>
-    Effect.match(planWithin(request, Number.POSITIVE_INFINITY), {
+  const retryAt: RouterOperations["retryAt"] = ({ request }) =>
+    Effect.match(Effect.flatMap(planWithin(request, Number.POSITIVE_INFINITY), complete), {
       onFailure: () => null,
       onSuccess: ({ retry_at }) => retry_at
     })
@@ -238,16 +354,24 @@ const make = Effect.gen(function* () {
     lease.wipe()
   }
 
-  const walk = makeWalk({ end, lease: leaseOf, mayShare, replan, retryAt })
+  const walk = makeWalk({ end, lease: leaseOf, retryAt, search })
 
   return Router.of({
     plan: (request, freshness = "now") => metered.plan(planWithin(request, millisOf(freshness))),
     planForKey: (request, freshness = "now") =>
-      metered.plan(planFrom(request, millisOf(freshness), ofKey(request, providersOf(request)))),
+      metered.plan(planFrom(request, millisOf(freshness), ofKey(request, providersOf(request)), request.api_key_hash)),
     lease,
     report: (lease, outcome) => Effect.sync(() => report(lease, outcome)),
     run: runPlan(walk),
     walk,
+    verdicts: (plan, show) =>
+      inTurn(
+        plan.request.account_id,
+        Effect.flatMap(
+          part(() => plan.providers),
+          (providers) => part(() => show(providers))
+        )
+      ),
     redact: (text, lease) => lease?.redact(text) ?? text
   })
 })
@@ -288,6 +412,11 @@ export class Router extends Context.Service<
       plan: PlannedRequest,
       attempt: Attempt<A, E, R>
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
+    /** Shows the `providers` of a plan when it is the account's turn, as that may take long; fails at the request's deadline. */
+    readonly verdicts: <A>(
+      plan: PlannedRequest,
+      show: (providers: Plan["providers"]) => A
+    ) => Effect.Effect<A, ServiceUnavailable>
     /** What `run` walks through, for gateways that are driven from outside: they note the end of each attempt and close it. */
     readonly walk: (plan: PlannedRequest) => Walk
     /**

@@ -1,8 +1,7 @@
 import { Cause, Effect, Exit, Option } from "effect"
 import { cooldownCauses } from "../../domain/routing/Health.ts"
-import type { Exclusion, Plan } from "../../domain/routing/Plan.ts"
+import type { Exclusion } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../port/families.ts"
-import * as AtHand from "../../port/AtHand.ts"
 import { makeMeter } from "../../port/Meter.ts"
 import type { LeaseRefused, PoolsUnavailable, Refusal, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 
@@ -48,20 +47,24 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   const leased = eachOf<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", leaseResults)
   const excluded = eachOf<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
   const counted = <A, E, R>(made: Effect.Effect<A, E, R>, count: (made: A) => void, countFailure: (error: E) => void) =>
-    AtHand.onExit(made, (exit) => {
-      if (Exit.isSuccess(exit)) return count(exit.value)
-      const error = Cause.findErrorOption(exit.cause)
-      if (Option.isSome(error)) countFailure(error.value)
-    })
-  const count = ({ providers, steps }: Plan) => {
-    planned(steps.length === 0 ? "exhausted" : "ok")
-    for (const { credentials } of providers) {
-      for (const { exclusions } of credentials) for (const { reason } of exclusions) excluded(reason)
-    }
-  }
+    Effect.onExit(made, (exit) =>
+      Effect.sync(() => {
+        if (Exit.isSuccess(exit)) return count(exit.value)
+        const error = Cause.findErrorOption(exit.cause)
+        if (Option.isSome(error)) countFailure(error.value)
+      })
+    )
   return {
-    plan: <A extends Plan, E extends PlanFailure, R>(plan: Effect.Effect<A, E, R>) =>
-      counted(plan, count, ({ _tag }) => planned(planFailures[_tag])),
+    plan: <A extends { readonly isEmpty: boolean }, E extends PlanFailure, R>(plan: Effect.Effect<A, E, R>) =>
+      counted(
+        plan,
+        ({ isEmpty }) => planned(isEmpty ? "exhausted" : "ok"),
+        ({ _tag }) => planned(planFailures[_tag])
+      ),
+    /** A search for a step has passed a credential over. */
+    excluded: (exclusions: ReadonlyArray<Exclusion>) => {
+      for (const { reason } of exclusions) excluded(reason)
+    },
     lease: <A, R>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable, R>) =>
       counted(
         lease,

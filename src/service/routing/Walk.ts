@@ -1,29 +1,39 @@
 import { Clock, Effect, Exit } from "effect"
+import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
-import type { OwnStep, ProviderPlan, Step } from "../../domain/routing/Plan.ts"
-import * as AtHand from "../../port/AtHand.ts"
+import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
+import type { Search } from "../../domain/routing/planFor.ts"
 import type { Lease } from "./Lease.ts"
-import type { PlannedRequest } from "./PlannedRequest.ts"
+import type { PlannedRequest, ResolvedRequest } from "./PlannedRequest.ts"
 import { type Attempted, Exhausted, LeaseRefused, type PoolsUnavailable, type Refusal } from "./RouterErrors.ts"
+
+/** Whether a step may be taken: one with a credential's key, or shared capacity of a provider. */
+type IsWanted = Search["isWanted"]
+
+/** Searches the steps of a request one by one, each in the pools as they are then. */
+export interface StepSearch {
+  /** The next step that is wanted; undefined if there is none, as when the workspace is gone or the API key revoked. */
+  readonly next: (isWanted: IsWanted) => Effect.Effect<Step | undefined, PoolsUnavailable>
+  /** Begins anew. */
+  readonly restart: () => void
+}
 
 /** What a walk needs of the router. */
 export interface RouterOperations {
+  readonly search: (plan: PlannedRequest) => StepSearch
   /**
-   * Acts when it is called. `made` gets the lease before its key is opened: whoever waits for it may leave, and then ends it. One
-   * that is refused has ended.
+   * `made` gets the lease before its key is opened: whoever waits for it may leave, and then ends it. One that is refused has
+   * ended.
    */
   readonly lease: (
-    plan: PlannedRequest,
+    request: ResolvedRequest,
     step: OwnStep,
     made: (lease: Lease) => void
   ) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable>
   /** Tells what came of an attempt with a lease, and ends it. */
   readonly end: (lease: Lease, outcome: Outcome) => void
-  readonly mayShare: (plan: PlannedRequest, step: Step) => Effect.Effect<boolean, PoolsUnavailable>
-  /** Plans the request of a plan again; without a step if its workspace is gone. */
-  readonly replan: (plan: PlannedRequest) => Effect.Effect<PlannedRequest, PoolsUnavailable>
-  readonly retryAt: (plan: PlannedRequest) => Effect.Effect<number | null>
+  readonly retryAt: (request: ResolvedRequest) => Effect.Effect<number | null>
 }
 
 /** A step that is being attempted; shared steps have no lease. */
@@ -35,10 +45,12 @@ export interface OpenAttempt {
 /** The attempts of a plan, one after the other. */
 export interface Walk {
   /**
-   * Opens the next attempt; undefined after the last one. Acts when it is called, and may be called again if this fails.
-   * However it ends, `close` must be called before the next.
+   * Opens the next attempt; undefined after the last one. May be run again if this fails. However it ends, `close` must be
+   * called before the next.
    */
-  readonly next: () => Effect.Effect<OpenAttempt | undefined, PoolsUnavailable>
+  readonly next: Effect.Effect<OpenAttempt | undefined, PoolsUnavailable>
+  /** How many attempts are noted. */
+  readonly noted: () => number
   /** Ends the lease of the attempt that was opened last or is being opened, if it has one, by what came of the attempt. */
   readonly close: (outcome: Outcome) => void
   /** Notes what came of the open attempt. Returns true if its answer is the one to return. */
@@ -54,89 +66,82 @@ const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "Request
 const maxFailures = 2
 
 /** When to retry while another request tries a key, or the key store is away, in milliseconds: neither usually lasts longer. */
-const soon = 1000
+export const soon = 1000
 
-const isUnavailable = ({ shared }: ProviderPlan) =>
-  shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
+const nameOf = (provider: Provider, credential_id: CredentialId | undefined) => credential_id ?? `${provider} shared`
 
-const keyOf = (step: Step) => (step._tag === "Own" ? step.credential_id : `${step.provider} shared`)
+const credentialOf = (step: Step) => (step._tag === "Own" ? step.credential_id : undefined)
 
 /**
- * Walks through the steps of a plan. If a credential has changed since it was planned, the request is planned again, once
- * for each provider. If that happens again, or a key does not open, shared capacity of the provider is passed over: one of its
- * own keys may yet be usable, and a key store that is late or away must not spend the operator's money. Invariant: each step is opened at most once, in the order of the newest plan, and none after a final outcome.
+ * Walks through the steps of a plan. If a credential changes while it is leased, its provider is searched anew, once. If that
+ * happens again, or a key does not open, shared capacity of the provider is passed over: one of its own keys may yet be usable,
+ * and a key store that is late or away must not spend the operator's money. Invariant: each step is opened at most once, in the
+ * order of the newest pools, and none after a final outcome. It holds no pool: a walk may take minutes.
  */
 export const makeWalk =
-  ({ end, lease, mayShare, replan, retryAt }: RouterOperations) =>
-  (first: PlannedRequest): Walk => {
+  ({ end, lease, retryAt, search }: RouterOperations) =>
+  (plan: PlannedRequest): Walk => {
+    const { freshness, request } = plan
+    const resolved: ResolvedRequest = { request, freshness }
+    const steps = search(plan)
     const attempts: Array<Attempted> = []
     const failures = new Map<Provider, number>()
     const done = new Set<string>()
     const changed = new Set<Provider>()
     /** Providers of which an own key was refused that may yet serve the request. */
     const mayServe = new Set<Provider>()
-    let plan = first
-    let steps = plan.steps
-    /** The place of the next step. Copies without the steps before it would make a walk through a large pool quadratic. */
-    let at = 0
+    let isOver = false
     let leased: Lease | undefined
 
-    const isPassedOver = ({ _tag, provider }: Step) =>
-      (failures.get(provider) ?? 0) >= maxFailures || (_tag === "Shared" && mayServe.has(provider))
+    const isWanted: IsWanted = (provider, credential_id) =>
+      (failures.get(provider) ?? 0) < maxFailures &&
+      (credential_id !== undefined || !mayServe.has(provider)) &&
+      !done.has(nameOf(provider, credential_id))
 
     const made = (lease: Lease) => void (leased = lease)
 
-    const opened = (step: Step): Effect.Effect<Lease | undefined, LeaseRefused | PoolsUnavailable> =>
-      step._tag === "Own"
-        ? lease(plan, step, made)
-        : AtHand.flatMap(mayShare(plan, step), (allowed) =>
-            allowed ? Effect.succeed(undefined) : Effect.fail(new LeaseRefused({ reason: "changed" }))
-          )
+    const pass = (step: Step) => done.add(nameOf(step.provider, credentialOf(step)))
 
-    const pass = (step: Step) => {
-      done.add(keyOf(step))
-      at += 1
-    }
-
-    /** Nothing is noted if planning again fails: the step is tried again then. */
-    const refused = (step: Step, reason: Refusal) => {
+    const refused = (step: OwnStep, reason: Refusal) => {
       const { provider } = step
-      const note = () => void attempts.push({ step, result: { _tag: "Refused", reason } })
-      if (reason === "changed" && step._tag === "Own" && !changed.has(provider)) {
-        return Effect.map(replan(plan), (newer) => {
-          changed.add(provider)
-          note()
-          plan = newer
-          steps = plan.steps.filter((one) => !done.has(keyOf(one)))
-          at = 0
-        })
+      attempts.push({ step, result: { _tag: "Refused", reason } })
+      if (reason === "changed" && !changed.has(provider)) {
+        changed.add(provider)
+        steps.restart()
+        return
       }
-      return Effect.sync(() => {
-        if (step._tag === "Own" && reason !== "parked" && reason !== "on_trial") mayServe.add(provider)
+      if (reason !== "parked" && reason !== "on_trial") mayServe.add(provider)
+      pass(step)
+    }
+
+    const opened = (step: Step): Walk["next"] => {
+      if (step._tag === "Shared") {
         pass(step)
-        note()
+        return Effect.succeed({ step, lease: undefined })
+      }
+      return Effect.matchEffect(lease(resolved, step, made), {
+        onSuccess: (lease) => {
+          pass(step)
+          return Effect.succeed({ step, lease })
+        },
+        onFailure: (error) => {
+          leased = undefined
+          if (error._tag !== "LeaseRefused") return Effect.fail(error)
+          refused(step, error.reason)
+          return next
+        }
       })
     }
 
-    const next: Walk["next"] = () => {
-      let step = steps[at]
-      while (step !== undefined && isPassedOver(step)) step = steps[(at += 1)]
-      if (step === undefined) return Effect.succeed(undefined)
-      const open = AtHand.map(opened(step), (lease) => {
-        pass(step)
-        return { step, lease }
-      })
-      // Suspended, as there may be many: the stack does not grow with them.
-      return AtHand.catchError(open, (error) => {
-        leased = undefined
-        return error._tag === "LeaseRefused"
-          ? Effect.andThen(refused(step, error.reason), Effect.suspend(next))
-          : Effect.fail(error)
-      })
-    }
+    const next: Walk["next"] = Effect.suspend(() =>
+      isOver
+        ? Effect.undefined
+        : Effect.flatMap(steps.next(isWanted), (step) => (step === undefined ? Effect.undefined : opened(step)))
+    )
 
     return {
       next,
+      noted: () => attempts.length,
       close: (outcome) => {
         const lease = leased
         leased = undefined
@@ -146,20 +151,16 @@ export const makeWalk =
         attempts.push({ step, result: outcome })
         const failed = outcome._tag === "UpstreamFailed" ? (failures.get(step.provider) ?? 0) + 1 : 0
         failures.set(step.provider, failed)
-        if (isFinal(outcome)) steps = []
-        return isFinal(outcome)
+        isOver = isFinal(outcome)
+        return isOver
       },
       exhausted: Effect.gen(function* () {
         const mayPass = attempts.some(
           ({ result }) => result._tag === "Refused" && (result.reason === "on_trial" || result.reason === "unavailable")
         )
-        const retry_at = yield* retryAt(plan)
+        const retry_at = yield* retryAt(resolved)
         const now = yield* Clock.currentTimeMillis
-        const retriesSoon = mayPass || plan.providers.some(isUnavailable)
-        return new Exhausted({
-          attempts,
-          retry_at: retriesSoon ? Math.min(retry_at ?? Infinity, now + soon) : retry_at
-        })
+        return new Exhausted({ attempts, retry_at: mayPass ? Math.min(retry_at ?? Infinity, now + soon) : retry_at })
       })
     }
   }
@@ -182,7 +183,7 @@ export const runPlan =
       const { close, ended, exhausted, next } = walk(plan)
 
       const one = Effect.onExit(
-        Effect.flatMap(Effect.suspend(next), (open) =>
+        Effect.flatMap(next, (open) =>
           open === undefined
             ? Effect.succeed(undefined)
             : Effect.map(attempt(open.step, open.lease), (result) => ({

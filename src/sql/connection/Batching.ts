@@ -1,6 +1,6 @@
 import { Array as Arr, Cause, Context, Duration, Effect, Exit, References } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import * as AtHand from "../../port/AtHand.ts"
+import { CurrentDeadline } from "../../port/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
 import { beginSpan, beginStatement, endSpan, type OperationSpan } from "./OperationSpan.ts"
@@ -215,32 +215,31 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
     if (lockOf !== undefined) flushes.push(flush)
 
     return (request: Request) =>
-      AtHand.coming<Answer, ServiceUnavailable>(({ deadline, fiber }, resume) => {
-        const now = performance.now()
-        const until = Math.min(now + longest, deadline?.until ?? Number.POSITIVE_INFINITY)
-        const isRefused = until > now && waiting >= queue
-        if (isRefused) meter.refused()
-        if (isRefused || until <= now) {
-          resume(isRefused ? unavailable : timedOut)
-          return () => {}
-        }
-        const span = fiber && beginSpan(fiber, operation, "internal")
-        const lock = lockOf?.(request)
-        const entry: Entry = { request, arrived: now, until, lock, span, settle: resume }
-        waiting += 1
-        collected.push(entry)
-        if (wasAlone && running.length === 0) flush()
-        else if (!scheduled) {
-          scheduled = true
-          setImmediate(flush)
-        }
-        return () => {
-          if (entry.settle === undefined) return
-          entry.settle = undefined
-          waiting -= 1
-          if (span !== undefined) endSpan(span, Exit.interrupt())
-        }
-      })
+      Effect.withFiber((fiber) =>
+        Effect.callback<Answer, ServiceUnavailable>((resume) => {
+          const now = performance.now()
+          const until = Math.min(now + longest, fiber.getRef(CurrentDeadline)?.until ?? Number.POSITIVE_INFINITY)
+          const isRefused = until > now && waiting >= queue
+          if (isRefused) meter.refused()
+          if (isRefused || until <= now) return resume(isRefused ? unavailable : timedOut)
+          const span = beginSpan(fiber, operation, "internal")
+          const lock = lockOf?.(request)
+          const entry: Entry = { request, arrived: now, until, lock, span, settle: resume }
+          waiting += 1
+          collected.push(entry)
+          if (wasAlone && running.length === 0) flush()
+          else if (!scheduled) {
+            scheduled = true
+            setImmediate(flush)
+          }
+          return Effect.sync(() => {
+            if (entry.settle === undefined) return
+            entry.settle = undefined
+            waiting -= 1
+            if (span !== undefined) endSpan(span, Exit.interrupt())
+          })
+        })
+      )
   }
   return { batch, holding }
 })

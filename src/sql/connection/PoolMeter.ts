@@ -33,11 +33,8 @@ export const makePoolMeter = (lane: PoolName) =>
       timing:
         (retrying: Retrying) =>
         <A>(query: Query<A>, until: () => number, operation: Operation) =>
-          Effect.suspend(() =>
-            timed(
-              () => retrying(query, until),
-              (seconds, exit) => ranOf(operation)(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
-            )
+          timed(retrying(query, until), (seconds, exit) =>
+            ranOf(operation)(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
           ),
       batched: (operation: Operation, size: number) => batchedOf(operation)(size),
       /** How long a request waited for its batch to start. */

@@ -4,7 +4,6 @@ import { listNames } from "../../domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
-import * as AtHand from "../../port/AtHand.ts"
 import {
   CredentialPools,
   type PoolOwner,
@@ -180,7 +179,7 @@ export const layer = Layer.effect(
 
     const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id }, wanted) => {
       const providers = wanted.join()
-      return AtHand.map(
+      return Effect.map(
         workspace_id === undefined
           ? versionsOfDefault({ account_id, providers })
           : versionsOfNamed({ account_id, workspace_id, providers }),
@@ -202,7 +201,7 @@ export const layer = Layer.effect(
                   )
               })
             )
-          : AtHand.map(
+          : Effect.map(
               versionsOfKey({ api_key_hash, workspace_id: workspace_id ?? "", providers: providers.join() }),
               Option.map(({ account_id, id, states }) => ({
                 account_id,

@@ -140,6 +140,26 @@ const faults: ReadonlyArray<Fault> = [
   ],
   ["positions count from one", ["Q8"], [["steps.push(step) - 1", "steps.push(step)"]]],
   [
+    "a search that rests passes a provider over",
+    ["Q32"],
+    [["place: { turn, at }, isPaused: true", "place: { turn: turn + 1, at: 0 }, isPaused: true"]]
+  ],
+  [
+    "a search finds shared capacity that is forbidden",
+    ["Q32"],
+    [
+      [
+        "isWanted(provider, undefined) && removalsOf(request, endpoint, pool).length === 0",
+        "isWanted(provider, undefined)"
+      ]
+    ]
+  ],
+  [
+    "a search takes the strategies for each other",
+    ["Q32"],
+    [['  strategy === "byok_first"\n    ?', '  strategy !== "byok_first"\n    ?']]
+  ],
+  [
     "a disabled key is offered",
     ["Q8"],
     [["if (exclusions.length === 0)", 'if (exclusions.every(({ reason }) => reason === "disabled"))']]

@@ -4,7 +4,7 @@ import { AccountId, ApiKeyHash, WorkspaceId } from "../../../src/domain/Identifi
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { EndpointKind, type RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { Availability } from "../../../src/domain/routing/Health.ts"
-import type { Plan } from "../../../src/domain/routing/Plan.ts"
+import type { Plan, Step } from "../../../src/domain/routing/Plan.ts"
 import type * as Planning from "../../../src/domain/routing/planFor.ts"
 import type * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
@@ -26,19 +26,62 @@ export interface RoutingCase {
   readonly pick: number
 }
 
-/** A plan of a case, by the code or by a variant of it. */
-export type Planner = (routingCase: RoutingCase) => Plan
+/** The steps of a plan that are searched one by one, and for how many reasons credentials were passed over meanwhile. */
+interface Walked {
+  readonly steps: Plan["steps"]
+  readonly excluded: number
+}
 
-export const plannerOf =
-  ({ planFor, poolOf }: Pick<typeof Planning, "planFor"> & Pick<typeof Pooling, "poolOf">): Planner =>
-  ({ request, rows }) => {
-    const availabilities = new Map(rows.map(({ credential, availability }) => [credential.id, availability]))
-    return planFor(
-      request,
-      (provider) => poolOf(rows.filter(({ credential }) => credential.provider === provider)),
-      ({ credential }) => availabilities.get(credential.id) ?? { _tag: "Free" }
-    )
+/** A plan of a case, by the code or by a variant of it; or its steps, one by one. */
+export interface Planner {
+  (routingCase: RoutingCase): Plan
+  readonly walk: (routingCase: RoutingCase) => Walked
+}
+
+/** No case has as many steps and rests: a search that does not end is a fault, too. */
+const mostSearches = 200
+
+const partsOf = ({ request, rows }: RoutingCase, { poolOf }: Pick<typeof Pooling, "poolOf">) => {
+  const availabilities = new Map(rows.map(({ credential, availability }) => [credential.id, availability]))
+  return {
+    request,
+    poolOfProvider: (provider: Provider) => poolOf(rows.filter(({ credential }) => credential.provider === provider)),
+    availabilityOf: ({ credential }: Pooling.PooledCredential) =>
+      availabilities.get(credential.id) ?? ({ _tag: "Free" } as const)
   }
+}
+
+export const plannerOf = (
+  code: Pick<typeof Planning, "planFor" | "nextStep"> & Pick<typeof Pooling, "poolOf">
+): Planner =>
+  Object.assign(
+    (routingCase: RoutingCase) => {
+      const { availabilityOf, poolOfProvider, request } = partsOf(routingCase, code)
+      return code.planFor(request, poolOfProvider, availabilityOf)
+    },
+    {
+      walk: (routingCase: RoutingCase) => {
+        const done = new Set<string>()
+        const steps: Array<Step> = []
+        let excluded = 0
+        const search: Planning.Search = {
+          ...partsOf(routingCase, code),
+          isWanted: (provider, credential_id) => !done.has(credential_id ?? provider),
+          excluded: ({ length }) => void (excluded += length)
+        }
+        let place: Planning.Place = { turn: 0, at: 0 }
+        for (let n = 0; n < mostSearches; n += 1) {
+          const found = code.nextStep(search, place, 1 + (routingCase.pick % 3))
+          place = found.place
+          if (found.step === undefined && !found.isPaused) break
+          if (found.step === undefined) continue
+          steps.push(found.step)
+          done.add(found.step._tag === "Own" ? found.step.credential_id : found.step.provider)
+        }
+        return { steps, excluded }
+      }
+    }
+  )
 
 const workspace_id = WorkspaceId.make("019ad5a0-0000-7000-8000-000000000000")
 const providers: ReadonlyArray<Provider> = ["openai", "azure", "anthropic/2"]

@@ -93,7 +93,11 @@ const remedied = (routingCase: RoutingCase, row: Row, reason: Exclusion["reason"
 export const planLaws: Readonly<Record<string, { readonly title: string; readonly law: Law }>> = {
   Q1: {
     title: "is what a reference interpreter makes of the tables",
-    law: (plan, routingCase) => deepStrictEqual(inWords(plan(routingCase)), planByTheBook(routingCase))
+    law: (plan, routingCase) => {
+      const made = plan(routingCase)
+      deepStrictEqual(inWords(made), planByTheBook(routingCase))
+      deepStrictEqual(inWords({ ...made, steps: plan.walk(routingCase).steps }), planByTheBook(routingCase))
+    }
   },
   Q2: {
     title: "does not depend on the order of rows",
@@ -367,6 +371,15 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
           back.map(({ credential }) => credential.id)
         )
       }
+    }
+  },
+  Q32: {
+    title:
+      "is searched to the same steps one by one, and to each reason once, however few credentials are looked at before a rest",
+    law: (plan, routingCase) => {
+      const made = plan(routingCase)
+      const reasons = verdictsOf(made).flatMap(({ exclusions }) => exclusions)
+      deepStrictEqual(plan.walk(routingCase), { steps: made.steps, excluded: reasons.length })
     }
   }
 }

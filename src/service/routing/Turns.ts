@@ -1,0 +1,18 @@
+import { Clock, Effect } from "effect"
+import { monotonicMillis } from "../../domain/routing/Moment.ts"
+import { makeRequestQueue } from "../../port/FairQueue.ts"
+
+/**
+ * Makes the turns for work that is linear in a pool: one at a time, in rotation of accounts. A part of it takes milliseconds
+ * where the pool is large, and leaves as long to others.
+ */
+export const makeTurns = Effect.map(Clock.Clock, (clock) => ({
+  inTurn: makeRequestQueue({ inProgress: 1, waiting: Number.POSITIVE_INFINITY }),
+  part: <A>(work: () => A): Effect.Effect<A> =>
+    Effect.suspend(() => {
+      const began = monotonicMillis(clock)
+      const result = work()
+      const took = monotonicMillis(clock) - began
+      return Effect.as(took < 0.5 ? Effect.yieldNow : Effect.sleep(took), result)
+    })
+}))

@@ -313,7 +313,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         outcome: Outcome,
         goesOn = true
       ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> =>
-        Effect.suspend((): ReturnType<typeof answered> | Effect.Effect<never, NotFound | AttemptNotOpen> => {
+        Effect.suspend((): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
           endExpired()
           const route = routes.get(id)
           if (route === undefined) {

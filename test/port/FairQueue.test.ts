@@ -233,4 +233,21 @@ describe("a fair queue", () => {
     leave(one)
     assert.strictEqual(used(), 1)
   })
+
+  it.live("keeps no timer of a request that it refuses, and that of one that waits until it has left", function* () {
+    const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
+    const inTime = Effect.provideService(CurrentDeadline, { until: performance.now() + 60_000 })
+    const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length
+    const running = yield* Effect.forkChild(queue("one", Effect.never), { startImmediately: true })
+    const before = timers()
+    const waiting = yield* Effect.forkChild(inTime(queue("one", Effect.void)), { startImmediately: true })
+    assert.strictEqual(timers(), before + 1, "control")
+    for (let n = 0; n < 100; n += 1) {
+      assert.instanceOf(yield* Effect.flip(inTime(queue("one", Effect.void))), ServiceUnavailable)
+    }
+    assert.strictEqual(timers(), before + 1)
+    yield* Fiber.interrupt(waiting)
+    assert.strictEqual(timers(), before)
+    yield* Fiber.interrupt(running)
+  })
 })

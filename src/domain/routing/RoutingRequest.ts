@@ -73,7 +73,10 @@ export const routingFields = {
     })
   ),
   api_key_hash: orNull(ApiKeyHash, "SHA-256 of the caller's API key; null without one."),
-  user_id: orNull(Text, "The caller's user id; null without one."),
+  user_id: orNull(
+    Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })),
+    "The caller's user id; null without one."
+  ),
   host: Region.annotate({
     message: "must be global, europe or us",
     description: "Regional host that the request came to.",

@@ -20,8 +20,9 @@ export interface ResolvedRequest {
 }
 
 /**
- * The plan of a request as its pools were. Its `steps`, `providers` and `retry_at` are made when they are first read, which
- * takes as long as the pools are large; a walk needs none of them. Let go of it with the request: it holds its pools.
+ * The plan of a request as its pools were. Its `steps`, `providers` and `retry_at` are made when one of them is first read, by
+ * what is known of the keys then. That takes as long as the pools are large, and a walk needs none of them. Let go of it with
+ * the request: it holds its pools.
  */
 export interface PlannedRequest extends ResolvedRequest, Plan {
   readonly isEmpty: boolean

@@ -85,7 +85,7 @@ const checkedAtOnce = 16
 const inTime = withDeadline(Duration.seconds(3))
 
 /** How many bytes a pool takes in memory, about: text takes two bytes a character or one, and a row has about forty objects. */
-const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3000 * members + 1000
+const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
 
 /** Reading takes this many times what is kept: rows arrive as bytes and are read as text, parkings as text of JSON. */
 const whileReading = { pool: 2, parkings: 4 }

@@ -58,6 +58,7 @@ describe("a routing request", () => {
     ["user_id", 1, "user_id: must be a string or null"],
     ["requires_zdr", null, "requires_zdr: must be true or false"],
     ["strategy", "cheapest", "strategy: must be byok_first or provider_first"],
+    ["user_id", "u".repeat(256), "user_id: must have at most 255 characters"],
     ["targets", [], "targets: must have at least 1 element"],
     ["targets", {}, "targets: must be a list of objects"],
     ["targets", ["openai"], "targets.0: must be an object"],

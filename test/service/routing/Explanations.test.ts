@@ -4,6 +4,7 @@ import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
 import { explanationBody } from "../../../src/domain/routing/Explanation.ts"
 import type { PlanRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { Explanations } from "../../../src/port/Explanations.ts"
+import { makeMemoryBudget, MemoryBudget } from "../../../src/port/MemoryBudget.ts"
 import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
 import * as ExplanationsLive from "../../../src/service/routing/Explanations.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
@@ -75,14 +76,40 @@ describe("the body of an explanation of a large pool", () => {
     }).pipe(Effect.provide(live))
   )
 
-  it.effect("is admitted before it is made, and kept only if its pool's memory counts it", () =>
+  it.effect("is admitted before it is made, and kept in memory of its own, of which nobody waits for any (T9)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* manyKeys(owner, "é".repeat(255))
+      const { admit, held } = yield* MemoryBudget
       const explain = makeExplain(owner)
+      yield* planOf(owner)
+      const pool = held.spare
       const { admitted, length } = yield* explain()
       assert.isAtLeast(admitted, 2 * length)
+      assert.isAtLeast(held.spare - pool, length)
+      assert.isTrue((yield* explain()).isKept, "control")
+      const room = yield* admit(owner.account_id, "route", 2_000_000)
+      assert.strictEqual(held.spare, 0)
+      room.release()
       assert.isFalse((yield* explain()).isKept)
-    }).pipe(Effect.provide(live))
+      for (let n = 0; n < 20; n += 1) yield* explain({ model: `model/${n}` })
+      assert.isAtMost(held.spare - pool, 5 * length, "a few of each pool")
+    }).pipe(Effect.provide(live), Effect.provideService(MemoryBudget, makeMemoryBudget(2_000_000)))
+  )
+
+  it.effect("keeps no pool that has changed since (T9)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const [first = assert.fail()] = yield* manyKeys(owner)
+      const { held } = yield* MemoryBudget
+      const explain = makeExplain(owner)
+      yield* explain()
+      const once = held.spare
+      for (let n = 0; n < 50; n += 1) {
+        yield* update(owner, first.id, { name: String(n) })
+        yield* explain()
+      }
+      assert.isAtMost(held.spare, once + 100)
+    }).pipe(Effect.provide(live), Effect.provideService(MemoryBudget, makeMemoryBudget(20_000_000)))
   )
 })

@@ -1,9 +1,11 @@
+import { createHash } from "node:crypto"
 import { inspect } from "node:util"
-import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Result, type Scope } from "effect"
+import { Clock, DateTime, Deferred, Duration, Effect, Exit, Fiber, Layer, Result, type Scope } from "effect"
 import { TestClock } from "effect/testing"
-import type { CredentialId } from "../../../src/domain/Identifiers.ts"
+import { ApiKeyHash, type CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
+import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
@@ -223,6 +225,7 @@ describe("a walk through a plan", () => {
       if (isGood) yield* create(owner, { name: "good" })
       const { run } = yield* Router
       const plan = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
+      const planned = stepsOf(plan)
       const tried: Array<string> = []
       let discarded = 0
       const walked = yield* Effect.result(
@@ -237,7 +240,7 @@ describe("a walk through a plan", () => {
           })
         )
       )
-      assert.deepStrictEqual(tried, stepsOf(plan))
+      assert.deepStrictEqual(tried, planned)
       assert.strictEqual(discarded, dead)
       if (Result.isSuccess(walked)) {
         assert.isTrue(isGood)
@@ -683,6 +686,67 @@ describe("what a router learns", () => {
         assert.strictEqual((yield* Effect.flip(plan(requestOf(owner))))._tag, "PoolsUnavailable")
         assert.lengthOf((yield* plan(requestOf(owner), Duration.minutes(1))).steps, 2)
       }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cut))))
+    }
+  )
+
+  inService("a plan is made each time that it is run, also within its freshness", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    const { plan } = yield* Router
+    const within = plan(requestOf(owner), Duration.minutes(1))
+    const [old, now] = [yield* within, plan(requestOf(owner))]
+    yield* create(owner)
+    assert.lengthOf(stepsOf(old), 2)
+    assert.lengthOf(stepsOf(yield* now), 3)
+    assert.lengthOf(stepsOf(yield* within), 3)
+  })
+
+  inService("verdicts are shown one at a time, in rotation of accounts (T9)", function* () {
+    const [one, another] = [yield* newTenant, yield* newTenant]
+    for (const owner of [one, another]) yield* create(owner)
+    const { verdicts } = yield* Router
+    const shown: Array<string> = []
+    const show = (owner: PoolOwner, name: string) =>
+      Effect.flatMap(planOf(owner), (plan) =>
+        Effect.forkChild(
+          verdicts(plan, ([first]) => void shown.push(`${name} ${first?.credentials.length}`)),
+          { startImmediately: true }
+        )
+      )
+    const waiting = [yield* show(one, "one"), yield* show(one, "one"), yield* show(one, "one")]
+    waiting.push(yield* show(another, "another"))
+    yield* Effect.forEach(waiting, Fiber.join)
+    assert.deepStrictEqual(shown, ["one 1", "one 1", "another 1", "one 1"])
+  })
+
+  /** The attempts of a walk that an API key opened, of which the second begins after so long, and the key was revoked before. */
+  const attemptsAfterRevocation = Effect.fnUntraced(function* (pause: number, isRevoked: boolean) {
+    const owner = yield* newTenant
+    yield* create(owner)
+    yield* create(owner)
+    const { addApiKey, revokeApiKey } = yield* AccountRepository
+    const hash = ApiKeyHash.make(createHash("sha256").update(owner.account_id).digest("hex"))
+    yield* addApiKey(owner.account_id, { hash, name: "a key", management: false, created_at: yield* DateTime.now })
+    const { planForKey, walk } = yield* Router
+    const { close, ended, next } = walk(yield* planForKey({ ...requestOf(owner), api_key_hash: hash }))
+    const first = (yield* next) ?? assert.fail("no attempt")
+    if (isRevoked) yield* revokeApiKey(hash, yield* DateTime.now)
+    yield* TestClock.adjust(pause)
+    // Others keep the pool fresh.
+    yield* planOf(owner)
+    ended(first, rejected)
+    close(rejected)
+    const second = yield* next
+    close({ _tag: "Abandoned" })
+    return second?.lease !== undefined
+  })
+
+  inService(
+    "a key is leased to nobody a second after the API key that opened the walk was revoked (Q19)",
+    function* () {
+      assert.isTrue(yield* attemptsAfterRevocation(999, true), "control: within the second")
+      assert.isTrue(yield* attemptsAfterRevocation(1000, false), "control: not revoked")
+      assert.isFalse(yield* attemptsAfterRevocation(1000, true))
     }
   )
 

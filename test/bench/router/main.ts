@@ -48,7 +48,7 @@ interface Load {
 
 /** Plans over and over. Answers how many per second of Node's CPU, and PostgreSQL's microseconds for each. */
 const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, freshness, leases }: Load) {
-  const { lease, plan } = yield* Router
+  const { plan, run } = yield* Router
   const before = cpuOfTree(postmaster)
   let asked = 0
   let zeros = 0
@@ -57,13 +57,13 @@ const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, 
     if (request === undefined) return Effect.die("no request")
     const planned = plan(request, freshness)
     if (!leases) return Effect.asVoid(planned)
-    return Effect.scoped(
-      Effect.flatMap(planned, (plan) => {
-        const step = plan.steps[0]
-        return step?._tag === "Own"
-          ? Effect.map(lease(plan, step), ({ bytes }) => void (zeros += bytes[0] === 0 ? 1 : 0))
-          : Effect.die("no own step")
-      })
+    return Effect.flatMap(planned, (plan) =>
+      run(plan, (_step, lease) =>
+        Effect.sync(() => {
+          zeros += lease === undefined || lease.bytes[0] === 0 ? 1 : 0
+          return { outcome: { _tag: "Abandoned" }, value: undefined }
+        })
+      )
     )
   })
   const { cpu, result: done, seconds } = yield* timed(repeatedly(milliseconds, concurrency, one))

@@ -9,7 +9,7 @@ import { Effect, Exit, Scope } from "effect"
 import { formatApiKey } from "../../../src/port/ApiKey.ts"
 import { faultyProxy } from "../../faults/FaultyProxy.ts"
 import { account_id, addAccount, type Bed, issue, onBed, seededId, workspace_id } from "../Bed.ts"
-import { routeOver } from "../gateway/Routes.ts"
+import { explainOver, routeOver } from "../gateway/Routes.ts"
 import { body as given, type Load, loadOn, type Operation, put } from "../Load.ts"
 import { cpuOfTree } from "../Process.ts"
 import { medianOf } from "../Report.ts"
@@ -244,6 +244,24 @@ const largePlans = async (bed: Bed) => {
   const ratio = ratioOf("beside", "calm")
   const name = "routes of an account, calm and beside 4 clients that explain a plan of 1,000 keys of another, p50 in ms"
   judge(`${name}: ${median("calm").toFixed(2)}, ${median("beside").toFixed(2)}`, ratio.toFixed(2), "≤ 2", ratio <= 2)
+  const besideRoutes = (explain: boolean) => async () => {
+    const explained = explainOver(socket, noisy.account, { explain, connections: 8, seconds })
+    await delay(500)
+    const routes = await routeOver(socket, [other.account], { connections: 1, rides: true, seconds: seconds - 1 })
+    if (routes.errors > 0 || (await explained) === 0) throw new Error("routes have failed")
+    return routes.p50
+  }
+  const turns = await inTurn({ calm: beside(0), explained: besideRoutes(true), exhausted: besideRoutes(false) })
+  for (const kind of ["explained", "exhausted"] as const) {
+    const ratio = turns.ratio(kind, "calm")
+    const name = `routes of an account, calm and beside 8 clients whose routes over 1,000 keys are ${kind}, p50 in ms`
+    judge(
+      `${name}: ${turns.median("calm").toFixed(2)}, ${turns.median(kind).toFixed(2)}`,
+      ratio.toFixed(2),
+      "≤ 4",
+      ratio <= 4
+    )
+  }
   await target.stop()
   rmSync(directory, { recursive: true })
 }

@@ -51,6 +51,34 @@ const requestFor = (account_id: string) => ({
   targets: [{ provider: "azure", endpoint: { shared: false } }]
 })
 
+/** Opens routes of an account that are explained, or have no key to offer, until the time is over. Answers how many. */
+export const explainOver = async (
+  path: string,
+  account_id: string,
+  {
+    connections,
+    explain,
+    seconds
+  }: { readonly connections: number; readonly explain: boolean; readonly seconds: number }
+): Promise<number> => {
+  const target = { provider: "anthropic", endpoint: { shared: false } }
+  const host = explain ? "global" : "us"
+  const body = JSON.stringify({ ...requestFor(account_id), targets: [target], host, explain })
+  const until = performance.now() + seconds * 1000
+  let n = 0
+  const one = async () => {
+    const { close, post } = connectTo(path)
+    for (; performance.now() < until; n += 1) {
+      const { body: answer, status } = await post("/v1/routes", body)
+      const { data } = JSON.parse(answer) as { readonly data?: Opened }
+      if (status !== 201 || (data?.next === null) === explain) throw new Error(`A route was answered ${status}`)
+    }
+    close()
+  }
+  await Promise.all(Array.from({ length: connections }, one))
+  return n
+}
+
 /**
  * Routes requests over so many connections to a Unix socket: opens a route, checks that it has a key, and reports its attempt,
  * by itself or along with the next request. Latencies are those of opening.

@@ -10,14 +10,17 @@ interface Answer {
 const connectTo = (path: string) => {
   const socket = connect(path).setEncoding("latin1")
   let received = ""
+  let needed = 0
   let answered: (answer: Answer) => void = () => {}
   let failed: (error: Error) => void = () => {}
   socket.on("data", (part: string) => {
     received += part
+    if (received.length < needed) return
     const head = received.indexOf("\r\n\r\n") + 4
     if (head < 4) return
-    const length = Number(/content-length: (\d+)/i.exec(received)?.[1])
-    if (received.length < head + length) return
+    needed = head + Number(/content-length: (\d+)/i.exec(received)?.[1])
+    if (received.length < needed) return
+    needed = 0
     const answer = { status: Number(received.slice(9, 12)), body: received.slice(head) }
     received = ""
     answered(answer)
@@ -70,8 +73,8 @@ export const explainOver = async (
     const { close, post } = connectTo(path)
     for (; performance.now() < until; n += 1) {
       const { body: answer, status } = await post("/v1/routes", body)
-      const { data } = JSON.parse(answer) as { readonly data?: Opened }
-      if (status !== 201 || (data?.next === null) === explain) throw new Error(`A route was answered ${status}`)
+      // Not parsed, as that would delay whoever measures in this process.
+      if (status !== 201 || answer.slice(0, 200).includes('"next":null') === explain) throw new Error(`A route was answered ${status}`)
     }
     close()
   }

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
@@ -33,6 +35,15 @@ const makeExplain = (owner: PoolOwner) => {
 
 const manyKeys = Effect.fnUntraced(function* (owner: PoolOwner, name?: string) {
   return yield* Effect.forEach(Array.from({ length: 20 }), () => create(owner, name === undefined ? {} : { name }))
+})
+
+/** After a collection of garbage, of which nothing is seen by whoever asked for it in the same task. */
+const heapUsed = Effect.promise(async () => {
+  setFlagsFromString("--expose-gc")
+  const collect = runInNewContext("gc") as () => void
+  await new Promise((resolve) => setImmediate(resolve))
+  collect()
+  return process.memoryUsage().heapUsed
 })
 
 const live = Layer.provideMerge(Layer.merge(ExplanationsLive.layer, Router.layer), inMemory())
@@ -111,5 +122,32 @@ describe("the body of an explanation of a large pool", () => {
       }
       assert.isAtMost(held.spare, once + 100)
     }).pipe(Effect.provide(live), Effect.provideService(MemoryBudget, makeMemoryBudget(20_000_000)))
+  )
+
+  it.effect("refers to no pool that has changed since, and a plan to none once it is let go of (T9)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const targets = [{ provider: "azure" }, { provider: "anthropic" }]
+      const keys = yield* Effect.forEach(targets, ({ provider }) =>
+        Effect.map(
+          Effect.forEach(Array.from({ length: 100 }), () => create(owner, { provider })),
+          ([first = assert.fail()]) => first
+        )
+      )
+      const explain = makeExplain(owner)
+      /** Changes one pool and then asks for both, that one first. */
+      const changes = Effect.fnUntraced(function* (count: number) {
+        for (let n = 0; n < count; n += 1) {
+          yield* update(owner, keys[n % 2]?.id ?? assert.fail(), { name: String(n) })
+          const asked = { targets: n % 2 === 0 ? targets : targets.toReversed() }
+          yield* explain(asked)
+          yield* planOf(owner, asked)
+        }
+      })
+      yield* changes(10)
+      const before = yield* heapUsed
+      yield* changes(60)
+      assert.isBelow((yield* heapUsed) - before, 4_000_000)
+    }).pipe(Effect.provide(live))
   )
 })

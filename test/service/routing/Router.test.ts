@@ -693,6 +693,7 @@ describe("what a router learns", () => {
     const owner = yield* newTenant
     yield* create(owner)
     const { plan } = yield* Router
+    yield* plan(requestOf(owner))
     const within = plan(requestOf(owner), Duration.minutes(1))
     const [old, now] = [yield* within, plan(requestOf(owner))]
     yield* create(owner)

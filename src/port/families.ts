@@ -97,7 +97,9 @@ export const families = {
   "byok.ready": gauge("1", "1 if the service is ready, else 0."),
   "byok.router.plans": counter("{plan}", "Plans made for routers.", ["result"]),
   "byok.router.leases": counter("{lease}", "Keys leased to routers, and leases refused.", ["result"]),
-  "byok.router.exclusions": counter("{exclusion}", "Reasons for which credentials were passed over in searches.", ["reason"]),
+  "byok.router.exclusions": counter("{exclusion}", "Reasons for which credentials were passed over in searches.", [
+    "reason"
+  ]),
   "byok.router.parkings": counter("{parking}", "Cooldowns that began or grew after a report of a router.", ["cause"]),
   "process.cpu.time": counter("s", "Time on a CPU.", ["cpu.mode"]),
   "process.start.time": gauge("s", "When the process started, in seconds since 1970."),

@@ -405,8 +405,8 @@ export class Router extends Context.Service<
     /** What the upstream answered to an attempt with the lease. It holds here at once, and elsewhere once it is stored. */
     readonly report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>
     /**
-     * Attempts the steps in their order until one gives an answer to return: leases, attempts, reports. Shared steps have
-     * no lease. A lease ends with its attempt, which may end when the head of the answer has arrived.
+     * Attempts the steps in their order, each as the pools are when it begins, until one gives an answer to return: leases,
+     * attempts, reports. Shared steps have no lease. A lease ends with its attempt, which may end when the head of the answer has arrived.
      */
     readonly run: <A, E, R>(
       plan: PlannedRequest,

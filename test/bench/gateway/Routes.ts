@@ -74,7 +74,8 @@ export const explainOver = async (
     for (; performance.now() < until; n += 1) {
       const { body: answer, status } = await post("/v1/routes", body)
       // Not parsed, as that would delay whoever measures in this process.
-      if (status !== 201 || answer.slice(0, 200).includes('"next":null') === explain) throw new Error(`A route was answered ${status}`)
+      if (status !== 201 || answer.slice(0, 200).includes('"next":null') === explain)
+        throw new Error(`A route was answered ${status}`)
     }
     close()
   }

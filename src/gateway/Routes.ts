@@ -1,9 +1,9 @@
 import type { ServerResponse } from "node:http"
-import type { Socket } from "node:net"
 import { Clock, Context, Duration, Effect, Exit, Layer, Schema } from "effect"
 import { InvalidParams, type NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
+import { whenLost } from "../http/makeNodeServer.ts"
 import { hashApiKey } from "../port/ApiKey.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
@@ -44,31 +44,6 @@ const outcomeNames = {
   RequestRefused: "request_refused",
   Abandoned: "abandoned"
 } as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
-
-interface Answer {
-  response: ServerResponse
-  giveUp: () => void
-}
-
-/** Of each connection the last answer, and what to do if it was not read. A client that sends another request has read those before. */
-const last = new WeakMap<Socket, Answer>()
-
-/** By itself, as a listener with the first response in its context would keep that as long as the connection. */
-const watch = (socket: Socket, answer: Answer) =>
-  socket.once("close", (hadError) => {
-    if (hadError || !answer.response.writableFinished) answer.giveUp()
-  })
-
-/** Gives up what an answer hands out, if the answer cannot be written or the system reports that it was not read. */
-const ifUnread = (response: ServerResponse) => (giveUp: () => void) => {
-  if (response.destroyed) return giveUp()
-  const { socket } = response.req
-  const known = last.get(socket)
-  if (known !== undefined) return void Object.assign(known, { response, giveUp })
-  const answer = { response, giveUp }
-  last.set(socket, answer)
-  watch(socket, answer)
-}
 
 /** A gateway names any account, so the default workspace is also missing if there is no such account. */
 const noDefault = {
@@ -173,7 +148,9 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
               ? Effect.map(explained(planned, response), (shown) => void (providers = shown))
               : Effect.void
           )
-          const { expires_at, id, next, planned, retry_at } = yield* open(explaining, ifUnread(response))
+          const { expires_at, id, next, planned, retry_at } = yield* open(explaining, (giveUp) =>
+            whenLost(response, giveUp)
+          )
           const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
           if (next === undefined) providers ??= yield* explained(planned, response)
           const answer = responseOf(201, { route: id, ...times, next: attemptOf(next), ...along })

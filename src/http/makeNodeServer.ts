@@ -1,11 +1,12 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
+import { createServer, type IncomingMessage, type Server, ServerResponse, STATUS_CODES } from "node:http"
 import { createServer as createTlsServer } from "node:https"
 import { Server as NetServer, type Socket } from "node:net"
 import type { Duplex } from "node:stream"
-import { TLSSocket } from "node:tls"
 import { Duration } from "effect"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
-import { InvalidParams } from "../domain/Errors.ts"
+import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
+import { ArrivingRequest } from "./ArrivingRequest.ts"
+import { Connection, type Exchange } from "./Connection.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
 import { clientGone, refusals, type RequestMeter } from "./RequestMeter.ts"
 import { allowedMethods, routableUrl, routeOf } from "./Routing.ts"
@@ -25,26 +26,17 @@ export interface Certificate {
   readonly key: string
 }
 
-const limits = {
-  headersTimeout: 5_000,
-  requestTimeout: 8_000,
-  connectionsCheckingInterval: 1_000,
-  maxHeaderSize: 16_384,
-  // Joins repeated headers with a comma: by default Node drops a second Content-Type or Authorization (D2, D8).
-  joinDuplicateHeaders: true,
-  // Node's own answer to a missing Host header has no body.
-  requireHostHeader: false,
-  // A client that offers to upgrade is answered in HTTP/1.1.
-  shouldUpgradeCallback: () => false
-}
-
 /** How long a client may take to read a refusal, in milliseconds. */
 const lingerTimeout = 1_000
+
+/** How long a client that has half-closed its connection waits for its answers, in milliseconds. */
+const halfClosedTimeout = 2_000
 
 /** How long an idle connection may still send a request once the server closes, in milliseconds. */
 const gracePeriod = 1_000
 
-type Refusal = InvalidParams | MethodNotAllowed | RequestTimeout | ExpectationFailed | HeadersTooLarge
+type Refusal =
+  InvalidParams | MethodNotAllowed | RequestTimeout | ExpectationFailed | HeadersTooLarge | ServiceUnavailable
 
 const refusalOf = (code: string | undefined): Refusal => {
   switch (code) {
@@ -66,7 +58,8 @@ const answerOf = ({ error }: Refusal, request?: IncomingMessage) => {
     "cache-control": "no-store",
     "x-request-id": requestIdOf(request?.headers["x-request-id"]),
     connection: "close",
-    ...(error.code === 405 ? { allow: allowedMethods.join(", ") } : {})
+    ...(error.code === 405 ? { allow: allowedMethods.join(", ") } : {}),
+    ...(error.code === 503 ? { "retry-after": "1" } : {})
   }
   return { body, headers, status: error.code }
 }
@@ -74,27 +67,83 @@ const answerOf = ({ error }: Refusal, request?: IncomingMessage) => {
 /** What Node emits for a request. */
 const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", "checkExpectation"])
 
-/** A connection answers one request after the other. While one waits, nothing more is read. */
-interface Connection {
-  isAnswering: boolean
-  /** The one that is not closed yet. */
-  response: ServerResponse | undefined
-  readonly waiting: Array<{ readonly response: ServerResponse; readonly answer: () => void }>
+/** Node's own parser of a connection, which has parsed all requests of a piece before anything else happens. */
+interface Parser {
+  onIncoming: (request: IncomingMessage & { upgrade: boolean }, keepAlive: boolean) => number
 }
 
-/** The kernel forgets what a client has not read only if the connection is reset, which Node cannot do through TLS. */
-export const cutOff = (socket: Socket) => {
-  if (socket instanceof TLSSocket) socket.destroy()
-  else socket.resetAndDestroy()
+/** What makes the parser take the rest of a piece for something else than HTTP. */
+const stopParsing = 2
+
+/** About how many bytes the head of a request takes. */
+const headBytes = ({ rawHeaders, url = "" }: IncomingMessage) =>
+  rawHeaders.reduce((sum, { length }) => sum + length + 32, url.length)
+
+class Answer implements Exchange {
+  readonly response: ServerResponse
+  readonly begin: () => void
+  lost: (() => void) | undefined
+  constructor(response: ServerResponse, begin: () => void) {
+    this.response = response
+    this.begin = begin
+  }
 }
 
-const pendingOf = ({ response, waiting }: Connection): ReadonlyArray<ServerResponse> =>
-  [response, ...waiting.map(({ response }) => response)].filter((one) => one !== undefined)
+/** A connection of a client, which is not read while a request waits or once it is to be closed. */
+class ClientConnection extends Connection<Answer> {
+  /** The last one that arrived, while its request is incomplete. */
+  latest: ServerResponse | undefined
+  isRefused = false
+
+  get pending(): ReadonlyArray<ServerResponse> {
+    return [this.current, ...this.waiting].flatMap((one) => (one === undefined ? [] : [one.response]))
+  }
+}
+
+const answers = new WeakMap<ServerResponse, Answer>()
+
+/** Calls a function once if the response surely was not read by its client. */
+export const whenLost = (response: ServerResponse, lost: () => void): void => {
+  const answer = answers.get(response)
+  if (response.destroyed) lost()
+  else if (answer !== undefined) answer.lost = lost
+}
+
+/** Ends a connection whatever its client does. Node can reset one of TCP alone, for which the kernel forgets what was not read. */
+export const cutOff = (socket: Socket): void => {
+  try {
+    socket.resetAndDestroy()
+  } catch {
+    socket.destroy()
+  }
+}
+
+/** Sends what is left to say, and gives the client time to read it: closing with bytes unread would lose it. */
+const linger = (socket: Duplex, text?: string) => {
+  socket.end(text).resume()
+  setTimeout(() => socket.destroy(), lingerTimeout).unref()
+}
 
 /** Nothing that a client sends after the last response may take effect: the client could not learn the outcome. */
 const makeLast = (response: ServerResponse) => {
   response.shouldKeepAlive = false
-  response.once("close", () => response.req.socket.destroySoon())
+}
+
+/** A response that is written at once: Effect asks Node to count its bytes, for which Node writes an empty piece behind each. */
+class OneWriteResponse<Request extends IncomingMessage> extends ServerResponse<Request> {}
+Object.defineProperty(OneWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
+
+const limits = {
+  headersTimeout: 5_000,
+  requestTimeout: 8_000,
+  connectionsCheckingInterval: 1_000,
+  maxHeaderSize: 16_384,
+  // Joins repeated headers with a comma: by default Node drops a second Content-Type or Authorization (D2, D8).
+  joinDuplicateHeaders: true,
+  // Node's own answer to a missing Host header has no body.
+  requireHostHeader: false,
+  IncomingMessage: ArrivingRequest,
+  ServerResponse: OneWriteResponse
 }
 
 /**
@@ -110,67 +159,113 @@ export const makeNodeServer = (
   const server: Server =
     certificate === undefined
       ? createServer(options)
-      : createTlsServer({ ...options, ...certificate, minVersion: "TLSv1.2", handshakeTimeout: limits.headersTimeout })
-  Object.assign(server, { maxConnections, timeout: Duration.toMillis(sendTimeout) })
-  const connections = new Map<Duplex, Connection>()
+      : createTlsServer({
+          ...options,
+          ...certificate,
+          allowHalfOpen: true,
+          minVersion: "TLSv1.2",
+          handshakeTimeout: limits.headersTimeout
+        })
+  Object.assign(server, { httpAllowHalfOpen: true, maxConnections, timeout: Duration.toMillis(sendTimeout) })
+  const connections = new Map<Duplex, ClientConnection>()
   let closing = false
 
-  const begin = (request: IncomingMessage, response: ServerResponse) => {
-    const { method = "", socket, url = "" } = request
+  const closed = (request: ArrivingRequest, response: ServerResponse, connection: ClientConnection) => {
+    const { socket } = request
+    const isLast = !response.shouldKeepAlive || closing
+    request.discard(() => linger(socket))
+    if (request.complete && connection.latest === response) connection.latest = undefined
+    if (connection.current?.response === response) connection.ended(response.writableFinished)
+    if (!socket.writable) return
+    if (isLast && request.complete) return socket.destroySoon()
+    if (isLast) return linger(socket)
+    connection.goOn()
+    if (connection.waiting.length === 0) socket.resume()
+  }
+
+  const begin = (request: ArrivingRequest, response: ServerResponse, connection: ClientConnection) => {
+    const { method = "", url = "" } = request
     const began = performance.now()
     meter?.began()
     if (closing) makeLast(response)
+    connection.latest = response
     response.on("timeout", (socket: Socket) => {
       if (response.writableEnded) cutOff(socket)
     })
     response.once("close", () => {
       const status = response.headersSent ? response.statusCode : (refusals.get(request) ?? clientGone)
       meter?.ended(method, routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
-      const connection = connections.get(socket)
-      if (connection === undefined) return
-      connection.response = undefined
-      if (!response.shouldKeepAlive || !socket.writable) return
-      const next = connection.waiting.shift()
-      connection.isAnswering = next !== undefined
-      connection.response = next?.response
-      next?.answer()
-      if (next !== undefined && connection.waiting.length === 0) socket.resume()
+      closed(request, response, connection)
     })
   }
   const emit = server.emit.bind(server) as (...given: ReadonlyArray<unknown>) => boolean
   server.emit = (event: string, ...given: ReadonlyArray<unknown>) => {
-    if (!requestEvents.has(event)) return emit(event, ...given)
-    const [request, response] = given as [IncomingMessage, ServerResponse]
-    begin(request, response)
-    const connection = connections.get(request.socket)
-    if (connection?.isAnswering === true) {
-      connection.waiting.push({ response, answer: () => emit(event, request, response) })
-      request.socket.pause()
-      return true
-    }
-    if (connection !== undefined) Object.assign(connection, { isAnswering: true, response })
-    return emit(event, request, response)
+    const [request, response] = given as [ArrivingRequest, ServerResponse]
+    const connection = requestEvents.has(event) ? connections.get(request.socket) : undefined
+    if (connection === undefined) return emit(event, ...given)
+    begin(request, response, connection)
+    const answer = new Answer(response, () => emit(event, request, response))
+    answers.set(response, answer)
+    if (connection.arrived(answer, () => headBytes(request))) request.socket.pause()
+    return true
   }
+  // Every protocol is HTTP here: whoever offers to upgrade is answered in HTTP/1.1.
+  const on = server.on.bind(server) as (...given: ReadonlyArray<unknown>) => Server
+  server.on = (event: string, ...given: ReadonlyArray<unknown>) => (event === "upgrade" ? server : on(event, ...given))
 
-  /** Answers and closes the connection, once the requests that have arrived in full are answered. */
+  /** Answers and closes the connection, once the requests that have arrived in full are answered. Of several, the first counts. */
   const refuse = (socket: Duplex, refusal: Refusal, request?: IncomingMessage) => {
     const connection = connections.get(socket)
-    const responses = connection === undefined ? [] : pendingOf(connection)
-    const unfinished = responses.find(({ req }) => !req.complete)
+    if (connection?.isRefused !== false) return
+    connection.isRefused = true
+    const { latest, pending } = connection
+    const unfinished = latest?.req.complete === false ? latest : undefined
     const answer = () => {
       if (!socket.writable) return
+      // It was answered before all of it arrived.
+      if (unfinished?.headersSent === true) return linger(socket)
       const { body, headers, status } = answerOf(refusal, request ?? unfinished?.req)
       if (unfinished === undefined) {
         meter?.began()
         meter?.ended(request?.method ?? "", undefined, status, 0)
       } else refusals.set(unfinished.req, status)
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
-      socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`)
-      setTimeout(() => socket.destroy(), lingerTimeout).unref()
+      linger(socket, `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`)
     }
-    const last = responses.findLast(({ req }) => req.complete)
+    const last = pending.findLast(({ req }) => req.complete)
     if (last === undefined) answer()
     else last.once("close", answer)
+  }
+
+  const serve = (socket: Socket) => {
+    const connection = new ClientConnection()
+    connections.set(socket, connection)
+    const { parser } = socket as Socket & { readonly parser: Parser }
+    const { onIncoming } = parser
+    parser.onIncoming = (request, keepAlive) => {
+      if (!connection.isRefused && connection.isFullFor(() => headBytes(request))) {
+        refuse(socket, new ServiceUnavailable(), request)
+        socket.pause()
+      }
+      if (!connection.isRefused) return onIncoming(request, keepAlive)
+      request.upgrade = false
+      return stopParsing
+    }
+    socket
+      .once("close", (hadError) => {
+        connections.delete(socket)
+        const isRead = !hadError && connection.current === undefined
+        for (const { response } of connection.closed(isRead)) response.emit("close")
+      })
+      // Node resumes it whenever an answer is sent.
+      .on("resume", () => {
+        if (connection.waiting.length > 0) socket.pause()
+      })
+      // A client that half-closes has its answers still, unless they take long: then it counts as gone.
+      .once("end", () => {
+        const gone = setTimeout(() => socket.destroy(), halfClosedTimeout).unref()
+        socket.once("close", () => clearTimeout(gone))
+      })
   }
 
   if (meter !== undefined) {
@@ -180,19 +275,7 @@ export const makeNodeServer = (
     })
   }
   server
-    .on(certificate === undefined ? "connection" : "secureConnection", (socket: Socket) => {
-      const connection: Connection = { isAnswering: false, response: undefined, waiting: [] }
-      connections.set(socket, connection)
-      socket
-        .once("close", () => {
-          connections.delete(socket)
-          for (const { response } of connection.waiting) response.emit("close")
-        })
-        // Node resumes it whenever an answer is sent.
-        .on("resume", () => {
-          if (connection.waiting.length > 0) socket.pause()
-        })
-    })
+    .on(certificate === undefined ? "connection" : "secureConnection", serve)
     .on("checkExpectation", (request, response) => {
       const { body, headers, status } = answerOf(new ExpectationFailed(), request)
       response.writeHead(status, headers).end(body)
@@ -205,10 +288,10 @@ export const makeNodeServer = (
     })
   server.close = (callback) => {
     closing = true
-    for (const connection of connections.values()) pendingOf(connection).forEach(makeLast)
+    for (const connection of connections.values()) connection.pending.forEach(makeLast)
     NetServer.prototype.close.call(server, callback)
     const end = setTimeout(() => {
-      for (const [socket, connection] of connections) if (pendingOf(connection).length === 0) socket.destroy()
+      for (const [socket, connection] of connections) if (connection.pending.length === 0) socket.destroy()
     }, gracePeriod)
     server.once("close", () => clearTimeout(end))
     return server

@@ -1,4 +1,5 @@
 import { connect, type Socket } from "node:net"
+import { connect as connectTls } from "node:tls"
 import { Effect } from "effect"
 
 /** One HTTP answer as it came over the wire. Names of headers are in lower case, repeated ones joined by a comma. */
@@ -105,13 +106,19 @@ const over = (socket: Socket): RawConnection => {
   }
 }
 
-const connected = (url: string) =>
+const connected = (url: string, allowHalfOpen = false) =>
   Effect.acquireRelease(
     Effect.callback<Socket>((resume) => {
-      const { hostname, port } = url.startsWith("/") ? { hostname: "", port: "" } : new URL(url)
-      const socket = hostname === "" ? connect(url) : connect(Number(port), hostname)
+      const { hostname, port, protocol } = new URL(url, "unix:///")
+      const to = { host: hostname, port: Number(port), allowHalfOpen }
+      const socket =
+        protocol === "unix:"
+          ? connect({ path: url, allowHalfOpen })
+          : protocol === "https:"
+            ? connectTls({ ...to, rejectUnauthorized: false })
+            : connect(to)
       socket.setNoDelay(true)
-      socket.once("connect", () => resume(Effect.succeed(socket)))
+      socket.once(protocol === "https:" ? "secureConnect" : "connect", () => resume(Effect.succeed(socket)))
       socket.once("error", (error) => resume(Effect.die(error)))
     }),
     (socket) => Effect.sync(() => socket.destroy())
@@ -120,5 +127,8 @@ const connected = (url: string) =>
 /** Connects to the URL of a service or the path of its socket; the scope's end closes the connection, whatever state it is in. */
 export const open = (url: string) => Effect.map(connected(url), over)
 
-/** Connects to the URL of a service, and reads nothing. */
+/** Connects to the URL of a service or the path of its socket, and reads nothing. */
 export const deafClient = (url: string) => Effect.map(connected(url), (socket) => socket.pause())
+
+/** Connects as `deafClient` does, and stays able to read when it has ended its own side. */
+export const halfOpenClient = (url: string) => Effect.map(connected(url, true), (socket) => socket.pause())

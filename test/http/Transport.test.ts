@@ -1,0 +1,302 @@
+import { randomUUID } from "node:crypto"
+import type { Server } from "node:http"
+import type { Socket } from "node:net"
+import { join } from "node:path"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
+import type { ServerResponse } from "node:http"
+import { Duration, Effect } from "effect"
+import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { makeNodeServer, type ServerLimits, whenLost } from "../../src/http/makeNodeServer.ts"
+import { withJsonBody } from "../../src/http/RequestDecodingLive.ts"
+import { listen } from "../../src/http/Server.ts"
+import { makeMemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { serverSettings } from "../support/database/freshDatabase.ts"
+import { type Header, json, render } from "../support/http/HttpProbe.ts"
+import { deafClient, halfOpenClient, open } from "../support/http/RawConnection.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import { assert, describe, it } from "../support/it.ts"
+import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+/** More than the kernel takes for a client that does not read. */
+const large = "x".repeat(16 * 1024 * 1024)
+
+/** What the server of a test has seen. */
+interface Seen {
+  readonly begun: Array<string>
+  readonly lost: Array<string>
+  left: number
+}
+
+const budget = makeMemoryBudget(1024 * 1024)
+
+/** Answers as the path says. */
+const answering = (seen: Seen) =>
+  Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+    const response = toServerResponse(request) as ServerResponse
+    seen.begun.push(request.url)
+    whenLost(response, () => seen.lost.push(request.url))
+    const text = HttpServerResponse.text(request.url)
+    switch (request.url.split("?")[0]) {
+      case "/refused":
+        return Effect.succeed(HttpServerResponse.text("refused", { status: 401 }))
+      case "/large":
+        return Effect.succeed(HttpServerResponse.text(large))
+      case "/slow":
+        return Effect.as(Effect.sleep("300 millis"), text)
+      case "/endless":
+        return Effect.onInterrupt(Effect.never, () => Effect.sync(() => void (seen.left += 1)))
+      case "/body":
+        return Effect.catch(withJsonBody(budget, "sender", "gateway", Effect.succeed(text)), ({ error }) =>
+          Effect.succeed(HttpServerResponse.jsonUnsafe({ error }, { status: error.code }))
+        )
+      default:
+        return Effect.as(Effect.yieldNow, text)
+    }
+  })
+
+/** A server on a transport, until the scope closes: its URL or path, and what it has seen. */
+const serve = Effect.fnUntraced(function* (transport: "TCP" | "TLS" | "Unix", limits: Partial<ServerLimits> = {}) {
+  const { certificate: cert, key } = selfSignedCertificate("127.0.0.1")
+  const node: Server = makeNodeServer({ ...serverSettings, ...limits }, transport === "TLS" ? { cert, key } : undefined)
+  const at =
+    transport === "Unix"
+      ? { path: join(yield* temporaryDirectory, randomUUID().slice(0, 8)) }
+      : { host: "127.0.0.1", port: 0 }
+  const server = yield* listen(() => node, { ...at, gracefulShutdownTimeout: "1 second" })
+  const seen: Seen = { begun: [], lost: [], left: 0 }
+  yield* server.serve(Effect.interruptible(answering(seen)))
+  const { address } = server
+  const url =
+    address._tag === "UnixPathAddress"
+      ? address.path
+      : HttpServer.formatAddress(address).replace("http:", transport === "TLS" ? "https:" : "http:")
+  const connections = Effect.callback<number>((resume) => {
+    node.getConnections((_error, count) => resume(Effect.succeed(count)))
+  })
+  return { node, seen, url, connections }
+}, Effect.provide(NodeHttpServer.layerHttpServices))
+
+const untilConnected = (connections: Effect.Effect<number>, count: number) =>
+  eventually(`${count} are connected`, connections, (connected) => connected === count)
+
+/** All that a client receives from now on, until the connection closes or breaks. */
+const received = (socket: Socket) =>
+  Effect.callback<{ readonly text: string; readonly error: string | undefined }>((resume) => {
+    let text = ""
+    let error: string | undefined
+    socket
+      .on("data", (part: Buffer) => (text += part.toString("latin1")))
+      .on("error", (given: NodeJS.ErrnoException) => (error = given.code))
+      .once("end", () => socket.end())
+      .once("close", () => resume(Effect.succeed({ text, error })))
+      .resume()
+  })
+
+const answersIn = (text: string) => text.match(/HTTP\/1\.1 \d{3}/g) ?? []
+const post = (path: string, body: string, headers: ReadonlyArray<Header> = []) =>
+  render({ method: "POST", path, headers: [json, ...headers], body })
+const close: Header = ["Connection", "close"]
+
+describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
+  it.live("an answer is written in one piece", function* () {
+    const { node, url } = yield* serve(transport)
+    let pieces = 0
+    node.on(transport === "TLS" ? "secureConnection" : "connection", (socket: Socket) => {
+      const { _write, _writev } = socket
+      Object.assign(socket, {
+        _write: (...given: Parameters<typeof _write>) => {
+          pieces += 1
+          _write.apply(socket, given)
+        },
+        _writev: (...given: Parameters<NonNullable<typeof _writev>>) => {
+          pieces += given[0].length
+          _writev?.apply(socket, given)
+        }
+      })
+    })
+    const connection = yield* open(url)
+    yield* connection.write(render({ path: "/one" }))
+    assert.strictEqual((yield* connection.answer).body, "/one")
+    assert.strictEqual(pieces, 1)
+  })
+
+  it.live.each([
+    ["by number", Array.from({ length: 2_000 }, () => ""), 9],
+    ["by bytes", Array.from({ length: 8 }, () => "a".repeat(7_500)), 5]
+  ] as const)("pipelined requests are bounded %s, and the connection ends beyond", function* ([, padding, most]) {
+    const { seen, url } = yield* serve(transport)
+    const client = yield* deafClient(url)
+    client.write(Buffer.concat(padding.map((X, n) => render({ path: `/slow?${n}`, headers: [["X", X]] }))))
+    const { error, text } = yield* received(client)
+    assert.isUndefined(error)
+    assert.isAtMost(seen.begun.length, most)
+    assert.isAtLeast(seen.begun.length, 2)
+    assert.deepStrictEqual(
+      seen.begun,
+      Array.from(seen.begun, (_, n) => `/slow?${n}`)
+    )
+    assert.deepStrictEqual(
+      answersIn(text).slice(0, -1),
+      seen.begun.map(() => "HTTP/1.1 200")
+    )
+    assert.strictEqual(answersIn(text).at(-1), "HTTP/1.1 503")
+  })
+
+  it.live("as many as may wait are answered in their order (control)", function* () {
+    const { seen, url } = yield* serve(transport)
+    const connection = yield* open(url)
+    const paths = Array.from({ length: 9 }, (_, n) => `/?${n}`)
+    yield* connection.write(Buffer.concat(paths.map((path) => render({ path }))))
+    for (const path of paths) assert.strictEqual((yield* connection.answer).body, path)
+    assert.deepStrictEqual(seen.begun, paths)
+  })
+
+  it.live.each([
+    ["200 kB", 200_000, [close]],
+    ["3 MB", 3_000_000, [close]],
+    ["3 MB on a connection to keep", 3_000_000, []]
+  ] as const)("a refusal before the body of %s reaches a client that writes all first", function* ([, bytes, headers]) {
+    const { url } = yield* serve(transport)
+    const client = yield* halfOpenClient(url)
+    yield* Effect.callback<void>((resume) => {
+      client.once("error", (error) => resume(Effect.die(error)))
+      client.write(post("/refused", "x".repeat(bytes), headers), () => resume(Effect.void))
+    })
+    const { error, text } = yield* received(client)
+    assert.isUndefined(error)
+    assert.deepStrictEqual(answersIn(text), ["HTTP/1.1 401"])
+    assert.match(text, /refused$/)
+  })
+
+  it.live("a client that half-closes has its answers", function* () {
+    const { url } = yield* serve(transport)
+    const client = yield* halfOpenClient(url)
+    client.end(Buffer.concat([render({ path: "/slow" }), render({ path: "/other" })]))
+    const { error, text } = yield* received(client)
+    assert.isUndefined(error)
+    assert.deepStrictEqual(answersIn(text), ["HTTP/1.1 200", "HTTP/1.1 200"])
+  })
+
+  it.live("a client that leaves ends its request", function* () {
+    const { connections, seen, url } = yield* serve(transport)
+    const client = yield* deafClient(url)
+    client.write(render({ path: "/endless" }))
+    yield* eventually("it has begun", () => seen.begun.length === 1)
+    assert.strictEqual(seen.left, 0, "control")
+    client.destroy()
+    yield* eventually("it is given up", () => seen.left === 1)
+    yield* untilConnected(connections, 0)
+  })
+
+  it.live("100-continue is answered once the body is wanted, and nothing else is expected", function* () {
+    const { url } = yield* serve(transport)
+    const expecting = (value: string) =>
+      render({ method: "POST", path: "/body", headers: [json, ["Expect", value], ["Content-Length", "2"]] })
+    const connection = yield* open(url)
+    yield* connection.write(expecting("100-continue"))
+    assert.strictEqual((yield* connection.answer).status, 100)
+    yield* connection.write("{}")
+    assert.strictEqual((yield* connection.answer).body, "/body")
+    const other = yield* open(url)
+    yield* other.write(expecting("other"))
+    assertRefused(yield* other.answer, "ExpectationFailed")
+    yield* Effect.timeout(other.closed, "4 seconds")
+  })
+
+  it.live("an offer to upgrade is ignored, and the body is read", function* () {
+    const { node, url } = yield* serve(transport)
+    const connection = yield* open(url)
+    yield* connection.write(
+      post("/body", "{}", [
+        ["Connection", "Upgrade"],
+        ["Upgrade", "h2c"]
+      ])
+    )
+    assert.strictEqual((yield* connection.answer).body, "/body")
+    assert.strictEqual(node.listenerCount("upgrade"), 0, "with one, versions of Node before 22.21 and 24.9 upgrade")
+  })
+
+  it.live("a client that does not read is cut off", function* () {
+    const { connections, seen, url } = yield* serve(transport, { sendTimeout: Duration.millis(300) })
+    const client = yield* deafClient(url)
+    client.on("error", () => {}).write(Buffer.concat([1, 2, 3].map((n) => render({ path: `/large?${n}` }))))
+    yield* eventually("it is answered", () => seen.begun.length > 0)
+    yield* untilConnected(connections, 0)
+    yield* eventually("all that began are lost", () => seen.lost.length === seen.begun.length)
+  })
+
+  it.live("what cannot be read is answered once, however much follows", function* () {
+    const { node, url } = yield* serve(transport)
+    const sockets: Array<Socket> = []
+    node.on("clientError", (_error, socket: Socket) => sockets.push(socket))
+    const client = yield* deafClient(url)
+    client.write(Buffer.concat([render({ path: "/slow" }), Buffer.from("nonsense\r\n\r\n")]))
+    yield* eventually("it is noticed", () => sockets.length > 0)
+    const names = ["close", "data", "end", "error", "finish"]
+    const listeners = () => names.map((name) => sockets[0]?.listenerCount(name))
+    const before = listeners()
+    for (let n = 0; n < 5; n++) {
+      client.write("more nonsense\r\n\r\n")
+      yield* Effect.sleep("20 millis")
+    }
+    assert.deepStrictEqual(listeners(), before)
+    assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 200", "HTTP/1.1 400"])
+  })
+
+  it.live("what follows an early answer is not answered", function* () {
+    const { url } = yield* serve(transport)
+    const client = yield* deafClient(url)
+    client.write(render({ method: "POST", path: "/refused", headers: [["Transfer-Encoding", "chunked"]] }))
+    client.write("2\r\n{}\r\n")
+    yield* Effect.sleep("200 millis")
+    client.write("no chunk\r\n")
+    assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 401"])
+  })
+
+  it.live("a client that leaves while its body waits for memory is noticed at once", function* () {
+    const { connections, url } = yield* serve(transport)
+    const holding = yield* budget.admit("other", "gateway", 1024 * 1024 - 8 * 1000)
+    const client = yield* deafClient(url)
+    client.write(
+      render({ method: "POST", path: "/body", headers: [json, ["Content-Length", "5000"]], body: "x".repeat(900) })
+    )
+    yield* eventually("its first piece is held", () => budget.held.gateway > 1024 * 1024 - 8 * 1000)
+    client.write("x".repeat(2000))
+    yield* Effect.sleep("50 millis")
+    client.destroy()
+    yield* eventually("it is gone", () => budget.held.gateway === 1024 * 1024 - 8 * 1000).pipe(
+      Effect.timeout("2 seconds")
+    )
+    yield* untilConnected(connections, 0)
+    holding.release()
+  })
+
+  it.live("of each answer it is known whether it was read", function* () {
+    const { seen, url } = yield* serve(transport)
+    const reader = yield* open(url)
+    yield* reader.write(render({ path: "/read" }))
+    yield* reader.answer
+    const client = yield* deafClient(url)
+    client.on("error", () => {})
+    const first = Effect.callback<void>((resume) => {
+      client
+        .once("data", () => {
+          client.pause()
+          resume(Effect.void)
+        })
+        .resume()
+    })
+    client.write(render({ path: "/first" }))
+    yield* first
+    client.write(Buffer.concat([render({ path: "/large?2" }), render({ path: "/large?3" })]))
+    yield* eventually("the second has begun", () => seen.begun.includes("/large?2"))
+    yield* Effect.sleep("50 millis")
+    client.destroy()
+    yield* eventually("it is lost", () => seen.lost.length > 0)
+    yield* Effect.sleep("100 millis")
+    assert.deepStrictEqual(seen.lost, ["/large?2"])
+  })
+})

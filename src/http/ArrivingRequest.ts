@@ -15,9 +15,10 @@ const unread = makeMemoryBudget(mostUnread)
 const nobody = () => {}
 
 /**
- * A request whose body arrives in one buffer, as a stream would keep an object for each of its parts. Invariant: of a body
- * nothing more is read than `onArrival` has taken on account, except for the rest of the piece in which its head came and, while
- * it waits, for one piece more; and all bodies together hold at most 12 MiB of that.
+ * A request whose body arrives in one buffer, as a stream would keep an object for each of its parts. Invariant: until somebody
+ * asks for a body, no more of it is read than came in one piece with its head; and what nobody has taken on account yet of all
+ * bodies together is at most 12 MiB, of which the largest is lost. A body that was asked for is read even while it waits for
+ * memory, as a client that leaves would not be noticed otherwise.
  */
 export class ArrivingRequest extends IncomingMessage {
   /** How much of the body has arrived. */
@@ -27,7 +28,7 @@ export class ArrivingRequest extends IncomingMessage {
   private bytes: Buffer | undefined
   private holding: Holding | undefined
   private changed = nobody
-  private state: "unread" | "reading" | "waiting" | "discarding" = "unread"
+  private state: "unread" | "reading" | "discarding" = "unread"
   private exceeded = nobody
 
   /** Whether the client sends no body before it is told to. */
@@ -43,26 +44,23 @@ export class ArrivingRequest extends IncomingMessage {
       return isOpen
     }
     if (this.state === "discarding") return this.discardPart(part)
-    const wasWaiting = this.state === "waiting"
     this.received += part.length
     if (!this.isLost) this.keep(part)
     this.changed()
-    if (this.state === "unread") return this.isLost || this.received === Number(this.headers["content-length"])
-    return !(wasWaiting && this.state === "waiting")
+    return this.state === "reading" || this.isLost || this.received === Number(this.headers["content-length"])
   }
 
-  /** Calls a function whenever something has arrived, until the request is answered. */
-  onArrival(changed: () => void): void {
+  /** Reads on, and calls a function whenever something has arrived, until the request is answered. */
+  readOn(changed: () => void): void {
     this.changed = changed
+    this.state = "reading"
+    changed()
+    if (!this.complete) this._read(0)
   }
 
-  /** Reads on; if it waits, only until something more arrives, so that a client that leaves is noticed. */
-  readOn(state: "reading" | "waiting"): void {
-    const isOnItsWay = this.state === "reading"
-    this.state = state
-    if (state === "waiting") return
+  /** Notes that all that has arrived is on somebody's account. */
+  admitted(): void {
     this.holding?.shrink(0)
-    if (!isOnItsWay) this._read(0)
   }
 
   /** The whole body, which whoever takes it wipes. */

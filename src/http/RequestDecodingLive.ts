@@ -39,7 +39,7 @@ const longestWait = 8_000
 
 const tooLate = errorResponse(new RequestTimeout(), { connection: "close" })
 
-/** Reads a body of which each piece is admitted as it arrives: while one waits, little more is read. Undefined if it waits too long. */
+/** Reads a body, of which each piece is taken on account as it arrives. Undefined if it waits too long for memory. */
 const readBody = (source: ArrivingRequest, holding: Holding) =>
   Effect.callback<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>((resume) => {
     let admitted = 0
@@ -56,21 +56,20 @@ const readBody = (source: ArrivingRequest, holding: Holding) =>
       const { received } = source
       if (received > maxBytes) return end(Effect.fail(new PayloadTooLarge()))
       if (source.isLost) return end(Effect.fail(new ServiceUnavailable()))
-      if (!isWaiting && received > admitted) {
-        const goOn = () => {
-          isWaiting = false
-          admitted = received
-        }
-        isWaiting = true
-        if (holding.grow(bytesPerByte * (received - admitted), () => (goOn(), advance()))) goOn()
-        else if (!isWaiting) return
+      if (isWaiting) return
+      const admit = () => {
+        isWaiting = false
+        admitted = received
+        if (source.received === received) source.admitted()
       }
-      if (isWaiting) return source.readOn("waiting")
-      if (source.complete) return end(Effect.succeed(source.takeBody()))
-      source.readOn("reading")
+      if (received > admitted) {
+        isWaiting = true
+        if (holding.grow(bytesPerByte * (received - admitted), () => (admit(), advance()))) admit()
+        else return
+      }
+      if (source.complete) end(Effect.succeed(source.takeBody()))
     }
-    source.onArrival(advance)
-    advance()
+    source.readOn(advance)
     return Effect.sync(() => clearTimeout(timer))
   })
 

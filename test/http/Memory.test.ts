@@ -45,7 +45,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     assert.strictEqual((yield* held).body, 0)
   })
 
-  it.effect("reads no further while a body finds no room, and gives room to who has less", function* () {
+  it.effect("stays within it while bodies find no room, and gives room to who has less", function* () {
     const { url } = yield* TestService
     const noisy = yield* TestService.newTenant
     const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])

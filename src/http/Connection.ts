@@ -8,6 +8,8 @@ const mostUnread = 32
 export interface Exchange {
   /** Begins to answer. */
   readonly begin: () => void
+  /** How many bytes its head takes, while it waits. */
+  bytes?: number
   /** Called if the client surely did not read the answer. */
   lost?: (() => void) | undefined
 }
@@ -34,7 +36,7 @@ export class Connection<Answered extends Exchange> {
   /** Answers a request, or has it wait; returns whether it waits. */
   arrived(request: Answered, bytes: () => number): boolean {
     if (this.current !== undefined) {
-      this.waitingBytes += bytes()
+      this.waitingBytes += request.bytes = bytes()
       this.waiting.push(request)
       return true
     }
@@ -56,7 +58,7 @@ export class Connection<Answered extends Exchange> {
   /** Begins the next answer. */
   goOn(): void {
     this.current = this.waiting.shift()
-    if (this.waiting.length === 0) this.waitingBytes = 0
+    this.waitingBytes -= this.current?.bytes ?? 0
     this.current?.begin()
   }
 

@@ -82,6 +82,7 @@ const headBytes = ({ rawHeaders, url = "" }: IncomingMessage) =>
 class Answer implements Exchange {
   readonly response: ServerResponse
   readonly begin: () => void
+  bytes = 0
   lost: (() => void) | undefined
   constructor(response: ServerResponse, begin: () => void) {
     this.response = response

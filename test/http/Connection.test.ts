@@ -1,0 +1,111 @@
+import { Arbitrary, Schema } from "effect"
+import { Connection, type Exchange } from "../../src/http/Connection.ts"
+import { integer } from "../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../support/it.ts"
+
+const Step = Schema.Struct({
+  act: Schema.Literals(["ask", "ask", "ask", "ask", "answer", "answer", "break"]),
+  bytes: Schema.Literals([100, 1_000, 5_000, 12_000]),
+  isWatched: Schema.Boolean,
+  isSent: Schema.Literals([true, true, true, false]),
+  isRead: Schema.Boolean
+})
+type Step = typeof Step.Type
+const anySteps = Arbitrary.flatMap(integer(1, 80), (length) =>
+  Arbitrary.array(Arbitrary.schema(Step), { minLength: length, maxLength: length })
+)
+
+/** What happens to the requests of a connection, by the book: one list of all, looked through each time. */
+const reference = () => {
+  type State = "waits" | "begun" | "sent" | "read" | "over"
+  const requests: Array<{ readonly id: number; readonly bytes: number; readonly isWatched: boolean; state: State }> = []
+  const events: Array<string> = []
+  const inState = (state: State) => requests.filter((one) => one.state === state)
+  const lose = (one: (typeof requests)[number]) => {
+    one.state = "over"
+    if (one.isWatched) events.push(`${one.id} lost`)
+  }
+  const next = () => {
+    const [first] = inState("waits")
+    if (inState("begun").length > 0 || first === undefined) return
+    first.state = "begun"
+    events.push(`${first.id} begins`)
+  }
+  return {
+    events,
+    ask: (id: number, { bytes, isWatched }: Step) => {
+      const waiting = inState("waits")
+      const isBusy = inState("begun").length > 0
+      const sum = waiting.reduce((sum, one) => sum + one.bytes, 0)
+      if (isBusy && (waiting.length >= 8 || sum + bytes > 32 * 1024)) return void events.push(`${id} is too much`)
+      if (!isBusy) for (const one of inState("sent")) one.state = "read"
+      requests.push({ id, bytes, isWatched, state: "waits" })
+      next()
+    },
+    answer: ({ isSent }: Step) => {
+      const [current] = inState("begun")
+      if (current === undefined) return
+      if (isSent) current.state = "sent"
+      else lose(current)
+      next()
+    },
+    end: (isRead: boolean) => {
+      if (!isRead) inState("sent").forEach(lose)
+      for (const one of inState("waits")) events.push(`${one.id} is left`)
+      requests.length = 0
+    }
+  }
+}
+
+const subject = () => {
+  let connection = new Connection<Exchange & { readonly id: number }>()
+  const events: Array<string> = []
+  return {
+    events,
+    ask: (id: number, { bytes, isWatched }: Step) => {
+      if (connection.isFullFor(() => bytes)) return void events.push(`${id} is too much`)
+      const lost = isWatched ? () => void events.push(`${id} lost`) : undefined
+      connection.arrived({ id, begin: () => events.push(`${id} begins`), lost }, () => bytes)
+    },
+    answer: ({ isSent }: Step) => {
+      if (connection.current === undefined) return
+      connection.ended(isSent)
+      connection.goOn()
+    },
+    end: (isRead: boolean) => {
+      for (const { id } of connection.closed(isRead)) events.push(`${id} is left`)
+      connection = new Connection()
+    }
+  }
+}
+
+describe("the requests of a connection", () => {
+  it.prop("are as by the book, however they are pipelined", { steps: anySteps }, ({ steps }) => {
+    const subjects = [subject(), reference()]
+    for (const [id, step] of [...steps, { ...steps[0], act: "break", isRead: false } as Step].entries()) {
+      for (const one of subjects) {
+        if (step.act === "ask") one.ask(id, step)
+        else if (step.act === "answer") one.answer(step)
+        else one.end(step.isRead)
+      }
+      assert.deepStrictEqual(subjects[0]?.events, subjects[1]?.events)
+    }
+  })
+
+  it("of those that are never answered in full, the last 32 are remembered", () => {
+    const connection = new Connection<Exchange>()
+    const lost: Array<number> = []
+    const ask = (id: number) => connection.arrived({ begin: () => {}, lost: () => lost.push(id) }, () => 1)
+    ask(0)
+    for (let id = 1; id <= 100; id++) {
+      ask(id)
+      connection.ended(true)
+      connection.goOn()
+    }
+    connection.closed(false)
+    assert.deepStrictEqual(
+      lost,
+      Array.from({ length: 32 }, (_, n) => 68 + n)
+    )
+  })
+})

@@ -1,3 +1,5 @@
+import { toIncomingMessage } from "@effect/platform-node/NodeHttpServerRequest"
+import type { IncomingMessage } from "node:http"
 import { Cause, Effect, Option } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
@@ -25,10 +27,8 @@ const hostMissing = Effect.succeed(
 )
 
 /** Whether a request has exactly one Host header, as RFC 9112 requires in section 3.2; HTTP/1.0 needs none. */
-const namesOneHost = (request: HttpServerRequest.HttpServerRequest) =>
-  request.headers["host"] === undefined
-    ? (request.source as { readonly httpVersion?: string }).httpVersion !== "1.1"
-    : !isRepeated(request, "host")
+const namesOneHost = ({ headers, httpVersion, rawHeaders }: IncomingMessage) =>
+  headers.host === undefined ? httpVersion !== "1.1" : !isRepeated({ headers, source: { rawHeaders } }, "host")
 
 /** Of an outage of the database, or a fault that an operator mends, one sentence (D11, F5, C4). */
 const logFailure = (cause: Cause.Cause<unknown>) => {
@@ -57,8 +57,10 @@ export const layerFor = (routing: Routing) =>
       return (app) =>
         Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
           const request_id = requestIdOf(request.headers["x-request-id"])
-          const url = routableUrl(request.url)
-          const routed = !namesOneHost(request)
+          // As it was sent: Effect takes path and Host from a target in absolute form.
+          const source = toIncomingMessage(request) as IncomingMessage
+          const url = routableUrl(source.url ?? "")
+          const routed = !namesOneHost(source)
             ? hostMissing
             : url === request.url
               ? app

@@ -5,8 +5,13 @@ import type { HttpServerRequest } from "effect/http"
 export const requestIdOf = (given: string | ReadonlyArray<string> | undefined): string =>
   typeof given === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID()
 
+type Headers = Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
+
 /** Whether a header was sent more than once: the server joins the values with a comma. */
-export const isRepeated = ({ headers, source }: HttpServerRequest.HttpServerRequest, header: string): boolean => {
+export const isRepeated = (
+  { headers, source }: Pick<HttpServerRequest.HttpServerRequest, "source"> & { readonly headers: Headers },
+  header: string
+): boolean => {
   if (headers[header]?.includes(",") !== true) return false
   const { rawHeaders } = source as { readonly rawHeaders: ReadonlyArray<string> }
   return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === header).length > 1

@@ -19,12 +19,16 @@ const isEncoded = (path: string) => {
   }
 }
 
+/** The scheme and authority of a target in absolute form (RFC 9112, section 3.2.2), which a proxy is sent. */
+const origin = /^https?:\/\/[^/?#]+/i
+
 /**
- * Makes the router take every path literally: one that is not percent-encoded UTF-8 stands for itself, `;` starts no
- * query, `#` no fragment, and nothing follows a last slash. Otherwise a request could bypass authentication or reach
- * another resource (D5, D10).
+ * What the router takes the target of a request for: every path literally. One that is not percent-encoded UTF-8 stands for
+ * itself, `;` starts no query, `#` no fragment, and nothing follows a last slash. Otherwise a request could bypass
+ * authentication or reach another resource (D5, D10). A target in absolute form is its path.
  */
-export const routableUrl = (url: string): string => {
+export const routableUrl = (target: string): string => {
+  const url = target.startsWith("/") ? target : target.replace(origin, "").replace(/^(?=\?|$)/, "/")
   const [path = ""] = /^[^?]*/.exec(url) ?? []
   // The router reads `*` and what is no URL as `/`, and a path that ends in a slash as one with an empty id.
   if (!path.startsWith("/") || (path !== "/" && path.endsWith("/"))) return `//${url}`

@@ -73,9 +73,12 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
       "Content-Type: application/json"
     ]
     const lines = [...head, `Content-Length: ${body.length}`, ...names.map((name) => `Host: ${name}`), "", body]
-    const answer = yield* TestService.storing(0, exchange(url, lines.join("\r\n")))
-    assertInvalid(answer, hosts)
-    assert.strictEqual(answer.headers["connection"], "close")
+    const absolute = lines.join("\r\n").replace("/api", "http://a/api")
+    for (const text of [lines.join("\r\n"), absolute]) {
+      const answer = yield* TestService.storing(0, exchange(url, text))
+      assertInvalid(answer, hosts)
+      assert.strictEqual(answer.headers["connection"], "close")
+    }
   })
 
   it.effect("HTTP/1.0 needs no Host, and closes the connection after the answer (RFC 9112, section 3.2)", function* () {

@@ -1,6 +1,6 @@
 import { connect } from "node:net"
 import { Effect } from "effect"
-import { routeOf } from "../../src/http/Routing.ts"
+import { routableUrl, routeOf } from "../../src/http/Routing.ts"
 import { createdId, credentialIn, minimal, unknownId } from "../support/http/Bodies.ts"
 import { get, json, render, send } from "../support/http/HttpProbe.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
@@ -64,6 +64,9 @@ const noRoutes = [
   "/%00",
   "/api/v1/%62yok/../../..",
   "http://byok.test/nothing",
+  "http://byok.test/api/v1/../v1/byok",
+  "http://byok.test/api/v1/byok/",
+  "http://byok.test/api/v1/byok#f",
   "http:///",
   "*",
   `/${"a".repeat(10_000)}`
@@ -89,6 +92,15 @@ const wrongMethods: ReadonlyArray<readonly [method: string, path: string, allow:
   ["PUT", "http://elsewhere.test/api/v1/byok", ofCollection],
   ["PUT", "/api/v1/byok?method=POST", ofCollection]
 ]
+
+it("a target in absolute form is routed as its path is (RFC 9112, section 3.2.2)", () => {
+  for (const path of [...noRoutes, collection, `${collection}?limit=1`, `${collection}/%zz`, "/"]) {
+    if (path.startsWith("/")) assert.strictEqual(routableUrl(`http://byok.test${path}`), routableUrl(path), path)
+  }
+  assert.strictEqual(routableUrl("HTTPS://byok.test"), "/")
+  assert.strictEqual(routableUrl("http://byok.test?a"), "/?a")
+  assert.strictEqual(routeOf("GET", routableUrl(`http://byok.test${collection}/${unknownId}`)), "/api/v1/byok/:id")
+})
 
 it("the template of a request's route holds no id", () => {
   assert.strictEqual(routeOf("GET", `/api/v1/byok/${unknownId}?x=${unknownId}`), "/api/v1/byok/:id")

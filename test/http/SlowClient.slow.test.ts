@@ -1,4 +1,5 @@
 import { Effect, Fiber, Schedule } from "effect"
+import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import { assert, it, layerLive } from "../support/it.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
@@ -101,5 +102,19 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
       assert.isTrue(text.endsWith(envelope("RequestTimeout")), text)
     }
     assert.lengthOf(yield* sql`SELECT id FROM credentials WHERE account_id = ${attacker.account_id}`, 0)
+  })
+})
+
+layerLive(TestService.layer)("without memory", (it) => {
+  it.effect("a whole body for which there is no memory is answered 408 at the limit too (T9)", function* () {
+    const { admit, tenantsTotal } = yield* MemoryBudget
+    const { create } = yield* TestService.newTenant
+    const others = yield* admit("others", "gateway", tenantsTotal - 8)
+    const began = performance.now()
+    const answer = yield* Effect.timeout(create(minimal), timeout)
+    assertRefused(answer, "RequestTimeout")
+    assert.isAbove(performance.now() - began, 7_000)
+    others.release()
+    created(yield* create(minimal))
   })
 })

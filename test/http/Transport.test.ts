@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto"
-import type { Server } from "node:http"
 import type { Socket } from "node:net"
 import { join } from "node:path"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
-import type { ServerResponse } from "node:http"
+import type { Server, ServerResponse } from "node:http"
 import { Duration, Effect } from "effect"
 import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { makeNodeServer, type ServerLimits, whenLost } from "../../src/http/makeNodeServer.ts"
@@ -105,15 +104,15 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     const { node, url } = yield* serve(transport)
     let pieces = 0
     node.on(transport === "TLS" ? "secureConnection" : "connection", (socket: Socket) => {
-      const { _write, _writev } = socket
+      const [_write, _writev] = [socket._write.bind(socket), socket._writev?.bind(socket)]
       Object.assign(socket, {
         _write: (...given: Parameters<typeof _write>) => {
           pieces += 1
-          _write.apply(socket, given)
+          _write(...given)
         },
         _writev: (...given: Parameters<NonNullable<typeof _writev>>) => {
           pieces += given[0].length
-          _writev?.apply(socket, given)
+          _writev?.(...given)
         }
       })
     })
@@ -161,9 +160,9 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
   ] as const)("a refusal before the body of %s reaches a client that writes all first", function* ([, bytes, headers]) {
     const { url } = yield* serve(transport)
     const client = yield* halfOpenClient(url)
-    yield* Effect.callback<void>((resume) => {
+    yield* Effect.callback<undefined>((resume) => {
       client.once("error", (error) => resume(Effect.die(error)))
-      client.write(post("/refused", "x".repeat(bytes), headers), () => resume(Effect.void))
+      client.write(post("/refused", "x".repeat(bytes), headers), () => resume(Effect.undefined))
     })
     const { error, text } = yield* received(client)
     assert.isUndefined(error)
@@ -279,11 +278,11 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     yield* reader.answer
     const client = yield* deafClient(url)
     client.on("error", () => {})
-    const first = Effect.callback<void>((resume) => {
+    const first = Effect.callback<undefined>((resume) => {
       client
         .once("data", () => {
           client.pause()
-          resume(Effect.void)
+          resume(Effect.undefined)
         })
         .resume()
     })

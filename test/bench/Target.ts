@@ -47,18 +47,19 @@ export const builtIn = (checkout: string, name = service.name): Program => ({
   arguments: [join(checkout, "dist/bin.js"), "serve"]
 })
 
-/** Starts a program and waits for its first 200. What it prints goes to the open file `output`, if there is one. */
+/** Starts a program and waits for its first 200. What it prints and logs goes to open files, if there are any. */
 export const startTarget = async (
   program: Program,
   bed: Bed,
-  output: number | "ignore" = "ignore"
+  output: number | "ignore" = "ignore",
+  log: number | "inherit" = "inherit"
 ): Promise<Target> => {
   const port = await Effect.runPromise(freePort)
   const url = `http://127.0.0.1:${port}`
   const began = performance.now()
   const child = spawn(process.execPath, program.arguments, {
     env: { ...process.env, ...program.environment, DATABASE_URL: bed.url, PORT: String(port), NODE_ENV: "production" },
-    stdio: ["ignore", output, "inherit"]
+    stdio: ["ignore", output, log]
   })
   const kill = () => child.kill()
   process.once("exit", kill)

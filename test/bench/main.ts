@@ -1,7 +1,9 @@
 import { once } from "node:events"
-import { mkdirSync, writeFileSync } from "node:fs"
+import { mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { parseArgs } from "node:util"
 import { type Bed, makeBed, onPostgres } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
@@ -33,8 +35,8 @@ const { values } = parseArgs({
 })
 const { quick } = values
 const only = values.only?.split(",")
-const measures = (part: "cells" | "life" | "gateway" | "ladder" | "levers" | "growth") =>
-  only?.includes(part) ?? (!quick || (part !== "levers" && part !== "growth"))
+const measures = (part: "cells" | "life" | "gateway" | "ladder" | "levers" | "observed" | "growth") =>
+  only?.includes(part) ?? (!quick || !["levers", "observed", "growth"].includes(part))
 const rounds = Number(values.rounds ?? (quick ? 2 : 5))
 const seconds = Number(values.seconds ?? 1)
 const connections = (values.connections ?? (quick ? "1,64" : "1,16,64,256")).split(",").map(Number)
@@ -47,11 +49,33 @@ const lean: Program = { name: "lean", arguments: ["test/bench/peers/lean.ts"] }
 /** The contenders beside the lean peer. */
 const others: ReadonlyArray<Program> = values.beside === undefined ? [fastify] : [builtIn(values.beside, "beside")]
 
+const withSettings = (name: string, settings: Record<string, string>): Program => ({
+  ...service,
+  name,
+  environment: { ...service.environment, ...settings }
+})
+
 /** The service with one setting changed at a time. */
 const leversOf = (tracesTo: string): ReadonlyArray<Program> => [
-  { ...service, name: "without batching", environment: { ...service.environment, DATABASE_BATCHING: "false" } },
-  { ...service, name: "with traces", environment: { ...service.environment, OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo } }
+  withSettings("without batching", { DATABASE_BATCHING: "false" }),
+  withSettings("with traces", { OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo })
 ]
+
+/** The service with its access log, with traces of a tenth of its requests, and with both. */
+const observedOf = (tracesTo: string): ReadonlyArray<Program> => {
+  const logs = { ACCESS_LOG: "true", LOG_FORMAT: "json", LOG_LEVEL: "info" }
+  const traces = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo,
+    OTEL_METRICS_EXPORTER: "none",
+    OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
+    OTEL_TRACES_SAMPLER_ARG: "0.1"
+  }
+  return [
+    withSettings("logged", logs),
+    withSettings("traced", traces),
+    withSettings("logged and traced", { ...logs, ...traces })
+  ]
+}
 
 const say = (text: string) => {
   console.log(`\n${text}`)
@@ -139,22 +163,40 @@ onPostgres(async (postgres) => {
     say(ladderTableOf(ladder))
   }
 
-  const levers: Array<Cell> = []
-  if (measures("levers")) {
+  /** Measures programs that differ from the service in their settings, in the same turns. */
+  const measureBeside = async (
+    programsFor: (tracesTo: string) => ReadonlyArray<Program>,
+    at: ReadonlyArray<number>,
+    log?: number
+  ) => {
     // Takes traces and forgets them.
     const traces = createServer((request, response) => {
       request.resume().once("end", () => response.writeHead(200, { "content-type": "application/json" }).end("{}"))
     })
     await once(traces.listen(0, "127.0.0.1"), "listening")
     const otherwise: Array<Target> = []
-    for (const program of leversOf(`http://127.0.0.1:${(traces.address() as AddressInfo).port}`))
-      otherwise.push(await startTarget(program, bed))
+    for (const program of programsFor(`http://127.0.0.1:${(traces.address() as AddressInfo).port}`))
+      otherwise.push(await startTarget(program, bed, "ignore", log))
     await warmUp(otherwise)
-    levers.push(...(await measureAll([plain, ...otherwise], undefined, [1, 64])))
+    const measured = await measureAll([plain, ...otherwise], undefined, at)
     for (const target of otherwise) await target.stop()
     traces.close()
+    return measured
+  }
+
+  const levers = measures("levers") ? await measureBeside(leversOf, [1, 64]) : []
+  if (measures("levers")) {
     say("Each lever alone:")
     say(tableOf(levers, "byok"))
+  }
+
+  const observed: Array<Cell> = []
+  if (measures("observed")) {
+    const directory = mkdtempSync(join(tmpdir(), "byok-bench-log-"))
+    observed.push(...(await measureBeside(observedOf, [64], openSync(join(directory, "log"), "a"))))
+    rmSync(directory, { recursive: true })
+    say("With the access log, as json in a file, and traces of a tenth of the requests:")
+    say(tableOf(observed, "byok"))
   }
 
   const growth = measures("growth") ? await measureGrowth(postgres, service, bed, { rounds, seconds }) : []
@@ -174,7 +216,7 @@ onPostgres(async (postgres) => {
 
     mkdirSync("test/bench/results", { recursive: true })
     const run = { date: new Date(), node: process.version, generator, rounds, seconds }
-    const result = { ...run, started, cells, levers, growth, life, routed, ladder, sealed, inside }
+    const result = { ...run, started, cells, levers, observed, growth, life, routed, ladder, sealed, inside }
     writeFileSync("test/bench/results/latest.json", JSON.stringify(result, null, 1))
     writeFileSync(values.picture, pictureOf([...cells, ...routed]))
     say(`Every figure of every round is in test/bench/results/latest.json, and ${values.picture} draws them`)

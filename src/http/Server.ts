@@ -1,7 +1,7 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { X509Certificate } from "node:crypto"
 import { Server as TlsServer } from "node:tls"
-import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
+import { Console, Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
@@ -50,6 +50,7 @@ export const listen = (...given: Parameters<typeof NodeHttpServer.make>) =>
 const ofRequests = Context.pick(
   Scope.Scope,
   Tracer.Tracer,
+  Console.Console,
   Logger.CurrentLoggers,
   Logger.LogToStderr,
   References.MinimumLogLevel,

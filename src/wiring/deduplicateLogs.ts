@@ -33,6 +33,15 @@ interface Counted {
   readonly ids: Set<string>
 }
 
+/** Writes a line that belongs to no request. */
+export const makeLogOfNoRequest = (logger: Logger.Logger<unknown, void>) =>
+  Effect.map(
+    // With the output of all other lines, which a fiber that has ended would have lost.
+    Effect.provideService(Effect.forkScoped(Effect.never), Logger.LogToStderr, true),
+    (fiber) => (logLevel: Options["logLevel"], message: string) =>
+      logger.log({ logLevel, message, cause: Cause.empty, date: new Date(), fiber })
+  )
+
 /**
  * Limits warnings and errors to one line for each cause and second, whatever the fault and however many requests meet
  * it. The number of those left out, and the ids of their requests, follow when the second is over, or when the service
@@ -43,13 +52,11 @@ export const deduplicateLogs = (
 ): Effect.Effect<Logger.Logger<unknown, void>, never, Scope.Scope> =>
   Effect.gen(function* () {
     const causes = new Map<string, Counted>()
-    /** Of no request, and with the output of all other lines; a fiber that has ended would have lost it. */
-    const fiber = yield* Effect.provideService(Effect.forkScoped(Effect.never), Logger.LogToStderr, true)
+    const log = yield* makeLogOfNoRequest(logger)
     const report = (sentence: string, counted: Counted) => {
       if (counted.more === 0) return void causes.delete(sentence)
       const ids = counted.ids.size === 0 ? "" : `; request_id: ${Array.from(counted.ids).join(", ")}`
-      const message = `${sentence} (${counted.more} more in the last second${ids})`
-      logger.log({ logLevel: counted.logLevel, message, cause: Cause.empty, date: new Date(), fiber })
+      log(counted.logLevel, `${sentence} (${counted.more} more in the last second${ids})`)
       counted.more = 0
       counted.ids.clear()
     }

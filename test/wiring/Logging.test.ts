@@ -1,20 +1,24 @@
-import { Cause, ConfigProvider, Effect, Exit, Layer } from "effect"
+import { Cause, ConfigProvider, Effect, Exit, Layer, Logger, Redacted } from "effect"
 import { TestConsole } from "effect/testing"
 import * as Logging from "../../src/wiring/Logging.ts"
 import { InvalidSetting } from "../../src/wiring/Settings.ts"
 import { assert, describe, it } from "../support/it.ts"
+import { takeLog } from "../support/process/Recording.ts"
 
 /** What is written where when these settings log at every level. */
 const logWith = (variables: Record<string, string>) =>
   Effect.gen(function* () {
-    yield* Effect.logDebug("a debug message")
-    yield* Effect.logInfo("an info message")
-    yield* Effect.logError("an error message")
-    return { stdout: (yield* TestConsole.logLines).join("\n"), stderr: (yield* TestConsole.errorLines).join("\n") }
-  }).pipe(
-    Effect.provide(Logging.layer),
-    Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: variables }))
-  )
+    const { layer, writes } = takeLog()
+    yield* Effect.gen(function* () {
+      yield* Effect.logDebug("a debug message")
+      yield* Effect.logInfo("an info message")
+      yield* Effect.logError("an error message")
+    }).pipe(
+      Effect.provide(Layer.fresh(Logging.layer).pipe(Layer.provide(layer))),
+      Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: variables }))
+    )
+    return { stdout: (yield* TestConsole.logLines).join("\n"), stderr: writes.join("") }
+  })
 
 const formats: Record<string, RegExp> = {
   pretty: /^\[\d{4}-\d\d-\d\dT[\d:.]{12}Z\] INFO \(#\d+\): an info message$/m,
@@ -27,6 +31,39 @@ describe("logs", () => {
     const { stderr, stdout } = yield* logWith({ LOG_FORMAT })
     assert.match(stderr, line)
     assert.strictEqual(stdout, "")
+  })
+
+  it.effect("in json are what Effect makes of them, with or without secrets", function* () {
+    const secret = Redacted.make("canary")
+    const circle: Record<string, unknown> = { secret }
+    circle["circle"] = circle
+    const annotations = [
+      { text: 'a "quoted"\n\u2028 text', number: 1.5, nothing: Number.NaN, flag: true },
+      { secret, circle }
+    ]
+    const { layer, writes } = takeLog()
+    const made: Array<Record<string, unknown>> = []
+    const effects = Logger.make((options) => {
+      const { fiberId: _, ...entry } = JSON.parse(Logger.formatJson.log(options)) as Record<string, unknown>
+      made.push(entry)
+    })
+    const say = Effect.forEach([...annotations, {}], (each) => Effect.annotateLogs(Effect.logInfo("said"), each))
+    yield* say.pipe(Effect.provide(Logger.layer([effects])))
+    yield* Effect.andThen(say, Effect.logInfo(secret, circle)).pipe(
+      Effect.provide(Layer.fresh(Logging.layer).pipe(Layer.provide(layer))),
+      Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT: "json" } }))
+    )
+    const lines = writes.join("").trimEnd().split("\n")
+    assert.lengthOf(lines, 4)
+    assert.notInclude(lines.join(""), "canary")
+    assert.deepStrictEqual(
+      lines.slice(0, 3).map((line) => {
+        const { fiberId: _, instance, version, ...entry } = JSON.parse(line) as Record<string, unknown>
+        assert.isDefined(instance ?? version)
+        return entry
+      }),
+      made
+    )
   })
 
   it.effect("are pretty and of level info by default", function* () {

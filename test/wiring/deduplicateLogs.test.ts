@@ -3,6 +3,7 @@ import { ConfigProvider, Console, Effect, Layer, Logger } from "effect"
 import { deduplicateLogs } from "../../src/wiring/deduplicateLogs.ts"
 import * as Logging from "../../src/wiring/Logging.ts"
 import { assert, it } from "../support/it.ts"
+import { takeLog } from "../support/process/Recording.ts"
 
 /** What is written while the effect runs and when the loggers are released. */
 const writtenBy = (effect: Effect.Effect<void>) =>
@@ -51,19 +52,20 @@ it.effect("the requests of repeated lines are named, up to 20 (C2)", function* (
 })
 
 it.effect.each(["pretty", "logfmt", "json"])("in %s every line goes to standard error (C2)", function* (LOG_FORMAT) {
-  const [out, err]: [Array<unknown>, Array<unknown>] = [[], []]
+  const out: Array<unknown> = []
   const log = (...parts: ReadonlyArray<unknown>) => void out.push(...parts)
-  const error = (...parts: ReadonlyArray<unknown>) => void err.push(...parts)
+  const taken = takeLog()
   const repeat = Effect.andThen(
     Effect.promise(() => setImmediate()),
     Effect.forEach([1, 2, 3], () => Effect.logError("Gone"))
   )
   yield* Effect.provide(repeat, Layer.fresh(Logging.layer)).pipe(
+    Effect.provide(taken.layer),
     Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT } })),
-    Effect.provideService(Console.Console, { ...console, log, info: log, error })
+    Effect.provideService(Console.Console, { ...console, log, info: log, error: log })
   )
   assert.deepStrictEqual(out, [])
-  assert.include(err.join("\n"), "2 more in the last second")
+  assert.include(taken.writes.join(""), "2 more in the last second")
 })
 
 it.effect("however many causes there are, few are told apart at a time", function* () {
@@ -86,6 +88,7 @@ it.live.each(["pretty", "logfmt", "json"])("anything can be said twice in the fo
     }
   }).pipe(
     Effect.provide(Layer.fresh(Logging.layer)),
+    Effect.provide(takeLog().layer),
     Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT } }))
   )
 )

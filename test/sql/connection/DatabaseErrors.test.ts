@@ -1,6 +1,5 @@
 import { Cause, ConfigProvider, Context, Effect, Exit, Layer, Redacted, Schema } from "effect"
 import { type SqlClient, type SqlError, SqlSchema } from "effect/sql"
-import { TestConsole } from "effect/testing"
 import { inspect } from "node:util"
 import * as Logging from "../../../src/wiring/Logging.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
@@ -13,24 +12,23 @@ import { openDatabase } from "../../../src/wiring/Persistence.ts"
 import { adminClient, databaseSettings, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { refusingPostgres } from "../../support/database/RefusingPostgres.ts"
 import { assert, describe, it, layer } from "../../support/it.ts"
+import { takeLog } from "../../support/process/Recording.ts"
 
 const canary = "canary_in_a_value"
-
-const consoleLines = Effect.zipWith(TestConsole.logLines, TestConsole.errorLines, (out, error) => [...out, ...error])
 
 /** What the log says of a failure, in one of the formats of `LOG_FORMAT`. */
 const logged = (cause: Cause.Cause<unknown>, LOG_FORMAT: string) =>
   Effect.gen(function* () {
-    yield* Effect.logError("Unexpected failure", cause)
-    const lines = yield* consoleLines
-    assert.isAbove(lines.length, 0)
-    return lines.map((line) => inspect(line, { depth: null })).join("\n")
-  }).pipe(
-    Effect.provide([
-      Layer.fresh(Logging.layer).pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ LOG_FORMAT })))),
-      Layer.fresh(TestConsole.layer)
-    ])
-  )
+    const { layer, writes } = takeLog()
+    yield* Effect.provide(
+      Effect.logError("Unexpected failure", cause),
+      Layer.fresh(Logging.layer).pipe(
+        Layer.provide([layer, ConfigProvider.layer(ConfigProvider.fromUnknown({ LOG_FORMAT }))])
+      )
+    )
+    assert.isNotEmpty(writes)
+    return writes.join("")
+  })
 
 /** Every form in which a failure may become text, by name. */
 const formsOf = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {

@@ -1,5 +1,6 @@
 import { inspect } from "node:util"
 import { Cause, Context, Effect, Exit, Layer, Logger, References, Tracer } from "effect"
+import { WriteLog } from "../../../src/wiring/StandardError.ts"
 
 export interface LogEntry {
   readonly level: string
@@ -88,3 +89,13 @@ export class Recording extends Context.Service<
 /** Takes the place of the loggers, and adds a line for each entry: its level and what it says. */
 export const logLines = (lines: Array<string>) =>
   Logger.layer([Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))])
+
+/** Takes the writes of the log. */
+export const takeLog = () => {
+  const writes: Array<string> = []
+  const layer = Layer.succeed(WriteLog, (bytes) => {
+    writes.push(bytes.toString())
+    return bytes.length
+  })
+  return { writes, layer }
+}

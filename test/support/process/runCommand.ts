@@ -3,6 +3,7 @@ import { Readable, Writable } from "node:stream"
 import { ConfigProvider, Console, Effect } from "effect"
 import { StandardStreams } from "../../../src/cli/Output.ts"
 import { run } from "../../../src/main.ts"
+import { WriteLog } from "../../../src/wiring/StandardError.ts"
 import { nowhere } from "./runByok.ts"
 import { environment, type Finished } from "./runNode.ts"
 
@@ -34,10 +35,15 @@ export const runCommand = (
       stdout: output ?? stdout.stream,
       stderr: stderr.stream
     }
+    const writeLog = (bytes: Buffer) => {
+      stderr.stream.write(bytes)
+      return bytes.length
+    }
     const env = { ...environment, ...nowhere, ...variables }
     const command = run(args).pipe(
       Effect.provideService(StandardStreams, streams),
       Effect.provideService(Console.Console, new NodeConsole(streams.stdout, streams.stderr)),
+      Effect.provideService(WriteLog, writeLog),
       Effect.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env })))
     )
     const code = await Effect.runPromise(command, { signal })

@@ -1,0 +1,159 @@
+import { setImmediate } from "node:timers/promises"
+import { pathToFileURL } from "node:url"
+import { resolve } from "node:path"
+import { ConfigProvider, Console, Effect, Layer } from "effect"
+import * as Logging from "../../src/wiring/Logging.ts"
+import { WriteLog } from "../../src/wiring/StandardError.ts"
+import { assert, describe, it } from "../support/it.ts"
+import { takeLog } from "../support/process/Recording.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { runProgram } from "../support/process/runNode.ts"
+
+const formats = ["pretty", "logfmt", "json"]
+
+const logTo = <A>(effect: Effect.Effect<A>, write: Layer.Layer<never>, LOG_FORMAT = "json") =>
+  Effect.provide(effect, Layer.fresh(Logging.layer)).pipe(
+    Effect.provide(write),
+    Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT } }))
+  )
+
+const nextTurn = Effect.promise(() => setImmediate())
+const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => from + n)
+const logLines = (from: number, to: number) =>
+  Effect.forEach(numbers(from, to), (n) => Effect.logInfo(`line ${n}.`), { discard: true })
+const linesIn = (text: string) => Array.from(text.matchAll(/line (\d+)\./g), ([, n]) => Number(n))
+const systemError = (code: string) => Object.assign(new Error(code), { code })
+
+describe("standard error", () => {
+  it.live.each(formats)("gets the lines of one turn in one write and in order, in %s", (format) =>
+    Effect.gen(function* () {
+      const { layer, writes } = takeLog()
+      const turns = Effect.gen(function* () {
+        yield* nextTurn
+        yield* logLines(0, 20)
+        yield* Console.error("line 20.")
+        yield* logLines(21, 30)
+        assert.deepStrictEqual(writes, [])
+        yield* nextTurn
+        yield* nextTurn
+        assert.lengthOf(writes, 1)
+        yield* logLines(30, 40)
+      })
+      yield* logTo(turns, layer, format)
+      assert.deepStrictEqual(writes.map(linesIn), [numbers(0, 30), numbers(30, 40)])
+      assert.match(writes[0] ?? "", /\n$/)
+    })
+  )
+
+  it.live("gets each line once however little a pipe takes at a time", () =>
+    Effect.gen(function* () {
+      let [text, calls] = ["", 0]
+      const reluctant = Layer.succeed(WriteLog, (bytes) => {
+        calls += 1
+        if (calls % 3 === 0) throw systemError("EAGAIN")
+        text += bytes.subarray(0, 1000).toString()
+        return Math.min(1000, bytes.length)
+      })
+      const turns = Effect.forEach(numbers(0, 10), (n) =>
+        Effect.andThen(logLines(20 * n, 20 * n + 20), Effect.sleep("4 millis"))
+      )
+      yield* logTo(turns, reluctant)
+      assert.deepStrictEqual(linesIn(text), numbers(0, 200))
+    })
+  )
+
+  it.live("that nobody reads holds a bounded number of lines, and says how many are missing once somebody does", () =>
+    Effect.gen(function* () {
+      let [isRead, text] = [false, ""]
+      const stuck = Layer.succeed(WriteLog, (bytes) => {
+        if (!isRead) throw systemError("EAGAIN")
+        text += bytes.toString()
+        return bytes.length
+      })
+      const written = 20_000
+      const turns = Effect.gen(function* () {
+        for (let n = 0; n < written; n += 1) yield* Effect.logInfo(`line ${n}.`, "x".repeat(400))
+        isRead = true
+        yield* eventually("the number", () => text.includes("missing"))
+        yield* Effect.logInfo("line 0.")
+      })
+      yield* logTo(turns, stuck)
+      const missing = Number(/"(\d+) lines are missing/.exec(text)?.[1])
+      const lines = linesIn(text)
+      assert.isBelow(text.length, 4.1 * 1024 * 1024)
+      assert.deepStrictEqual(lines, [...numbers(0, written - missing), 0])
+      assert.isBelow(missing, written - 5_000)
+    })
+  )
+
+  it.live.each(["EPIPE", "ENOSPC"])("that cannot be written (%s) ends nothing", (code) =>
+    Effect.gen(function* () {
+      let isBroken = true
+      const { layer, writes } = takeLog()
+      const broken = Layer.effect(
+        WriteLog,
+        Effect.map(WriteLog, (write) => (bytes: Buffer) => {
+          if (isBroken) throw systemError(code)
+          return write(bytes)
+        })
+      ).pipe(Layer.provide(layer))
+      const turns = Effect.gen(function* () {
+        yield* logLines(0, 3)
+        yield* Effect.sleep("5 millis")
+        isBroken = false
+        yield* logLines(3, 6)
+      })
+      yield* logTo(turns, broken)
+      assert.deepStrictEqual(linesIn(writes.join("")), [3, 4, 5])
+    })
+  )
+})
+
+const effect = pathToFileURL(resolve("node_modules/effect/dist/index.js")).href
+const logging = pathToFileURL(resolve("src/wiring/Logging.ts")).href
+const platform = pathToFileURL(resolve("node_modules/@effect/platform-node/dist/NodeRuntime.js")).href
+
+/** More than a pipe holds. */
+const many = 3_000
+
+/** Logs many lines in one turn and then ends as the statement says, while nobody reads for a moment. */
+const endWith = (statement: string, before = "") => {
+  const program = `
+    import { Effect } from "${effect}"
+    import { runMain } from "${platform}"
+    import * as Logging from "${logging}"
+    runMain(Effect.gen(function* () {
+      for (let n = 0; n < ${many}; n += 1) yield* Effect.logInfo("line " + n + ".")
+      ${before}
+      ${statement}
+    }).pipe(Effect.provide(Logging.layer)), { disableErrorReporting: true })
+  `
+  const shell = `("$0" --input-type=module -e "$1"; echo "code $?") 2>&1 | (sleep 0.5; cat)`
+  return runProgram("/bin/sh", ["-c", shell, process.execPath, program], { variables: { LOG_FORMAT: "json" } })
+}
+
+const ends: Record<string, readonly [statement: string, code: number]> = {
+  "its end": ["", 0],
+  "a failure": [`return yield* Effect.fail("failed")`, 1],
+  "process.exit": ["process.exit(3)", 3],
+  "a defect that nobody catches": [`process.nextTick(() => { throw new Error("defect") }); yield* Effect.never`, 1],
+  "a promise that nobody catches": [`Promise.reject(new Error("defect")); yield* Effect.never`, 1],
+  SIGTERM: [`process.kill(process.pid, "SIGTERM"); yield* Effect.never`, 130]
+}
+
+describe("a process", () => {
+  it.live.each(Object.entries(ends))("writes its log before %s", ([, [statement, code]]) =>
+    Effect.gen(function* () {
+      const { stdout } = yield* endWith(statement)
+      assert.deepStrictEqual(linesIn(stdout), numbers(0, many))
+      assert.match(stdout, new RegExp(`^code ${code}$`, "m"))
+    })
+  )
+
+  it.live("that forgets to do so loses lines (control)", () =>
+    Effect.gen(function* () {
+      const { stdout } = yield* endWith("process.exit(3)", `process.removeAllListeners("exit")`)
+      assert.isBelow(linesIn(stdout).length, many)
+    })
+  )
+})

@@ -75,7 +75,7 @@ const seal = async (key, provider, credential_id) => {
 }
 
 /**
- * Adds a key, or replaces that of a credential. If the key pair went to another tab meanwhile, it is sealed to the next one.
+ * Adds a key under a name, or replaces that of a credential, which keeps its name. If the key pair went to another tab meanwhile, it is sealed to the next one.
  * @param {string} key @param {string} provider @param {string | null} name @param {string | null} [id]
  * @returns {Promise<Credential>}
  */
@@ -84,7 +84,7 @@ export const store = async (key, provider, name, id = null) => {
     const sealed_key = await seal(key, provider, id)
     return id === null
       ? ask("POST", "/byok", { provider, name, sealed_key })
-      : ask("PATCH", `/byok/${id}`, { name, sealed_key })
+      : ask("PATCH", `/byok/${id}`, { sealed_key })
   }
   return send().catch((error) => {
     if (error.status !== 409) throw error

@@ -64,7 +64,7 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault()
     const given = new FormData(form.current ?? undefined)
-    const [key, name] = [String(given.get("key")), String(given.get("name")).trim()]
+    const [key, name] = [String(given.get("key")), String(given.get("name") ?? "").trim()]
     const chosen = provider ?? String(given.get("provider"))
     const missing = {
       ...(chosen === "" ? { provider: "is required" } : {}),
@@ -112,14 +112,16 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
         required
         onInput=${(/** @type {any} */ { target }) => setLabel(previewOf(target.value))}
       />
-      <${Field}
-        id="name"
-        label="Name"
-        error=${errorOf("Name", "name")}
-        hint="Optional: how you tell this key from others."
-        maxlength="255"
-        defaultValue=${credential?.name ?? ""}
-      />
+      ${
+        credential === undefined &&
+        html`<${Field}
+          id="name"
+          label="Name"
+          error=${errorOf("Name", "name")}
+          hint="Optional: how you tell this key from others."
+          maxlength="255"
+        />`
+      }
       <div role="alert">${failure && html`<small class="error">${failure}</small>`}</div>
       <div class="row">
         <button class="primary" disabled=${busy}>${busy ? "Sending…" : credential ? "Replace key" : "Add key"}</button>

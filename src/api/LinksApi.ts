@@ -1,20 +1,12 @@
-import { Context, Schema } from "effect"
-import {
-  HttpApi,
-  HttpApiEndpoint,
-  HttpApiGroup,
-  HttpApiMiddleware,
-  HttpApiSchema,
-  HttpApiSecurity
-} from "effect/http-api"
-import type { CurrentCaller } from "../domain/CurrentCaller.ts"
-import { Conflict, fixedMessage, InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { Schema } from "effect"
+import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema } from "effect/http-api"
+import { Conflict, fixedMessage, NotFound } from "../domain/Errors.ts"
 import { AccountId, CredentialId, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
-import { type Link, Purpose } from "../domain/Link.ts"
+import { Purpose } from "../domain/Link.ts"
 import { timestamp } from "../domain/Credential.ts"
 import { GivenProvider, Provider, StoredProvider } from "../domain/Provider.ts"
 import { body, events, get, list, order, plan, refusals, remove, status } from "./operations.ts"
-import { JsonBody, ResourcePath } from "./Middleware.ts"
+import { Authentication, JsonBody, ResourcePath } from "./Middleware.ts"
 
 const closedMessages = {
   unknown: "This link is not known. Ask for a new one.",
@@ -52,28 +44,6 @@ export class NotSealedForLink extends Schema.Error<NotSealedForLink>("NotSealedF
   readonly _tag = "NotSealedForLink"
 }
 
-/** The link of the current request. */
-export class CurrentLink extends Context.Service<CurrentLink, Link & { readonly public_key: Uint8Array | null }>()(
-  "byok/CurrentLink"
-) {}
-
-/** The purposes of the links that allow an endpoint. */
-export const AllowedTo = Context.Reference<ReadonlyArray<Purpose>>("byok/AllowedTo", {
-  defaultValue: () => ["manage"]
-})
-
-/** Admits links that are open and for what is asked. Whatever is done is done in their name. */
-export class LinkAuthentication extends HttpApiMiddleware.Service<
-  LinkAuthentication,
-  { provides: CurrentCaller | CurrentLink }
->()("byok/LinkAuthentication", {
-  error: [LinkRefused, NotAllowedByLink, NotFound, InternalError, ServiceUnavailable],
-  security: { link: HttpApiSecurity.bearer }
-}) {}
-
-const anyPurpose = Purpose.literals
-const looking: ReadonlyArray<Purpose> = ["manage", "view"]
-
 /** A provider key as the page seals it. */
 const SealedInBrowser = Schema.Struct({
   enc: Schema.Uint8ArrayFromBase64Url,
@@ -102,6 +72,9 @@ const NewSealed = Schema.Struct({
   sealed_key: SealedInBrowser
 })
 
+/** All that a link to replace sends. */
+export const Replacement = Schema.Struct({ sealed_key: SealedInBrowser })
+
 const Changes = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(Schema.String)),
   disabled: Schema.optionalKey(Schema.Boolean),
@@ -111,14 +84,12 @@ const Changes = Schema.Struct({
 /** The operations of the tenants' API for whoever has a link; a key comes sealed. */
 class LinksGroup extends HttpApiGroup.make("links")
   .add(
-    HttpApiEndpoint.get("about", "/link", { success: Schema.Struct({ data: About }) }).annotate(AllowedTo, anyPurpose),
+    HttpApiEndpoint.get("about", "/link", { success: Schema.Struct({ data: About }), error: LinkRefused }),
     HttpApiEndpoint.post("create", "/byok", {
       payload: NewSealed,
       success: body("The credential.").pipe(HttpApiSchema.status(201)),
       error: [Conflict, NotSealedForLink, ...refusals]
-    })
-      .middleware(JsonBody)
-      .annotate(AllowedTo, ["connect", "manage"]),
+    }).middleware(JsonBody),
     HttpApiEndpoint.patch("update", "/byok/:id", {
       params: { id: CredentialId },
       payload: Changes,
@@ -126,18 +97,17 @@ class LinksGroup extends HttpApiGroup.make("links")
       error: [NotSealedForLink, ...refusals]
     })
       .middleware(JsonBody)
-      .middleware(ResourcePath)
-      .annotate(AllowedTo, ["replace", "manage"]),
-    list.prefix("/byok").annotate(AllowedTo, looking),
-    plan.prefix("/byok").annotate(AllowedTo, looking),
+      .middleware(ResourcePath),
+    list.prefix("/byok"),
+    plan.prefix("/byok"),
     order.prefix("/byok"),
-    events.prefix("/byok").annotate(AllowedTo, looking),
-    get({ id: CredentialId }).prefix("/byok").annotate(AllowedTo, ["replace", "manage", "view"]),
-    status({ id: CredentialId }).prefix("/byok").annotate(AllowedTo, looking),
+    events.prefix("/byok").middleware(ResourcePath),
+    get({ id: CredentialId }).prefix("/byok"),
+    status({ id: CredentialId }).prefix("/byok"),
     remove({ id: CredentialId }).prefix("/byok")
   )
   .prefix("/api/links/v1")
-  .middleware(LinkAuthentication) {}
+  .middleware(Authentication) {}
 
 /** The contract between the owner's page and the service. It is not public: both are of one version. */
 export class LinksApi extends HttpApi.make("byok-links")

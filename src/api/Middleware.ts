@@ -1,6 +1,5 @@
 import { Context } from "effect"
 import { HttpApiMiddleware, HttpApiSecurity, OpenApi } from "effect/http-api"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import {
   Forbidden,
   InternalError,
@@ -9,13 +8,14 @@ import {
   ServiceUnavailable,
   Unauthorized
 } from "../domain/Errors.ts"
+import type { CurrentPrincipal } from "../domain/Principal.ts"
 import { PayloadTooLarge } from "./HttpErrors.ts"
 
-/** Whether an endpoint with another method than GET changes nothing either, so that viewers may call it. */
-export const ChangesNothing = Context.Reference<boolean>("byok/ChangesNothing", { defaultValue: () => false })
-
-/** Admits management keys, and viewers where nothing is changed (section 5, D51). Outermost: 401 and 403 are decided before path and body are read (D4). */
-export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentCaller }>()(
+/**
+ * Admits whoever may do what the endpoint is called (section 5, D51). Outermost: 401 and 403 are decided before path and body
+ * are read (D4).
+ */
+export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentPrincipal }>()(
   "byok/Authentication",
   {
     error: [Unauthorized, Forbidden, InternalError, ServiceUnavailable],
@@ -31,7 +31,7 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
 ) {}
 
 /** Requires JSON in UTF-8 of at most 256 KiB; reports every field and header that does not decode (D7, D8, D9). */
-export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: CurrentCaller }>()("byok/JsonBody", {
+export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: CurrentPrincipal }>()("byok/JsonBody", {
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 

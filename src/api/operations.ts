@@ -11,7 +11,7 @@ import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatu
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
-import { ChangesNothing, JsonBody, QueryParameters, ReadsCredential, ResourcePath } from "./Middleware.ts"
+import { JsonBody, QueryParameters, ReadsCredential, ResourcePath } from "./Middleware.ts"
 
 /** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
 export const integer = (minimum: number, maximum: number) => {
@@ -196,7 +196,6 @@ export const plan = HttpApiEndpoint.post("plan", "/plan", {
       "A member that is not known is refused at every depth: misspelt, it would make the plan weaker than was asked."
     ].join("\n")
   )
-  .annotate(ChangesNothing, true)
   .middleware(JsonBody)
 
 export const order = HttpApiEndpoint.put("order", "/order", {

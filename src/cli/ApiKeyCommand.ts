@@ -1,6 +1,7 @@
-import { Effect, Option, Schema } from "effect"
+import { Effect, Option } from "effect"
 import { CliError, Command, Flag } from "effect/cli"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
+import { ApiKeyRole } from "../domain/Principal.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, name, toggle } from "./Arguments.ts"
 import { printing, printList } from "./Output.ts"
@@ -19,22 +20,20 @@ const foreignHash = argument(
   'be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it'
 )
 
-const roles = ["management", "viewer", "ordinary"] as const
-
 /** What the key may do; `--management` is short for one of the roles. */
 const role = {
   management: toggle("management", "Allow the key to manage credentials: --role management"),
   role: flag(
     "role",
-    "management: may do everything; viewer: may read; ordinary (the default): may be named in allow lists",
-    Schema.Literals(roles),
+    "management: may manage credentials; viewer: may read; ordinary (the default): may be routed by a gateway",
+    ApiKeyRole,
     "be management, viewer or ordinary"
   ).pipe(Flag.optional)
 }
 
 interface GivenRole {
   readonly management: boolean
-  readonly role: Option.Option<(typeof roles)[number]>
+  readonly role: Option.Option<ApiKeyRole>
 }
 
 /** Fails if both flags are given and differ. */
@@ -42,12 +41,12 @@ const roleOf = ({ management, role }: GivenRole) => {
   const named = Option.getOrElse(role, () => (management ? "management" : "ordinary"))
   return management && named !== "management"
     ? Effect.fail(new CliError.UserError({ cause: `--management contradicts --role ${named}.` }))
-    : Effect.succeed({ management: named === "management", viewer: named === "viewer" })
+    : Effect.succeed(named)
 }
 
 const issue = Command.make("issue", { account, name, ...role }, ({ account, name, ...given }) =>
   Effect.flatMap(roleOf(given), (role) =>
-    CommandLayers.withAccounts((accounts) => accounts.issueApiKey(account, { name, ...role }))
+    CommandLayers.withAccounts((accounts) => accounts.issueApiKey(account, { name, role }))
   ).pipe(printing(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
@@ -56,7 +55,7 @@ const importKey = Command.make(
   { hash: foreignHash, account, name, ...role },
   ({ account, hash, name, ...given }) =>
     Effect.flatMap(roleOf(given), (role) =>
-      CommandLayers.withAccounts((accounts) => accounts.importApiKey(account, { hash, name, ...role }))
+      CommandLayers.withAccounts((accounts) => accounts.importApiKey(account, { hash, name, role }))
     ).pipe(printing(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Import an API key of any form by its hash"))
 

@@ -1,6 +1,5 @@
 import { Console, DateTime, Effect, Option, Redacted } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { CredentialId } from "../domain/Identifiers.ts"
 import { decodeNewCredential } from "../domain/NewCredential.ts"
 import { StoredState } from "../domain/routing/CredentialStatus.ts"
@@ -31,8 +30,7 @@ const create = Command.make(
       )
       return (yield* (yield* Credentials).create(input)).credential
     }).pipe(
-      Effect.provideService(CurrentCaller, { account_id: account }),
-      CommandLayers.asOperator(CommandLayers.sealing),
+      CommandLayers.asOperator(CommandLayers.sealing, account),
       Effect.catchTag("InvalidParams", ({ error }) => {
         const issues = error.metadata.issues.map(({ message, path }) => `${path.join(".")} ${message}`)
         return Effect.fail(new CommandFailed({ message: `Nothing was created: ${issues.join("; ")}.` }))
@@ -79,8 +77,7 @@ const show = Command.make("show", { account, id: credentialId }, ({ account, id 
     const stored = yield* (yield* OperatorCredentials).show(account, id)
     return { ...stored, ...(yield* (yield* Explanations).status(id)) }
   }).pipe(
-    Effect.provideService(CurrentCaller, { account_id: account }),
-    CommandLayers.asOperator(CommandLayers.explanations),
+    CommandLayers.asOperator(CommandLayers.explanations, account),
     Effect.catchTag("NotFound", () => new NotKnown({ kind: "credential" })),
     Effect.flatMap((shown) => print(shown))
   )
@@ -90,8 +87,7 @@ const show = Command.make("show", { account, id: credentialId }, ({ account, id 
 const setDisabled = (name: "disable" | "enable", description: string) =>
   Command.make(name, { account, id: credentialId }, ({ account, id }) =>
     Effect.flatMap(Credentials, ({ update }) => update(id, { disabled: name === "disable" })).pipe(
-      Effect.provideService(CurrentCaller, { account_id: account }),
-      CommandLayers.asOperator(CommandLayers.sealing),
+      CommandLayers.asOperator(CommandLayers.sealing, account),
       Effect.catchTags({ NotFound: () => new NotKnown({ kind: "credential" }), InvalidParams: Effect.die }),
       Effect.map(({ disabled, id }) => ({ id, disabled })),
       printing(() => `the credential is ${name}d`)

@@ -3,7 +3,6 @@ import { extname } from "node:path"
 import { promisify } from "node:util"
 import { Console, Effect, Option, Stream } from "effect"
 import { Argument, CliError, Command } from "effect/cli"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { Issue } from "../domain/Issue.ts"
@@ -128,10 +127,12 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
     summaryOf,
     () => true,
     ({ body, line }) =>
-      Effect.map(
-        Effect.provideService(importCredential(body, salt), CurrentCaller, { account_id }),
-        ({ credential: { id, label }, replayed }) => ({ line, id, label, replayed })
-      )
+      Effect.map(importCredential(body, salt), ({ credential: { id, label }, replayed }) => ({
+        line,
+        id,
+        label,
+        replayed
+      }))
   )
 })
 
@@ -178,7 +179,7 @@ export const credentialImport = Command.make(
         return yield* usage("--journal must be given when FILE is -: it makes it safe to run the import again.")
       }
       const source = yield* sourceOf(file)
-      return yield* CommandLayers.asOperator(CommandLayers.sealing)(importInto(source, account, path))
+      return yield* CommandLayers.asOperator(CommandLayers.sealing, account)(importInto(source, account, path))
     })
     yield* Effect.scoped(imported)
   })

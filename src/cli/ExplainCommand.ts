@@ -1,6 +1,5 @@
 import { Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { EndpointKind, routingFields } from "../domain/routing/RoutingRequest.ts"
@@ -18,8 +17,6 @@ const Providers = Schema.Array(Provider).check(
 const regions = ["europe", "us"] as const
 
 const unverified = "Seals not verified: no keyring is set, so this goes by the columns as they are."
-
-const withExplanations = CommandLayers.operatorOn(Explanations, CommandLayers.explanations)
 
 const encode = Schema.encodeSync(Explanation)
 
@@ -129,6 +126,7 @@ export const explainCommand = Command.make(
       zdr: given.zdr,
       shared: !given.unshared
     }
+    const withExplanations = CommandLayers.operatorOn(Explanations, CommandLayers.explanations, account)
     const { explanation, verifies } = yield* withExplanations(({ explain, verifies }) =>
       Effect.map(
         explain({
@@ -143,10 +141,7 @@ export const explainCommand = Command.make(
         }),
         (explanation) => ({ explanation, verifies })
       )
-    ).pipe(
-      Effect.provideService(CurrentCaller, { account_id: account }),
-      Effect.catchTag("InvalidParams", () => Effect.fail(new NotKnown({ kind: "workspace" })))
-    )
+    ).pipe(Effect.catchTag("InvalidParams", () => Effect.fail(new NotKnown({ kind: "workspace" }))))
     const text = [...explanationLines(explanation), ...(verifies ? [] : [unverified])].join("\n")
     yield* printAs({ ...encode(explanation), seals_verified: verifies }, text)
   })

@@ -1,5 +1,7 @@
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "hpke"
+import { isUtf8 } from "node:buffer"
 import { Effect, Layer, Redacted } from "effect"
+import { InvalidParams } from "../domain/Errors.ts"
 import { encodeSealedFor, linkContext } from "../domain/Link.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { LinkKeys, NotForThisLink } from "../port/Links.ts"
@@ -35,9 +37,11 @@ export const layer = Layer.effect(
         },
         catch: refused
       }).pipe(Effect.ensuring(Effect.sync(() => bytes.fill(0))))
-      const key = Redacted.make(opened.toString("utf8"))
+      const text = isUtf8(opened) ? opened.toString("utf8") : undefined
       opened.fill(0)
-      return key
+      return text === undefined
+        ? yield* InvalidParams.of({ path: ["key"], message: "must be UTF-8" })
+        : Redacted.make(text)
     })
   }))
 )

@@ -1,9 +1,9 @@
 import { Schema } from "effect"
 import { timestamp } from "./Credential.ts"
 import { ChangeableField } from "./CredentialChanges.ts"
-import { Actor, actorKinds } from "./CurrentCaller.ts"
 import { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "./Identifiers.ts"
 import { Purpose } from "./Link.ts"
+import { Actor, actorKinds, ApiKeyRole } from "./Principal.ts"
 import { StoredProvider } from "./Provider.ts"
 
 const event = <const Action extends string, const Fields extends Schema.Struct.Fields>(
@@ -35,12 +35,7 @@ export const AuditEvent = Schema.Union([
   event("workspace.create", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("workspace.default", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("workspace.delete", { account_id: AccountId, workspace_id: WorkspaceId }),
-  event("api_key.issue", {
-    account_id: AccountId,
-    api_key_hash: ApiKeyHash,
-    management: Schema.Boolean,
-    viewer: Schema.Boolean
-  }),
+  event("api_key.issue", { account_id: AccountId, api_key_hash: ApiKeyHash, role: ApiKeyRole }),
   event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),
   event("link.create", { account_id: AccountId, workspace_id: WorkspaceId, link_id: LinkId, purpose: Purpose }),
   event("link.revoke", { account_id: AccountId, link_id: LinkId }),
@@ -110,8 +105,7 @@ export const AccountEvent = Schema.Struct({
   fields: Schema.optionalKey(Schema.Array(Schema.String).annotate({ description: "The members that were changed." })),
   credential_ids: Schema.optionalKey(Schema.Array(CredentialId).annotate({ description: "The new order." })),
   api_key_hash: Schema.optionalKey(ApiKeyHash),
-  management: Schema.optionalKey(Schema.Boolean),
-  viewer: Schema.optionalKey(Schema.Boolean),
+  role: Schema.optionalKey(Schema.String),
   link_id: Schema.optionalKey(LinkId),
   purpose: Schema.optionalKey(Schema.String),
   actor: Schema.Struct({

@@ -56,7 +56,7 @@ export class Unauthorized extends Schema.Error<Unauthorized>("Unauthorized")(
   static readonly invalid = () => new this({ error: { message: "Invalid API key" } })
 }
 
-/** 403: the caller's API key is not a management key (section 5, D4). */
+/** 403: the role of the API key does not allow the operation (section 5, D4, D51). */
 export class Forbidden extends Schema.Error<Forbidden>("Forbidden")(
   ...fixedMessage(
     403,

@@ -5,7 +5,6 @@ import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } f
 import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { AccountEvent } from "../domain/AuditEvent.ts"
 import { timestamp } from "../domain/Credential.ts"
-import { actorKinds, type CurrentCaller } from "../domain/CurrentCaller.ts"
 import {
   Conflict,
   fixedMessage,
@@ -17,10 +16,18 @@ import {
 } from "../domain/Errors.ts"
 import { AccountId, ApiKeyHash, CredentialId, IdempotencyKey, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewLink, Purpose } from "../domain/Link.ts"
+import { actorKinds, ApiKeyRole, type CurrentPrincipal } from "../domain/Principal.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
 import { checkInput, Text } from "../domain/checkInput.ts"
 import { flag, routingFields } from "../domain/routing/RoutingRequest.ts"
+
+/** 403: the account has the API key, but for something else. */
+export class NotForRouting extends Schema.Error<NotForRouting>("NotForRouting")(
+  ...fixedMessage(403, "This API key cannot route requests", "The API key is a management key or a viewer's.")
+) {
+  readonly _tag = "NotForRouting"
+}
 
 /** 409: a report about another attempt than the open one. */
 export class AnotherAttemptOpen extends Schema.Error<AnotherAttemptOpen>("AnotherAttemptOpen")(
@@ -239,11 +246,10 @@ const name = Text.check(
 )
 const time = timestamp("In UTC, to the millisecond.")
 const key = Schema.String.annotate({ description: "The key, shown this once." })
-const toggle = Schema.Boolean.annotate({ message: "must be true or false", default: false }).pipe(
-  Schema.withDecodingDefaultKey(Effect.succeed(false))
-)
-const hasOneRole = ({ management, viewer }: { readonly management: boolean; readonly viewer: boolean }) =>
-  management && viewer ? { path: ["viewer"], issue: "cannot be combined with management" } : undefined
+const role = ApiKeyRole.annotate({
+  description: "`management` may manage credentials, `viewer` read them, `ordinary` open routes.",
+  default: "ordinary"
+}).pipe(Schema.withDecodingDefaultKey(Effect.succeed("ordinary" as const)))
 
 const data = <S extends Schema.Constraint>(schema: S): Schema.Struct<{ readonly data: S }> =>
   Schema.Struct({ data: schema })
@@ -254,7 +260,11 @@ const inAccount = { account_id: AccountId }
 const summary = (text: string) => OpenApi.annotations({ summary: text })
 
 class RoutesGroup extends HttpApiGroup.make("routes").add(
-  HttpApiEndpoint.post("open", "/routes", { payload: NewRoute, success: created(Route), error: Unauthorized })
+  HttpApiEndpoint.post("open", "/routes", {
+    payload: NewRoute,
+    success: created(Route),
+    error: [Unauthorized, NotForRouting]
+  })
     .middleware(GatewayBody)
     .annotateMerge(summary("Plan a request and take the first key")),
   HttpApiEndpoint.post("report", "/routes/:id/attempts/:n", {
@@ -340,18 +350,10 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     params: inAccount,
     payload: Schema.Struct({
       name,
-      management: toggle.annotate({ description: "May do everything." }),
-      viewer: toggle.annotate({ description: "May read." }),
+      role,
       hash: Schema.optionalKey(ApiKeyHash.annotate({ description: "Imports the key with this SHA-256." }))
-    }).check(Schema.makeFilter(hasOneRole)),
-    success: created(
-      Schema.Struct({
-        hash: ApiKeyHash,
-        management: Schema.Boolean,
-        viewer: Schema.Boolean,
-        key: Schema.optionalKey(key)
-      })
-    ),
+    }),
+    success: created(Schema.Struct({ hash: ApiKeyHash, role: ApiKeyRole, key: Schema.optionalKey(key) })),
     error: HashInUse
   })
     .middleware(GatewayBody)
@@ -362,8 +364,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     success: listOf({
       hash: ApiKeyHash,
       name: Schema.String,
-      management: Schema.Boolean,
-      viewer: Schema.Boolean,
+      role: ApiKeyRole,
       created_at: time,
       revoked_at: Schema.NullOr(time)
     })
@@ -449,8 +450,8 @@ class EventsGroup extends HttpApiGroup.make("events").add(
     )
 ) {}
 
-/** Makes the account of the path the `CurrentCaller`: 404 if there is none. */
-export class AccountCaller extends HttpApiMiddleware.Service<AccountCaller, { provides: CurrentCaller }>()(
+/** Makes the gateway the `CurrentPrincipal` in the account of the path: 404 if there is none. */
+export class AccountCaller extends HttpApiMiddleware.Service<AccountCaller, { provides: CurrentPrincipal }>()(
   "byok/AccountCaller",
   { error: [NotFound, ServiceUnavailable] }
 ) {}

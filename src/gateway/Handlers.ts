@@ -3,9 +3,9 @@ import type { ServerResponse } from "node:http"
 import { Duration, Effect, Layer, Redacted, Schema } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
-import { CurrentActor, CurrentCaller } from "../domain/CurrentCaller.ts"
 import { NotFound } from "../domain/Errors.ts"
 import { AccountId } from "../domain/Identifiers.ts"
+import { CurrentPrincipal } from "../domain/Principal.ts"
 import { makeOperations } from "../http/Handlers.ts"
 import { makeReady } from "../http/Health.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
@@ -177,7 +177,7 @@ const accountCaller = Layer.effect(
         const { params } = yield* HttpRouter.RouteContext
         const account_id = yield* Effect.mapError(decodeAccountId(params["account_id"]), () => new NotFound())
         yield* Effect.catchTags(listWorkspaces(account_id), notKnown)
-        return yield* Effect.provideService(app, CurrentCaller, { account_id })
+        return yield* Effect.provideService(app, CurrentPrincipal, { kind: "gateway", account_id })
       })
     )
   )
@@ -194,7 +194,9 @@ const body = Layer.effect(
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
 )
 
-const asGateway = Layer.succeed(GatewayFailures, (app) => Effect.provideService(app, CurrentActor, { kind: "gateway" }))
+const asGateway = Layer.succeed(GatewayFailures, (app) =>
+  Effect.provideService(app, CurrentPrincipal, { kind: "gateway" })
+)
 
 const groups = Layer.mergeAll(routes, accounts, links, events, credentials, health).pipe(
   Layer.provide([body, asGateway, accountCaller, RequestQueues.layer]),

@@ -9,8 +9,20 @@ import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
-import { type PoolsUnavailable, UnknownApiKey, type UnknownWorkspace } from "../service/routing/RouterErrors.ts"
-import { AnotherAttemptOpen, type NewRoute, type Outcomes, type Report, RouteReport } from "./GatewayApi.ts"
+import {
+  type ApiKeyMayNotRoute,
+  type PoolsUnavailable,
+  UnknownApiKey,
+  type UnknownWorkspace
+} from "../service/routing/RouterErrors.ts"
+import {
+  AnotherAttemptOpen,
+  type NewRoute,
+  NotForRouting,
+  type Outcomes,
+  type Report,
+  RouteReport
+} from "./GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
 const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
@@ -121,11 +133,14 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
       open: (
         { account_id, api_key, explain, freshness_ms, reports, workspace_id: given, ...rest }: typeof NewRoute.Type,
         response: ServerResponse
-      ): Effect.Effect<RouteResponse, InvalidParams | Unauthorized | ServiceUnavailable> => {
+      ): Effect.Effect<RouteResponse, InvalidParams | Unauthorized | NotForRouting | ServiceUnavailable> => {
         const api_key_hash = api_key === undefined ? rest.api_key_hash : hashApiKey(api_key)
         const request = { ...rest, api_key_hash, ...(given === null ? {} : { workspace_id: given }) }
         const freshness = freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
-        const planning: Effect.Effect<PlannedRequest, UnknownApiKey | UnknownWorkspace | PoolsUnavailable> =
+        const planning: Effect.Effect<
+          PlannedRequest,
+          UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable
+        > =
           account_id !== undefined
             ? plan({ ...request, account_id }, freshness)
             : api_key_hash === null
@@ -160,6 +175,7 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
         }).pipe(
           Effect.mapError((error) => {
             if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
+            if (error._tag === "ApiKeyMayNotRoute") return new NotForRouting()
             if (error._tag === "UnknownWorkspace")
               return InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
             return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error

@@ -1,11 +1,13 @@
-import { Context, Effect, Layer, Option, Redacted, Schema, type Types } from "effect"
+import { Context, Effect, Layer, Option, Redacted, Result, Schema, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
-import { Authentication, ChangesNothing, ReadsCredential } from "../api/Middleware.ts"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
+import { Authentication, ReadsCredential } from "../api/Middleware.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
+import { CurrentPrincipal, mayDo, type Principal } from "../domain/Principal.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
+import type { Answer } from "../port/DatabaseFailure.ts"
+import { LinkClosed } from "../port/Links.ts"
 import { Prefetched } from "../port/Prefetched.ts"
 import { errorResponse } from "./Envelope.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
@@ -46,6 +48,29 @@ type Answering = Effect.Effect<
   HttpRouter.Provided
 >
 
+type Refusal = Effect.Effect<HttpServerResponse.HttpServerResponse>
+
+/** Who has a token, and the rows that were read along with it. */
+export interface Resolved {
+  readonly principal: Extract<Principal, { readonly kind: "api_key" | "link" }>
+  readonly prefetched?: Prefetched | undefined
+}
+
+/** The credential that a request names, and what of it the endpoint reads. */
+interface Reading {
+  readonly id: CredentialId | undefined
+  readonly isSealed: boolean
+}
+
+/** How tokens of one kind are looked up by their hash, and what is answered to those that are refused. */
+export interface Tokens {
+  readonly resolve: (hash: ApiKeyHash, reading: Reading) => Answer<Result.Result<Resolved, Refusal>>
+  /** No token, or several headers. */
+  readonly missing: (request: HttpServerRequest.HttpServerRequest) => Refusal
+  readonly invalid: Refusal
+  readonly forbidden: Refusal
+}
+
 /** The tenant of all tokens that no account is known for. */
 const strangers = "strangers"
 
@@ -72,54 +97,83 @@ export const makeKnownAccounts = (remembered = 100_000) => {
 
 const decodeId = Schema.decodeUnknownOption(CredentialId)
 
-/** Runs what a caller may do. */
-const asCaller = <A, E, R>(
+/** Runs what a principal may do. */
+const asPrincipal = <A, E, R>(
   app: Effect.Effect<A, E, R>,
-  caller: CurrentCaller["Service"],
-  prefetched: Prefetched | undefined
-): Effect.Effect<A, E, Exclude<R, CurrentCaller>> =>
+  { prefetched, principal }: Resolved
+): Effect.Effect<A, E, Exclude<R, CurrentPrincipal>> =>
   Effect.updateContext(
     app,
-    (context: Context.Context<Exclude<R, CurrentCaller>>) =>
-      Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched) as Context.Context<R>
+    (context: Context.Context<Exclude<R, CurrentPrincipal>>) =>
+      Context.add(Context.add(context, CurrentPrincipal, principal), Prefetched, prefetched) as Context.Context<R>
   )
 
+const loggedOf = ({ account_id, ...principal }: Resolved["principal"]) =>
+  principal.kind === "link"
+    ? { account_id, link_id: principal.link_id }
+    : { account_id, api_key_hash: principal.api_key_hash }
+
+/** Resolves the token of each request to a principal, and asks whether it may do what the endpoint is called. */
+export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, invalid, missing, resolve }: Tokens) {
+  const { reads } = yield* RequestQueues
+  const known = makeKnownAccounts()
+  return Authentication.of({
+    management_key: (app, { credential, endpoint }) =>
+      Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
+        const request = Context.get(context, HttpServerRequest.HttpServerRequest)
+        if (Redacted.value(credential) === "" || isRepeated(request, "authorization")) return missing(request)
+        if (hasWrongChecksum(Redacted.value(credential))) return invalid
+        const { params } = Context.get(context, HttpRouter.RouteContext)
+        const reading = Context.get(endpoint.annotations, ReadsCredential)
+        const id = reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
+        const hash = hashApiKey(credential, "latin1")
+        const looked = reads(known.tenantOf(hash), resolve(hash, { id, isSealed: reading === "sealed" }))
+        return Effect.flatMap(looked, (resolved): Answering => {
+          if (Result.isFailure(resolved)) {
+            known.forget(hash)
+            return resolved.failure
+          }
+          const { principal } = resolved.success
+          known.remember(hash, principal.account_id)
+          const log = Context.get(context, CurrentRequestLog)
+          if (log !== undefined) Object.assign(log, loggedOf(principal))
+          if (!mayDo(principal, endpoint.identifier)) return forbidden
+          const answered = asPrincipal(app, resolved.success)
+          if (principal.kind !== "link") return answered
+          // A link that closed meanwhile is looked up again, for the reason.
+          return Effect.catchDefect(answered, (defect) =>
+            defect instanceof LinkClosed
+              ? Effect.flatMap(resolve(hash, { id: undefined, isSealed: false }), (again): Answering =>
+                  Result.isFailure(again) ? again.failure : Effect.die(defect)
+                )
+              : Effect.die(defect)
+          )
+        })
+      })
+  })
+})
+
 /**
- * Looks up the token by its hash on every request (D2, D3, D4, D42). A get is one statement, and an update two: the look-up
+ * Looks up API keys by their hash on every request (D2, D3, D4, D42). A get is one statement, and an update two: the look-up
  * reads the credential along that the path names, and the repository answers from what was `Prefetched`.
  */
 export const layer = Layer.effect(
   Authentication,
-  Effect.gen(function* () {
-    const apiKeys = yield* ApiKeys
-    const { reads } = yield* RequestQueues
-    const known = makeKnownAccounts()
-    return Authentication.of({
-      management_key: (app, { credential, endpoint }) =>
-        Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
-          const request = Context.get(context, HttpServerRequest.HttpServerRequest)
-          if (isRepeated(request, "authorization")) return missing.repeated
-          if (Redacted.value(credential) === "") return missing[foundIn(request.headers["authorization"])]
-          if (hasWrongChecksum(Redacted.value(credential))) return invalid
-          const { params } = Context.get(context, HttpRouter.RouteContext)
-          const reading = Context.get(endpoint.annotations, ReadsCredential)
-          const id = reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
-          const api_key_hash = hashApiKey(credential, "latin1")
-          const looked = reads(known.tenantOf(api_key_hash), apiKeys.find(api_key_hash, id, reading === "sealed"))
-          return Effect.flatMap(looked, (key): Answering => {
-            if (Option.isNone(key)) {
-              known.forget(api_key_hash)
-              return invalid
-            }
-            const { account_id, management, prefetched, viewer } = key.value
-            known.remember(api_key_hash, account_id)
-            const caller = { account_id, api_key_hash }
-            const log = Context.get(context, CurrentRequestLog)
-            if (log !== undefined) Object.assign(log, caller)
-            const changesNothing = endpoint.method === "GET" || Context.get(endpoint.annotations, ChangesNothing)
-            return management || (viewer === true && changesNothing) ? asCaller(app, caller, prefetched) : forbidden
+  Effect.flatMap(ApiKeys, ({ find }) =>
+    makeAuthentication({
+      resolve: (api_key_hash, { id, isSealed }) =>
+        Effect.map(
+          find(api_key_hash, id, isSealed),
+          Option.match({
+            onNone: () => Result.fail(invalid),
+            onSome: ({ account_id, prefetched, role }) =>
+              Result.succeed({ principal: { kind: "api_key", account_id, api_key_hash, role }, prefetched })
           })
-        })
+        ),
+      missing: (request) =>
+        isRepeated(request, "authorization") ? missing.repeated : missing[foundIn(request.headers["authorization"])],
+      invalid,
+      forbidden
     })
-  })
+  )
 )

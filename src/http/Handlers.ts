@@ -7,9 +7,9 @@ import { Api } from "../api/Api.ts"
 import { Authentication, JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { type Credential, membersOf } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { CredentialId, IdempotencyKey } from "../domain/Identifiers.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
+import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
 import type { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { Credentials, type ListRequest, type OrderRequest } from "../port/Credentials.ts"
 import { Events } from "../port/Events.ts"
@@ -70,7 +70,7 @@ const holdUntilSent =
   ) =>
     Effect.uninterruptible(
       Effect.gen(function* () {
-        const { account_id } = yield* CurrentCaller
+        const account_id = accountOf(yield* CurrentPrincipal)
         const cut = () => cutOff(response.req.socket)
         const holding = yield* admit(account_id, "page", bytesPerByte.made * limit * (usualLists + rest), cut)
         const memory: PageMemory = {
@@ -119,9 +119,9 @@ type ListQuery = Partial<ListRequest> & { readonly include?: "status" }
 const inQueue =
   (queue: RequestQueue) =>
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-    Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
+    Effect.flatMap(CurrentPrincipal, (principal) => queue(accountOf(principal), operation))
 
-/** The operations, for whoever is the `CurrentCaller`: they translate between the contract and the services, nothing else. */
+/** The operations, for the `CurrentPrincipal`: they translate between the contract and the services, nothing else. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
   const { explainedBody, status, statuses } = yield* Explanations

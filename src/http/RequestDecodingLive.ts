@@ -6,8 +6,8 @@ import { HttpServerRequest, type HttpServerResponse } from "effect/http"
 import { HttpApiError, HttpApiMiddleware } from "effect/http-api"
 import { PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
 import { JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
 import { withoutDeadline } from "../port/Deadline.ts"
 import { type Holding, MemoryBudget } from "../port/MemoryBudget.ts"
 import type { ArrivingRequest } from "./ArrivingRequest.ts"
@@ -117,7 +117,7 @@ const jsonBody = Layer.effect(
   JsonBody,
   Effect.map(MemoryBudget, (budget) =>
     JsonBody.of((app) =>
-      Effect.flatMap(CurrentCaller, ({ account_id }) => withJsonBody(budget, account_id, "body", app))
+      Effect.flatMap(CurrentPrincipal, (principal) => withJsonBody(budget, accountOf(principal), "body", app))
     )
   )
 )

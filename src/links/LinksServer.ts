@@ -1,77 +1,59 @@
-import { Context, Effect, Layer, Option, Redacted } from "effect"
+import { Effect, Layer, Option, Redacted, Result, Schema } from "effect"
 import { HttpApiBuilder } from "effect/http-api"
-import {
-  AllowedTo,
-  CurrentLink,
-  LinkAuthentication,
-  LinkRefused,
-  LinksApi,
-  NotAllowedByLink,
-  NotSealedForLink
-} from "../api/LinksApi.ts"
+import { LinkRefused, LinksApi, NotAllowedByLink, NotSealedForLink, Replacement } from "../api/LinksApi.ts"
+import { Authentication } from "../api/Middleware.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { decodeCredentialChanges } from "../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound } from "../domain/Errors.ts"
 import type { CredentialId } from "../domain/Identifiers.ts"
 import { decodeNewCredential } from "../domain/NewCredential.ts"
+import { CurrentPrincipal, type LinkPrincipal } from "../domain/Principal.ts"
 import { Provider } from "../domain/Provider.ts"
+import { makeAuthentication } from "../http/AuthenticationLive.ts"
+import { errorResponse } from "../http/Envelope.ts"
 import { makeOperations } from "../http/Handlers.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
+import { Prefetched } from "../port/Prefetched.ts"
 import { Links } from "../service/links/Links.ts"
 import * as Page from "./Page.ts"
-import { HttpServerRequest } from "effect/http"
-import { CurrentActor, CurrentCaller } from "../domain/CurrentCaller.ts"
-import { makeKnownAccounts } from "../http/AuthenticationLive.ts"
-import { isRepeated } from "../http/RequestHeaders.ts"
-import { CurrentRequestLog } from "../http/traceAndLog.ts"
-import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
-import { LinkClosed } from "../port/Links.ts"
 
-/** Looks the link up by the hash of its token on every request; what it does afterwards is refused if it closes meanwhile. */
+const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorResponse(error))
+
+/** Looks the link up by the hash of its token on every request. */
 const authentication = Layer.effect(
-  LinkAuthentication,
-  Effect.gen(function* () {
-    const { find } = yield* Links
-    const { reads } = yield* RequestQueues
-    const known = makeKnownAccounts()
-    /** Fails unless the link is open. */
-    const findOpen = (token: Redacted.Redacted) =>
-      Effect.flatMap(find(token), (found) => {
-        const state = Option.match(found, { onNone: () => "unknown" as const, onSome: ({ state }) => state })
-        return Option.isSome(found) && state === "open"
-          ? Effect.succeed(found.value)
-          : Effect.fail(LinkRefused.as(state === "open" ? "unknown" : state))
-      })
-    return LinkAuthentication.of({
-      link: (app, { credential, endpoint }) =>
-        Effect.gen(function* () {
-          const token = Redacted.value(credential)
-          const request = yield* HttpServerRequest.HttpServerRequest
-          if (token === "" || isRepeated(request, "authorization") || hasWrongChecksum(token)) {
-            return yield* LinkRefused.as("unknown")
-          }
-          const hash = hashApiKey(credential, "latin1")
-          const looked = reads(known.tenantOf(hash), findOpen(credential))
-          const link = yield* Effect.tapError(looked, () => Effect.sync(() => known.forget(hash)))
-          const { account_id, link_id, purpose } = link
-          known.remember(hash, account_id)
-          const log = yield* CurrentRequestLog
-          if (log !== undefined) Object.assign(log, { account_id, link_id })
-          if (!Context.get(endpoint.annotations, AllowedTo).includes(purpose)) return yield* new NotAllowedByLink()
-          return yield* app.pipe(
-            Effect.provideService(CurrentLink, link),
-            Effect.provideService(CurrentCaller, { account_id }),
-            Effect.provideService(CurrentActor, { kind: "link", link_id }),
-            Effect.catchDefect((defect) =>
-              Effect.andThen(defect instanceof LinkClosed ? findOpen(credential) : Effect.void, Effect.die(defect))
-            )
-          )
-        })
+  Authentication,
+  Effect.flatMap(Links, ({ find }) => {
+    const unknown = refusal(LinkRefused.as("unknown"))
+    return makeAuthentication({
+      resolve: (hash) =>
+        Effect.map(
+          find(hash),
+          Option.match({
+            onNone: () => Result.fail(unknown),
+            onSome: ({ state, ...link }) =>
+              state === "open"
+                ? Result.succeed({ principal: { kind: "link", ...link } as const })
+                : Result.fail(refusal(LinkRefused.as(state)))
+          })
+        ),
+      missing: () => unknown,
+      invalid: unknown,
+      forbidden: refusal(new NotAllowedByLink())
     })
   })
 )
+
+/** The link of the current request: the routes below admit nobody else. */
+const currentLink = Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<LinkPrincipal> =>
+  principal.kind === "link" ? Effect.succeed(principal) : Effect.die(new Error("The principal is not a link"))
+)
+
+const decodeReplacement = Schema.decodeUnknownEffect(Schema.toType(Replacement), {
+  errors: "all",
+  onExcessProperty: "error"
+})
 
 type Sealed = Parameters<Links["Service"]["open"]>[1]
 
@@ -83,21 +65,20 @@ const handlers = HttpApiBuilder.group(
     const credentials = yield* Credentials
     const links = yield* Links
     const operations = yield* makeOperations
+    const { reads, writes } = yield* RequestQueues
 
+    /** Opening writes the next key pair, so it waits for its turn as any other write of the account. */
     const opened = Effect.fnUntraced(function* (sealed: Sealed, provider: string, id: CredentialId | null) {
-      const link = yield* CurrentLink
-      const key = yield* Effect.catchTag(
-        links.open(link, sealed, { provider, credential_id: id }),
-        "NotForThisLink",
-        () => new NotSealedForLink()
-      )
+      const link = yield* currentLink
+      const opening = writes(link.account_id, links.open(link, sealed, { provider, credential_id: id }))
+      const key = yield* Effect.catchTag(opening, "NotForThisLink", () => new NotSealedForLink())
       return Redacted.value(key)
     })
 
     const own = Effect.fnUntraced(function* (id: CredentialId) {
-      const { credential_id, workspace_id } = yield* CurrentLink
+      const { account_id, credential_id, workspace_id } = yield* currentLink
       if (credential_id !== null && credential_id !== id) return yield* new NotFound()
-      const credential: Credential = yield* credentials.get(id)
+      const credential: Credential = yield* reads(account_id, credentials.get(id))
       return credential.workspace_id === workspace_id ? credential : yield* new NotFound()
     })
     const onOwn =
@@ -105,22 +86,29 @@ const handlers = HttpApiBuilder.group(
         operation: (given: Given) => Effect.Effect<A, E, R>
       ) =>
       (given: Given) =>
-        Effect.andThen(own(given.params.id), operation(given))
+        Effect.flatMap(own(given.params.id), ({ id, ...credential }) =>
+          Effect.flatMap(currentLink, ({ account_id }) =>
+            Effect.provideService(operation(given), Prefetched, {
+              account_id,
+              credential: { id, found: Option.some({ id, ...credential }) }
+            })
+          )
+        )
     const inWorkspace = <Given extends object>(given: Given) =>
-      Effect.map(CurrentLink, ({ workspace_id }) => ({ ...given, workspace_id }))
+      Effect.map(currentLink, ({ workspace_id }) => ({ ...given, workspace_id }))
 
     return handlers.handleAll({
       about: () =>
         Effect.gen(function* () {
-          const link = yield* CurrentLink
-          const names = Option.getOrUndefined(yield* links.namesOf(link))
+          const link = yield* currentLink
+          const names = Option.getOrUndefined(yield* reads(link.account_id, links.namesOf(link)))
           if (names === undefined) return yield* LinkRefused.as("unknown")
           const chooses = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
           return { data: { ...link, ...names, providers: chooses ? Provider.literals : [] } }
         }),
       create: ({ payload: { sealed_key, ...given } }) =>
         Effect.gen(function* () {
-          const { provider, workspace_id } = yield* CurrentLink
+          const { provider, workspace_id } = yield* currentLink
           if (provider !== null && provider !== given.provider) {
             return yield* InvalidParams.of({ path: ["provider"], message: `must be ${provider}` })
           }
@@ -131,9 +119,10 @@ const handlers = HttpApiBuilder.group(
       update: ({ params, payload: { sealed_key, ...given } }) =>
         Effect.gen(function* () {
           const { provider } = yield* own(params.id)
-          const { purpose } = yield* CurrentLink
-          if (purpose === "replace" && sealed_key === undefined) {
-            return yield* InvalidParams.of({ path: ["sealed_key"], message: "is required" })
+          const { purpose } = yield* currentLink
+          if (purpose === "replace") {
+            const sent = sealed_key === undefined ? given : { ...given, sealed_key }
+            yield* Effect.mapError(decodeReplacement(sent), ({ issue }) => InvalidParams.ofSchema(issue))
           }
           const key = sealed_key === undefined ? {} : { key: yield* opened(sealed_key, provider, params.id) }
           const payload = yield* decodeCredentialChanges({ ...given, ...key })

@@ -1,5 +1,6 @@
 import { Context, type DateTime, type Option } from "effect"
 import type { AccountId, ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
+import type { ApiKeyRole } from "../domain/Principal.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 export interface Account {
@@ -29,13 +30,11 @@ export interface WorkspaceUse extends Pick<Workspace, "is_default"> {
 export interface NewApiKey {
   readonly hash: ApiKeyHash
   readonly name: string
-  readonly management: boolean
-  readonly viewer?: boolean | undefined
+  readonly role: ApiKeyRole
   readonly created_at: DateTime.Utc
 }
 
 export interface ApiKeyRecord extends NewApiKey {
-  readonly viewer: boolean
   readonly revoked_at: DateTime.Utc | null
 }
 

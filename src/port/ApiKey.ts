@@ -3,6 +3,7 @@ import { crc32 } from "node:zlib"
 import { Effect, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
+import type { ApiKeyRole } from "../domain/Principal.ts"
 
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -24,8 +25,8 @@ const formatToken = (bytes: Uint8Array, prefix: "byok_mk_" | "byok_ak_" | "byok_
   return body + checksum(body)
 }
 
-export const formatApiKey = (bytes: Uint8Array, management: boolean) =>
-  formatToken(bytes, management ? "byok_mk_" : "byok_ak_")
+export const formatApiKey = (bytes: Uint8Array, role: ApiKeyRole) =>
+  formatToken(bytes, role === "management" ? "byok_mk_" : "byok_ak_")
 
 export const formatLinkToken = (bytes: Uint8Array) => formatToken(bytes, "byok_ln_")
 
@@ -35,9 +36,9 @@ const issuedForm = /^byok_(?:[am]k|ln)_[0-9A-Za-z]{49}$/
 export const hasWrongChecksum = (token: string): boolean =>
   issuedForm.test(token) && checksum(token.slice(0, -6)) !== token.slice(-6)
 
-export const makeApiKey = (management: boolean) =>
+export const makeApiKey = (role: ApiKeyRole) =>
   Effect.gen(function* () {
     const random = yield* SecureRandom.SecureRandom
-    const key = Redacted.make(formatApiKey(yield* random.randomBytes(32), management))
+    const key = Redacted.make(formatApiKey(yield* random.randomBytes(32), role))
     return { key, hash: hashApiKey(key) }
   })

@@ -1,13 +1,12 @@
 import { Context, type Option } from "effect"
 import type { AccountId, ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
+import type { ApiKeyRole } from "../domain/Principal.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { Prefetched } from "./Prefetched.ts"
 
 export interface FoundApiKey {
   readonly account_id: AccountId
-  readonly management: boolean
-  /** Whether it may read; a management key may anyway. */
-  readonly viewer?: boolean
+  readonly role: ApiKeyRole
   /** Rows that the same statement read for the rest of the request, if the adapter does so. */
   readonly prefetched?: Prefetched
 }

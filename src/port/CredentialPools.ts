@@ -1,6 +1,7 @@
 import { Context, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { ApiKeyRole } from "../domain/Principal.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { Cooldown, ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
@@ -66,12 +67,18 @@ export class CredentialPools extends Context.Service<
       providers: ReadonlyArray<Provider>
     ) => Answer<Option.Option<PoolVersions>>
     /**
-     * The same of the account of an API key, without pools if it has no such workspace. None if the key is unknown or revoked.
+     * The same of the account of an API key with its role, without pools if it has no such workspace. None if the key is unknown or revoked.
      */
     readonly versionsOfKey: (
       key: { readonly api_key_hash: ApiKeyHash; readonly workspace_id?: WorkspaceId },
       providers: ReadonlyArray<Provider>
-    ) => Answer<Option.Option<{ readonly account_id: AccountId; readonly found: Option.Option<PoolVersions> }>>
+    ) => Answer<
+      Option.Option<{
+        readonly account_id: AccountId
+        readonly role: ApiKeyRole
+        readonly found: Option.Option<PoolVersions>
+      }>
+    >
     /**
      * A pool and its parkings in one snapshot, without `rows` if its version is `known`. None as for `versions`. Before it is
      * read, `admit` is told how many bytes its parkings take, about.

@@ -1,10 +1,10 @@
 import { Context } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
-import type { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { Conflict, InvalidParams, NotFound } from "../domain/Errors.ts"
 import type { CredentialId, IdempotencyKey, WorkspaceId } from "../domain/Identifiers.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
+import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { CredentialOrder, CredentialPage } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
@@ -19,8 +19,8 @@ export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
 export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<CredentialOrder, "workspace_id">>
 
 /**
- * The operations on credentials on behalf of the `CurrentCaller`, as HTTP and the gateway call them.
- * @effect-expect-leaking CurrentCaller
+ * The operations on credentials on behalf of the `CurrentPrincipal`, as HTTP and the gateway call them.
+ * @effect-expect-leaking CurrentPrincipal
  */
 export class Credentials extends Context.Service<
   Credentials,
@@ -35,17 +35,17 @@ export class Credentials extends Context.Service<
     ) => Answer<
       { readonly credential: Credential; readonly replayed: boolean },
       InvalidParams | Conflict,
-      CurrentCaller
+      CurrentPrincipal
     >
     /** Fails with `NotFound` for an unknown credential and for another account's alike (section 4.2, D5). */
-    readonly get: (id: CredentialId) => Answer<Credential, NotFound, CurrentCaller>
+    readonly get: (id: CredentialId) => Answer<Credential, NotFound, CurrentPrincipal>
     /** A page in order of creation, full while there are more. Refuses workspaces that create would refuse. */
     readonly list: (
       request: ListRequest
     ) => Answer<
       { readonly credentials: ReadonlyArray<Credential>; readonly total_count: number },
       InvalidParams,
-      CurrentCaller
+      CurrentPrincipal
     >
     /**
      * Changes what is given under the rules of create. A new `key` replaces the old one when this succeeds. Changes
@@ -54,13 +54,13 @@ export class Credentials extends Context.Service<
     readonly update: (
       id: CredentialId,
       changes: CredentialChanges
-    ) => Answer<Credential, NotFound | InvalidParams, CurrentCaller>
+    ) => Answer<Credential, NotFound | InvalidParams, CurrentPrincipal>
     /**
      * Stores the order of all credentials of a workspace and provider. Fails with `InvalidParams` if the ids are not exactly
      * theirs.
      */
-    readonly order: (request: OrderRequest) => Answer<CredentialOrder, InvalidParams, CurrentCaller>
+    readonly order: (request: OrderRequest) => Answer<CredentialOrder, InvalidParams, CurrentPrincipal>
     /** Removes the credential and its key for good. Fails with `NotFound` if there is no such credential any more. */
-    readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentCaller>
+    readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentPrincipal>
   }
 >()("byok/Credentials") {}

@@ -1,6 +1,6 @@
 import { Context, type Duration, type Option } from "effect"
 import type { AccountEvent } from "../domain/AuditEvent.ts"
-import type { CurrentCaller } from "../domain/CurrentCaller.ts"
+import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { EntryPage } from "./AuditLog.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -19,11 +19,11 @@ export class Events extends Context.Service<
   Events,
   {
     /**
-     * The events of the `CurrentCaller`'s account, the newest first, or in order with `after`. A page is never cut within a
+     * The events of the `CurrentPrincipal`'s account, the newest first, or in order with `after`. A page is never cut within a
      * `seq`, and there may be more after any page that is not empty.
-     * @effect-expect-leaking CurrentCaller
+     * @effect-expect-leaking CurrentPrincipal
      */
-    readonly list: (page: Omit<EntryPage, "account_id">) => Answer<ReadonlyArray<AccountEvent>, never, CurrentCaller>
+    readonly list: (page: Omit<EntryPage, "account_id">) => Answer<ReadonlyArray<AccountEvent>, never, CurrentPrincipal>
     /**
      * The events of all accounts after a `seq`, in order; waits for the next one if there is none. Invariant: whoever goes
      * on after `last_seq` gets every committed event once, in order, however late it is committed. So an event comes once

@@ -1,8 +1,8 @@
 import { Context } from "effect"
 import type { Credential } from "../domain/Credential.ts"
-import type { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { InvalidParams, NotFound } from "../domain/Errors.ts"
 import type { CredentialId } from "../domain/Identifiers.ts"
+import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 import type { Explanation } from "../domain/routing/Explanation.ts"
 import type { PlanRequest } from "../domain/routing/RoutingRequest.ts"
@@ -10,24 +10,24 @@ import type { PageMemory } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /**
- * Says which credentials of the `CurrentCaller` serve a request, and why the others do not. Opens no key.
- * @effect-expect-leaking CurrentCaller
+ * Says which credentials of the `CurrentPrincipal` serve a request, and why the others do not. Opens no key.
+ * @effect-expect-leaking CurrentPrincipal
  */
 export class Explanations extends Context.Service<
   Explanations,
   {
     /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
-    readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentCaller>
+    readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentPrincipal>
     /** The answer with it, which is made once as long as nothing changes. */
     readonly explainedBody: (
       request: PlanRequest,
       memory: PageMemory
-    ) => Answer<Uint8Array, InvalidParams, CurrentCaller>
-    readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentCaller>
+    ) => Answer<Uint8Array, InvalidParams, CurrentPrincipal>
+    readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentPrincipal>
     /** The statuses of credentials of one workspace that were just read; null for one that was deleted since. */
     readonly statuses: (
       listed: ReadonlyArray<Credential>
-    ) => Answer<ReadonlyArray<CredentialStatus | null>, never, CurrentCaller>
+    ) => Answer<ReadonlyArray<CredentialStatus | null>, never, CurrentPrincipal>
     /** Whether rows are verified; without a keyring explanations go by the columns. */
     readonly verifies: boolean
   }

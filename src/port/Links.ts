@@ -1,4 +1,5 @@
 import { Context, Data, type Option, type Redacted } from "effect"
+import type { InvalidParams } from "../domain/Errors.ts"
 import type { ApiKeyHash, AccountId, LinkId } from "../domain/Identifiers.ts"
 import type { Link, SealedFor } from "../domain/Link.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
@@ -31,7 +32,7 @@ export class NotForThisLink extends Data.TaggedError("NotForThisLink") {}
 
 /**
  * Stores links by the SHA-256 of their tokens. A link is used up in the transaction of the write that it makes, with its
- * private key; whoever writes by one asks for it in the actor of that write.
+ * private key; whoever writes by one is the principal of that write.
  */
 export class LinkRepository extends Context.Service<
   LinkRepository,
@@ -65,6 +66,6 @@ export class LinkKeys extends Context.Service<
       pair: LinkKeyPair,
       sealed: { readonly enc: Uint8Array; readonly ciphertext: Uint8Array },
       target: SealedFor
-    ) => Answer<Redacted.Redacted, NotForThisLink>
+    ) => Answer<Redacted.Redacted, NotForThisLink | InvalidParams>
   }
 >()("byok/LinkKeys") {}

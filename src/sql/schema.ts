@@ -26,11 +26,9 @@ export const schema: ReadonlyArray<string> = [
     hash bytea PRIMARY KEY CHECK (octet_length(hash) = 32),
     account_id uuid NOT NULL REFERENCES accounts,
     name text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 255),
-    management boolean NOT NULL,
+    role text NOT NULL CHECK (role IN ('management', 'viewer', 'ordinary')),
     created_at timestamptz(3) NOT NULL,
-    revoked_at timestamptz(3),
-    viewer boolean NOT NULL DEFAULT false,
-    CONSTRAINT api_keys_role CHECK (NOT (management AND viewer))
+    revoked_at timestamptz(3)
   )`,
   `CREATE INDEX api_keys_account ON api_keys (account_id)`,
 

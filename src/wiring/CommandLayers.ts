@@ -22,7 +22,8 @@ import { erasingRights, type Rights } from "../sql/inspectSession.ts"
 import * as WebhookLive from "./WebhookLive.ts"
 import * as TelemetryLive from "./TelemetryLive.ts"
 import { userInfo } from "node:os"
-import { type Actor, CurrentActor } from "../domain/CurrentCaller.ts"
+import type { AccountId } from "../domain/Identifiers.ts"
+import { CurrentPrincipal, type Principal } from "../domain/Principal.ts"
 
 export { KeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
 
@@ -60,7 +61,7 @@ const onCredentials = (settings: Settings) => {
   const { deadline, queue } = settings.database
   return Layer.mergeAll(Credentials.layer, Explanations.layer, LeakResponse.layer, OperatorCredentials.layer).pipe(
     Layer.provide([CipherLive.layer, Layer.succeed(RequestTimeout, deadline)]),
-    Layer.provide(withKeys(settings)),
+    Layer.provideMerge(withKeys(settings)),
     Layer.merge(Layer.succeed(QueueLimits, queueLimits(queue)))
   )
 }
@@ -112,21 +113,27 @@ const userName = () => {
 }
 
 /** The user running the command, by name if the operating system knows one. */
-const operator = (): Actor => {
+const operator = (account_id?: AccountId): Principal => {
   const user = userName()
-  return user === undefined ? { kind: "cli" } : { kind: "cli", user }
+  return { kind: "cli", ...(user !== undefined && { user }), ...(account_id !== undefined && { account_id }) }
 }
 
-/** Provides an operation with its layer, and with the user running the command as its actor. */
+/** Provides an operation with its layer, and with the user running the command as its principal, perhaps in an account. */
 export const asOperator =
-  <I, E2>(layer: Layer.Layer<I, E2>) =>
+  <I, E2>(layer: Layer.Layer<I, E2>, account_id?: AccountId) =>
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-    operation.pipe(Effect.provide(layer), Effect.provideServiceEffect(CurrentActor, Effect.sync(operator)))
+    operation.pipe(
+      Effect.provide(layer),
+      Effect.provideServiceEffect(
+        CurrentPrincipal,
+        Effect.sync(() => operator(account_id))
+      )
+    )
 
-/** Runs an operation of a service on its layer, with the user running the command as its actor. */
+/** Runs an operation of a service on its layer, with the user running the command as its principal. */
 export const operatorOn =
-  <I, S, L, E2>(service: Context.Key<I, S>, layer: Layer.Layer<L, E2>) =>
+  <I, S, L, E2>(service: Context.Key<I, S>, layer: Layer.Layer<L, E2>, account_id?: AccountId) =>
   <A, E, R>(operation: (service: S) => Effect.Effect<A, E, R>) =>
-    asOperator(layer)(Effect.flatMap(service, operation))
+    asOperator(layer, account_id)(Effect.flatMap(service, operation))
 
 export const withAccounts = operatorOn(Accounts, unsealed)

@@ -39,7 +39,7 @@ export interface Bed extends Postgres {
 const user = "byok"
 export const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
 export const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
-const key = formatApiKey(Buffer.alloc(32), true)
+const key = formatApiKey(Buffer.alloc(32), "management")
 
 /** The id of the n-th seeded credential. */
 export const seededId = (n: number): string => `00000000-0000-7000-9000-${String(n).padStart(12, "0")}`
@@ -76,7 +76,7 @@ export const addAccount = async (client: Client, account: string, workspace = ac
 /** Issues management keys, which may be revoked at once. */
 export const issue = (client: Client, account: string, tokens: ReadonlyArray<string>, revoked_at: Date | null = null) =>
   client.query(
-    `INSERT INTO api_keys SELECT decode(hash, 'hex'), $1, 'bench', true, now(), $3::timestamptz FROM unnest($2::text[]) AS hash`,
+    `INSERT INTO api_keys SELECT decode(hash, 'hex'), $1, 'bench', 'management', now(), $3::timestamptz FROM unnest($2::text[]) AS hash`,
     [account, tokens.map((token) => hashApiKey(Redacted.make(token))), revoked_at]
   )
 

@@ -1,6 +1,6 @@
 import { Effect, Layer, ManagedRuntime, Option, Redacted, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
@@ -23,9 +23,9 @@ export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
   const id = CredentialId.make(seededId(1))
   const input = JSON.parse(body) as unknown
 
-  const perSecond = (operation: Effect.Effect<unknown, unknown, Credentials | CurrentCaller>) =>
+  const perSecond = (operation: Effect.Effect<unknown, unknown, Credentials | CurrentPrincipal>) =>
     Effect.map(repeatedly(seconds * 1000, 64, operation), (count) => count / seconds).pipe(
-      Effect.provideService(CurrentCaller, { account_id }),
+      Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id }),
       Effect.orDie
     )
 

@@ -5,7 +5,7 @@ import { isInstalled, type Load, runScript, type Seen } from "./Load.ts"
 export const hasPgbench = isInstalled("pgbench")
 
 const authenticate = (key: string) =>
-  `SELECT account_id, management FROM api_keys WHERE hash = sha256('${key}') AND revoked_at IS NULL;`
+  `SELECT account_id, role FROM api_keys WHERE hash = sha256('${key}') AND revoked_at IS NULL;`
 
 const get = ({ key, seeded }: Load) => `
 \\set n random(1, ${seeded})

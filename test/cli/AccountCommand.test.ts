@@ -15,11 +15,11 @@ layerLive(CommandLine.layer)("byok account create", (it) => {
 
     const rows = yield* sql`
         SELECT accounts.id AS account_id, accounts.name, workspaces.id AS workspace_id, is_default, deleted_at,
-          encode(hash, 'hex') AS management_key_hash, management, revoked_at
+          encode(hash, 'hex') AS management_key_hash, role, revoked_at
         FROM accounts FULL JOIN workspaces ON workspaces.account_id = accounts.id
           FULL JOIN api_keys ON api_keys.account_id = accounts.id`
     const { management_key: _, ...shown } = made
-    const fresh = { is_default: true, deleted_at: null, management: true, revoked_at: null }
+    const fresh = { is_default: true, deleted_at: null, role: "management", revoked_at: null }
     assert.deepEqual(
       rows.map((row) => ({ ...row })),
       [{ ...shown, ...fresh, name: "Søren & Søn 株" }]

@@ -16,16 +16,16 @@ layerLive(CommandLine.layer)("byok api-key", (it) => {
 
     const ordinary = yield* issue()
     const management = yield* issue("--management")
-    assert.deepStrictEqual(Object.keys(ordinary), ["key", "hash", "management", "viewer"])
+    assert.deepStrictEqual(Object.keys(ordinary), ["key", "hash", "role"])
     const keys = [textIn(ordinary, "key"), textIn(management, "key"), textIn(account, "management_key")]
     const [first = "", second = "", third = ""] = keys
     assert.isUndefined(faultOf(first, "ak"))
     assert.isUndefined(faultOf(second, "mk"))
-    assert.deepStrictEqual(ordinary, { key: first, hash: sha256(first), management: false, viewer: false })
-    assert.deepStrictEqual(management, { key: second, hash: sha256(second), management: true, viewer: false })
+    assert.deepStrictEqual(ordinary, { key: first, hash: sha256(first), role: "ordinary" })
+    assert.deepStrictEqual(management, { key: second, hash: sha256(second), role: "management" })
 
     const viewer = yield* issue("--role", "viewer")
-    assert.deepStrictEqual([viewer["management"], viewer["viewer"]], [false, true])
+    assert.strictEqual(viewer["role"], "viewer")
     yield* run("api-key", "revoke", textIn(viewer, "hash"))
     const both = yield* run(
       "api-key",
@@ -45,17 +45,17 @@ layerLive(CommandLine.layer)("byok api-key", (it) => {
     const { stdout: readable } = yield* run("api-key", "list", "--account", account_id)
     assert.deepStrictEqual(Object.keys(listed), ["api_keys"])
     const all = listed["api_keys"] as ReadonlyArray<Record<string, unknown>>
-    const rows = all.filter((row) => row["viewer"] !== true)
+    const rows = all.filter((row) => row["role"] !== "viewer")
     assert.deepStrictEqual(
       rows.map(({ created_at: _, ...row }) => row),
       [
-        { hash: sha256(third), name: "first management key", management: true, viewer: false, revoked_at: null },
-        { hash: sha256(first), name: "gateway", management: false, viewer: false, revoked_at: null },
-        { hash: sha256(second), name: "gateway", management: true, viewer: false, revoked_at: null }
+        { hash: sha256(third), name: "first management key", role: "management", revoked_at: null },
+        { hash: sha256(first), name: "gateway", role: "ordinary", revoked_at: null },
+        { hash: sha256(second), name: "gateway", role: "management", revoked_at: null }
       ]
     )
     assert.isTrue(rows.every(({ created_at }) => typeof created_at === "string"))
-    assert.match(readable, new RegExp(`hash +${sha256(first)}\nname +gateway\nmanagement +false\n`))
+    assert.match(readable, new RegExp(`hash +${sha256(first)}\nname +gateway\nrole +ordinary\n`))
     const shown = JSON.stringify(listed) + readable + (yield* databaseContent(sql))
     assert.isUndefined(leakOf(shown, keys.map(withoutPrefix)))
   })
@@ -84,10 +84,10 @@ layerLive(Layer.fresh(CommandLine.layer))("byok api-key import (D41)", (it) => {
     const keys = { management: "sk-of-another-form", ordinary: "sk-of-another-form-too" }
     const flags = (key: string) => [sha256(key), "--account", account_id, "--name", "imported"]
     const ordinary = yield* runJson("api-key", "import", ...flags(keys.ordinary))
-    assert.deepStrictEqual(ordinary, { hash: sha256(keys.ordinary), management: false, viewer: false })
+    assert.deepStrictEqual(ordinary, { hash: sha256(keys.ordinary), role: "ordinary" })
     const { code, stderr, stdout } = yield* run("api-key", "import", ...flags(keys.management), "--management")
     assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-    assert.strictEqual(stdout, `hash        ${sha256(keys.management)}\nmanagement  true\nviewer      false\n`)
+    assert.strictEqual(stdout, `hash  ${sha256(keys.management)}\nrole  management\n`)
 
     const { url } = yield* startService({ DATABASE_URL: databaseUrl, BYOK_KEYRING: ringOf("a") })
     const get = (key: string) =>

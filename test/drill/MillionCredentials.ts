@@ -26,7 +26,7 @@ const seed = [
   `INSERT INTO accounts SELECT gen_random_uuid(), 'n', now() FROM generate_series(1, ${accounts})`,
   `INSERT INTO workspaces SELECT gen_random_uuid(), id, 'n', true, now() FROM accounts
      WHERE id NOT IN (SELECT account_id FROM workspaces)`,
-  `INSERT INTO api_keys SELECT sha256(convert_to(account_id::text || n, 'UTF8')), account_id, 'n', true, now()
+  `INSERT INTO api_keys SELECT sha256(convert_to(account_id::text || n, 'UTF8')), account_id, 'n', 'management', now()
      FROM workspaces, generate_series(1, 10) AS n`,
   `INSERT INTO pools (account_id, workspace_id, provider, members, next_order)
      SELECT account_id, id, 'openai', ${each}, ${each + 1} FROM workspaces ON CONFLICT DO NOTHING`,

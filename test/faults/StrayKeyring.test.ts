@@ -1,6 +1,6 @@
 import { Cause, type Context, Effect, Exit, Layer, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import type { AccountId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { KeyStoreUnavailable } from "../../src/port/Cipher.ts"
@@ -25,7 +25,7 @@ const create = (instance: Instance, account_id: AccountId) =>
   Effect.gen(function* () {
     const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
     return (yield* (yield* Credentials).create(input)).credential
-  }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.provide(instance))
+  }).pipe(Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id }), Effect.provide(instance))
 
 const reported = (instance: Instance) =>
   Effect.flatMap(Readiness, (readiness) => Effect.all(readiness)).pipe(Effect.provide(instance))

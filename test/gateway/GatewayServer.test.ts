@@ -29,6 +29,8 @@ interface Opened {
 const refusedAs = ({ status, text }: { readonly status: number; readonly text: string }, message: string) =>
   assert.deepStrictEqual([status, JSON.parse(text)], [409, { error: { code: 409, message } }])
 
+const dataOf = ({ text }: { readonly text: string }) => (JSON.parse(text) as { data: Record<string, string> }).data
+
 layerLive(TestService.layer)("the socket for gateways", (it) => {
   it.effect("is for the user and group of the process, replaces a stale one and goes when it stops", function* () {
     const path = yield* socketPath
@@ -273,13 +275,22 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         assert.include(text, "must name the account by account_id, with or without api_key_hash, or by api_key")
         assert.notInclude(text, api_key)
       }
+      const viewer = yield* ask(path, "POST", `/v1/accounts/${account_id}/api-keys`, { name: "v", role: "viewer" })
+      for (const sent of [tenant.management_key, dataOf(viewer)["key"] ?? ""]) {
+        const hashed = { api_key_hash: hashApiKey(Redacted.make(sent)) }
+        for (const named of [{ api_key: sent }, hashed]) {
+          const { status, text } = yield* open(named)
+          assert.strictEqual(status, 403, text)
+          assert.include(text, '"message":"This API key cannot route requests"')
+        }
+      }
       yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${api_key_hash}`)
       const refused = yield* get(url, api_key, account_id)
       for (const named of [{ api_key }, { api_key_hash }, { api_key: "byok_ak_unknown" }, { api_key: "" }]) {
         const { status, text } = yield* open(named)
         assert.deepStrictEqual([status, text], [401, refused.body])
       }
-      assert.strictEqual((yield* open({ api_key: tenant.management_key })).status, 201, "control")
+      assert.strictEqual((yield* open({ api_key: yield* tenant.ordinaryKey })).status, 201, "control")
     }
   )
 
@@ -370,7 +381,6 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const path = yield* socketPath
     yield* listening(path)
     const named = (name: string, key: string) => ask(path, "POST", "/v1/accounts", { name }, { "Idempotency-Key": key })
-    const dataOf = ({ text }: { readonly text: string }) => (JSON.parse(text) as { data: Record<string, string> }).data
     const idempotency_key = randomUUID()
     const together = yield* Effect.all(
       Array.from({ length: 8 }, () => named("once", idempotency_key)),
@@ -406,7 +416,6 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const { sql } = yield* TestService
     const path = yield* socketPath
     yield* listening(path)
-    const dataOf = ({ text }: { readonly text: string }) => (JSON.parse(text) as { data: Record<string, string> }).data
     const made = yield* ask(path, "POST", "/v1/accounts", { name: "a customer" })
     assert.isFalse(made.replayed)
     const { account_id, management_key = "", workspace_id } = dataOf(made)
@@ -420,13 +429,14 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const { hash = "", key: issued } = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "k" }))
     assert.match(issued ?? "", /^byok_/)
     const imported = "a".repeat(64)
-    const body = { name: "i", hash: imported, management: true }
+    const body = { name: "i", hash: imported, role: "management" }
     assert.strictEqual((yield* ask(path, "POST", `${account}/api-keys`, body)).status, 201)
-    const both = yield* ask(path, "POST", `${account}/api-keys`, { ...body, viewer: true })
-    assert.include(both.text, '{"path":["viewer"],"message":"cannot be combined with management"}')
-    const viewer = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "v", viewer: true }))
+    const owner = yield* ask(path, "POST", `${account}/api-keys`, { name: "o", role: "owner" })
+    assert.include(owner.text, '{"path":["role"],"message":"must be management, viewer or ordinary"}')
+    const viewer = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "v", role: "viewer" }))
+    assert.deepInclude(viewer, { role: "viewer" })
     assert.strictEqual((yield* get(url, viewer["key"] ?? "", unknownId)).status, 404)
-    const again = { ...body, management: false }
+    const again = { ...body, role: "ordinary" }
     refusedAs(yield* ask(path, "POST", `${account}/api-keys`, again), "An API key with this hash exists already")
     const workspace = dataOf(yield* ask(path, "POST", `${account}/workspaces`, { name: "w" }))
     assert.include((yield* ask(path, "GET", `${account}/workspaces`)).text, workspace_id ?? "none")

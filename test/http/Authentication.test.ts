@@ -54,7 +54,7 @@ const missing: ReadonlyArray<
 ]
 
 const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => string]> = [
-  ["unknown", () => formatApiKey(Buffer.alloc(32, 1), true)],
+  ["unknown", () => formatApiKey(Buffer.alloc(32, 1), "management")],
   ["of our form with a wrong checksum (D41)", () => `byok_mk_${"A".repeat(49)}`],
   ["of another form", () => "unknown"],
   ["the valid one in capitals", ({ management_key }) => management_key.toUpperCase()],
@@ -106,7 +106,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     const { sql, url } = yield* TestService
     const accounts = yield* Accounts
     const { account_id, create: createHere, get: getHere } = yield* TestService.newTenant
-    const issued = yield* accounts.issueApiKey(account_id, { name: "soon revoked", management: true })
+    const issued = yield* accounts.issueApiKey(account_id, { name: "soon revoked", role: "management" })
     const key = Redacted.value(issued.key)
     const once: ReadonlyArray<Header> = [["Idempotency-Key", "once"]]
     const id = createdId(yield* create(url, key, minimal, once))
@@ -140,8 +140,8 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
       const { sql, url } = yield* TestService
       const { account_id } = yield* TestService.newTenant
       yield* sql`
-          INSERT INTO api_keys (hash, account_id, name, management, created_at)
-          VALUES (sha256(convert_to(${token}, 'UTF8')), ${account_id}, 'imported', true, now())`
+          INSERT INTO api_keys (hash, account_id, name, role, created_at)
+          VALUES (sha256(convert_to(${token}, 'UTF8')), ${account_id}, 'imported', 'management', now())`
       created(yield* create(url, Buffer.from(token).toString("latin1"), minimal))
     }
   )
@@ -181,7 +181,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     const { sql } = yield* TestService
     const { account_id, create } = yield* TestService.newTenant
     created(yield* create(minimal))
-    yield* sql`UPDATE api_keys SET management = false WHERE account_id = ${account_id}`
+    yield* sql`UPDATE api_keys SET role = 'ordinary' WHERE account_id = ${account_id}`
     assertForbidden(yield* create(minimal))
   })
 })
@@ -193,7 +193,7 @@ const everyKeyManages = Effect.gen(function* () {
   const managing: typeof find = (hash) =>
     Effect.map(
       find(hash),
-      Option.map((key) => ({ ...key, management: true }))
+      Option.map((key) => ({ ...key, role: "management" as const }))
     )
   return Context.add(parts, ApiKeys, { find: managing, ownedBy })
 })

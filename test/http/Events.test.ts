@@ -1,5 +1,5 @@
 import { Context, Effect, Layer } from "effect"
-import { CurrentActor } from "../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
 import { Events } from "../../src/port/Events.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
@@ -82,8 +82,8 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
   it.effect("shows no name of an operator's user, and still that of a revoked key", function* () {
     const { revokeApiKey } = yield* Accounts
     const [tenant, accounts] = [yield* TestService.newTenant, yield* Accounts]
-    const asOperator = Effect.provideService(CurrentActor, { kind: "cli", user: "canary-user" })
-    const { hash } = yield* asOperator(accounts.issueApiKey(tenant.account_id, { name: "of CI", management: true }))
+    const asOperator = Effect.provideService(CurrentPrincipal, { kind: "cli", user: "canary-user" })
+    const { hash } = yield* asOperator(accounts.issueApiKey(tenant.account_id, { name: "of CI", role: "management" }))
     yield* tenant.create(minimal)
     yield* asOperator(revokeApiKey(hash))
     const answer = yield* tenant.events()

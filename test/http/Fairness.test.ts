@@ -26,7 +26,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     const unlock = yield* lockTable(sql, "api_keys")
     let refused = 0
     const junk = yield* Effect.forEach(Array.from({ length: 60 }), () => {
-      const token = formatApiKey(randomBytes(32), true)
+      const token = formatApiKey(randomBytes(32), "management")
       return Effect.forkChild(
         Effect.tap(get(url, token, id), ({ status }) => Effect.sync(() => (refused += status === 503 ? 1 : 0)))
       )
@@ -44,7 +44,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
   it.effect("refuses none of 36 keys that it has not met beside a flood of made-up ones", function* () {
     const { url } = yield* TestService
     const unmet = yield* Effect.forEach(Array.from({ length: 36 }), () => TestService.newTenant)
-    const junk = Effect.suspend(() => get(url, formatApiKey(randomBytes(32), true), randomUUID()))
+    const junk = Effect.suspend(() => get(url, formatApiKey(randomBytes(32), "management"), randomUUID()))
     const flood = yield* Effect.forEach(Array.from({ length: 40 }), () => Effect.forkChild(Effect.forever(junk)))
     const answers = yield* Effect.forEach(unmet, ({ list }) => list(), { concurrency: 3 })
     assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
@@ -55,7 +55,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     const { sql, url } = yield* TestService
     const id = createdId(yield* (yield* TestService.tenant).create(minimal))
     const unlock = yield* lockTable(sql, "api_keys")
-    const token = formatApiKey(randomBytes(32), true)
+    const token = formatApiKey(randomBytes(32), "management")
     const spoilt = token.slice(0, -1) + (token.endsWith("0") ? "1" : "0")
     assertRefused(yield* get(url, spoilt, id), "InvalidKey")
     yield* unlock

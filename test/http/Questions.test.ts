@@ -19,7 +19,7 @@ layerLive(TestService.layer)("what owners ask, in one call each (docs/api.md)", 
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { issueApiKey } = yield* Accounts
-    const { key } = yield* issueApiKey(tenant.account_id, { name: "support", management: false, viewer: true })
+    const { key } = yield* issueApiKey(tenant.account_id, { name: "support", role: "viewer" })
     const ids = yield* Effect.forEach(["leaked", "failing", "deleted"], () =>
       Effect.map(tenant.create(minimal), createdId)
     )

@@ -21,7 +21,7 @@ layerLive(TestService.layer)("a viewer's key (D51)", (it) => {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { issueApiKey } = yield* Accounts
-    const { key } = yield* issueApiKey(tenant.account_id, { name: "support", management: false, viewer: true })
+    const { key } = yield* issueApiKey(tenant.account_id, { name: "support", role: "viewer" })
     const id = createdId(yield* tenant.create(minimal))
     const credentials = Effect.map(databaseContent(sql), (content) =>
       content.split("\n").filter((line) => line.includes(id))

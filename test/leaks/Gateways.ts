@@ -30,7 +30,7 @@ export const misplaced = (secret: string, account_id: string, route: string): Re
     { path: `/v1/accounts?after=${inPath}&${inPath}=1`, headers: [bearer(secret), ["Cookie", secret]] },
     { path: `/v1/accounts/${inPath}/api-keys` },
     { path: `${account}/api-keys`, headers: [["User-Agent", secret]] },
-    post(`${account}/api-keys`, { name: "imported", hash: secret, management: secret }),
+    post(`${account}/api-keys`, { name: "imported", hash: secret, role: secret }),
     { method: "DELETE", path: `${account}/api-keys/${inPath}` },
     { method: "DELETE", path: `${account}/workspaces/${inPath}` }
   ]

@@ -1,7 +1,7 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Config, Effect, Layer, Redacted, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { RoutingRequest } from "../../src/domain/routing/RoutingRequest.ts"
@@ -23,7 +23,7 @@ const program = Effect.gen(function* () {
   const { create, update } = yield* Credentials
   const { plan } = yield* Router
   const asOwner = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-    Effect.provideService(effect, CurrentCaller, { account_id })
+    Effect.provideService(effect, CurrentPrincipal, { kind: "in_process", account_id })
   for (const [name, key] of Object.entries(keys)) {
     const { credential } = yield* asOwner(create(Schema.decodeUnknownSync(NewCredential)({ provider: "groq", key })))
     const { id, workspace_id } = credential

@@ -97,6 +97,55 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual(yield* keyOf(tenant.account_id as never, second), minimal.key)
   })
 
+  it.effect("replace: takes nothing but a key, stores it even if it is the stored one, and is used up", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const id = createdId(yield* tenant.create({ ...minimal, disabled: true, name: "before" }))
+    const { ask, link_id, replace, sealedNow } = yield* openLink(tenant, { purpose: "replace", credential_id: id })
+    for (const more of [{ disabled: false }, { name: "after" }]) {
+      const sealed_key = yield* sealedNow(key, "openai", id)
+      const { status, text } = yield* ask("PATCH", `/byok/${id}`, { sealed_key, ...more })
+      assert.strictEqual(status, 400, text)
+      assert.include(text, `"path":["${Object.keys(more).join()}"]`)
+    }
+    assert.strictEqual(yield* keyOf(tenant.account_id as never, id), minimal.key, "nothing was stored")
+    const { data, status } = yield* replace(id, minimal.key)
+    assert.strictEqual(status, 200)
+    assert.deepInclude(data as object, { disabled: true, name: "before" })
+    const again = yield* ask("GET", "/link")
+    assert.deepStrictEqual([again.status, again.error?.message], [401, "This link was used. Ask for a new one."])
+    const acts = (yield* eventsIn(sql)).filter(({ actor }) => actor.kind === "link" && actor.link_id === link_id)
+    assert.deepStrictEqual(
+      acts.map(({ action }) => action),
+      ["credential.update", "credential.rotate"]
+    )
+    assert.strictEqual(yield* keyOf(tenant.account_id as never, id), minimal.key)
+    const manage = yield* openLink(tenant, { purpose: "manage" })
+    const switched = yield* manage.ask("PATCH", `/byok/${id}`, { disabled: false, name: "after" })
+    assert.deepInclude(switched.data as object, { disabled: false, name: "after" }, "control")
+  })
+
+  it.effect("refuses a key that is not UTF-8 by its name, stores nothing, and the link stays open", function* () {
+    const tenant = yield* TestService.newTenant
+    const { about, ask, create } = yield* openLink(tenant, { purpose: "connect" })
+    const send = (bytes: ReadonlyArray<number>) =>
+      Effect.flatMap(
+        Effect.flatMap(about, (about) => seal(about, Buffer.from(bytes), "openai")),
+        (sealed_key) => ask("POST", "/byok", { provider: "openai", name: null, sealed_key })
+      )
+    const text = Array.from(Buffer.from(key))
+    for (const bytes of [
+      [...text, 0xff],
+      [0xc3, ...text],
+      [...text, 0xed, 0xa0, 0x80]
+    ]) {
+      const { error, status } = yield* TestService.storing(0, send(bytes))
+      assert.strictEqual(status, 400)
+      assert.deepStrictEqual(error?.metadata, { issues: [{ path: ["key"], message: "must be UTF-8" }] })
+    }
+    assert.strictEqual((yield* create(key)).status, 201, "control")
+  })
+
   it.effect("manage: lists, explains, orders, changes and deletes, in its workspace and under its name", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant

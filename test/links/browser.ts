@@ -16,7 +16,7 @@ interface About extends Link {
 const base64url = (bytes: Uint8Array) => Buffer.from(bytes).toString("base64url")
 
 /** Seals a key as the page does, for what it is told. */
-export const seal = (about: About, key: string, provider: string, credential_id: string | null = null) =>
+export const seal = (about: About, key: string | Buffer, provider: string, credential_id: string | null = null) =>
   Effect.promise(async () => {
     const publicKey = await suite.DeserializePublicKey(new Uint8Array(Buffer.from(about.public_key, "base64url")))
     const aad = Buffer.from(encodeSealedFor({ ...about, provider, credential_id: credential_id as never }))
@@ -46,6 +46,7 @@ export const pageWith = Effect.fnUntraced(function* (token: string) {
   return {
     ask,
     about,
+    sealedNow,
     /** Creates a credential with a key that is sealed now. */
     create: (key: string, provider = "openai", name: string | null = null) =>
       Effect.flatMap(sealedNow(key, provider), (sealed_key) => ask("POST", "/byok", { provider, name, sealed_key })),

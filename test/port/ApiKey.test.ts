@@ -6,24 +6,25 @@ import { faultOf, fromBase62, sha256 } from "../support/keys/issuedKey.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 const kinds = [
-  ["mk", true],
-  ["ak", false]
+  ["mk", "management"],
+  ["ak", "ordinary"],
+  ["ak", "viewer"]
 ] as const
 
-describe.for(kinds)("an API key, byok_%s_ (D41)", ([kind, management]) => {
+describe.for(kinds)("an API key, byok_%s_ for %s (D41)", ([kind, role]) => {
   it.prop("has its form and carries its 32 bytes", [bytes(32, 32)], ([random]) => {
-    const key = formatApiKey(random, management)
+    const key = formatApiKey(random, role)
     assert.isUndefined(faultOf(key, kind))
     assert.strictEqual(fromBase62(key.slice(8, 51)), BigInt(`0x${random.toString("hex")}`))
   })
 
   it.for([0, 1, 0x7f, 0xff])("of 32 bytes %i has its form", (byte) => {
-    assert.isUndefined(faultOf(formatApiKey(Buffer.alloc(32, byte), management), kind))
+    assert.isUndefined(faultOf(formatApiKey(Buffer.alloc(32, byte), role), kind))
   })
 
   it.effect("is new each time, and comes with its hash (D24)", () =>
     Effect.gen(function* () {
-      const made = yield* Effect.forEach(Array.from({ length: 20 }), () => makeApiKey(management))
+      const made = yield* Effect.forEach(Array.from({ length: 20 }), () => makeApiKey(role))
       assert.strictEqual(new Set(made.map(({ hash }) => hash)).size, 20)
       for (const { hash, key } of made) {
         assert.isUndefined(faultOf(Redacted.value(key), kind))
@@ -38,7 +39,7 @@ describe("the checksum of a token (D41, F9)", () => {
     "is right for every issued key, and wrong once a digit of it is changed",
     [bytes(32, 32), integer(8, 56)],
     ([random, at]) => {
-      const key = formatApiKey(random, true)
+      const key = formatApiKey(random, "management")
       const changed = key.slice(0, at) + (key[at] === "0" ? "1" : "0") + key.slice(at + 1)
       assert.isFalse(hasWrongChecksum(key))
       assert.isTrue(hasWrongChecksum(changed))

@@ -271,14 +271,14 @@ for (const [name, store] of stores) {
         concurrency: "unbounded"
       })
       assert.deepStrictEqual(answers, [
-        Option.some({ account_id, found: yield* versions({ account_id }, providers) }),
-        Option.some({ account_id, found: yield* versions(other, providers) }),
-        Option.some({ account_id: stranger.account_id, found: Option.none() }),
+        Option.some({ account_id, role: "ordinary" as const, found: yield* versions({ account_id }, providers) }),
+        Option.some({ account_id, role: "ordinary" as const, found: yield* versions(other, providers) }),
+        Option.some({ account_id: stranger.account_id, role: "management" as const, found: Option.none() }),
         Option.none()
       ])
       assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), answers[0], "alone")
       yield* accounts.deleteWorkspace(owner.workspace_id, yield* DateTime.now)
-      const none = Option.some({ account_id, found: Option.none() })
+      const none = Option.some({ account_id, role: "ordinary" as const, found: Option.none() })
       assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), none)
       yield* accounts.revokeApiKey(api_key_hash, yield* DateTime.now)
       assert.isTrue(Option.isNone(yield* versionsOfKey({ api_key_hash, workspace_id }, providers)))

@@ -2,6 +2,7 @@ import { createHash, randomUUID } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
 import { Arbitrary, Cause, Context, DateTime, Effect, Exit, Layer, Option } from "effect"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { ApiKeyRole } from "../../src/domain/Principal.ts"
 import type { Provider } from "../../src/domain/Provider.ts"
 import { leasedAt, reportedAt } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
@@ -61,7 +62,7 @@ const inWords = (names: ReturnType<typeof newNames>, drawn: Given) => {
     account_id: at(names.accounts, account),
     first: { workspace_id: at(names.workspaces, account), hash: at(names.hashes, account) },
     workspace: { owner: at(names.accounts, workspace), id: at(names.workspaces, workspace) },
-    key: { hash: at(names.hashes, key), name: `key ${n}`, management: n > 1, created_at },
+    key: { hash: at(names.hashes, key), name: `key ${n}`, role: at(ApiKeyRole.literals, n), created_at },
     id: at(names.credentials, credential),
     owner: at(names.accounts, credential),
     elsewhere: at(names.credentials, credential + 1),
@@ -114,7 +115,7 @@ const writes: Readonly<Record<string, Ask>> = {
       createAccount(
         { account_id, name: `account ${n % 2}` },
         { workspace_id, name: "default", created_at },
-        n === 0 ? key : { hash, name: "first", management: true, created_at }
+        n === 0 ? key : { hash, name: "first", role: "management", created_at }
       )
     ),
   createWorkspace: ({ created_at, n, workspace }) =>
@@ -210,7 +211,7 @@ const reads: Readonly<Record<string, Ask>> = {
   findKey: ({ id, key, n }) =>
     Effect.map(
       ApiKeys.use(({ find }) => find(key.hash, n === 0 ? id : undefined)),
-      Option.map(({ account_id, management }) => ({ account_id, management }))
+      Option.map(({ account_id, role }) => ({ account_id, role }))
     ),
   ownedBy: ({ account_id, hashes, n }) => ApiKeys.use(({ ownedBy }) => ownedBy(account_id, among(hashes.slice(n)))),
   findById: ({ account_id, id }) => CredentialRepository.use(({ findById }) => findById(account_id, id)),

@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Cause, Context, Effect, Exit, Layer, Option, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { KekRegistry, KeyringReload } from "../../src/port/KekRegistry.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
@@ -35,7 +35,7 @@ const begin = Effect.gen(function* () {
     const { id } = (yield* (yield* Credentials).create(input)).credential
     const found = yield* (yield* CredentialRepository).findSealed(account_id, id)
     return { account_id, id, key, kek_id: Option.getOrThrow(found).sealed.kek_id }
-  }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.provide(instance))
+  }).pipe(Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id }), Effect.provide(instance))
   const { reload } = Context.get(instance, KeyringReload)
   const { problems, warnings } = Context.get(instance, Readiness)
   return { url, write, settings, instance, create, reload, problems, warnings }

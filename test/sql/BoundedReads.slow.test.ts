@@ -3,7 +3,7 @@ import { Context, Duration, Effect, Layer, Option, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { AuditLog, countLimit } from "../../src/port/AuditLog.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import {
   type AccountId,
   type ApiKeyHash,
@@ -31,7 +31,7 @@ const keyring = generateKeyring(new Date())
 const seed = (account_id: string, workspace_id: string) => [
   `INSERT INTO accounts SELECT gen_random_uuid(), 'n', now() FROM generate_series(1, ${rows})`,
   `INSERT INTO workspaces SELECT gen_random_uuid(), '${account_id}', 'n', false, now() FROM generate_series(1, ${rows})`,
-  `INSERT INTO api_keys SELECT sha256(n::text::bytea), '${account_id}', 'n', true, now()
+  `INSERT INTO api_keys SELECT sha256(n::text::bytea), '${account_id}', 'n', 'management', now()
     FROM generate_series(1, ${rows}) AS n`,
   `INSERT INTO pools (account_id, workspace_id, provider) VALUES ('${account_id}', '${workspace_id}', 'openai')
     ON CONFLICT DO NOTHING`,
@@ -114,7 +114,7 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
       const lost = (yield* (yield* KekRegistry).list).find(({ kek_id }) => kek_id === "lost")
       assert.deepInclude(lost ?? {}, { credentials: countLimit, more_credentials: true })
       assert.isFalse(yield* (yield* Accounts).isEmpty)
-    }).pipe(Effect.provide(instance), Effect.provideService(CurrentCaller, { account_id }))
+    }).pipe(Effect.provide(instance), Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id }))
   }).pipe(Effect.scoped)
 
 describe("the statements of a serving process", () => {

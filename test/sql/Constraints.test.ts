@@ -24,7 +24,7 @@ const good: Record<string, Row> = {
     fingerprint: Buffer.alloc(32),
     created_at
   },
-  api_keys: { hash: Buffer.alloc(32, 9), account_id: id(1), name: "n", management: true, created_at },
+  api_keys: { hash: Buffer.alloc(32, 9), account_id: id(1), name: "n", role: "management", created_at },
   links: {
     id: id(9),
     account_id: id(1),
@@ -174,10 +174,7 @@ const constraints: Record<string, Record<string, Cases>> = {
     api_keys_hash_check: fixed("hash", 32),
     api_keys_account_id_fkey: values("account_id", [id(3)], [id(2)]),
     api_keys_name_check: names,
-    api_keys_role: {
-      refused: [{ management: true, viewer: true }],
-      accepted: [{ management: false, viewer: true }, { management: false }]
-    }
+    api_keys_role_check: values("role", ["owner", ""], ["viewer", "ordinary"])
   },
   links: {
     links_pkey: values("id", [id(1)], [id(2)]),

@@ -126,7 +126,7 @@ export const usePorts = Effect.gen(function* () {
   }
   const created_at = yield* DateTime.now
   const home = { workspace_id, name: "n", created_at }
-  const record = { hash: management_key_hash, name: "n", management: true, created_at }
+  const record = { hash: management_key_hash, name: "n", role: "management" as const, created_at }
   const uses: UsesOf<AccountRepository["Service"]> = {
     hasAccounts: accounts.hasAccounts,
     createAccount: accounts.createAccount({ account_id, name: "n" }, home, record),

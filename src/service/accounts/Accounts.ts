@@ -2,6 +2,7 @@ import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
 import { SecureRandom } from "effect/crypto"
 import { Conflict } from "../../domain/Errors.ts"
 import { AccountId, type ApiKeyHash, type IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { ApiKeyRole } from "../../domain/Principal.ts"
 import { type Account, AccountRepository, type ErasureStep, type NewApiKey } from "../../port/AccountRepository.ts"
 import { makeApiKey } from "../../port/ApiKey.ts"
 import { mac } from "../credentials/findIdempotentResult.ts"
@@ -30,7 +31,7 @@ const idUnder = (idempotency_key: IdempotencyKey, of: "account" | "workspace") =
   return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
 }
 
-type GivenApiKey = Pick<NewApiKey, "hash" | "management" | "name" | "viewer">
+type GivenApiKey = Pick<NewApiKey, "hash" | "name" | "role">
 
 const pageSize = 1000
 
@@ -42,13 +43,12 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
   make: Effect.gen(function* () {
     const repository = yield* AccountRepository
     const random = yield* SecureRandom.SecureRandom
-    const newKey = (management: boolean) =>
-      Effect.provideService(makeApiKey(management), SecureRandom.SecureRandom, random)
+    const newKey = (role: ApiKeyRole) => Effect.provideService(makeApiKey(role), SecureRandom.SecureRandom, random)
 
     const storeAccount = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId, name: string) {
       const created_at = yield* DateTime.now
-      const { hash, key } = yield* newKey(true)
-      const newest = { hash, management: true, created_at }
+      const { hash, key } = yield* newKey("management")
+      const newest = { hash, role: "management", created_at } as const
       const outcome = yield* repository.createAccount(
         { account_id, name },
         { workspace_id, name: "default", created_at },
@@ -58,12 +58,12 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
     })
 
     const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, given: GivenApiKey) {
-      const { hash, management, name, viewer = false } = given
+      const { hash, name, role } = given
       const created_at = yield* DateTime.now
-      const outcome = yield* repository.addApiKey(account_id, { hash, name, management, viewer, created_at })
+      const outcome = yield* repository.addApiKey(account_id, { hash, name, role, created_at })
       if (outcome === "hash taken") return yield* new HashTaken()
       if (outcome === "no account") return yield* new NotKnown({ kind: "account" })
-      return { hash, management, viewer }
+      return { hash, role }
     })
 
     return {
@@ -162,10 +162,10 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 
       issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
         account_id: AccountId,
-        { management, name, viewer }: Omit<GivenApiKey, "hash">
+        { name, role }: Omit<GivenApiKey, "hash">
       ) {
-        const { hash, key } = yield* newKey(management)
-        return { key, ...(yield* addApiKey(account_id, { hash, management, name, viewer })) }
+        const { hash, key } = yield* newKey(role)
+        return { key, ...(yield* addApiKey(account_id, { hash, name, role })) }
       }),
 
       importApiKey: Effect.fn("Accounts.importApiKey")(addApiKey),

@@ -1,6 +1,6 @@
 import { Clock, DateTime, Duration, Effect, Exit, Layer } from "effect"
 import type { AccountEvent } from "../../domain/AuditEvent.ts"
-import { type Actor, CurrentCaller } from "../../domain/CurrentCaller.ts"
+import { accountOf, type Actor, CurrentPrincipal } from "../../domain/Principal.ts"
 import { AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Events, type FeedEvent } from "../../port/Events.ts"
@@ -57,8 +57,12 @@ export const layer = Layer.effect(
       })
     return {
       list: (page) =>
-        Effect.flatMap(CurrentCaller, ({ account_id }) =>
-          inTime(Effect.map(read({ ...page, account_id }), (found) => found.flatMap(feedEventsOf).map(accountEventOf)))
+        Effect.flatMap(CurrentPrincipal, (principal) =>
+          inTime(
+            Effect.map(read({ ...page, account_id: accountOf(principal) }), (found) =>
+              found.flatMap(feedEventsOf).map(accountEventOf)
+            )
+          )
         ),
       next: Effect.fnUntraced(function* (after, limit, wait = 0) {
         const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(Duration.fromInputUnsafe(wait))

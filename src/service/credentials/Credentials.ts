@@ -1,7 +1,7 @@
-import { Context, Effect, Layer, Option } from "effect"
-import { type Actor, CurrentActor, CurrentCaller } from "../../domain/CurrentCaller.ts"
+import { Effect, Layer, Option } from "effect"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
+import { accountOf, CurrentPrincipal, mayDo, type Operation } from "../../domain/Principal.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { Credentials, type ListRequest, type OrderRequest } from "../../port/Credentials.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
@@ -10,12 +10,6 @@ import { makeCreate } from "./makeCreate.ts"
 import { makeUpdate } from "./makeUpdate.ts"
 import { orderIssues, workspaceIssue } from "./Ownership.ts"
 
-/** A caller without an API key is the gateway in process, unless somebody else is known to act. */
-const actorOf = ({ api_key_hash }: CurrentCaller["Service"], current: Actor): Actor => {
-  if (api_key_hash !== undefined) return { kind: "api_key", api_key_hash }
-  return current.kind === "service" ? { kind: "in_process" } : current
-}
-
 export const make = Effect.gen(function* () {
   const repository = yield* CredentialRepository
   const workspaces = yield* WorkspaceResolver
@@ -23,12 +17,13 @@ export const make = Effect.gen(function* () {
   const update = yield* makeUpdate
   const inTime = withDeadline(yield* RequestTimeout)
 
-  const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
-    Effect.contextWith((context: Context.Context<CurrentCaller | R>) => {
-      const caller = Context.get(context, CurrentCaller)
-      const actor = actorOf(caller, Context.get(context, CurrentActor))
-      return inTime(Effect.provideService(act(caller.account_id), CurrentActor, actor))
-    })
+  /** Asks the table of roles once more: whoever calls in process has passed no authentication. */
+  const permitted = <A, E, R>(operation: Operation, act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
+    Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<A, E, R> =>
+      mayDo(principal, operation)
+        ? inTime(act(accountOf(principal)))
+        : Effect.die(new Error(`This principal may not ${operation} credentials`))
+    )
 
   const list = Effect.fnUntraced(function* (account_id: AccountId, { workspace_id, ...page }: ListRequest) {
     const workspace = yield* workspaces.resolve(account_id, workspace_id)
@@ -45,19 +40,19 @@ export const make = Effect.gen(function* () {
   })
 
   return Credentials.of({
-    create: (input, idempotency_key) => asCaller((account_id) => create(account_id, input, idempotency_key)),
+    create: (input, idempotency_key) => permitted("create", (account_id) => create(account_id, input, idempotency_key)),
     get: (id) =>
-      asCaller((account_id) =>
+      permitted("get", (account_id) =>
         Effect.flatMap(
           repository.findById(account_id, id),
           Option.match({ onNone: () => new NotFound(), onSome: Effect.succeed })
         )
       ),
-    list: (request) => asCaller((account_id) => list(account_id, request)),
-    update: (id, changes) => asCaller((account_id) => update(account_id, id, changes)),
-    order: (request) => asCaller((account_id) => order(account_id, request)),
+    list: (request) => permitted("list", (account_id) => list(account_id, request)),
+    update: (id, changes) => permitted("update", (account_id) => update(account_id, id, changes)),
+    order: (request) => permitted("order", (account_id) => order(account_id, request)),
     delete: (id) =>
-      asCaller((account_id) =>
+      permitted("delete", (account_id) =>
         Effect.flatMap(repository.delete(account_id, id), (existed) => (existed ? Effect.void : new NotFound()))
       )
   })

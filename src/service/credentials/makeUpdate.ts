@@ -3,6 +3,7 @@ import { changeCredential, type CredentialChanges, type StoredKey } from "../../
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
+import { actingPrincipal } from "../../domain/Principal.ts"
 import { takesKeyMaterial } from "../../domain/Provider.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
@@ -51,7 +52,10 @@ export const makeUpdate = Effect.gen(function* () {
     const context = { ...credential, account_id }
     const { id, provider } = credential
     if (changes.key !== undefined) {
-      const isGiven = yield* asking(id, cipher.holds(sealed, context, changes.key))
+      // A link to replace always stores what it sends: its answer must not tell whether a guess is the stored key.
+      const principal = yield* actingPrincipal
+      const isReplaced = principal.kind === "link" && principal.purpose === "replace"
+      const isGiven = !isReplaced && (yield* asking(id, cipher.holds(sealed, context, changes.key)))
       return { isGiven, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies StoredKey
     }
     if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}

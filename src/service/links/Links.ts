@@ -65,8 +65,8 @@ export class Links extends Context.Service<Links>()("byok/Links", {
         const known = yield* repository.revoke(account_id, link_id)
         return known ? { link_id } : yield* new NotKnown({ kind: "link" })
       }),
-      /** A link by its token, whatever its state. */
-      find: (token: Redacted.Redacted) => repository.find(hashApiKey(token, "latin1")),
+      /** A link by the hash of its token, whatever its state. */
+      find: repository.find,
       namesOf: repository.namesOf,
       /** Opens what a browser sealed. A key pair serves once: the next one takes its place before anything is opened. */
       open: Effect.fnUntraced(function* (

@@ -1,8 +1,8 @@
 import { Clock, Effect, Layer, Option } from "effect"
-import { CurrentCaller } from "../../domain/CurrentCaller.ts"
 import type { Credential } from "../../domain/Credential.ts"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import { accountOf, CurrentPrincipal } from "../../domain/Principal.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { statusOf } from "../../domain/routing/CredentialStatus.ts"
 import { explanationBody } from "../../domain/routing/Explanation.ts"
@@ -157,7 +157,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
   })
 
   const asCaller = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
-    Effect.flatMap(CurrentCaller, ({ account_id }) => inTime(answer(account_id)))
+    Effect.flatMap(CurrentPrincipal, (principal) => inTime(answer(accountOf(principal))))
 
   return Explanations.of({
     explain: (request) =>

@@ -1,6 +1,7 @@
 import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import { roleMay } from "../../domain/Principal.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { type Cooldown, longestCooldown, cooldownCauseOf, unknown } from "../../domain/routing/Health.ts"
 import { monotonicMillis } from "../../domain/routing/Moment.ts"
@@ -18,7 +19,7 @@ import {
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
 import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
-import { UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
+import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 import { makeTurns } from "./Turns.ts"
 
 /** The seal of a row whose key does not open, by the error. */
@@ -353,9 +354,11 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
         return Effect.flatMap(versionsOfKey(key, providers), (known): ReturnType<Pools["Service"]["ofKey"]> =>
           Option.isNone(known)
             ? Effect.fail(new UnknownApiKey())
-            : Effect.flatMap(orUnknown(Effect.succeed(known.value.found)), (found) =>
-                loadedAll(known.value.account_id, found, providers, asked)
-              )
+            : !roleMay(known.value.role, "route")
+              ? Effect.fail(new ApiKeyMayNotRoute())
+              : Effect.flatMap(orUnknown(Effect.succeed(known.value.found)), (found) =>
+                  loadedAll(known.value.account_id, found, providers, asked)
+                )
         )
       }),
     reread: (owner, provider) =>
@@ -392,7 +395,7 @@ export class Pools extends Context.Service<
     readonly ofKey: (
       key: Parameters<CredentialPools["Service"]["versionsOfKey"]>[0],
       providers: ReadonlyArray<Provider>
-    ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace | UnknownApiKey>
+    ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace | UnknownApiKey | ApiKeyMayNotRoute>
     /** A pool after a key of it did not open, read again at most once a second: it may have been rewrapped. */
     readonly reread: (
       owner: PoolOwner,

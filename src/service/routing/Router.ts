@@ -30,6 +30,7 @@ import {
   type Exhausted,
   LeaseRefused,
   PoolsUnavailable,
+  type ApiKeyMayNotRoute,
   type UnknownApiKey,
   type UnknownWorkspace
 } from "./RouterErrors.ts"
@@ -392,11 +393,11 @@ export class Router extends Context.Service<
       request: RoutingRequest,
       freshness?: Freshness
     ) => Effect.Effect<PlannedRequest, UnknownWorkspace | PoolsUnavailable>
-    /** The same for the account of an API key, which is asked for whatever the freshness: the key may be revoked. */
+    /** The same for the account of an API key that may route. The key is looked up whatever the freshness: it may be revoked. */
     readonly planForKey: (
       request: KeyRequest,
       freshness?: Freshness
-    ) => Effect.Effect<PlannedRequest, UnknownApiKey | UnknownWorkspace | PoolsUnavailable>
+    ) => Effect.Effect<PlannedRequest, UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable>
     /** The key of a step, wiped when the scope closes. Refused if its row is not the planned one any more. */
     readonly lease: (
       plan: PlannedRequest,

@@ -18,6 +18,9 @@ export class UnknownWorkspace extends Data.TaggedError("UnknownWorkspace") {}
 /** No account has such an API key, or it was revoked. */
 export class UnknownApiKey extends Data.TaggedError("UnknownApiKey") {}
 
+/** The role of the API key allows no routes: it is a management key or a viewer's. */
+export class ApiKeyMayNotRoute extends Data.TaggedError("ApiKeyMayNotRoute") {}
+
 /** What became of a step. */
 export interface Attempted {
   readonly step: Step

@@ -3,7 +3,14 @@ import { cooldownCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../port/families.ts"
 import { makeMeter } from "../../port/Meter.ts"
-import type { LeaseRefused, PoolsUnavailable, Refusal, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
+import type {
+  ApiKeyMayNotRoute,
+  LeaseRefused,
+  PoolsUnavailable,
+  Refusal,
+  UnknownApiKey,
+  UnknownWorkspace
+} from "./RouterErrors.ts"
 
 const leaseResults = [
   "ok",
@@ -27,10 +34,11 @@ const exclusionReasons = [
   "parked"
 ] as const
 
-type PlanFailure = UnknownApiKey | UnknownWorkspace | PoolsUnavailable
+type PlanFailure = UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable
 
 const planFailures = {
   UnknownApiKey: "unknown_api_key",
+  ApiKeyMayNotRoute: "unknown_api_key",
   UnknownWorkspace: "unknown_workspace",
   PoolsUnavailable: "unavailable"
 } as const satisfies Record<PlanFailure["_tag"], string>

@@ -68,23 +68,23 @@ export const layer = Layer.effect(
         { action: "workspace.create", account_id, workspace_id }
       )
 
-    const insertApiKey = (account_id: AccountId, { created_at, hash, management, name, viewer = false }: NewApiKey) =>
+    const insertApiKey = (account_id: AccountId, { created_at, hash, name, role }: NewApiKey) =>
       insertOnce(
         sql`
-          INSERT INTO api_keys (hash, account_id, name, management, viewer, created_at)
-          SELECT ${bytes(hash)}::bytea, id, ${name}, ${management}, ${viewer}, ${DateTime.toDate(created_at)}::timestamptz
+          INSERT INTO api_keys (hash, account_id, name, role, created_at)
+          SELECT ${bytes(hash)}::bytea, id, ${name}, ${role}, ${DateTime.toDate(created_at)}::timestamptz
           FROM accounts WHERE id = ${account_id}
           ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING xmax = 0 AS is_new`,
-        { action: "api_key.issue", account_id, api_key_hash: hash, management, viewer }
+        { action: "api_key.issue", account_id, api_key_hash: hash, role }
       ).pipe((insert) => Effect.andThen(lockApiKeys(writes, account_id, "_shared"), insert))
 
     /** A row with the same hash and equal columns counts as this one: a retried insert finds its own row. */
     const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {
-      const { created_at, hash, management, name, viewer = false } = key
+      const { created_at, hash, name, role } = key
       if (!(yield* recorded(insertApiKey(account_id, key)))) return "no account"
       const same = yield* sql`
         SELECT 1 FROM api_keys WHERE hash = ${bytes(hash)} AND account_id = ${account_id} AND name = ${name}
-        AND management = ${management} AND viewer = ${viewer} AND created_at = ${DateTime.toDate(created_at)}`
+        AND role = ${role} AND created_at = ${DateTime.toDate(created_at)}`
       return same.length > 0 ? "added" : "hash taken"
     })
 
@@ -183,7 +183,7 @@ export const layer = Layer.effect(
       revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
       listApiKeys: (account_id) => {
         const rows = askRows(reads, "api_keys.list")<Dated<ApiKeyRecord>>`
-          SELECT encode(hash, 'hex') AS hash, name, management, viewer, created_at, revoked_at FROM api_keys
+          SELECT encode(hash, 'hex') AS hash, name, role, created_at, revoked_at FROM api_keys
           WHERE account_id = ${account_id} ORDER BY created_at, hash`
         return Effect.map(rows, Arr.map(datedOf<ApiKeyRecord>))
       }

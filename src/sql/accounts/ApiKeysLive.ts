@@ -1,6 +1,7 @@
 import { Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { ApiKeyRole } from "../../domain/Principal.ts"
 import { ApiKeys, type FoundApiKey } from "../../port/ApiKeys.ts"
 import type { Prefetched } from "../../port/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
@@ -21,8 +22,7 @@ const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 /** A key with the default workspace of its account. */
 interface KeyRow {
   readonly key_account_id: AccountId
-  readonly management: boolean
-  readonly viewer: boolean
+  readonly role: ApiKeyRole
   /** Undefined where accounts are spread over nodes: their look-up reads the API key alone. */
   readonly default_workspace_id?: WorkspaceId | null
   readonly has_marks?: boolean
@@ -34,7 +34,7 @@ interface Reading {
 }
 
 /** A key with the credential that it reads; its columns are null if the account has no such credential. */
-type ReadingRow<Row> = Pick<KeyRow, "key_account_id" | "management" | "viewer"> & (Row | { readonly id: null })
+type ReadingRow<Row> = Pick<KeyRow, "key_account_id" | "role"> & (Row | { readonly id: null })
 
 /** Reads the rows that the request needs next together with its key: a get takes one round trip, a create and an update two. */
 export const layer = Layer.effect(
@@ -48,17 +48,16 @@ export const layer = Layer.effect(
       select: ({ hash }) =>
         distributed
           ? sql<KeyRow>`
-            SELECT account_id AS key_account_id, management, viewer FROM api_keys
+            SELECT account_id AS key_account_id, role FROM api_keys
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`
           : sql<KeyRow>`
-            SELECT api_keys.account_id AS key_account_id, management, viewer, workspaces.id AS default_workspace_id,
+            SELECT api_keys.account_id AS key_account_id, role, workspaces.id AS default_workspace_id,
               ${hasMarks(sql, sql`api_keys.account_id`)} AS has_marks FROM api_keys
             LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ key_account_id: account_id, management, n: _n, viewer, ...home }) => ({
+      read: ({ key_account_id: account_id, n: _n, role, ...home }) => ({
         account_id,
-        management,
-        viewer,
+        role,
         prefetched: { account_id, ...home }
       }),
       nameOf: ({ hash }) => hash
@@ -72,13 +71,13 @@ export const layer = Layer.effect(
         operation,
         by: { hash: "text", id: "uuid" },
         select: ({ hash, id }) => sql<ReadingRow<Row>>`
-          SELECT api_keys.account_id AS key_account_id, management, viewer, ${columns} FROM api_keys
+          SELECT api_keys.account_id AS key_account_id, role, ${columns} FROM api_keys
           LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
           WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
         read: (row, { id }) => {
-          const { key_account_id: account_id, management, viewer } = row
+          const { key_account_id: account_id, role } = row
           const found = row.id === null ? Option.none() : Option.some(row)
-          return { account_id, management, viewer, prefetched: { account_id, ...readAlong(id, found) } }
+          return { account_id, role, prefetched: { account_id, ...readAlong(id, found) } }
         }
       })
     const findReading = makeFindReading<Stored>(

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto"
 import { DateTime, Effect, Option } from "effect"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
-import { CurrentActor } from "../../domain/CurrentCaller.ts"
-import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, LinkId, WorkspaceId } from "../../domain/Identifiers.ts"
+import { actingPrincipal, actorOf } from "../../domain/Principal.ts"
 import type { ErasureStep } from "../../port/AccountRepository.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
@@ -47,7 +47,9 @@ export const eraseAccount =
       const apiKeys = yield* sql<{ hash: ApiKeyHash; live: boolean }>`
         DELETE FROM api_keys WHERE account_id = ${account_id}
         RETURNING encode(hash, 'hex') AS hash, revoked_at IS NULL AS live`
-      yield* sql`DELETE FROM links WHERE account_id = ${account_id}`
+      const links = yield* sql<{ id: LinkId; open: boolean }>`
+        DELETE FROM links WHERE account_id = ${account_id}
+        RETURNING id, ended IS NULL AND expires_at > now() AS open`
       const workspaces = yield* sql<{ id: WorkspaceId }>`
         UPDATE workspaces SET deleted_at = ${DateTime.toDate(at)}
         WHERE account_id = ${account_id} AND deleted_at IS NULL RETURNING id`
@@ -71,11 +73,14 @@ export const eraseAccount =
         ...apiKeys
           .filter(({ live }) => live)
           .map(({ hash }): AuditAct => ({ action: "api_key.revoke", account_id, api_key_hash: hash })),
+        ...links
+          .filter(({ open }) => open)
+          .map(({ id }): AuditAct => ({ action: "link.revoke", account_id, link_id: id })),
         ...workspaces.map(({ id }): AuditAct => ({ action: "workspace.delete", account_id, workspace_id: id })),
         ...credentials.map((row): AuditAct => ({ action: "credential.delete", ...recordedOf(row) })),
         ...(done ? [{ action: "account.delete", account_id } as const] : [])
       ]
-      const entry = entryOf(yield* CurrentActor, acts)
+      const entry = entryOf(actorOf(yield* actingPrincipal), acts)
       if (acts.length > 0) yield* insertEntry(sql, { account_id, operation: done ? operation : null, entry })
       return Option.some({ credentials: credentials.length, idempotency_records: idempotency_records.length, done })
     })

@@ -1,8 +1,8 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
-import { type Actor, CurrentActor } from "../../domain/CurrentCaller.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
+import { actingPrincipal, type Actor, actorOf } from "../../domain/Principal.ts"
 
 export const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) =>
   JSON.stringify(acts.map((act) => ({ ...act, actor })))
@@ -13,11 +13,12 @@ const accountOf = (act: AuditAct) => ("account_id" in act ? act.account_id : "")
 const subjectOf = (act: AuditAct) => `${accountOf(act)} ${"credential_id" in act ? act.credential_id : ""}`
 
 /**
- * Records acts of the `CurrentActor` in the transaction that performs them: one entry for each credential and one for the
+ * Records acts of the acting principal in the transaction that performs them: one entry for each credential and one for the
  * other acts of each account, in order of first mention, and one for the acts that concern no account.
  */
 export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) =>
-  Effect.flatMap(CurrentActor, (actor) => {
+  Effect.flatMap(actingPrincipal, (principal) => {
+    const actor = actorOf(principal)
     const entries = Array.from(Map.groupBy(acts, subjectOf).values())
     if (entries.length === 0) return Effect.void
     return Effect.asVoid(sql`
@@ -45,8 +46,8 @@ export const insertEntry = (sql: SqlClient.SqlClient, { account_id, entry, opera
 
 /** Records an act that concerns no account, once for its operation. */
 export const recordOnce = (sql: SqlClient.SqlClient, operation: string, act: AuditAct) =>
-  Effect.flatMap(CurrentActor, (actor) =>
-    insertEntry(sql, { account_id: null, operation, entry: entryOf(actor, [act]) })
+  Effect.flatMap(actingPrincipal, (principal) =>
+    insertEntry(sql, { account_id: null, operation, entry: entryOf(actorOf(principal), [act]) })
   )
 
 export const wasRecorded = (sql: SqlClient.SqlClient, account_id: AccountId, operation: string) =>

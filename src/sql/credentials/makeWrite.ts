@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto"
 import { Effect, Option } from "effect"
 import type { Statement } from "effect/sql"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
-import { CurrentActor } from "../../domain/CurrentCaller.ts"
-import type { CredentialId, LinkId } from "../../domain/Identifiers.ts"
+import type { CredentialId } from "../../domain/Identifiers.ts"
+import { actingPrincipal, actorOf, type Principal } from "../../domain/Principal.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { LinkClosed } from "../../port/Links.ts"
 import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
@@ -12,7 +12,7 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { Operation, Query } from "../connection/Query.ts"
 import { type CredentialKey, cursorOf } from "../connection/rowOrder.ts"
-import { lockOpenLink, useLink } from "../links/LinkRepositoryLive.ts"
+import { closed, whileOpen } from "../links/whileOpen.ts"
 import type { Confine, PoolKey } from "./poolRows.ts"
 
 export type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
@@ -77,7 +77,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   { ask, batch, distributed, holding, sql }: ConnectionPool,
   write: Write<Values, Changed, E>
 ) => {
-  type Given = Values & { readonly operation: string; readonly entry: string; readonly link_id: LinkId | undefined }
+  type Given = Values & { readonly operation: string; readonly entry: string; readonly principal: Principal }
   const {
     actsOf,
     change,
@@ -135,13 +135,6 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   }
   const attempt = (given: Given): Query<ReadonlyArray<Changed>> =>
     distributed ? routed(given) : alone(valuesOf(given))
-  /** The link must be open, and is used up with the change or not at all. */
-  const byLink = Effect.fnUntraced(function* (given: Given, link_id: LinkId) {
-    if (!(yield* lockOpenLink(sql, given.account_id, link_id))) return []
-    const changed = yield* attempt(given)
-    if (changed.length > 0) yield* useLink(sql, given.account_id, link_id)
-    return changed
-  }, sql.withTransaction)
   /** The lock is a commit of its own, which waits for the replicas in case that of the earlier attempt did not. */
   const wasMade = ({ account_id, operation, provider, workspace_id }: Given) =>
     Effect.andThen(
@@ -152,14 +145,16 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     )
   const one = (given: Given): Query<Result<Changed>> =>
     Effect.flatMap(
-      unlessTaken(given.link_id === undefined ? attempt(given) : byLink(given, given.link_id)),
+      unlessTaken(whileOpen(sql, given.principal, given.account_id, attempt(given), (changed) => changed.length > 0)),
       (changed): Query<Result<Changed>> => {
-        const row = changed === taken ? undefined : changed[0]
+        const row = typeof changed === "symbol" ? undefined : changed[0]
         if (row !== undefined) return Effect.succeedSome(row)
         const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
-        return Effect.map(recalled, ([before]) =>
-          before === undefined && changed === taken ? taken : Option.fromUndefinedOr(before)
-        )
+        return Effect.flatMap(recalled, ([before]): Query<Result<Changed>> => {
+          if (before !== undefined) return Effect.succeedSome(before)
+          if (changed === closed) return Effect.die(new LinkClosed())
+          return changed === taken ? Effect.succeed(taken) : Effect.succeedNone
+        })
       }
     )
 
@@ -187,30 +182,19 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     }
   })
 
-  const refuseClosed =
-    ({ account_id }: Given, link_id: LinkId) =>
-    (changed: Result<Changed>) =>
-      changed !== taken && Option.isSome(changed)
-        ? Effect.void
-        : Effect.flatMap(ask(lockOpenLink(sql, account_id, link_id), "links.check"), (isOpen) =>
-            isOpen ? Effect.void : Effect.die(new LinkClosed())
-          )
-
   /** What the write has changed; none if it changed nothing. */
   return (values: Values): Answer<Option.Option<Changed>, E> =>
-    Effect.flatMap(CurrentActor, (actor) => {
-      const link_id = actor.kind === "link" ? actor.link_id : undefined
-      const entry = entryOf(actor, actsOf(values))
-      const given: Given = { ...values, operation: operationOf(values), entry, link_id }
-      const single = Effect.suspend(() => holding(lockOf(given), ask(one(given), operation)))
-      const byItself = link_id === undefined ? single : Effect.tap(single, refuseClosed(given, link_id))
+    Effect.flatMap(actingPrincipal, (principal) => {
+      const entry = entryOf(actorOf(principal), actsOf(values))
+      const given: Given = { ...values, operation: operationOf(values), entry, principal }
+      const byItself = Effect.suspend(() => holding(lockOf(given), ask(one(given), operation)))
       const again = refusal === undefined ? byItself : Effect.andThen(refusal(values), byItself)
       const settle = (changed: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {
         if (changed === taken) return Effect.succeedNone
         if (isLast || Option.isSome(changed)) return Effect.succeed(changed)
         return Effect.flatMap(again, (result) => settle(result, untilRefused === undefined))
       }
-      const written = link_id === undefined ? batched(given) : byItself
+      const written = principal.kind === "link" ? byItself : batched(given)
       return Effect.flatMap(written, (changed) => settle(changed, false))
     })
 }

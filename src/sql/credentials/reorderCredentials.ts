@@ -1,8 +1,11 @@
 import { Effect, Option } from "effect"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import type { CredentialOrder } from "../../port/CredentialRepository.ts"
+import { actingPrincipal } from "../../domain/Principal.ts"
+import { LinkClosed } from "../../port/Links.ts"
 import { record } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import { closed, whileOpen } from "../links/whileOpen.ts"
 
 interface Placed {
   readonly id: CredentialId
@@ -48,5 +51,10 @@ export const reorderCredentials =
       ])
       return Option.none()
     })
-    return ask(sql.withTransaction(reorder), "credentials.reorder")
+    return Effect.flatMap(actingPrincipal, (principal) => {
+      const written = whileOpen(sql, principal, account_id, sql.withTransaction(reorder), Option.isNone)
+      return Effect.flatMap(ask(written, "credentials.reorder"), (result) =>
+        result === closed ? Effect.die(new LinkClosed()) : Effect.succeed(result)
+      )
+    })
   }

@@ -2,6 +2,7 @@ import { Effect, Layer, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { listNames } from "../../domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { ApiKeyRole } from "../../domain/Principal.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import {
@@ -100,9 +101,13 @@ interface FoundVersions {
   readonly states: ReadonlyArray<string>
 }
 
-/** The id is null if the account of the key has no such workspace. */
-interface KeyVersions {
+interface KeyOwner {
   readonly account_id: AccountId
+  readonly role: ApiKeyRole
+}
+
+/** The id is null if the account of the key has no such workspace. */
+interface KeyVersions extends KeyOwner {
   readonly id: WorkspaceId | null
   readonly states: ReadonlyArray<string>
 }
@@ -163,18 +168,18 @@ export const layer = Layer.effect(
       KeyVersions
     >({ api_key_hash: "text", workspace_id: "text", providers: "text" }, ({ api_key_hash, workspace_id }) => ({
       account_id: sql`api_keys.account_id`,
-      columns: sql`api_keys.account_id, workspaces.id`,
+      columns: sql`api_keys.account_id, api_keys.role, workspaces.id`,
       from: sql`api_keys LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND deleted_at IS NULL
           AND CASE WHEN ${workspace_id} = '' THEN is_default ELSE workspaces.id::text = ${workspace_id} END`,
       where: sql`hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`
     }))
     /** Where accounts are spread over nodes, only a statement that names the account stays on one. */
-    const accountOfKey = makeLookUp<{ api_key_hash: ApiKeyHash }, { account_id: AccountId }, AccountId>(reads, {
+    const ownerOfKey = makeLookUp<{ api_key_hash: ApiKeyHash }, KeyOwner, KeyOwner>(reads, {
       operation: "api_keys.find",
       by: { api_key_hash: "text" },
       select: ({ api_key_hash }) =>
-        sql`SELECT account_id FROM api_keys WHERE hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ account_id }) => account_id
+        sql`SELECT account_id, role FROM api_keys WHERE hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`,
+      read: ({ account_id, role }) => ({ account_id, role })
     })
 
     const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id }, wanted) => {
@@ -192,19 +197,20 @@ export const layer = Layer.effect(
       versionsOfKey: ({ api_key_hash, workspace_id }, providers) =>
         distributed
           ? Effect.flatMap(
-              accountOfKey({ api_key_hash }),
+              ownerOfKey({ api_key_hash }),
               Option.match({
                 onNone: () => Effect.succeedNone,
-                onSome: (account_id) =>
+                onSome: ({ account_id, role }) =>
                   Effect.map(versions({ account_id, ...(workspace_id && { workspace_id }) }, providers), (found) =>
-                    Option.some({ account_id, found })
+                    Option.some({ account_id, role, found })
                   )
               })
             )
           : Effect.map(
               versionsOfKey({ api_key_hash, workspace_id: workspace_id ?? "", providers: providers.join() }),
-              Option.map(({ account_id, id, states }) => ({
+              Option.map(({ account_id, id, role, states }) => ({
                 account_id,
+                role,
                 found: id === null ? Option.none() : Option.some(versionsOf({ id, states }))
               }))
             ),

@@ -21,7 +21,7 @@ const [rounds, seconds, connections] = [Number(values.rounds), 4, 64]
 /** Milliseconds between two gets of the quiet account. */
 const pause = 5
 
-const newKeys = (count: number) => Array.from({ length: count }, () => formatApiKey(randomBytes(32), true))
+const newKeys = (count: number) => Array.from({ length: count }, () => formatApiKey(randomBytes(32), "management"))
 
 /** Keys that were never issued. */
 const madeUp = newKeys(10_000)

@@ -8,7 +8,7 @@ import { join } from "node:path"
 import { setTimeout as delay } from "node:timers/promises"
 import { Effect, Option, Redacted } from "effect"
 import * as Byok from "../../../src/Byok.ts"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { decodeNewCredential } from "../../../src/domain/NewCredential.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
@@ -50,7 +50,7 @@ const fillService = (url: string, customers: number, keysEach: number) =>
       const { account_id } = yield* accounts.createAccount("bench")
       for (let n = 0; n < keysEach; n++) {
         const body = yield* decodeNewCredential({ provider: "azure", key: keyOf(n) })
-        yield* Effect.provideService(create(body), CurrentCaller, { account_id })
+        yield* Effect.provideService(create(body), CurrentPrincipal, { kind: "in_process", account_id })
       }
       return account_id
     })

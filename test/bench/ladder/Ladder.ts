@@ -19,7 +19,7 @@ export const measureLadder = async (bed: Bed, rounds: number, seconds: number) =
   for (const { known, name, rung } of rungs) {
     const program = { name, arguments: ["test/bench/ladder/rung.ts", rung, bed.key] }
     const target = await startTarget(program, bed)
-    const key = known ? bed.key : formatApiKey(randomBytes(32), true)
+    const key = known ? bed.key : formatApiKey(randomBytes(32), "management")
     for (let round = -2; round < rounds; round += 1) {
       const before = cpuOfTree(target.pid)
       const load = loadOn(bed, target.url, { operation: "get", connections: 64, seconds })

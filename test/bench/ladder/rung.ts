@@ -33,7 +33,8 @@ const text = credentialBody(credential)
 const known = hashApiKey(Redacted.make(key))
 const stubs = Layer.mergeAll(
   Layer.succeed(ApiKeys, {
-    find: (hash) => Effect.succeed(hash === known ? Option.some({ account_id, management: true }) : Option.none()),
+    find: (hash) =>
+      Effect.succeed(hash === known ? Option.some({ account_id, role: "management" as const }) : Option.none()),
     ownedBy: () => Effect.succeed(new Set())
   }),
   Layer.succeed(Credentials, {

@@ -6,7 +6,7 @@ import { type Body, isAcceptable } from "./credential.ts"
 /** What a look-up of an API key answers. */
 export interface Caller {
   readonly account_id: string
-  readonly management: boolean
+  readonly role: string
   /** The default workspace, where the same statement finds it. */
   readonly workspace_id?: string | null
 }
@@ -118,7 +118,8 @@ export const serve = async (store: Store) => {
     if (token === undefined) return reply.code(401).send(failure(401, "Missing Authentication header"))
     const caller = await store.findKey(createHash("sha256").update(token).digest())
     if (caller === undefined) return reply.code(401).send(failure(401, "Invalid API key"))
-    if (!caller.management) return reply.code(403).send(failure(403, "Only management keys can perform this operation"))
+    if (caller.role !== "management")
+      return reply.code(403).send(failure(403, "Only management keys can perform this operation"))
     request.caller = caller
     reply.header("cache-control", "no-store").header("x-request-id", request.id)
   })

@@ -9,7 +9,7 @@ const key = createSecretKey(randomBytes(32))
 
 const findKey = {
   name: "lean_key",
-  text: `SELECT api_keys.account_id, management, workspaces.id AS workspace_id
+  text: `SELECT api_keys.account_id, role, workspaces.id AS workspace_id
     FROM api_keys LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
     WHERE hash = $1 AND revoked_at IS NULL`
 }

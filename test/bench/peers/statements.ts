@@ -3,7 +3,7 @@ import { Credential } from "../../../src/domain/Credential.ts"
 /** What both peers do by hand: the same statements, columns and checks as the service. */
 export const findKey = {
   name: "find_key",
-  text: "SELECT account_id, management FROM api_keys WHERE hash = $1 AND revoked_at IS NULL"
+  text: "SELECT account_id, role FROM api_keys WHERE hash = $1 AND revoked_at IS NULL"
 }
 
 export const findWorkspace = {

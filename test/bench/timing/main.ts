@@ -19,12 +19,12 @@ type Classes = Readonly<Record<string, ReadonlyArray<string>>>
 
 const times = <A>(count: number, make: (index: number) => A) => Array.from({ length: count }, (_, index) => make(index))
 const sha256 = (token: string) => hash("sha256", token)
-const newToken = () => formatApiKey(randomBytes(32), true)
+const newToken = () => formatApiKey(randomBytes(32), "management")
 /** Cheap to make in bulk. */
 const smallToken = () => {
   const bytes = Buffer.alloc(32)
   bytes.writeUIntBE(randomInt(2 ** 48 - 1), 26, 6)
-  return formatApiKey(bytes, true)
+  return formatApiKey(bytes, "management")
 }
 const tokensThat = (suits: (hash: string) => boolean, make = newToken) => {
   const found: Array<string> = []

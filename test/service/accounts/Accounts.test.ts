@@ -27,8 +27,8 @@ it.effect("an account has workspaces and keys of its own, each with the time of 
     yield* TestClock.adjust(5)
     const another = yield* accounts.createWorkspace(account_id, "another")
     const issued = [
-      yield* accounts.issueApiKey(account_id, { name: "another", management: true }),
-      yield* accounts.issueApiKey(account_id, { name: "another", management: false })
+      yield* accounts.issueApiKey(account_id, { name: "another", role: "management" }),
+      yield* accounts.issueApiKey(account_id, { name: "another", role: "ordinary" })
     ]
     yield* TestClock.adjust(5)
     for (let time = 0; time < 2; time++) {
@@ -47,18 +47,17 @@ it.effect("an account has workspaces and keys of its own, each with the time of 
     assert.deepEqual(first, {
       hash,
       name,
-      management: true,
-      viewer: false,
+      role: "management",
       created_at: later(0),
       revoked_at: later(10)
     })
-    const others = issued.map(({ hash, management }) => ({ hash, name: "another", management }))
+    const others = issued.map(({ hash, role }) => ({ hash, name: "another", role }))
     assert.sameDeepMembers(
       keys,
-      others.map((key) => ({ ...key, viewer: false, created_at: later(5), revoked_at: null }))
+      others.map((key) => ({ ...key, created_at: later(5), revoked_at: null }))
     )
-    for (const shown of [{ hash, key: management_key, management: true }, ...issued]) {
-      assert.isUndefined(faultOf(Redacted.value(shown.key), shown.management ? "mk" : "ak"))
+    for (const shown of [{ hash, key: management_key, role: "management" }, ...issued]) {
+      assert.isUndefined(faultOf(Redacted.value(shown.key), shown.role === "management" ? "mk" : "ak"))
       assert.strictEqual(shown.hash, hashApiKey(shown.key))
     }
   }).pipe(Effect.provide(service))

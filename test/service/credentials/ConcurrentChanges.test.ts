@@ -2,7 +2,7 @@ import { NodeCrypto } from "@effect/platform-node"
 import { Arbitrary, Context, Effect, Exit, Option, Schema } from "effect"
 import { Credential } from "../../../src/domain/Credential.ts"
 import { CredentialChanges } from "../../../src/domain/CredentialChanges.ts"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { Conflict, NotFound } from "../../../src/domain/Errors.ts"
 import { type CredentialId, IdempotencyKey } from "../../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../../src/domain/NewCredential.ts"
@@ -93,7 +93,8 @@ const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<Readonl
   const first = yield* instanceOn(ports[0], rings[0], change)
   const opened = [first, yield* instanceOn(ports[1], rings[1], change)] as const
   const { account_id } = yield* Effect.provideContext(newTenant, first.ports)
-  const as = <A, E, R>(act: Effect.Effect<A, E, R>) => Effect.provideService(act, CurrentCaller, { account_id })
+  const as = <A, E, R>(act: Effect.Effect<A, E, R>) =>
+    Effect.provideService(act, CurrentPrincipal, { kind: "in_process", account_id })
   const createOnce = ({ credentials }: Instance, n: number) =>
     as(
       credentials.create(

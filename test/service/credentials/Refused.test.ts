@@ -1,14 +1,16 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { DateTime, Effect, Exit, Layer, Option } from "effect"
 import { InvalidParams, ServiceUnavailable } from "../../../src/domain/Errors.ts"
+import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
+import type { Credentials } from "../../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../../support/database/newTenant.ts"
-import { create } from "../../support/service/asTenant.ts"
+import { create, get, remove, update } from "../../support/service/asTenant.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const serviceWith = (cipher: Layer.Layer<Cipher>) =>
@@ -126,4 +128,33 @@ describe("a refused create stores nothing", () => {
       assert.strictEqual(yield* rowCount, 0)
     }).pipe(Effect.provide(serviceWith(Layer.mock(Cipher, { seal: () => Effect.fail(failure) }))))
   )
+})
+
+describe("a principal in process (D51)", () => {
+  const roles = ["management", "viewer", "ordinary"] as const
+  inService("does what its role allows; anything else is a defect and stores nothing", function* () {
+    const { account_id, hash: api_key_hash } = yield* newTenant
+    const tenant = { account_id }
+    const { id } = yield* create(tenant)
+    const acts: ReadonlyArray<Effect.Effect<unknown, unknown, Credentials>> = [
+      get(tenant, id),
+      create(tenant),
+      update(tenant, id, { name: "n" }),
+      remove(tenant, id)
+    ]
+    const outcomes = yield* Effect.forEach(roles, (role) => {
+      const as = Effect.provideService(CurrentPrincipal, { kind: "api_key", account_id, api_key_hash, role })
+      return Effect.forEach(acts, (act) => Effect.map(Effect.exit(as(act)), Exit.isSuccess))
+    })
+    assert.deepStrictEqual(outcomes, [
+      [true, true, true, true],
+      [false, false, false, false],
+      [false, false, false, false]
+    ])
+    assert.strictEqual(yield* rowCount, 1)
+    const viewed = yield* Effect.provideService(get(tenant, (yield* create(tenant)).id), CurrentPrincipal, {
+      ...{ kind: "api_key", account_id, api_key_hash, role: "viewer" }
+    })
+    assert.strictEqual(viewed.name, null, "control")
+  })
 })

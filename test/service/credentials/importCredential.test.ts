@@ -1,8 +1,9 @@
 import { Arbitrary, Effect, Layer, Result } from "effect"
 import { createHmac } from "node:crypto"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { AccountId } from "../../../src/domain/Identifiers.ts"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { importCredential } from "../../../src/service/credentials/importCredential.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { acceptedBody, anyBody, givenKey, oneOf, text } from "../../support/memory/arbitraries.ts"
@@ -31,7 +32,7 @@ describe("the import of a record", () => {
       const run = (given: ReadonlyArray<Record<string, unknown>>) =>
         Effect.forEach(given, (record) => Effect.result(importCredential(record, salt)), {
           concurrency: "unbounded"
-        }).pipe(Effect.provideService(CurrentCaller, { account_id }))
+        }).pipe(Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id }))
       const first = yield* run(records)
       const stored = credentials.size
       const accepted = first.filter(Result.isSuccess)
@@ -54,7 +55,9 @@ describe("the import of a record", () => {
   inService("a key with something left around it is refused (D45)", function* () {
     const { account_id } = yield* newTenant
     const imported = importCredential({ ...minimal, key: "Bearer sk-0123456789" }, salt)
-    const error = yield* Effect.flip(Effect.provideService(imported, CurrentCaller, { account_id }))
+    const error = yield* Effect.flip(
+      Effect.provideService(imported, CurrentPrincipal, { kind: "in_process", account_id })
+    )
     assert(error._tag === "InvalidParams")
     assert.deepStrictEqual(error.error.metadata.issues, [
       { path: ["key"], message: "must not have a scheme such as Bearer before it" }
@@ -83,12 +86,20 @@ describe("the import of a record", () => {
       ]
       for (const [members, sorted] of said) {
         const imported = importCredential({ ...minimal, ...members }, salt)
-        yield* Effect.exit(Effect.provide(imported, Layer.mock(Credentials, { create })))
+        yield* Effect.exit(
+          Effect.provide(
+            imported,
+            Layer.merge(Layer.mock(Credentials, { create }), Layer.mock(CredentialRepository, {}))
+          )
+        )
         const mac = createHmac("sha256", salt).update(`byok/import/1\0${JSON.stringify(sorted)}\0${minimal.key}`)
         assert.strictEqual(used.pop(), mac.digest("base64url"))
       }
     }).pipe(
-      Effect.provideService(CurrentCaller, { account_id: AccountId.make("019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88") })
+      Effect.provideService(CurrentPrincipal, {
+        kind: "in_process",
+        account_id: AccountId.make("019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88")
+      })
     )
   )
 
@@ -96,7 +107,10 @@ describe("the import of a record", () => {
     const { account_id } = yield* newTenant
     const { credentials } = yield* Memory
     for (const salt of [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]) {
-      yield* Effect.provideService(importCredential(minimal, salt), CurrentCaller, { account_id })
+      yield* Effect.provideService(importCredential(minimal, salt), CurrentPrincipal, {
+        kind: "in_process",
+        account_id
+      })
     }
     assert.strictEqual(credentials.size, 2)
   })
@@ -104,7 +118,8 @@ describe("the import of a record", () => {
   inService("one that was deleted or rotated since is refused and stays as it is (L11)", function* () {
     const caller = yield* newTenant
     const { credentials } = yield* Memory
-    const act = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provideService(effect, CurrentCaller, caller)
+    const act = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+      Effect.provideService(effect, CurrentPrincipal, { kind: "in_process", account_id: caller.account_id })
     const deleted = yield* act(importCredential(minimal, salt))
     yield* remove(caller, deleted.credential.id)
     const other = { ...minimal, name: "rotated" }

@@ -1,6 +1,6 @@
 import { DateTime, Effect, Exit, Option, Redacted, Result, Schema } from "effect"
 import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
-import { type Actor, CurrentActor } from "../../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal, type LinkPrincipal } from "../../../src/domain/Principal.ts"
 import { LinkId } from "../../../src/domain/Identifiers.ts"
 import { NewLink } from "../../../src/domain/Link.ts"
 import { hashApiKey } from "../../../src/port/ApiKey.ts"
@@ -21,22 +21,24 @@ const tokenIn = (url: Redacted.Redacted) => Redacted.value(url).split("#")[1] ??
 
 /** A link of a tenant with its token, and the actor of what is done by it. */
 const linkFor = Effect.fnUntraced(function* (tenant: Parameters<typeof create>[0], asked: object) {
-  const { create } = yield* Links
+  const { create, find } = yield* Links
   const { expires_at, link_id, url } = yield* create(tenant.account_id, decode(asked))
-  const actor: Actor = { kind: "link", link_id }
+  const token = Redacted.make(tokenIn(url))
+  const found = yield* find(hashApiKey(token, "latin1"))
+  const principal: LinkPrincipal = { ...Option.getOrThrow(found), kind: "link" }
   return {
     link_id,
     url,
     expires_at,
-    token: Redacted.make(tokenIn(url)),
-    by: Effect.provideService(CurrentActor, actor)
+    token,
+    by: Effect.provideService(CurrentPrincipal, principal)
   }
 })
 
 const stateOf = (token: Redacted.Redacted) =>
   Effect.flatMap(Links, ({ find }) =>
     Effect.map(
-      find(token),
+      find(hashApiKey(token, "latin1")),
       Option.map(({ state }) => state)
     )
   )
@@ -198,7 +200,14 @@ layerLive(TestService.layer)("links", (it) => {
       { id: links[1]?.link_id ?? "", has: false },
       { id: open.link_id, has: true }
     ])
+    const ended = [yield* linkFor(other, { purpose: "view" }), yield* linkFor(other, { purpose: "connect" })] as const
+    yield* (yield* Links).revoke(other.account_id, ended[0].link_id)
+    yield* ended[1].by(create(other))
     yield* (yield* Accounts).deleteAccount(other.account_id)
+    const revoked = (yield* eventsIn(sql)).flatMap((event) =>
+      event.action === "link.revoke" && event.account_id === other.account_id ? [event.link_id] : []
+    )
+    assert.deepStrictEqual(revoked, [ended[0].link_id, open.link_id], "each link that was open ends with an event")
     assert.deepStrictEqual(yield* stateOf(open.token), Option.none())
   })
 })

@@ -2,7 +2,7 @@ import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { explanationBody } from "../../../src/domain/routing/Explanation.ts"
 import type { PlanRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { Explanations } from "../../../src/port/Explanations.ts"
@@ -30,7 +30,8 @@ const makeExplain = (owner: PoolOwner) => {
     before = body
     return { isKept, admitted, length: body.length }
   })
-  return (change: object = {}) => Effect.provideService(explained(change), CurrentCaller, owner)
+  return (change: object = {}) =>
+    Effect.provideService(explained(change), CurrentPrincipal, { kind: "in_process", account_id: owner.account_id })
 }
 
 const manyKeys = Effect.fnUntraced(function* (owner: PoolOwner, name?: string) {
@@ -81,7 +82,7 @@ describe("the body of an explanation of a large pool", () => {
       const { explainedBody } = yield* Explanations
       const one = explainedBody(requestOf(owner), { within: 0, admit: () => Effect.void })
       const bodies = yield* Effect.all([one, one, one], { concurrency: "unbounded" }).pipe(
-        Effect.provideService(CurrentCaller, owner)
+        Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id: owner.account_id })
       )
       assert.strictEqual(new Set(bodies).size, 1)
     }).pipe(Effect.provide(live))

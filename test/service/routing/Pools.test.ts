@@ -14,7 +14,7 @@ import { makeMemoryBudget, MemoryBudget } from "../../../src/port/MemoryBudget.t
 import { Parkings } from "../../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { Pools } from "../../../src/service/routing/Pools.ts"
-import { UnknownApiKey, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
+import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { addApiKey, addWorkspace, newHash, newTenant } from "../../support/database/newTenant.ts"
 import { raisePools } from "../../support/database/raisePools.ts"
@@ -560,6 +560,10 @@ describe("what a process keeps of pools", () => {
         assert.deepStrictEqual(yield* ofKey({ api_key_hash }, ["azure"]), yield* current(owner, ["azure"]))
         assert.instanceOf(yield* Effect.flip(ofKey({ api_key_hash, workspace_id }, ["azure"])), UnknownWorkspace)
         assert.instanceOf(yield* Effect.flip(ofKey({ api_key_hash: yield* newHash }, ["azure"])), UnknownApiKey)
+        for (const role of ["management", "viewer"] as const) {
+          const other = yield* addApiKey(owner.account_id, role)
+          assert.instanceOf(yield* Effect.flip(ofKey({ api_key_hash: other }, ["azure"])), ApiKeyMayNotRoute)
+        }
       }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, counted))))
     }).pipe(Effect.provide(inMemory()))
   })

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import { Arbitrary, DateTime, Effect, Exit, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AuditEvent } from "../../../src/domain/AuditEvent.ts"
-import { CurrentActor, CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { AccountId, ApiKeyHash, IdempotencyKey, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
@@ -51,7 +51,7 @@ const derived = (sql: SqlClient.SqlClient) =>
       SELECT 'account.create ' || id AS event FROM accounts
       UNION ALL SELECT 'workspace.create ' || account_id || ' ' || id FROM workspaces
       UNION ALL SELECT 'workspace.delete ' || account_id || ' ' || id FROM workspaces WHERE deleted_at IS NOT NULL
-      UNION ALL SELECT 'api_key.issue ' || account_id || ' ' || encode(hash, 'hex') || ' ' || management || ' ' || viewer
+      UNION ALL SELECT 'api_key.issue ' || account_id || ' ' || encode(hash, 'hex') || ' ' || role
         FROM api_keys
       UNION ALL SELECT 'api_key.revoke ' || account_id || ' ' || encode(hash, 'hex') FROM api_keys WHERE revoked_at IS NOT NULL
       UNION ALL SELECT 'credential.create ' || account_id || ' ' || workspace_id || ' ' || id || ' ' || provider || ' ' || label
@@ -98,7 +98,12 @@ const perform = (ids: Ids, { kind, one, other }: Operation) =>
     const workspace_id = pick(ids.workspaces, other)
     const hash = pick(ids.hashes, other)
     const workspace = { workspace_id, name: "canary of a name", created_at: at }
-    const key = { hash, name: "canary of a name", management: one === 0, created_at: at }
+    const key = {
+      hash,
+      name: "canary of a name",
+      role: one === 0 ? ("management" as const) : ("ordinary" as const),
+      created_at: at
+    }
     switch (kind) {
       case "account":
         return yield* repository.createAccount({ account_id, name: "canary of a name" }, workspace, key)
@@ -148,7 +153,7 @@ const statements = (batching: boolean) => (it: It<Ports | Store>) => {
       yield* (yield* KekRegistry).register([{ kek_id: "new", check_value: new Uint8Array(16) }])
       const repository = yield* AccountRepository
       const { rewrap } = yield* rotationWith(ringOf("newer", "old"))
-      const key = { hash: yield* newHash, name: "n", management: true, created_at: at }
+      const key = { hash: yield* newHash, name: "n", role: "management" as const, created_at: at }
       const workspace = { workspace_id: yield* newWorkspaceId, name: "n", created_at: at }
       const acts: ReadonlyArray<readonly [string, Effect.Effect<unknown, unknown, Ports>]> = [
         ["account.create", newTenant],
@@ -250,7 +255,7 @@ describe("an operation that is retried because its answer was lost", () => {
         repository.deleteWorkspace(workspace_id, at),
         repository.revokeApiKey(hash, at),
         repository.createWorkspace(account_id, { workspace_id: yield* newWorkspaceId, name: "n", created_at: at }),
-        repository.addApiKey(account_id, { hash: yield* newHash, name: "n", management: false, created_at: at })
+        repository.addApiKey(account_id, { hash: yield* newHash, name: "n", role: "ordinary", created_at: at })
       ]) {
         proxy.loseAnswer("COMMIT")
         yield* act
@@ -271,12 +276,12 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
     const input = { provider: "groq" as const, key: "fake-key-fake-key-fake-key" }
     yield* create(input)
     const { revokeApiKey } = yield* Accounts
-    yield* Effect.provideService(revokeApiKey(management_key_hash), CurrentActor, { kind: "cli", user: "sören" })
+    yield* Effect.provideService(revokeApiKey(management_key_hash), CurrentPrincipal, { kind: "cli", user: "sören" })
     assert.strictEqual((yield* create(input)).status, 401)
     const decoded = yield* decodeNew(input)
-    yield* Effect.provideService(credentials.create(decoded), CurrentCaller, { account_id })
+    yield* Effect.provideService(credentials.create(decoded), CurrentPrincipal, { kind: "in_process", account_id })
     const once = credentials.create(decoded, IdempotencyKey.make("k"))
-    yield* Effect.provideService(once, CurrentCaller, { account_id })
+    yield* Effect.provideService(once, CurrentPrincipal, { kind: "in_process", account_id })
     const events = yield* eventsIn(sql)
     assert.deepStrictEqual(
       events.filter((event) => "account_id" in event && event.account_id === account_id).map(({ actor }) => actor),
@@ -303,7 +308,7 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
     const accounts = yield* Accounts
     const { account_id } = yield* accounts.createAccount(account)
     yield* accounts.createWorkspace(account_id, workspace)
-    yield* accounts.issueApiKey(account_id, { name: apiKey, management: false })
+    yield* accounts.issueApiKey(account_id, { name: apiKey, role: "ordinary" })
     const rows = yield* sql<{ text: string }>`SELECT events::text AS text FROM audit_entries`
     const events = rows.map(({ text }) => text).join("\n")
     yield* eventsIn(sql)

@@ -4,6 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import * as LinkKeysLive from "../../../src/crypto/LinkKeysLive.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
+import { hashApiKey } from "../../../src/port/ApiKey.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { RewrapProgress, Rotation } from "../../../src/service/keyring/Rotation.ts"
@@ -207,7 +208,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
         const { open } = yield* linksWith(ringOf("new"))
         for (const { url } of created) {
           const token = Redacted.make(Redacted.value(url).split("#")[1] ?? "")
-          const link = Option.getOrThrow(yield* find(token))
+          const link = Option.getOrThrow(yield* find(hashApiKey(token, "latin1")))
           const public_key = Buffer.from(link.public_key ?? []).toString("base64url")
           const { ciphertext, enc } = yield* seal({ ...link, public_key, providers: [] }, "a key", "openai")
           const sealed = { ciphertext: Buffer.from(ciphertext, "base64url"), enc: Buffer.from(enc, "base64url") }

@@ -1,44 +1,52 @@
-import { Cause, Effect, Exit, Option } from "effect"
-import { CurrentActor } from "../../../src/domain/CurrentCaller.ts"
-import { LinkId } from "../../../src/domain/Identifiers.ts"
+import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
+import { CurrentPrincipal, type LinkPrincipal } from "../../../src/domain/Principal.ts"
+import { CredentialId, LinkId } from "../../../src/domain/Identifiers.ts"
+import type { Purpose } from "../../../src/domain/Link.ts"
 import { WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
 import { LinkClosed } from "../../../src/port/Links.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
-import { assert, it } from "../../support/it.ts"
+import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const link_id = LinkId.make(uuid(9))
 
 /** A link for a purpose, and creates by it. */
-const open = Effect.fnUntraced(function* (purpose: string) {
+const open = Effect.fnUntraced(function* (purpose: Purpose) {
   const { admin, proxy, repository } = yield* openLossyStore
   yield* admin`
     INSERT INTO links (id, account_id, workspace_id, purpose, hash, created_at, expires_at)
     VALUES (${link_id}, ${account_id}, ${workspace_id}, ${purpose}, decode(repeat('07', 32), 'hex'), now(), now() + interval '1 hour')`
+  const principal: LinkPrincipal = {
+    ...{ kind: "link", link_id, account_id, workspace_id, purpose, provider: null, credential_id: null },
+    ...{ return_url: null, public_key: null, created_at: yield* DateTime.now, expires_at: yield* DateTime.now }
+  }
+  const byLink = Effect.provideService(CurrentPrincipal, principal)
   const insertByLink = (n: number) =>
-    repository
-      .insert(account_id, plainCredential(workspace_id, uuid(n)), plainSealedKey(1))
-      .pipe(Effect.provideService(CurrentActor, { kind: "link", link_id }))
+    repository.insert(account_id, plainCredential(workspace_id, uuid(n)), plainSealedKey(1)).pipe(byLink)
   const ended = Effect.map(
     admin<{ ended: string | null }>`SELECT ended FROM links WHERE id = ${link_id}`,
     ([row]) => row?.ended
   )
-  return { admin, ended, insertByLink, proxy }
+  return { admin, byLink, ended, insertByLink, proxy, repository }
 })
 
-it.live.each(["connect", "manage"])("a create by a link to %s is made once if its answer is lost", function* (purpose) {
-  const { admin, ended, insertByLink, proxy } = yield* open(purpose)
-  proxy.loseAnswer("COMMIT")
-  assert.isTrue(Option.isSome(yield* insertByLink(3)))
-  assert.strictEqual(proxy.lost(), 1)
-  const events = yield* eventsIn(admin)
-  assert.deepStrictEqual(
-    events.map(({ action, actor }) => ({ action, actor })),
-    [{ action: "credential.create", actor: { kind: "link", link_id } }]
-  )
-  assert.strictEqual(yield* ended, purpose === "connect" ? "used" : null)
-})
+it.live.each(["connect", "manage"] as const)(
+  "a create by a link to %s is made once if its answer is lost",
+  function* (purpose) {
+    const { admin, ended, insertByLink, proxy } = yield* open(purpose)
+    proxy.loseAnswer("COMMIT")
+    assert.isTrue(Option.isSome(yield* insertByLink(3)))
+    assert.strictEqual(proxy.lost(), 1)
+    const events = yield* eventsIn(admin)
+    assert.deepStrictEqual(
+      events.map(({ action, actor }) => ({ action, actor })),
+      [{ action: "credential.create", actor: { kind: "link", link_id } }]
+    )
+    assert.strictEqual(yield* ended, purpose === "connect" ? "used" : null)
+  }
+)
 
 it.live("a link that is used makes no other write, and that stores nothing", function* () {
   const { admin, insertByLink } = yield* open("connect")
@@ -58,4 +66,68 @@ it.live("a link whose write stores nothing can be used still", function* () {
   yield* admin`UPDATE workspaces SET deleted_at = NULL`
   assert.isTrue(Option.isSome(yield* insertByLink(3)))
   assert.strictEqual(yield* ended, "used")
+})
+
+describe("an order by a link", () => {
+  /** Two credentials, and what sets their order by the link. */
+  const ordering = Effect.gen(function* () {
+    const opened = yield* open("manage")
+    const { admin, byLink, insertByLink, repository } = opened
+    for (const n of [3, 4]) yield* insertByLink(n)
+    const provider = plainCredential(workspace_id, uuid(3)).provider
+    const order = (...ids: ReadonlyArray<number>) =>
+      byLink(
+        repository.reorder(account_id, { workspace_id, provider, ids: ids.map((n) => CredentialId.make(uuid(n))) })
+      )
+    const stored = Effect.map(admin<{ id: string }>`SELECT id FROM credentials ORDER BY sort_order`, (rows) =>
+      rows.map(({ id }) => id)
+    )
+    const revoke = admin`UPDATE links SET ended = 'revoked' WHERE id = ${link_id}`
+    return { ...opened, order, revoke, stored }
+  })
+
+  it.live("is stored while the link is open, and is refused and stores nothing once it was revoked", function* () {
+    const { admin, order, revoke, stored } = yield* ordering
+    assert.isTrue(Option.isNone(yield* order(4, 3)))
+    assert.deepStrictEqual(yield* stored, [uuid(4), uuid(3)], "control")
+    yield* revoke
+    for (const ids of [
+      [3, 4],
+      [4, 3]
+    ]) {
+      const exit = yield* Effect.exit(order(...ids))
+      assert(Exit.isFailure(exit))
+      assert.instanceOf(Cause.squash(exit.cause), LinkClosed)
+    }
+    assert.deepStrictEqual(yield* stored, [uuid(4), uuid(3)])
+    assert.lengthOf(
+      (yield* eventsIn(admin)).filter(({ action }) => action === "credential.reorder"),
+      1
+    )
+  })
+
+  it.live("that waits for a revocation stores nothing after it", function* () {
+    const { admin, order, stored } = yield* ordering
+    const before = yield* stored
+    const commit = yield* holdOpen(admin, "UPDATE links SET ended = 'revoked'")
+    const waiting = yield* Effect.forkChild(Effect.exit(order(4, 3)))
+    yield* untilWaiting(admin, 1)
+    yield* commit
+    const exit = yield* Fiber.join(waiting)
+    assert(Exit.isFailure(exit))
+    assert.instanceOf(Cause.squash(exit.cause), LinkClosed)
+    assert.deepStrictEqual(yield* stored, before)
+  })
+
+  it.live("that has begun is stored before a revocation is answered", function* () {
+    const { admin, order, revoke, stored } = yield* ordering
+    const release = yield* holdOpen(admin, "SELECT 1 FROM pools FOR UPDATE")
+    const ordered = yield* Effect.forkChild(order(4, 3))
+    yield* untilWaiting(admin, 1)
+    const revoked = yield* Effect.forkChild(Effect.andThen(revoke, stored))
+    yield* untilWaiting(admin, 2)
+    yield* release
+    assert.deepStrictEqual(yield* Fiber.join(revoked), [uuid(4), uuid(3)])
+    yield* Fiber.join(ordered)
+  })
 })

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from "node:crypto"
 import { DateTime, Effect } from "effect"
 import { AccountId, ApiKeyHash, WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import type { ApiKeyRole } from "../../../src/domain/Principal.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 
 const newAccountId = Effect.sync(() => AccountId.make(randomUUID()))
@@ -16,7 +17,7 @@ export const newTenant = Effect.gen(function* () {
   yield* (yield* AccountRepository).createAccount(
     { account_id, name: "a test account" },
     { workspace_id, name: "default", created_at },
-    { hash, name: "first", management: true, created_at }
+    { hash, name: "first", role: "management", created_at }
   )
   return { account_id, workspace_id, hash }
 })
@@ -28,9 +29,9 @@ export const addWorkspace = Effect.fnUntraced(function* (account_id: AccountId) 
   return workspace_id
 })
 
-export const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, management: boolean = false) {
+export const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, role: ApiKeyRole = "ordinary") {
   const hash = yield* newHash
   const created_at = yield* DateTime.now
-  yield* (yield* AccountRepository).addApiKey(account_id, { hash, name: "another", management, created_at })
+  yield* (yield* AccountRepository).addApiKey(account_id, { hash, name: "another", role, created_at })
   return hash
 })

@@ -72,7 +72,7 @@ export class TestService extends Context.Service<
                   ...operationsOf(url, management_key),
                   send: (request) =>
                     send(url, { ...request, headers: [bearer(management_key), ...(request.headers ?? [])] }),
-                  ordinaryKey: accounts.issueApiKey(made.account_id, { name: "ordinary", management: false }).pipe(
+                  ordinaryKey: accounts.issueApiKey(made.account_id, { name: "ordinary", role: "ordinary" }).pipe(
                     Effect.map(({ key }) => Redacted.value(key)),
                     Effect.orDie
                   )

@@ -241,7 +241,7 @@ export const apiKeys = Layer.effect(
       Effect.sync(() =>
         Option.fromUndefinedOr(apiKeys.get(hash)).pipe(
           Option.filter(({ revoked_at }) => revoked_at === null),
-          Option.map(({ account_id, management, viewer }) => ({ account_id, management, viewer }))
+          Option.map(({ account_id, role }) => ({ account_id, role }))
         )
       ),
     ownedBy: (account_id, hashes) =>
@@ -482,9 +482,9 @@ const credentialPools = Layer.effect(
         Effect.suspend(() => {
           const key = apiKeys.get(api_key_hash)
           if (key === undefined || key.revoked_at !== null) return Effect.succeedNone
-          const { account_id } = key
+          const { account_id, role } = key
           return Effect.map(versions({ account_id, ...asked }, providers), (found) =>
-            Option.some({ account_id, found })
+            Option.some({ account_id, role, found })
           )
         }),
       load
@@ -563,14 +563,9 @@ export const accountRepository = Layer.unwrap(
     }
     const addApiKey = (account_id: AccountId, key: NewApiKey) => {
       if (!accounts.has(account_id)) return "no account"
-      const { revoked_at, ...stored } = apiKeys.get(key.hash) ?? {
-        account_id,
-        ...key,
-        viewer: key.viewer ?? false,
-        revoked_at: null
-      }
+      const { revoked_at, ...stored } = apiKeys.get(key.hash) ?? { account_id, ...key, revoked_at: null }
       apiKeys.set(key.hash, { ...stored, revoked_at })
-      return isDeepStrictEqual(stored, { account_id, ...key, viewer: key.viewer ?? false }) ? "added" : "hash taken"
+      return isDeepStrictEqual(stored, { account_id, ...key }) ? "added" : "hash taken"
     }
     return Layer.mock(AccountRepository, {
       hasAccounts: Effect.sync(() => accounts.size > 0),

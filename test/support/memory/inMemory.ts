@@ -32,6 +32,6 @@ export const own = Effect.fnUntraced(function* (account_id: AccountId, body: Rea
   const { addApiKey } = yield* AccountRepository
   const created_at = yield* DateTime.now
   for (const hash of (body["allowed_api_key_hashes"] ?? []) as ReadonlyArray<ApiKeyHash>) {
-    yield* addApiKey(account_id, { hash, name: "a key", management: false, created_at })
+    yield* addApiKey(account_id, { hash, name: "a key", role: "ordinary", created_at })
   }
 })

@@ -1,6 +1,6 @@
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Option } from "effect"
 import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import type { AccountId, CredentialId, IdempotencyKey } from "../../../src/domain/Identifiers.ts"
 import { decodeNewCredential } from "../../../src/domain/NewCredential.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
@@ -10,12 +10,16 @@ interface Tenant {
   readonly account_id: AccountId
 }
 
-/** Calls an operation on credentials on behalf of a tenant. */
+/** Calls an operation on credentials on behalf of a tenant: in process, unless a principal is provided. */
 export const as = <A, E, R>(
   { account_id }: Tenant,
-  act: (credentials: Credentials["Service"]) => Effect.Effect<A, E, R | CurrentCaller>
+  act: (credentials: Credentials["Service"]) => Effect.Effect<A, E, R | CurrentPrincipal>
 ) =>
-  Effect.flatMap(Credentials, (credentials) => Effect.provideService(act(credentials), CurrentCaller, { account_id }))
+  Effect.gen(function* () {
+    const given = yield* Effect.serviceOption(CurrentPrincipal)
+    const principal = Option.getOrElse(given, () => ({ kind: "in_process", account_id }) as const)
+    return yield* Effect.provideService(act(yield* Credentials), CurrentPrincipal, principal)
+  })
 
 const decoded = (body: object) =>
   Effect.orDie(decodeNewCredential({ provider: "azure", key: "sk-fake-0123456789-0123456789-AbCd", ...body }))

@@ -1,0 +1,119 @@
+import { Context, Effect, Option, Schema } from "effect"
+import { type AccountId, ApiKeyHash, LinkId } from "./Identifiers.ts"
+import type { Link, Purpose } from "./Link.ts"
+
+/** What the account lets an API key do (D51). */
+export const ApiKeyRole = Schema.Literals(["management", "viewer", "ordinary"]).annotate({
+  message: "must be management, viewer or ordinary"
+})
+export type ApiKeyRole = typeof ApiKeyRole.Type
+
+/** Who acted, as the audit log names them. */
+export const Actor = Schema.Union([
+  Schema.Struct({ kind: Schema.Literal("api_key"), api_key_hash: ApiKeyHash }),
+  Schema.Struct({ kind: Schema.Literal("link"), link_id: LinkId }),
+  Schema.Struct({ kind: Schema.Literal("in_process") }),
+  Schema.Struct({ kind: Schema.Literal("gateway") }),
+  Schema.Struct({ kind: Schema.Literal("cli"), user: Schema.optionalKey(Schema.String) }),
+  Schema.Struct({ kind: Schema.Literal("service") })
+])
+export type Actor = typeof Actor.Type
+export const actorKinds = [
+  "api_key",
+  "link",
+  "in_process",
+  "gateway",
+  "cli",
+  "service"
+] as const satisfies ReadonlyArray<Actor["kind"]>
+
+/** The owner of a key, who has a link. */
+export interface LinkPrincipal extends Link {
+  readonly kind: "link"
+  readonly public_key: Uint8Array | null
+}
+
+/** Whose own process, socket or command line it is: trusted, and in the account that it names, if any. */
+interface Trusted {
+  readonly kind: "in_process" | "gateway" | "cli" | "service"
+  readonly account_id?: AccountId
+  /** Of the command line. */
+  readonly user?: string
+}
+
+interface ApiKeyPrincipal {
+  readonly kind: "api_key"
+  readonly account_id: AccountId
+  readonly api_key_hash: ApiKeyHash
+  readonly role: ApiKeyRole
+}
+
+/** Who asks: in which account, by what, and thereby what they may do. */
+export type Principal = ApiKeyPrincipal | LinkPrincipal | Trusted
+
+const reading = ["get", "list", "status", "plan", "events"] as const
+const writing = ["create", "update", "order", "delete"] as const
+const all = [...reading, ...writing, "route", "about"] as const
+
+/** What endpoints are called; `route` takes a provider key for a request, and `about` shows a link to its owner. */
+export type Operation = (typeof all)[number]
+
+/** What each role may do, wherever it comes in. */
+const allowed = {
+  management: [...reading, ...writing],
+  viewer: reading,
+  ordinary: ["route"],
+  connect: ["about", "create"],
+  replace: ["about", "get", "update"],
+  manage: ["about", ...reading, ...writing],
+  view: ["about", ...reading],
+  in_process: all,
+  gateway: all,
+  cli: [...reading, ...writing],
+  service: []
+} as const satisfies Record<ApiKeyRole | Purpose | Trusted["kind"], ReadonlyArray<Operation>>
+
+export type Role = keyof typeof allowed
+
+const operationsOf = new Map<string, ReadonlySet<string>>(
+  Object.entries(allowed).map(([role, operations]) => [role, new Set(operations)])
+)
+
+export const roleMay = (role: Role, operation: string): boolean => operationsOf.get(role)?.has(operation) === true
+
+const roleOf = (principal: Principal): Role => {
+  if (principal.kind === "api_key") return principal.role
+  return principal.kind === "link" ? principal.purpose : principal.kind
+}
+
+export const mayDo = (principal: Principal, operation: string) => roleMay(roleOf(principal), operation)
+
+export const actorOf = (principal: Principal): Actor => {
+  switch (principal.kind) {
+    case "api_key":
+      return { kind: "api_key", api_key_hash: principal.api_key_hash }
+    case "link":
+      return { kind: "link", link_id: principal.link_id }
+    case "cli":
+      return principal.user === undefined ? { kind: "cli" } : { kind: "cli", user: principal.user }
+    default:
+      return { kind: principal.kind }
+  }
+}
+
+/** Who asks for the current operation. */
+export class CurrentPrincipal extends Context.Service<CurrentPrincipal, Principal>()("byok/CurrentPrincipal") {}
+
+const service: Principal = { kind: "service" }
+
+/** Who acts now: the service itself if nobody asked. */
+export const actingPrincipal = Effect.map(
+  Effect.serviceOption(CurrentPrincipal),
+  Option.getOrElse(() => service)
+)
+
+/** The account in which the principal acts; a defect if it names none. */
+export const accountOf = ({ account_id }: Principal): AccountId => {
+  if (account_id === undefined) throw new Error("The principal acts in no account")
+  return account_id
+}

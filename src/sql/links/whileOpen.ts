@@ -1,0 +1,32 @@
+import { Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { AccountId } from "../../domain/Identifiers.ts"
+import type { Principal } from "../../domain/Principal.ts"
+import type { Query } from "../connection/Query.ts"
+import { lockOpenLink, useLink } from "./LinkRepositoryLive.ts"
+
+/** The result of a write whose principal is a link that is not open any more: nothing was written. */
+export const closed = Symbol("closed")
+
+/**
+ * Makes a write of the account for its principal. Invariant: what a link writes is committed before its revocation is
+ * answered, or not at all, and a link that serves once ends in the transaction of its first change.
+ */
+export const whileOpen = <A>(
+  sql: SqlClient.SqlClient,
+  principal: Principal,
+  account_id: AccountId,
+  write: Query<A>,
+  hasChanged: (result: A) => boolean
+): Query<A | typeof closed> => {
+  if (principal.kind !== "link") return write
+  const { link_id } = principal
+  return sql.withTransaction(
+    Effect.gen(function* () {
+      if (!(yield* lockOpenLink(sql, account_id, link_id))) return closed
+      const result = yield* write
+      if (hasChanged(result)) yield* useLink(sql, account_id, link_id)
+      return result
+    })
+  )
+}

@@ -1,0 +1,56 @@
+import { Effect } from "effect"
+import { Api } from "../../src/api/Api.ts"
+import { LinksApi } from "../../src/api/LinksApi.ts"
+import { accountOf, actingPrincipal, actorOf, ApiKeyRole, type Role, roleMay } from "../../src/domain/Principal.ts"
+import { Purpose } from "../../src/domain/Link.ts"
+import { assert, describe, it } from "../support/it.ts"
+
+const reads = "get list status plan events"
+const changes = "create update order delete"
+
+/** What each role may do, and nothing else. */
+const byTheBook: Readonly<Record<Role, string>> = {
+  management: `${reads} ${changes}`,
+  viewer: reads,
+  ordinary: "route",
+  connect: "about create",
+  replace: "about get update",
+  manage: `about ${reads} ${changes}`,
+  view: `about ${reads}`,
+  in_process: `about route ${reads} ${changes}`,
+  gateway: `about route ${reads} ${changes}`,
+  cli: `${reads} ${changes}`,
+  service: ""
+}
+const roles = Object.keys(byTheBook) as ReadonlyArray<Role>
+
+/** Every endpoint that authenticates, and what the socket does with a token. */
+const operations = [
+  ...Object.keys(Api.groups.byok.endpoints),
+  ...Object.keys(LinksApi.groups.links.endpoints),
+  "route",
+  "unheard of"
+]
+
+describe("a role (D51, D53)", () => {
+  it.for(roles)("%s may do what the table says, and nothing else", (role) => {
+    const allowed = new Set(byTheBook[role].split(" "))
+    for (const operation of operations) {
+      assert.strictEqual(roleMay(role, operation), allowed.has(operation), operation)
+    }
+  })
+
+  it("is one of an API key, of a link, or of a trusted way in", () => {
+    const trusted = ["in_process", "gateway", "cli", "service"]
+    assert.sameMembers([...roles], [...ApiKeyRole.literals, ...Purpose.literals, ...trusted])
+  })
+})
+
+describe("a principal", () => {
+  it.effect("is the service if nobody else acts, which acts in no account", () =>
+    Effect.map(actingPrincipal, (principal) => {
+      assert.deepStrictEqual(actorOf(principal), { kind: "service" })
+      assert.throws(() => accountOf(principal), "acts in no account")
+    })
+  )
+})

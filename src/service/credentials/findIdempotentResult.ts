@@ -1,7 +1,8 @@
 import { createHmac, timingSafeEqual } from "node:crypto"
-import { Effect, Option } from "effect"
+import { Effect, Option, Redacted } from "effect"
 import { Conflict } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
+import { labelOf } from "../../domain/Label.ts"
 import { fingerprinted, type NewCredential } from "../../domain/NewCredential.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
@@ -17,16 +18,24 @@ export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId
   mac(idempotency_key, "byok/idempotency-key/1", account_id)
 
 /**
- * Identifies a request by its decoded fields. It is keyed by the idempotency key, which is not stored, and bound to the
- * credential, so equal requests differ. Without the provider key, which is compared with the sealed one: who reads the
- * store and guesses an idempotency key must not be able to try keys.
+ * Identifies a request by its decoded fields and the label of its provider key. It is keyed by the idempotency key, which is
+ * not stored, and bound to the credential, so equal requests differ. It covers no more of the provider key than everybody who
+ * reads the store sees: they must not be able to try keys by guessing an idempotency key.
  */
 const fingerprintOf = (
   idempotency_key: IdempotencyKey,
   account_id: AccountId,
   id: CredentialId,
   input: NewCredential
-) => mac(idempotency_key, "byok/fingerprint/1", account_id, id, fingerprinted(input))
+) =>
+  mac(
+    idempotency_key,
+    "byok/fingerprint/1",
+    account_id,
+    id,
+    fingerprinted(input),
+    labelOf(Redacted.value(input.material.secret))
+  )
 
 /** A request written with this workspace, and with the region of its key both named and left out. */
 const spellingsOf = (
@@ -59,7 +68,8 @@ export const idempotencyRecordOf = (
 /**
  * Finds the credential that an earlier request with the idempotency key created; `Conflict` if that was a different
  * request, or its credential is deleted (L11). Naming the default workspace or the region of the key means the same as
- * leaving it out. Workspace and API keys may be gone by then and are not checked.
+ * leaving it out. Workspace and API keys may be gone by then and are not checked. The provider key is compared with the sealed
+ * one; once that was replaced, its label has to do.
  */
 export const makeFindIdempotentResult = Effect.gen(function* () {
   const cipher = yield* Cipher
@@ -87,7 +97,8 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
     })
     if (!(yield* isSame)) return yield* Conflict.reused()
     if (Option.isNone(found)) return yield* Conflict.deleted()
-    const { credential, sealed } = found.value
+    const { credential, key_version, sealed } = found.value
+    if (key_version > 1) return Option.some(credential)
     const held = cipher.holds(sealed, { ...credential, account_id }, input.key)
     return (yield* Effect.orDie(held)) ? Option.some(credential) : yield* Conflict.reused()
   })

@@ -3,6 +3,7 @@ import { Effect, Option, Redacted } from "effect"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { type AccountId, IdempotencyKey } from "../../domain/Identifiers.ts"
 import { decodeNewCredential, fingerprinted, type NewCredential } from "../../domain/NewCredential.ts"
+import { accountOf, CurrentPrincipal } from "../../domain/Principal.ts"
 import { CredentialRepository, PoolLimits } from "../../port/CredentialRepository.ts"
 import { Credentials } from "../../port/Credentials.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
@@ -17,13 +18,21 @@ const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
   return IdempotencyKey.make(mac.update("\0").update(Redacted.value(input.key)).digest("base64url"))
 }
 
+const changedSince = InvalidParams.of({
+  path: [],
+  message: "was imported before, and deleted or given another key since"
+})
+
 /** Creates the credential of a record unless an earlier run with the salt has; one changed or deleted since stays. */
 export const importCredential = Effect.fnUntraced(function* (body: unknown, salt: Uint8Array) {
   const { create } = yield* Credentials
+  const repository = yield* CredentialRepository
+  const account_id = accountOf(yield* CurrentPrincipal)
   const input = yield* decodeNewCredential(body)
-  return yield* Effect.catchTag(create(input, idempotencyKeyOf(salt, input)), "Conflict", () =>
-    InvalidParams.of({ path: [], message: "was imported before, and deleted or given another key since" })
-  )
+  const created = yield* Effect.catchTag(create(input, idempotencyKeyOf(salt, input)), "Conflict", () => changedSince)
+  if (!created.replayed) return created
+  const stored = yield* repository.findSealed(account_id, created.credential.id)
+  return Option.isSome(stored) && stored.value.key_version === 1 ? created : yield* changedSince
 })
 
 /** Checks a record for all that its import would be refused for but a leaked key; those before leave less room. */

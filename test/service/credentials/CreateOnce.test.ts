@@ -15,7 +15,7 @@ import { Memory } from "../../support/memory/Memory.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherWith, rotationWith } from "../../support/keys/rotating.ts"
 import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
-import { create, createOnce as createOnceAs, instead } from "../../support/service/asTenant.ts"
+import { create, createOnce as createOnceAs, instead, update } from "../../support/service/asTenant.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const service = inMemory()
@@ -226,7 +226,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
       [record?.key_hash, record?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),
       [
         mac("byok/idempotency-key/1", account_id),
-        mac("byok/fingerprint/1", account_id, credential.id, Object.entries(fields).sort())
+        mac("byok/fingerprint/1", account_id, credential.id, Object.entries(fields).sort(), "sk-...AbCd")
       ]
     )
   })
@@ -318,4 +318,24 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     },
     { arbitrary: { runs: 30 } }
   )
+})
+
+describe("a create that is repeated after its key was replaced", () => {
+  inService("is replayed, and a create with another key is another request", function* () {
+    const { account_id } = yield* newTenant
+    const key = IdempotencyKey.make("once")
+    const { credential } = yield* createOnce(account_id, minimal, key)
+    const other = { ...minimal, key: "sk-9876543210-9876543210-WxYz" }
+    const again = createOnce(account_id, minimal, key)
+    assert.isTrue((yield* again).replayed, "control")
+    assert.instanceOf(yield* Effect.flip(createOnce(account_id, other, key)), Conflict, "control")
+    yield* update({ account_id }, credential.id, { key: other.key })
+    const { credential: replayed, ...rest } = yield* again
+    assert.deepStrictEqual(rest, { replayed: true })
+    assert.deepInclude(replayed, { id: credential.id, label: "sk-...WxYz" })
+    for (const body of [other, { ...minimal, name: "n" }]) {
+      assert.instanceOf(yield* Effect.flip(createOnce(account_id, body, key)), Conflict)
+    }
+    assert.strictEqual(yield* rowCount, 1)
+  })
 })

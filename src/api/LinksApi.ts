@@ -1,6 +1,6 @@
 import { Schema } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema } from "effect/http-api"
-import { Conflict, fixedMessage, NotFound } from "../domain/Errors.ts"
+import { Conflict, fixedMessage } from "../domain/Errors.ts"
 import { AccountId, CredentialId, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Purpose } from "../domain/Link.ts"
 import { timestamp } from "../domain/Credential.ts"

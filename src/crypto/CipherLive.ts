@@ -1,6 +1,6 @@
 import { hash, timingSafeEqual } from "node:crypto"
 import { Cause, Effect, Layer, Option, Redacted, Result } from "effect"
-import { encodeSealingContext, type SealingContext } from "../domain/SealedKey.ts"
+import type { SealingContext } from "../domain/SealedKey.ts"
 import {
   Cipher,
   KeyStoreUnavailable,
@@ -42,7 +42,7 @@ export const makeCryptoTimer = Effect.map(makeMeter, ({ histogram }) => (operati
     })
 })
 
-const encode = (context: SealingContext) => Buffer.from(encodeSealingContext(context))
+const encode = (context: SealingContext) => Buffer.from(context.text)
 
 const digestOf = (bytes: Uint8Array) => hash("sha256", bytes, "buffer")
 

@@ -81,19 +81,8 @@ export const encodeSealedFor = ({ account_id, credential_id, link_id, provider, 
 
 type Bound = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose">
 
-/** What a private key is bound to: its link and purpose, in the place of the provider, of which no credential has such a one. */
+/** What the private key of a link is bound to. */
 export const linkContext = ({ account_id, link_id, purpose, workspace_id }: Bound): SealingContext => ({
   account_id,
-  workspace_id,
-  id: CredentialId.make(link_id),
-  provider: `byok-link/${purpose}`,
-  disabled: false,
-  is_fallback: false,
-  is_required: false,
-  is_byok_only: false,
-  allowed_api_key_hashes: null,
-  allowed_models: null,
-  allowed_user_ids: null,
-  declared_region: null,
-  declared_zdr: null
+  text: JSON.stringify(["byok/link-key/1", account_id, workspace_id, link_id, purpose])
 })

@@ -8,8 +8,15 @@ export interface SealedKey {
   readonly sealed: Uint8Array
 }
 
-/** What a sealed key is bound to: every field that decides where and for whom it may be used. */
-export type SealingContext = Pick<Credential, BoundName> & { readonly account_id: AccountId }
+/** What a sealed key is bound to, as its canonical text: if that differs in any way, the key no longer opens. */
+export interface SealingContext {
+  /** Whose turn it is where accounts wait for the key store. */
+  readonly account_id: AccountId
+  readonly text: string
+}
+
+/** What the key of a credential is bound to: every field that decides where and for whom it may be used. */
+export type BoundCredential = Pick<Credential, BoundName> & { readonly account_id: AccountId }
 
 const positionOf = (name: BoundName) => members[name].bound
 
@@ -18,9 +25,14 @@ export const boundNames = memberNames
   .filter((name): name is BoundName => "bound" in members[name])
   .sort((one, other) => positionOf(one) - positionOf(other))
 
-/** The canonical encoding that sealing format 1 authenticates: if a bound field changes, the key no longer opens. */
-export const encodeSealingContext = (context: SealingContext): string => {
-  const values: Array<unknown> = ["byok/credential/1", context.account_id]
-  for (const name of boundNames) values.push(context[name])
+/** The canonical encoding of a credential that sealing format 1 authenticates. */
+export const encodeSealingContext = (credential: BoundCredential): string => {
+  const values: Array<unknown> = ["byok/credential/1", credential.account_id]
+  for (const name of boundNames) values.push(credential[name])
   return JSON.stringify(values)
 }
+
+export const contextOf = (credential: BoundCredential): SealingContext => ({
+  account_id: credential.account_id,
+  text: encodeSealingContext(credential)
+})

@@ -1,11 +1,11 @@
 import { Context, type Option } from "effect"
 import type { AccountId, CredentialId, OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
-import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
+import type { SealedKey, BoundCredential } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** A credential whose key may be the leaked one. */
 export interface Suspect {
-  readonly context: SealingContext
+  readonly context: BoundCredential
   readonly sealed: SealedKey
   readonly label: string
   readonly key_version: number

@@ -7,7 +7,7 @@ import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { makeTokenEncryption, type Token } from "../../src/crypto/pkcs11/Token.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
-import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
+import { contextOf, type SealedKey, type BoundCredential } from "../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CurrentDeadline } from "../../src/port/Deadline.ts"
 import {
@@ -32,11 +32,12 @@ const plainCipher = Effect.provide(Cipher, CipherPlain.layer)
 const ring = ringOf("kek-1", "kek-2")
 const key = Redacted.make("fake-key-0123456789-AbCd")
 
-const opened = (cipher: Cipher["Service"], sealed: SealedKey, context: SealingContext) =>
-  Effect.map(cipher.open(sealed, context), Redacted.value)
+const opened = (cipher: Cipher["Service"], sealed: SealedKey, context: BoundCredential) =>
+  Effect.map(cipher.open(sealed, contextOf(context)), Redacted.value)
 
 /** The tag of the error with which everything that opens a sealed key ends, or "opened". */
-const outcome = Effect.fnUntraced(function* (cipher: Cipher["Service"], sealed: SealedKey, context: SealingContext) {
+const outcome = Effect.fnUntraced(function* (cipher: Cipher["Service"], sealed: SealedKey, bound: BoundCredential) {
+  const context = contextOf(bound)
   const { holds, open, reseal, verify } = cipher
   const uses: ReadonlyArray<Effect.Effect<unknown, { readonly _tag: string }>> = [
     open(sealed, context),
@@ -49,12 +50,12 @@ const outcome = Effect.fnUntraced(function* (cipher: Cipher["Service"], sealed: 
 })
 
 /** Every context that differs from `one` in a single bound column: by another row's value, or by an edit. */
-const altered = (one: SealingContext, other: SealingContext): ReadonlyArray<SealingContext> => {
+const altered = (one: BoundCredential, other: BoundCredential): ReadonlyArray<BoundCredential> => {
   const lists = (list: ReadonlyArray<string> | null) =>
     list === null
       ? [[], ["x"]]
       : [null, [], [...list, "x"], list.slice(1), list.toReversed(), [list.join(",")], list.map((text) => `${text} `)]
-  const edits: ReadonlyArray<SealingContext> = [
+  const edits: ReadonlyArray<BoundCredential> = [
     ...Object.keys(one).map((column) => ({ ...one, [column]: Reflect.get(other, column) as unknown })),
     { ...one, disabled: !one.disabled },
     { ...one, is_fallback: !one.is_fallback },
@@ -95,7 +96,10 @@ describe("a row that was altered in the database (T2)", () => {
     [twoRows],
     function* ([{ keys, one, other }]) {
       const cipher = yield* cipherWith(ring)
-      const [sealed, otherSealed] = [yield* cipher.seal(keys[0], one), yield* cipher.seal(keys[1], other)]
+      const [sealed, otherSealed] = [
+        yield* cipher.seal(keys[0], contextOf(one)),
+        yield* cipher.seal(keys[1], contextOf(other))
+      ]
       assert.strictEqual(yield* opened(cipher, sealed, one), Redacted.value(keys[0]))
       assert.strictEqual(yield* opened(cipher, otherSealed, other), Redacted.value(keys[1]))
       for (const context of altered(one, other)) {
@@ -122,7 +126,7 @@ describe("a row that was altered in the database (T2)", () => {
     function* ([{ keys, one }]) {
       const cipher = yield* cipherWith(ring)
       const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
-      const sealed = yield* cipher.seal(keys[0], { ...one, ...unbound })
+      const sealed = yield* cipher.seal(keys[0], contextOf({ ...one, ...unbound }))
       const changed = { name: null, label: "sk-...AbCd", sort_order: 7, created_at: DateTime.makeUnsafe(1) }
       for (const context of [one, { ...one, ...unbound }, { ...one, ...changed }]) {
         assert.strictEqual(yield* opened(cipher, sealed, context), Redacted.value(keys[0]))
@@ -132,7 +136,7 @@ describe("a row that was altered in the database (T2)", () => {
 
   it.effect("each of these alterations would find a cipher that binds nothing (control)", function* () {
     const cipher = yield* plainCipher
-    const sealed = yield* cipher.seal(rows.keys[0], rows.one)
+    const sealed = yield* cipher.seal(rows.keys[0], contextOf(rows.one))
     for (const context of altered(rows.one, rows.other)) {
       assert.strictEqual(yield* outcome(cipher, sealed, context), "opened")
     }
@@ -143,8 +147,8 @@ type Rows = typeof rows
 
 /** Whether a key that is sealed again opens to itself, under the new context alone, with nothing of the old seal left. */
 const isSealedAgain = Effect.fnUntraced(function* (cipher: Cipher["Service"], { keys: [key], one, other }: Rows) {
-  const old = yield* cipher.seal(key, one)
-  const made = yield* cipher.reseal(old, one, other)
+  const old = yield* cipher.seal(key, contextOf(one))
+  const made = yield* cipher.reseal(old, contextOf(one), contextOf(other))
   const others = [yield* outcome(cipher, made, one), yield* outcome(cipher, { ...made, sealed: old.sealed }, other)]
   const bytes = Buffer.concat([made.sealed, made.wrapped_dek])
   return (
@@ -172,19 +176,22 @@ describe("a sealed key", () => {
   it.effect.prop("is held if and only if it is equal (L6)", [twoRows], function* ([{ keys, one }]) {
     const [key, other] = keys
     const cipher = yield* cipherWith(ring)
-    const sealed = yield* cipher.seal(key, one)
-    assert.isTrue(yield* cipher.holds(sealed, one, key))
-    assert.strictEqual(yield* cipher.holds(sealed, one, other), Redacted.value(key) === Redacted.value(other))
-    assert.isFalse(yield* cipher.holds(sealed, one, Redacted.make(`${Redacted.value(key)} `)))
+    const sealed = yield* cipher.seal(key, contextOf(one))
+    assert.isTrue(yield* cipher.holds(sealed, contextOf(one), key))
+    assert.strictEqual(
+      yield* cipher.holds(sealed, contextOf(one), other),
+      Redacted.value(key) === Redacted.value(other)
+    )
+    assert.isFalse(yield* cipher.holds(sealed, contextOf(one), Redacted.make(`${Redacted.value(key)} `)))
   })
 
   it.effect("is in the clear only while it is read (Q20)", function* () {
     const cipher = yield* cipherWith(ring)
-    const sealed = yield* cipher.seal(key, bound)
+    const sealed = yield* cipher.seal(key, contextOf(bound))
     for (const _ of ["first", "again"]) {
-      assert.strictEqual(yield* cipher.read(sealed, bound, String), Redacted.value(key))
+      assert.strictEqual(yield* cipher.read(sealed, contextOf(bound), String), Redacted.value(key))
     }
-    const buffer = yield* cipher.read(sealed, bound, (opened) => opened)
+    const buffer = yield* cipher.read(sealed, contextOf(bound), (opened) => opened)
     assert.deepStrictEqual(buffer, Buffer.alloc(Redacted.value(key).length))
   })
 })
@@ -192,14 +199,14 @@ describe("a sealed key", () => {
 describe("the keyring (SECURITY.md, Keyring)", () => {
   it.effect("seals under its first key and opens under all of them", function* () {
     const [first, second] = [ringOf("kek-1"), ringOf("kek-2")]
-    const before = yield* (yield* cipherWith(first)).seal(key, bound)
+    const before = yield* (yield* cipherWith(first)).seal(key, contextOf(bound))
     assert.strictEqual(before.kek_id, "kek-1")
     const pending = yield* cipherWith(`${first}\n${second}`)
-    assert.strictEqual((yield* pending.seal(key, bound)).kek_id, "kek-1")
+    assert.strictEqual((yield* pending.seal(key, contextOf(bound))).kek_id, "kek-1")
     const rotated = yield* cipherWith(`${second}\n${first}`)
-    const after = yield* rotated.seal(key, bound)
+    const after = yield* rotated.seal(key, contextOf(bound))
     assert.strictEqual(after.kek_id, "kek-2")
-    assert.strictEqual((yield* rotated.reseal(before, bound, bound)).kek_id, "kek-2")
+    assert.strictEqual((yield* rotated.reseal(before, contextOf(bound), contextOf(bound))).kek_id, "kek-2")
     for (const cipher of [pending, rotated]) {
       for (const sealed of [before, after])
         assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
@@ -211,17 +218,17 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
 
   it.effect("the same key under another id does not open: the id is bound too (T3)", function* () {
     const cipher = yield* cipherWith(`${ringOf("kek-1")}\n${disguised("kek-1", "kek-9")}`)
-    const sealed = yield* cipher.seal(key, bound)
+    const sealed = yield* cipher.seal(key, contextOf(bound))
     assert.strictEqual(yield* outcome(cipher, sealed, bound), "opened")
     assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-9" }, bound), "AuthenticationFailed")
   })
 
   it.effect("nothing is sealed if it is empty", function* () {
-    const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
+    const sealed = yield* (yield* cipherWith(ring)).seal(key, contextOf(bound))
     const cipher = yield* cipherWith("")
-    const refused = yield* Effect.flip(cipher.seal(key, bound))
+    const refused = yield* Effect.flip(cipher.seal(key, contextOf(bound)))
     assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "the keyring is empty" })
-    const unknown = yield* Effect.flip(cipher.open(sealed, bound))
+    const unknown = yield* Effect.flip(cipher.open(sealed, contextOf(bound)))
     assert.deepInclude(unknown, { _tag: "UnknownKeyId", kek_id: "kek-1" })
   })
 
@@ -236,7 +243,7 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
       Cipher,
       CipherLive.layer.pipe(Layer.provide([keys, Layer.mock(WrapBudget, { spend: () => Effect.void })]))
     )
-    const refused = yield* Effect.flip(cipher.seal(key, bound))
+    const refused = yield* Effect.flip(cipher.seal(key, contextOf(bound)))
     assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "key kek-1 is no longer available" })
   })
 })
@@ -269,15 +276,15 @@ describe("a key store (R10)", () => {
         Layer.provide(fixedKeyring(ring))
       )
     )
-    const sealed = yield* cipher.seal(key, bound)
+    const sealed = yield* cipher.seal(key, contextOf(bound))
     waits = true
     const asking: Record<(typeof operations)[number], Effect.Effect<unknown, unknown>> = {
-      seal: cipher.seal(key, bound),
-      open: cipher.open(sealed, bound),
-      holds: cipher.holds(sealed, bound, key),
-      read: cipher.read(sealed, bound, () => 1),
-      verify: cipher.verify(sealed, bound),
-      reseal: cipher.reseal(sealed, bound, bound)
+      seal: cipher.seal(key, contextOf(bound)),
+      open: cipher.open(sealed, contextOf(bound)),
+      holds: cipher.holds(sealed, contextOf(bound), key),
+      read: cipher.read(sealed, contextOf(bound), () => 1),
+      verify: cipher.verify(sealed, contextOf(bound)),
+      reseal: cipher.reseal(sealed, contextOf(bound), contextOf(bound))
     }
     return asking
   })
@@ -342,14 +349,14 @@ describe("a token", () => {
       )
     )
     const quiet = { ...bound, account_id: AccountId.make("01935f6a-0000-7000-8000-00000000000b") }
-    const [noisy, own] = [yield* cipher.seal(key, bound), yield* cipher.seal(key, quiet)]
+    const [noisy, own] = [yield* cipher.seal(key, contextOf(bound)), yield* cipher.seal(key, contextOf(quiet))]
     let verified = 0
-    const one = Effect.tap(cipher.verify(noisy, bound), () => Effect.sync(() => (verified += 1)))
+    const one = Effect.tap(cipher.verify(noisy, contextOf(bound)), () => Effect.sync(() => (verified += 1)))
     const flood = yield* Effect.forkChild(Effect.replicateEffect(one, 200, { concurrency: "unbounded", discard: true }))
     yield* Effect.sleep("20 millis")
     const before = verified
-    yield* cipher.verify(own, quiet)
-    yield* cipher.seal(key, quiet)
+    yield* cipher.verify(own, contextOf(quiet))
+    yield* cipher.seal(key, contextOf(quiet))
     assert.isBelow(verified - before, 20)
     yield* Fiber.interrupt(flood)
   })
@@ -359,17 +366,17 @@ describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
   it.effect("every seal spends one wrap of its key, and opening spends none", function* () {
     const spent: Array<string> = []
     const cipher = yield* cipherWith(ring, (kek_id) => Effect.sync(() => void spent.push(kek_id)))
-    const sealed = yield* cipher.seal(key, bound)
-    yield* cipher.reseal(sealed, bound, bound)
-    yield* cipher.open(sealed, bound)
+    const sealed = yield* cipher.seal(key, contextOf(bound))
+    yield* cipher.reseal(sealed, contextOf(bound), contextOf(bound))
+    yield* cipher.open(sealed, contextOf(bound))
     assert.deepStrictEqual(spent, ["kek-1", "kek-1"])
   })
 
   it.effect("at the limit nothing is sealed, and what is sealed still opens", function* () {
-    const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
+    const sealed = yield* (yield* cipherWith(ring)).seal(key, contextOf(bound))
     const reached = new KeyStoreUnavailable({ reason: "reached" })
     const cipher = yield* cipherWith(ring, () => Effect.fail(reached))
-    assert.strictEqual(yield* Effect.flip(cipher.seal(key, bound)), reached)
+    assert.strictEqual(yield* Effect.flip(cipher.seal(key, contextOf(bound))), reached)
     assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
   })
 })
@@ -392,15 +399,15 @@ describe("errors of the cipher (T4)", () => {
     function* ([secret, kek, bound]) {
       const keyring = `kek-1:${kek.toString("base64")}\n${generateKeyring(new Date(0))}`
       const cipher = yield* cipherWith(keyring)
-      const sealed = yield* cipher.seal(Redacted.make(secret), bound)
+      const sealed = yield* cipher.seal(Redacted.make(secret), contextOf(bound))
       const wrong = { ...bound, disabled: !bound.disabled }
       const spent = yield* cipherWith(keyring, () => Effect.fail(new KeyStoreUnavailable({ reason: "spent" })))
       const errors = [
-        yield* Effect.flip(cipher.open(sealed, wrong)),
-        yield* Effect.flip(cipher.open({ ...sealed, kek_id: "kek-2" }, bound)),
-        yield* Effect.flip(cipher.open({ ...sealed, sealed: sealed.sealed.subarray(1) }, bound)),
-        yield* Effect.flip((yield* cipherWith("")).seal(Redacted.make(secret), bound)),
-        yield* Effect.flip(spent.seal(Redacted.make(secret), bound))
+        yield* Effect.flip(cipher.open(sealed, contextOf(wrong))),
+        yield* Effect.flip(cipher.open({ ...sealed, kek_id: "kek-2" }, contextOf(bound))),
+        yield* Effect.flip(cipher.open({ ...sealed, sealed: sealed.sealed.subarray(1) }, contextOf(bound))),
+        yield* Effect.flip((yield* cipherWith("")).seal(Redacted.make(secret), contextOf(bound))),
+        yield* Effect.flip(spent.seal(Redacted.make(secret), contextOf(bound)))
       ]
       const said = errors.map(written).join("\n")
       assert.deepStrictEqual(quoted(said, Buffer.from(secret), kek, sealed.sealed, sealed.wrapped_dek), [])

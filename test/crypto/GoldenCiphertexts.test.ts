@@ -2,7 +2,7 @@ import { Effect, Redacted, Schema, Struct } from "effect"
 import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
 import { Credential } from "../../src/domain/Credential.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
-import { boundNames, encodeSealingContext } from "../../src/domain/SealedKey.ts"
+import { boundNames, contextOf, encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { defaults } from "../support/http/Bodies.ts"
 import { cipherOn } from "../support/memory/inMemory.ts"
@@ -12,7 +12,7 @@ import { assert, describe, it } from "../support/it.ts"
 
 const Context = Schema.Struct({ ...Struct.pick(Credential.fields, boundNames), account_id: AccountId })
 /** The context of a vector; members that were added since have their defaults. */
-const contextOf = (credential: object) => Schema.decodeUnknownSync(Context)({ ...defaults, ...credential })
+const boundOf = (credential: object) => Schema.decodeUnknownSync(Context)({ ...defaults, ...credential })
 const bytesOf = (hex: string) => Buffer.from(hex, "hex")
 
 describe("golden ciphertexts of sealing format 1 must open for ever (SECURITY.md, Sealing format 1)", () => {
@@ -25,13 +25,13 @@ describe("golden ciphertexts of sealing format 1 must open for ever (SECURITY.md
   })
 
   it.for(vectors)("$name: its credential still has the context it was sealed to", ({ context, credential }) => {
-    assert.strictEqual(encodeSealingContext(contextOf(credential)), context)
+    assert.strictEqual(encodeSealingContext(boundOf(credential)), context)
   })
 
   it.effect.each(vectors)("$name: opens", function* ({ credential, kek, kek_id, key, sealed, wrapped_dek }) {
     const cipher = yield* Effect.provide(Cipher, cipherOn(`${kek_id}:${bytesOf(kek).toString("base64")}`))
     const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
-    const opened = yield* cipher.open(row, contextOf(credential))
+    const opened = yield* cipher.open(row, contextOf(boundOf(credential)))
     assert.strictEqual(Redacted.value(opened), key)
   })
 })

@@ -2,6 +2,7 @@ import { createSecretKey, hkdfSync } from "node:crypto"
 import { Arbitrary, Effect, Redacted, Result } from "effect"
 import { vi } from "vitest"
 import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
+import { contextOf } from "../../src/domain/SealedKey.ts"
 import { generateKeyring, makeKek, parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { RandomBlock } from "../../src/crypto/SecureRandomLive.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
@@ -120,17 +121,17 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     const [bound] = Effect.runSync(Arbitrary.sampleEffect(sealingContext, { count: 1, seed: 1 }))
     if (bound === undefined) return assert.fail("no context")
     const key = Redacted.make(plaintext.toString())
-    const held = Effect.runSync(cipher.seal(key, bound))
+    const held = Effect.runSync(cipher.seal(key, contextOf(bound)))
     const changed = { ...bound, disabled: !bound.disabled }
     const given = Redacted.make("another-provider-key")
     const wiped = (use: Effect.Effect<unknown, unknown>) => wipedBy(() => Effect.runSync(use))
-    assert.include(wiped(cipher.seal(key, bound)), hex(plaintext))
-    assert.include(wiped(cipher.open(held, bound)), hex(plaintext))
-    const read = (use: (key: Buffer) => string) => Effect.suspend(() => cipher.read(held, bound, use))
+    assert.include(wiped(cipher.seal(key, contextOf(bound))), hex(plaintext))
+    assert.include(wiped(cipher.open(held, contextOf(bound))), hex(plaintext))
+    const read = (use: (key: Buffer) => string) => Effect.suspend(() => cipher.read(held, contextOf(bound), use))
     assert.include(wiped(read(String)), hex(plaintext))
     assert.include(wiped(Effect.exit(read(() => assert.fail("a defect")))), hex(plaintext))
-    const compared = wiped(cipher.holds(held, bound, given))
+    const compared = wiped(cipher.holds(held, contextOf(bound), given))
     assert.includeMembers([...compared], [hex(plaintext), hex(Buffer.from(Redacted.value(given)))])
-    assert.include(wiped(cipher.reseal(held, bound, changed)), hex(plaintext))
+    assert.include(wiped(cipher.reseal(held, contextOf(bound), contextOf(changed))), hex(plaintext))
   })
 })

@@ -1,4 +1,4 @@
-import { Effect, Option, Schema } from "effect"
+import { Option, Schema } from "effect"
 import { AuditEvent } from "../../src/domain/AuditEvent.ts"
 import { assert, describe, it } from "../support/it.ts"
 

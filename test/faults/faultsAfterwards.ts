@@ -5,6 +5,7 @@ import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
+import { contextOf } from "../../src/domain/SealedKey.ts"
 import { getOver } from "../support/http/callByok.ts"
 import { faultsOf, type Ledger } from "../support/database/AckChecker.ts"
 
@@ -46,7 +47,7 @@ export const faultsAfterwards = Effect.fnUntraced(function* (
     Effect.fnUntraced(function* ({ account_id, id, name }) {
       const account = AccountId.make(account_id)
       const { credential, sealed } = Option.getOrThrow(yield* findSealed(account, CredentialId.make(id)))
-      return { id, name, key: Redacted.value(yield* open(sealed, { ...credential, account_id: account })) }
+      return { id, name, key: Redacted.value(yield* open(sealed, contextOf({ ...credential, account_id: account }))) }
     }),
     together
   )

@@ -2,6 +2,7 @@ import { Effect, Option, Redacted } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { contextOf } from "../../src/domain/SealedKey.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { created, createdId, defaults, minimal } from "../support/http/Bodies.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
@@ -14,7 +15,7 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
   const repository = yield* CredentialRepository
   const found = yield* repository.findSealed(account_id, CredentialId.make(String(id)))
   const { credential, sealed } = Option.getOrThrow(found)
-  return Redacted.value(yield* (yield* Cipher).open(sealed, { ...credential, account_id }))
+  return Redacted.value(yield* (yield* Cipher).open(sealed, contextOf({ ...credential, account_id })))
 })
 
 layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) => {

@@ -2,6 +2,7 @@ import { Effect } from "effect"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Links } from "../../src/service/links/Links.ts"
+import { contextOf } from "../../src/domain/SealedKey.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -18,7 +19,9 @@ const keyOf = Effect.fnUntraced(function* (account_id: never, id: string) {
   const found = yield* (yield* CredentialRepository).findSealed(account_id, id as never)
   if (found._tag === "None") return assert.fail("no credential")
   const { credential, sealed } = found.value
-  return yield* Effect.orDie((yield* Cipher).read(sealed, { ...credential, account_id }, (key) => key.toString("utf8")))
+  return yield* Effect.orDie(
+    (yield* Cipher).read(sealed, contextOf({ ...credential, account_id }), (key) => key.toString("utf8"))
+  )
 })
 
 layerLive(TestService.layer)("the API of the owner's page", (it) => {

@@ -10,6 +10,7 @@ import { Database } from "../../src/sql/connection/Database.ts"
 import * as ProcessGauges from "../../src/telemetry/ProcessGauges.ts"
 import { prometheusText } from "../../src/management/ManagementServer.ts"
 import * as StoreGauges from "../../src/telemetry/StoreGauges.ts"
+import { contextOf } from "../../src/domain/SealedKey.ts"
 import { series } from "../deploy/series.ts"
 import { plainCredential } from "../support/database/plainCredential.ts"
 import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
@@ -169,11 +170,11 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
       ] as const
     yield* raises(create(minimal), timed("seal"))
     const context = { ...plainCredential(workspace_id, aCredential), account_id }
-    const sealed = yield* raises(seal(Redacted.make("a key"), context), timed("seal"))
-    yield* raises(open(sealed, context), timed("unwrap"))
-    yield* raises(verify(sealed, context), timed("unwrap"))
+    const sealed = yield* raises(seal(Redacted.make("a key"), contextOf(context)), timed("seal"))
+    yield* raises(open(sealed, contextOf(context)), timed("unwrap"))
+    yield* raises(verify(sealed, contextOf(context)), timed("unwrap"))
     const other = { ...context, disabled: !context.disabled }
-    yield* raises(Effect.flip(open(sealed, other)), timed("unwrap", "AuthenticationFailed"))
+    yield* raises(Effect.flip(open(sealed, contextOf(other))), timed("unwrap", "AuthenticationFailed"))
     const unknown = { ...sealed, kek_id: "unknown" }
     const count = "byok_crypto_operation_duration_seconds_count"
     assert.strictEqual(
@@ -181,7 +182,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
       0,
       "it exists before the first failure"
     )
-    yield* raises(Effect.flip(open(unknown, context)), timed("unwrap", "UnknownKeyId"))
+    yield* raises(Effect.flip(open(unknown, contextOf(context))), timed("unwrap", "UnknownKeyId"))
   })
 
   it.effect("time what is rewrapped, and what is not by the reason", function* () {

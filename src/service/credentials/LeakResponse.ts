@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from "node:crypto"
 import { Context, Effect, Layer, Redacted, Result } from "effect"
 import { haveCommonSecret, hiddenSecretsIn, secretsIn, secretsOfLeak } from "../../domain/KeyMaterial.ts"
 import { labelOf } from "../../domain/Label.ts"
+import { contextOf } from "../../domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, type RewrapFailure } from "../../port/Cipher.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
@@ -63,7 +64,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
           secretsIn(provider, Redacted.make(key.toString("utf8"))).some((secret) => isLeaked(secret)))
       const compare = (suspect: Suspect) => {
         const { context, sealed } = suspect
-        const opened = read(sealed, context, (key) => holdsLeak(context.provider, key))
+        const opened = read(sealed, contextOf(context), (key) => holdsLeak(context.provider, key))
         return Effect.flatMap(Effect.result(opened), (result) =>
           Result.isFailure(result) && result.failure instanceof KeyStoreUnavailable
             ? Effect.fail(result.failure)
@@ -141,7 +142,7 @@ export const makeLeakCheck = Effect.gen(function* () {
     key: Redacted.Redacted
   ) {
     for (const { context, sealed } of suspects) {
-      const opened = yield* Effect.option(cipher.open(sealed, context))
+      const opened = yield* Effect.option(cipher.open(sealed, contextOf(context)))
       if (opened._tag === "Some" && haveCommonSecret(provider, opened.value, key)) return true
     }
     return false

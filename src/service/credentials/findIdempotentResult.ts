@@ -4,6 +4,7 @@ import { Conflict } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
 import { labelOf } from "../../domain/Label.ts"
 import { fingerprinted, type NewCredential } from "../../domain/NewCredential.ts"
+import { contextOf } from "../../domain/SealedKey.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
@@ -99,7 +100,7 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
     if (Option.isNone(found)) return yield* Conflict.deleted()
     const { credential, key_version, sealed } = found.value
     if (key_version > 1) return Option.some(credential)
-    const held = cipher.holds(sealed, { ...credential, account_id }, input.key)
+    const held = cipher.holds(sealed, contextOf({ ...credential, account_id }), input.key)
     return (yield* Effect.orDie(held)) ? Option.some(credential) : yield* Conflict.reused()
   })
 })

@@ -5,7 +5,7 @@ import { type AccountId, CredentialId, type IdempotencyKey } from "../../domain/
 import { leakedKey } from "../../domain/KeyMaterial.ts"
 import { labelOf } from "../../domain/Label.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
-import type { SealedKey } from "../../domain/SealedKey.ts"
+import { contextOf, type SealedKey } from "../../domain/SealedKey.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import {
   CredentialRepository,
@@ -54,7 +54,7 @@ export const makeCreate = Effect.gen(function* () {
             declared_region: input.declared_region ?? material.region
           }
           const sealing = Effect.catchTag(
-            cipher.seal(key, { ...credential, account_id }),
+            cipher.seal(key, contextOf({ ...credential, account_id })),
             "KeyStoreUnavailable",
             Effect.die
           )

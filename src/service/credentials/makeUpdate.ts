@@ -5,7 +5,7 @@ import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
 import { actingPrincipal } from "../../domain/Principal.ts"
 import { takesKeyMaterial } from "../../domain/Provider.ts"
-import type { SealedKey } from "../../domain/SealedKey.ts"
+import { contextOf, type SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
@@ -49,7 +49,7 @@ export const makeUpdate = Effect.gen(function* () {
     { credential, sealed }: StoredCredential,
     changes: CredentialChanges
   ) {
-    const context = { ...credential, account_id }
+    const context = contextOf({ ...credential, account_id })
     const { id, provider } = credential
     if (changes.key !== undefined) {
       // A link to replace always stores what it sends: its answer must not tell whether a guess is the stored key.
@@ -82,10 +82,12 @@ export const makeUpdate = Effect.gen(function* () {
 
       const { credential, fields, mustSeal } = changed.success
       if (fields.length === 0) return stored
-      const context = { ...credential, account_id }
+      const context = contextOf({ ...credential, account_id })
       const newKey = fields.includes("key") ? changes.key : undefined
       const seal: Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable> =
-        newKey === undefined ? cipher.reseal(sealed, { ...stored, account_id }, context) : cipher.seal(newKey, context)
+        newKey === undefined
+          ? cipher.reseal(sealed, contextOf({ ...stored, account_id }), context)
+          : cipher.seal(newKey, context)
       const update = repository.update(account_id, {
         credential,
         revision,

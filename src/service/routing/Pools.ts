@@ -6,7 +6,7 @@ import type { Provider } from "../../domain/Provider.ts"
 import { type Cooldown, longestCooldown, cooldownCauseOf, unknown } from "../../domain/routing/Health.ts"
 import { monotonicMillis } from "../../domain/routing/Moment.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
-import { encodeSealingContext, type SealedKey } from "../../domain/SealedKey.ts"
+import { contextOf, encodeSealingContext, type SealedKey } from "../../domain/SealedKey.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import {
   CredentialPools,
@@ -408,7 +408,7 @@ export class Pools extends Context.Service<
     this,
     Effect.flatMap(Cipher, ({ verify }) =>
       make((account_id, { credential, sealed }) =>
-        Effect.match(verify(sealed, { ...credential, account_id }), {
+        Effect.match(verify(sealed, contextOf({ ...credential, account_id })), {
           onSuccess: () => "verified",
           onFailure: ({ _tag }) => sealStatusByError[_tag]
         })

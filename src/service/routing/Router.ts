@@ -16,6 +16,7 @@ import {
 } from "../../domain/routing/planFor.ts"
 import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
+import { contextOf } from "../../domain/SealedKey.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
@@ -274,7 +275,7 @@ const make = Effect.gen(function* () {
       uses.leased(lease.terms)
       return lease
     }
-    return Effect.catch(read(sealed, { ...credential, account_id: request.account_id }, fill), (failure) => {
+    return Effect.catch(read(sealed, contextOf({ ...credential, account_id: request.account_id }), fill), (failure) => {
       const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
       if (failure._tag !== "UnknownKeyId") return Effect.fail(refused)
       return Effect.matchEffect(orUnavailable(reread(request, provider)), {

@@ -3,7 +3,7 @@ import { Effect, Layer, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { AccountId, CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../domain/Label.ts"
-import type { SealedKey, SealingContext } from "../../domain/SealedKey.ts"
+import type { SealedKey, BoundCredential } from "../../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { findMarks } from "../../port/Prefetched.ts"
@@ -39,7 +39,7 @@ const size = 1000
 const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
 
 /** A suspect as the driver reads it: the database's types and constraints guarantee the form of every field. */
-type SuspectRow = SealingContext & SealedKey & Pick<Suspect, "label" | "key_version">
+type SuspectRow = BoundCredential & SealedKey & Pick<Suspect, "label" | "key_version">
 
 const suspected = (sql: SqlClient.SqlClient, labels: ReadonlyArray<string>) =>
   sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source})`

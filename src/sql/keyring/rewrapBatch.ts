@@ -1,7 +1,7 @@
 import { Array as Arr, Effect, Record, Result } from "effect"
 import type { Statement } from "effect/sql"
 import { linkContext } from "../../domain/Link.ts"
-import type { SealedKey, SealingContext } from "../../domain/SealedKey.ts"
+import { type BoundCredential, contextOf, type SealedKey, type SealingContext } from "../../domain/SealedKey.ts"
 import type { KekRegistry } from "../../port/KekRegistry.ts"
 import { record } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
@@ -37,7 +37,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
     table: sql`credentials`,
     columns: sql.csv(contextColumns),
     bytes: bytesOf(sql),
-    contextOf: ({ kek_id: _, sealed: _sealed, wrapped_dek: _dek, ...context }) => context as SealingContext
+    contextOf: ({ kek_id: _, sealed: _sealed, wrapped_dek: _dek, ...bound }) => contextOf(bound as BoundCredential)
   }
   const ofLinks: Source = {
     table: sql`links`,

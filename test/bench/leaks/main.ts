@@ -10,6 +10,7 @@ import type { NewRow } from "../../../src/sql/credentials/credentialRows.ts"
 import * as Database from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import * as LeakedKeysLive from "../../../src/sql/credentials/LeakedKeysLive.ts"
+import { contextOf } from "../../../src/domain/SealedKey.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { account_id, type Bed, insertRows, onBed, patientSettings, workspace_id } from "../Bed.ts"
@@ -32,7 +33,11 @@ const sealed = Effect.fnUntraced(function* (n: number) {
   const id = CredentialId.make(`${n.toString(16).padStart(8, "0")}${randomUUID().slice(8)}`)
   const credential = { ...plainCredential(workspace_id, id), provider: "xai", label: labelOf(key) }
   const { seal } = yield* Cipher
-  const row: NewRow = { account_id, ...credential, ...(yield* seal(Redacted.make(key), { ...credential, account_id })) }
+  const row: NewRow = {
+    account_id,
+    ...credential,
+    ...(yield* seal(Redacted.make(key), contextOf({ ...credential, account_id })))
+  }
   return { key, row }
 })
 

@@ -14,6 +14,7 @@ import * as Database from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import * as CredentialUseLive from "../../../src/sql/routing/CredentialUseLive.ts"
 import * as ParkingsLive from "../../../src/sql/routing/ParkingsLive.ts"
+import { contextOf } from "../../../src/domain/SealedKey.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { account_id, type Bed, insertRows, onBed, patientSettings, workspace_id } from "../Bed.ts"
@@ -32,7 +33,7 @@ const sealed = Effect.fnUntraced(function* (provider: string) {
   const credential = { ...plainCredential(workspace_id, randomUUID()), id: CredentialId.make(randomUUID()), provider }
   const { seal } = yield* Cipher
   const key = Redacted.make(`sk-${randomUUID()}-${randomUUID()}`)
-  return { account_id, ...credential, ...(yield* seal(key, { ...credential, account_id })) } satisfies NewRow
+  return { account_id, ...credential, ...(yield* seal(key, contextOf({ ...credential, account_id }))) } satisfies NewRow
 })
 
 const requests = providers.map((provider) =>
@@ -79,7 +80,7 @@ const measureOpening = Effect.gen(function* () {
   const count = 50_000
   const { cpu } = yield* timed(
     Effect.replicateEffect(
-      read(row, row, (key) => key.length),
+      read(row, contextOf(row), (key) => key.length),
       count,
       { discard: true }
     )

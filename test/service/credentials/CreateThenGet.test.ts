@@ -4,6 +4,7 @@ import { Credential } from "../../../src/domain/Credential.ts"
 import { labelOf } from "../../../src/domain/Label.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { contextOf } from "../../../src/domain/SealedKey.ts"
 import { defaults } from "../../support/http/Bodies.ts"
 import { acceptedBody, givenKey, integer } from "../../support/memory/arbitraries.ts"
 import { inMemory, own } from "../../support/memory/inMemory.ts"
@@ -57,7 +58,7 @@ describe("a created credential", () => {
         assert.match(read.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
         assert.strictEqual(Number.parseInt(read.id.replace("-", "").slice(0, 12), 16), millis)
         const row = Option.getOrThrow(yield* (yield* CredentialRepository).findSealed(account_id, read.id))
-        const opened = yield* (yield* Cipher).open(row.sealed, { ...row.credential, account_id })
+        const opened = yield* (yield* Cipher).open(row.sealed, contextOf({ ...row.credential, account_id }))
         assert.strictEqual(Redacted.value(opened), body["key"])
       }).pipe(Effect.provide(service))
   )

@@ -222,7 +222,7 @@ describe("the laws of a search", () => {
     const forgetful = Cipher.of({
       ...cipher,
       read: (sealed, context, use) =>
-        context.id === lost.id ? new UnknownKeyId({ kek_id: "gone" }) : cipher.read(sealed, context, use)
+        context.text.includes(`"${lost.id}"`) ? new UnknownKeyId({ kek_id: "gone" }) : cipher.read(sealed, context, use)
     })
     const seen: Array<LeakSearchProgress> = []
     const onProgress = (progress: LeakSearchProgress) => Effect.sync(() => void seen.push(progress))

@@ -9,6 +9,7 @@ import { CredentialRepository, type StoredCredential } from "../../../src/port/C
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { Prefetched } from "../../../src/port/Prefetched.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
+import { contextOf } from "../../../src/domain/SealedKey.ts"
 import { addApiKey, newHash, newTenant } from "../../support/database/newTenant.ts"
 import { stores } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
@@ -34,7 +35,7 @@ const stored = (account_id: AccountId, id: CredentialId) =>
 
 const opened = Effect.fnUntraced(function* (account_id: AccountId, { credential, sealed }: StoredCredential) {
   const { open } = yield* Cipher
-  return yield* Effect.match(open(sealed, { ...credential, account_id }), {
+  return yield* Effect.match(open(sealed, contextOf({ ...credential, account_id })), {
     onFailure: ({ _tag }): string => _tag,
     onSuccess: (found) => Redacted.value(found)
   })

@@ -5,7 +5,7 @@ import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { planFor } from "../../../src/domain/routing/planFor.ts"
-import type { SealingContext } from "../../../src/domain/SealedKey.ts"
+import type { BoundCredential } from "../../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
@@ -143,7 +143,7 @@ const afterMoves = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner:
 })
 
 /** Every column that the seal binds: this is a type error if one is added and edited nowhere. */
-const bound: Record<keyof SealingContext, true> = {
+const bound: Record<keyof BoundCredential, true> = {
   account_id: true,
   workspace_id: true,
   id: true,

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto"
 import { Effect, Exit, Fiber, Layer, Option, Redacted, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
+import { contextOf } from "../../../src/domain/SealedKey.ts"
 import * as LinkKeysLive from "../../../src/crypto/LinkKeysLive.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { hashApiKey } from "../../../src/port/ApiKey.ts"
@@ -130,7 +131,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
         const repository = yield* CredentialRepository
         const { credential } = Option.getOrThrow(yield* repository.findSealed(first.account_id, first.id))
         const cipher = yield* cipherWith(ringOf("old"))
-        const changed = yield* cipher.seal(Redacted.make("fake-key-changed"), { ...credential, ...first })
+        const changed = yield* cipher.seal(Redacted.make("fake-key-changed"), contextOf({ ...credential, ...first }))
         const bytea = (bytes: Uint8Array) => `'\\x${Buffer.from(bytes).toString("hex")}'`
         const commit = yield* holdOpen(
           sql,

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
 import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { contextOf } from "../../../src/domain/SealedKey.ts"
 import * as CipherLive from "../../../src/crypto/CipherLive.ts"
 import { layerLimited, limits } from "../../../src/crypto/WrapBudget.ts"
 import { type AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
@@ -32,7 +33,7 @@ export const sealUnder = Effect.fnUntraced(function* (keyring: string, count: nu
       const { account_id, workspace_id } = yield* newTenant
       const credential = { ...sample, id: CredentialId.make(randomUUID()), workspace_id }
       const key = `fake-key-${credential.id}`
-      const sealed = yield* cipher.seal(Redacted.make(key), { ...credential, account_id })
+      const sealed = yield* cipher.seal(Redacted.make(key), contextOf({ ...credential, account_id }))
       yield* repository.insert(account_id, credential, sealed)
       return { account_id, id: credential.id, key } satisfies Made
     })
@@ -47,7 +48,7 @@ export const openedWith = Effect.fnUntraced(function* (keyring: string, made: Re
     Effect.gen(function* () {
       const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
       const named = { ...sealed, kek_id: claimed ?? sealed.kek_id }
-      return yield* Effect.match(cipher.open(named, { ...credential, account_id }), {
+      return yield* Effect.match(cipher.open(named, contextOf({ ...credential, account_id })), {
         onFailure: ({ _tag }): string => _tag,
         onSuccess: (key) => Redacted.value(key)
       })

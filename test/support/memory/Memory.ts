@@ -5,7 +5,7 @@ import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../
 import { inconclusiveLabel } from "../../../src/domain/Label.ts"
 import { type Cooldown, join, unknown } from "../../../src/domain/routing/Health.ts"
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
-import type { SealedKey } from "../../../src/domain/SealedKey.ts"
+import { contextOf, type SealedKey } from "../../../src/domain/SealedKey.ts"
 import {
   type Account,
   AccountRepository,
@@ -339,7 +339,7 @@ const kekRegistry = Layer.unwrap(
             .sort((one, other) => (cursorOf(one) < cursorOf(other) ? -1 : 1))
             .slice(0, size)
           const results = yield* Effect.forEach(rows, ({ account_id, credential, sealed }) =>
-            rewrap({ ...sealed, sealed: sealed.sealed.subarray(0, 2) }, { ...credential, account_id })
+            rewrap({ ...sealed, sealed: sealed.sealed.subarray(0, 2) }, contextOf({ ...credential, account_id }))
           )
           const failed = rows.flatMap((row, index) => {
             const { credential, sealed } = row

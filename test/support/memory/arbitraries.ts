@@ -6,7 +6,7 @@ import { Provider } from "../../../src/domain/Provider.ts"
 import { Region } from "../../../src/domain/Region.ts"
 import type { UnstoredCredential } from "../../../src/port/CredentialRepository.ts"
 import { defaults } from "../http/Bodies.ts"
-import type { SealedKey, SealingContext } from "../../../src/domain/SealedKey.ts"
+import type { SealedKey, BoundCredential } from "../../../src/domain/SealedKey.ts"
 
 type Arbitrary<A> = Arbitrary.Arbitrary<A>
 
@@ -219,7 +219,7 @@ export const storedCredential: Arbitrary<Omit<UnstoredCredential, "workspace_id"
 )
 
 /** What a sealed key may be bound to. */
-export const sealingContext: Arbitrary<SealingContext> = Arbitrary.map(
+export const sealingContext: Arbitrary<BoundCredential> = Arbitrary.map(
   Arbitrary.all({ account_id: accountId, workspace_id: workspaceId, credential: storedCredential }),
   ({ account_id, credential: { label: _label, name: _name, ...bound }, workspace_id }) => ({
     account_id,

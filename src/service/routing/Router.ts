@@ -221,7 +221,7 @@ const make = Effect.gen(function* () {
   const poolsOfKey = (request: PlannedRequest["request"], api_key_hash: ApiKeyHash) =>
     Effect.catchTag(
       orUnavailable(ofKey({ api_key_hash, workspace_id: request.workspace_id }, providersOf(request))),
-      ["UnknownApiKey", "UnknownWorkspace"],
+      ["UnknownApiKey", "ApiKeyMayNotRoute", "UnknownWorkspace"],
       () => Effect.succeed<Found>({ snapshots: [] })
     )
 

@@ -727,7 +727,7 @@ describe("what a router learns", () => {
     yield* create(owner)
     const { addApiKey, revokeApiKey } = yield* AccountRepository
     const hash = ApiKeyHash.make(createHash("sha256").update(owner.account_id).digest("hex"))
-    yield* addApiKey(owner.account_id, { hash, name: "a key", management: false, created_at: yield* DateTime.now })
+    yield* addApiKey(owner.account_id, { hash, name: "a key", role: "ordinary", created_at: yield* DateTime.now })
     const { planForKey, walk } = yield* Router
     const { close, ended, next } = walk(yield* planForKey({ ...requestOf(owner), api_key_hash: hash }))
     const first = (yield* next) ?? assert.fail("no attempt")

@@ -32,10 +32,34 @@ const quotaCodes = new Set([
 /** Google's `API_KEY_INVALID` comes with 400. */
 const keyCodes = new Set(["invalid_api_key", "api_key_invalid", "authentication_error"])
 
+/** The three forms of a date in HTTP (RFC 9110, 5.6.7). */
+const dateForms = [
+  /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), (?<day>\d\d) (?<month>\w{3}) (?<year>\d{4}) (?<time>[\d:]{8}) GMT$/,
+  /^(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, (?<day>\d\d)-(?<month>\w{3})-(?<year>\d\d) (?<time>[\d:]{8}) GMT$/,
+  /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?<month>\w{3}) (?<day>[ \d]\d) (?<time>[\d:]{8}) (?<year>\d{4})$/
+]
+
+/** A year of two digits is of this century, unless it were more than 50 years ahead. */
+const yearOf = (digits: string, now: number): number => {
+  if (digits.length > 2) return Number(digits)
+  const thisYear = new Date(now).getUTCFullYear()
+  const year = thisYear - (thisYear % 100) + Number(digits)
+  return year > thisYear + 50 ? year - 100 : year
+}
+
+/** Milliseconds since 1970; not a number if it is no date. */
+const dateOf = (text: string, now: number): number => {
+  const { day = "", month, time, year = "" } = dateForms.map((form) => form.exec(text)?.groups).find(Boolean) ?? {}
+  const date = `${day.replace(" ", "0")} ${month} ${yearOf(year, now)} ${time} GMT`
+  const at = Date.parse(date)
+  // Without this, 31 February would be a day in March.
+  return new Date(at).toUTCString().endsWith(date) ? at : Number.NaN
+}
+
 /** `Retry-After` in milliseconds, given as seconds or as a date; null if it is neither, or asks for no wait. */
 const millisecondsOf = (header: string | null, now: number): number | null => {
   const text = header?.trim() ?? ""
-  const wait = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now
+  const wait = /^\d+(\.\d+)?$/.test(text) ? Math.ceil(Number(text) * 1000) : dateOf(text, now) - now
   return wait > 0 ? wait : null
 }
 

@@ -1,5 +1,7 @@
+import { Arbitrary } from "effect"
 import { errorCodesIn, type Outcome, outcomeOf } from "../../../src/domain/routing/Outcome.ts"
 import { assert, describe, it } from "../../support/it.ts"
+import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 
 const now = Date.UTC(2026, 10, 21, 12)
 
@@ -25,6 +27,10 @@ describe("what an upstream's answer says about the key", () => {
     [500, "UpstreamFailed"],
     [503, "UpstreamFailed"],
     [529, "UpstreamFailed"],
+    [999, "UpstreamFailed"],
+    [600, "UpstreamFailed"],
+    [0, "UpstreamFailed"],
+    [-1, "UpstreamFailed"],
     [101, "UpstreamFailed"],
     [199, "UpstreamFailed"],
     [null, "UpstreamFailed"]
@@ -79,7 +85,29 @@ describe("what an upstream's answer says about the key", () => {
   it.each<[string | null, number | null]>([
     ["30", 30_000],
     [" 1 ", 1000],
+    ["33.5", 33_500],
+    ["7.66", 7660],
+    ["0.0001", 1],
     ["Sat, 21 Nov 2026 12:00:20 GMT", 20_000],
+    ["Saturday, 21-Nov-26 12:00:20 GMT", 20_000],
+    ["Sat Nov 21 12:00:20 2026", 20_000],
+    ["Tue Dec  1 12:00:00 2026", 10 * 86_400_000],
+    ["Friday, 21-Nov-76 12:00:00 GMT", Date.UTC(2076, 10, 21, 12) - now],
+    ["Monday, 21-Nov-77 12:00:00 GMT", null],
+    ["Sat, 31 Feb 2027 12:00:00 GMT", null],
+    ["Sat, 21 Now 2026 12:00:20 GMT", null],
+    ["Sat, 21 Nov 2026 24:00:20 GMT", null],
+    ["sat, 21 nov 2026 12:00:20 gmt", null],
+    ["Sat, 21 Nov 2026 12:00:20 PST", null],
+    ["21 Nov 2026 12:00:20 GMT", null],
+    ["2026-11-21T12:00:20Z", null],
+    ["30, 30", null],
+    ["30s", null],
+    ["33.", null],
+    [".5", null],
+    ["1e3", null],
+    ["0x10", null],
+    ["+7", null],
     ["0", null],
     ["Sat, 21 Nov 2026 11:00:00 GMT", null],
     ["soon", null],
@@ -89,4 +117,45 @@ describe("what an upstream's answer says about the key", () => {
   ])("Retry-After: %s asks for a wait of %s ms", (header, retry_after) => {
     assert.deepStrictEqual(outcome(429, [], header), { _tag: "RateLimited", retry_after })
   })
+
+  const waitFor = (header: string) => {
+    const limited = outcome(429, [], header)
+    return limited._tag === "RateLimited" ? limited.retry_after : assert.fail(limited._tag)
+  }
+  /** A time in the three forms of a date in HTTP. */
+  const formsOf = (at: number): ReadonlyArray<string> => {
+    const fixed = new Date(at).toUTCString()
+    const [weekday = "", day = "", month = "", year = "", time = ""] = fixed.split(/,? /)
+    const long = new Intl.DateTimeFormat("en", { weekday: "long", timeZone: "UTC" }).format(at)
+    return [
+      fixed,
+      `${long}, ${day}-${month}-${year.slice(2)} ${time} GMT`,
+      `${weekday} ${month} ${String(Number(day)).padStart(2)} ${time} ${year}`
+    ]
+  }
+  const anySecond = integer(1, 20 * 365 * 86_400)
+
+  it.prop("Retry-After waits until a date in each form, and for seconds with decimals", [anySecond], ([seconds]) => {
+    const forms = formsOf(now + seconds * 1000)
+    assert.deepStrictEqual(
+      forms.map(waitFor),
+      forms.map(() => seconds * 1000)
+    )
+    assert.strictEqual(waitFor(`${seconds}.25`), seconds * 1000 + 250)
+  })
+
+  const edit = Arbitrary.all({ at: integer(0, 34), replaces: integer(0, 1), by: elementOf(["x", ".", "+", "e", "T"]) })
+  it.prop(
+    "Retry-After is as if absent when any character is not of its grammar",
+    [anySecond, edit],
+    ([seconds, edit]) => {
+      for (const text of [...formsOf(now + seconds * 1000), `${seconds}`]) {
+        const { at, by, replaces } = edit
+        const place = 1 + (at % (text.length + 1))
+        const edited = text.slice(0, place - 1) + by + text.slice(place - 1 + replaces)
+        const isDecimal = /^\d/.test(edited) && by === "." && /\d$/.test(edited)
+        if (edited !== text && !isDecimal) assert.isNull(waitFor(edited), edited)
+      }
+    }
+  )
 })

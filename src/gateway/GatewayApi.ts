@@ -20,7 +20,7 @@ import { actorKinds, ApiKeyRole, type CurrentPrincipal } from "../domain/Princip
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
 import { checkInput, Text } from "../domain/checkInput.ts"
-import { flag, routingFields } from "../domain/routing/RoutingRequest.ts"
+import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
 /** 403: the account has the API key, but for something else. */
 export class NotForRouting extends Schema.Error<NotForRouting>("NotForRouting")(
@@ -85,7 +85,7 @@ export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requir
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
-const milliseconds = "must be a whole number from 0 to 600000"
+const milliseconds = `must be a whole number from 0 to ${longestFreshness}`
 
 const Attempt = Schema.Struct({
   attempt: Schema.Int.annotate({ description: "Number of the attempt, from 1." }),
@@ -145,14 +145,13 @@ export const Outcomes = Schema.Literals([...outcomes, "upstream_failed", "reques
 const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
   (status !== undefined) !== (abandoned === true)
 
-const status = "must be a status from 100 to 599, or null if the upstream did not answer"
-
-const code = "must be a string, a number or null"
+const status = "must be a whole number, or null if the upstream did not answer"
 
 const reported = {
   status: Schema.optionalKey(
-    Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 100, maximum: 599 }, { message: status }))).annotate({
-      message: status
+    Schema.NullOr(Schema.Int).annotate({
+      message: status,
+      description: "The upstream's status. One that HTTP does not have is a failure of the upstream."
     })
   ),
   retry_after: Schema.optionalKey(
@@ -162,7 +161,7 @@ const reported = {
     })
   ),
   codes: Schema.optionalKey(
-    Schema.Array(Schema.Union([Schema.String, Schema.Finite, Schema.Null]).annotate({ message: code }))
+    Schema.Array(Schema.Unknown)
       .annotate({
         message: "must be a list",
         description: "`code`, `type` and `status` of the upstream's error as they are. Only strings count."
@@ -223,7 +222,7 @@ export const NewRoute = Schema.Struct({
     })
     .pipe(Schema.withDecodingDefaultKey<Schema.NullOr<typeof WorkspaceId>>(Effect.succeed(null))),
   freshness_ms: Schema.Int.annotate({ message: milliseconds, default: 0 })
-    .check(Schema.isBetween({ minimum: 0, maximum: 600_000 }, { message: milliseconds }))
+    .check(Schema.isBetween({ minimum: 0, maximum: longestFreshness }, { message: milliseconds }))
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(0))),
   explain: flag(false, "Whether the answer says why each key is used or not, even if there is a first attempt."),
   reports: Schema.Array(Schema.Unknown)

@@ -218,7 +218,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         { route: one.route, attempt: 1, status: 401 },
         { route: other.route, attempt: 2, status: 200 },
         { route: "none", attempt: 1, status: 200 },
-        { route: other.route, attempt: 1, status: 999, zdr: true }
+        { route: other.route, attempt: 1, status: "200", zdr: true }
       ]
     })
     assert.strictEqual(next?.key, key, "it was rejected")
@@ -318,7 +318,10 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         [{ status: 429 }, "rate_limited"],
         [{ status: 429, codes: [null, 1, "insufficient_quota"] }, "quota_exhausted"],
         [{ status: 400 }, "request_refused"],
+        [{ status: 429, codes: [{ code: 1 }, [], true, "insufficient_quota"] }, "quota_exhausted"],
         [{ status: 500 }, "upstream_failed"],
+        [{ status: 999 }, "upstream_failed"],
+        [{ status: 0 }, "upstream_failed"],
         [{ abandoned: true }, "abandoned"]
       ] as const) {
         const tested = yield* open(alone)

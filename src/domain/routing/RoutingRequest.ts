@@ -14,6 +14,9 @@ export type EndpointKind = typeof EndpointKind.Type
 export const flag = (initially: boolean, description: string) =>
   withDefault(Schema.Boolean.annotate({ message: "must be true or false", description, default: initially }))
 
+/** How old what a plan goes by may be at most, in milliseconds. */
+export const longestFreshness = 600_000
+
 /** What a gateway knows of a provider's endpoint for the requested model. */
 export const Endpoint = Schema.Struct({
   kind: withDefault(EndpointKind.annotate({ description: "Kind of endpoint.", default: "standard" })),

@@ -59,7 +59,7 @@ export interface WorkspacePools extends PoolOwner {
   readonly snapshots: ReadonlyArray<Snapshot>
 }
 
-/** How long a snapshot is used: changes by SQL that do not raise the version of the pool are seen then. */
+/** How long a pool is kept before it is read again: changes by SQL that do not raise its version are seen then. */
 const longestKept = 60_000
 
 /** How long a snapshot is used in which a row is not verified: its key may arrive, or the key store answer again. */
@@ -68,8 +68,11 @@ const unverifiedKept = 1000
 const isVerified = ({ seal }: Member) => seal === "verified"
 
 /** A key store that hangs delays the check of seals, so that counts from its end. */
-const isUsable = ({ checked_at, isVerified, read_at }: Snapshot, now: number): boolean =>
-  now < read_at + longestKept && (isVerified || now < checked_at + unverifiedKept)
+const isChecked = ({ checked_at, isVerified }: Snapshot, now: number): boolean =>
+  isVerified || now < checked_at + unverifiedKept
+
+const isUsable = (snapshot: Snapshot, now: number): boolean =>
+  now < snapshot.read_at + longestKept && isChecked(snapshot, now)
 
 /** How long a plan outside of a request waits for a pool, in milliseconds. */
 const longestWait = 30_000
@@ -300,7 +303,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     const snapshots: Array<Snapshot> = []
     for (const provider of providers) {
       const snapshot = kept.get(poolKeyOf({ account_id, workspace_id }, provider))?.snapshot
-      if (snapshot === undefined || snapshot.validated.at + freshness < now || !isUsable(snapshot, now))
+      if (snapshot === undefined || snapshot.validated.at + freshness < now || !isChecked(snapshot, now))
         return undefined
       snapshots.push(snapshot)
     }

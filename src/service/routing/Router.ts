@@ -15,7 +15,7 @@ import {
   type Search
 } from "../../domain/routing/planFor.ts"
 import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
-import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
+import { longestFreshness, type RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 import { contextOf } from "../../domain/SealedKey.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
@@ -50,7 +50,8 @@ const isUnavailable = (cause: Cause.Cause<unknown>) => {
   return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
 }
 
-const millisOf = (freshness: Freshness) => (freshness === "now" ? 0 : Duration.toMillis(freshness))
+const millisOf = (freshness: Freshness) =>
+  freshness === "now" ? 0 : Math.min(Duration.toMillis(freshness), longestFreshness)
 
 type Alone = Pick<RoutingRequest, "credential_id">
 
@@ -387,8 +388,8 @@ export class Router extends Context.Service<
   {
     /**
      * The attempts for a request in their order. With `now`, the default, every change that was acknowledged on any
-     * instance before this began is respected. With a duration a snapshot that the database confirmed within it is used
-     * without asking, also while the database is away.
+     * instance before this began is respected. With a duration of up to ten minutes a snapshot that the database confirmed
+     * within it is used without asking, also while the database is away.
      */
     readonly plan: (
       request: RoutingRequest,

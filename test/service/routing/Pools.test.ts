@@ -5,6 +5,7 @@ import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { planFor } from "../../../src/domain/routing/planFor.ts"
+import { longestFreshness } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { BoundCredential } from "../../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
@@ -525,6 +526,37 @@ describe("what a process keeps of pools", () => {
       }).pipe(Effect.provide(largePools(read, sized(1), Deferred.await(gate))))
     })
   })
+
+  it.effect(
+    "is used while the database is away for as long as its freshness says, however long ago it was read",
+    () => {
+      let isAway = false
+      const leaving = changing(CredentialPools, (pools) => ({
+        ...pools,
+        versions: (...args) => (isAway ? Effect.fail(new ServiceUnavailable()) : pools.versions(...args))
+      }))
+      return Effect.gen(function* () {
+        const owner = yield* newTenant
+        yield* Effect.gen(function* () {
+          yield* snapshotOf(owner)
+          yield* TestClock.adjust("59 seconds")
+          const confirmed = yield* snapshotOf(owner)
+          isAway = true
+          for (const freshness of [120_000, longestFreshness]) {
+            yield* TestClock.adjust(freshness - (freshness === longestFreshness ? 120_001 : 0))
+            assert.strictEqual(yield* snapshotOf(owner, freshness), confirmed)
+            yield* TestClock.adjust(1)
+            assert.instanceOf(
+              yield* Effect.flip((yield* Pools).current(owner, ["azure"], freshness)),
+              ServiceUnavailable
+            )
+          }
+          isAway = false
+          assert.notStrictEqual(yield* snapshotOf(owner), confirmed, "control: the database has it read again")
+        }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, leaving))))
+      }).pipe(Effect.provide(inMemory()))
+    }
+  )
 
   it.effect("is used without asking within its freshness, and the default workspace is asked for each time", () => {
     let asked = 0

@@ -126,11 +126,14 @@ const refused = (at: Cooldown, refusal: Refusal, now: number): Cooldown => {
 const succeeded = (at: Cooldown): Cooldown =>
   at.strikes === 0 ? at : { ...unknown(at.key_version), epoch: at.epoch + 1 }
 
-/** What the outcome of a lease contributes, by the health that the lease was made under and by nothing else. */
-export const contributed = (at: Health, outcome: Outcome, now: number): Health => {
+/**
+ * What the outcome of a lease contributes, by the health that the lease was made under and by nothing else. A refusal of a
+ * model counts for the whole key if it `folds`: too many of its models are refused.
+ */
+export const contributed = (at: Health, outcome: Outcome, now: number, folds = false): Health => {
   if (outcome._tag === "Succeeded") return { whole: succeeded(at.whole), model: succeeded(at.model) }
   if (!isRefusal(outcome)) return at
-  const { scope } = refusals[outcome._tag]
+  const scope = folds ? "whole" : refusals[outcome._tag].scope
   return { ...at, [scope]: refused(at[scope], outcome, now) }
 }
 

@@ -28,8 +28,11 @@ export interface PendingCooldown extends OwnedCredential {
 /** A lease that has not ended by then no longer keeps others from trying the key. */
 const trialTimeout = 30_000
 
-/** As many as an allow list names. A key without one is asked for any model that requests make up. */
-const maxModels = 100
+/**
+ * How many models of a key are told apart, beside the whole key: as many as an allow list names. A key without one is asked
+ * for any model that requests make up.
+ */
+const defaultMaxModels = 100
 
 /** A key cools down for every model, or for one. */
 const scopes = ["whole", "model"] as const
@@ -48,9 +51,10 @@ interface Reported {
 /**
  * What this process knows of keys: the join of its own reports with whatever it is shown of the database. Invariants: a
  * cooldown of a key only grows while it is remembered, and no report, read or store can make it smaller; for each key
- * version, epoch and number of strikes at most one lease is on trial.
+ * version, epoch and number of strikes at most one lease is on trial; whatever is refused is parked, a model beyond those that
+ * are told apart with its whole key.
  */
-export const makeHealthState = () => {
+export const makeHealthState = (maxModels = defaultMaxModels) => {
   /** By credential and model; the credential that was reported last comes last. */
   const known = new Map<string, Map<string, Reported>>()
   /** One lease at a time tries a key whose cooldown is over. Only this process knows. */
@@ -87,6 +91,17 @@ export const makeHealthState = () => {
     }
   }
 
+  /** Whether the model of a key is told apart from others. Those that are over and forgotten make room. */
+  const isApart = (key: LeasedKey, now: number): boolean => {
+    const models = known.get(credentialOf(key))
+    const isFull = () => models !== undefined && models.size - (models.has(wholeKey) ? 1 : 0) >= maxModels
+    if (models === undefined || models.has(key.model) || !isFull()) return true
+    for (const [other, { cooldown }] of models) {
+      if (other !== wholeKey && remembered(cooldown, now).strikes === 0) models.delete(other)
+    }
+    return !isFull()
+  }
+
   /** Joins a cooldown to what is known. Returns whether that made it greater. */
   const learn = (key: LeasedKey, model: string, at: Cooldown, cooldown: Cooldown, now: number): boolean => {
     if (cooldown === at) return false
@@ -94,10 +109,8 @@ export const makeHealthState = () => {
     const models = known.get(credential) ?? new Map<string, Reported>()
     const before = join(models.get(model)?.cooldown ?? at, at)
     if (compare(cooldown, before) <= 0) return false
-    if (!models.has(model) && models.size >= maxModels) {
-      for (const [other, { cooldown }] of models) if (remembered(cooldown, now).strikes === 0) models.delete(other)
-      if (models.size >= maxModels) return false
-    }
+    // A success is stored though, and read with what is stored of the model.
+    if (model !== wholeKey && !isApart(key, now)) return true
     changes += 1
     models.set(model, { cooldown, at: now })
     known.delete(credential)
@@ -131,7 +144,7 @@ export const makeHealthState = () => {
     /** Learns from the outcome of a lease that was made under `at`. Returns the cooldowns that grew. */
     report: (key: LeasedKey, at: Health, outcome: Outcome, now: number): ReadonlyArray<PendingCooldown> => {
       const { account_id, credential_id } = key
-      const after = contributed(at, outcome, now)
+      const after = contributed(at, outcome, now, !isApart(key, now))
       return scopes
         .filter((scope) => learn(key, modelOf(key, scope), at[scope], after[scope], now))
         .map((scope) => ({ account_id, credential_id, model: modelOf(key, scope), cooldown: after[scope] }))

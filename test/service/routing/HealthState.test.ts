@@ -24,6 +24,14 @@ describe("the health of keys, as several routers know it over one database", () 
     { fault: "any success begins an epoch", inHealth: ["at.strikes === 0 ? at : {", "{"] },
     { fault: "Retry-After is taken as it is", inHealth: [" && refusal.retry_after >= 0", ""] },
     {
+      fault: "a refusal of a model beyond the limit is dropped",
+      inState: ["contributed(at, outcome, now, !isApart(key, now))", "contributed(at, outcome, now)"]
+    },
+    {
+      fault: "the whole key has a place among the models",
+      inState: ["if (model !== wholeKey && !isApart(key, now)) return true", "if (!isApart(key, now)) return true"]
+    },
+    {
       fault: "a trial is not given back",
       inState: ["?.lease === lease) trials.delete(name)", "?.lease === lease) continue"]
     },
@@ -83,6 +91,7 @@ describe("what a process keeps of the health of keys", () => {
     const strikesOf = (model: string, now: number) => healthOf(leasedKey(model), nothing, now).model.strikes
     for (let n = 0; n <= 100; n += 1) report(leasedKey(`a/${n}`), free, { _tag: "Forbidden" }, 0)
     assert.deepStrictEqual([strikesOf("a/99", 0), strikesOf("a/100", 0)], [1, 0])
+    assert.strictEqual(healthOf(leasedKey("a/free"), nothing, 0).whole.cause, "forbidden", "the others are one")
     report(leasedKey("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour - 1)
     assert.strictEqual(strikesOf("a/new", 60_000 + hour - 1), 0)
     report(leasedKey("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour)
@@ -110,7 +119,35 @@ describe("what a process keeps of the health of keys", () => {
     assert.deepStrictEqual(grown("a/0"), ["a/0"])
     assert.deepStrictEqual(grown("a/0"), [])
     for (let n = 1; n < 100; n += 1) grown(`a/${n}`)
-    assert.deepStrictEqual(grown("a/100"), [])
+    assert.deepStrictEqual(grown("a/100"), [""], "the whole key instead")
+    assert.deepStrictEqual(grown("a/101"), [], "which is parked once")
+  })
+
+  it("is of the whole key however many models were refused before", () => {
+    const { healthOf, report } = state.makeHealthState()
+    const refuse = (tag: "Forbidden" | "Rejected", model: string, at = free) =>
+      report(leasedKey(model), at, { _tag: tag }, 0)
+    for (let n = 0; n < 100; n += 1) refuse("Forbidden", `a/${n}`)
+    assert.deepStrictEqual(
+      refuse("Rejected", "a/new").map(({ model }) => model),
+      [""]
+    )
+    const { whole } = healthOf(leasedKey("a/new"), nothing, 0)
+    assert.deepInclude(whole, { cause: "rejected", strikes: 1, until: 60_000 })
+    const success = report(
+      leasedKey("a/stored"),
+      { whole, model: { ...whole, cause: "forbidden" } },
+      { _tag: "Succeeded" },
+      60_000
+    )
+    assert.deepStrictEqual(
+      success.map(({ cooldown, model }) => [model, cooldown.epoch]),
+      [
+        ["", 1],
+        ["a/stored", 1]
+      ]
+    )
+    assert.strictEqual(healthOf(leasedKey("a/new"), nothing, 60_000).whole.epoch, 1)
   })
 
   it("is forgotten with the keys that nobody reports on any more", () => {

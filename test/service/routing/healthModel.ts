@@ -91,12 +91,15 @@ const anyEvent: Arbitrary.Arbitrary<Event> = oneOf<Event>(
 
 export interface Run {
   readonly events: ReadonlyArray<Event>
+  /** How many models of the key a router tells apart. */
+  readonly apart: number
   /** How far the clock of each router is ahead of the database's. */
   readonly skews: ReadonlyArray<number>
 }
 
 export const anyRun: Arbitrary.Arbitrary<Run> = Arbitrary.all({
   events: Arbitrary.array(anyEvent, { minLength: 20, maxLength: 80 }),
+  apart: elementOf([1, 2, 2]),
   skews: Arbitrary.array(elementOf([0, -400 * hour, 9000 * hour, 7]), { minLength: routers, maxLength: routers })
 })
 
@@ -181,7 +184,7 @@ const isAbove = (one: Sent["row"], other: Row | undefined) =>
 const longestAttempt = 2 * hour
 
 /** Runs the events and fails where a router offers what is forbidden, or where the routers do not agree in the end. */
-export const runModel = ({ health: code, state }: Code, { events, skews }: Run): void => {
+export const runModel = ({ health: code, state }: Code, { apart, events, skews }: Run): void => {
   let now = 1000 * hour
   let key_version = 1
   const rows = new Map<string, Row>()
@@ -190,7 +193,7 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
   const late: Array<ReadonlyArray<Sent>> = []
   const clock = (router: number) => now + (skews[router] ?? 0)
   const all = Array.from({ length: routers }, () => ({
-    state: state.makeHealthState(),
+    state: state.makeHealthState(apart),
     stored: new Map() as Cooldowns,
     key_version: 1,
     waiting: Array<PendingCooldown>(),
@@ -276,9 +279,20 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
     at(leased.router).state.giveBack(leased.key, leased.health, leased)
   }
 
+  /** Whether a router has reported a refusal of a model that still counts. */
+  const isRemembered = (router: number, model: string) =>
+    reports.some(
+      (one) =>
+        one.router === router && one.scope === model && one.refused !== undefined && now < one.refused.until + hour
+    )
+
   const reportOf = (leased: Leased, outcome: Outcome) => {
     const { health, key, router } = leased
-    at(router).waiting.push(...at(router).state.report(key, health, outcome, clock(router)))
+    const others = models.filter((model) => model !== key.model && isRemembered(router, model))
+    const grown = at(router).state.report(key, health, outcome, clock(router))
+    at(router).waiting.push(...grown)
+    /** Only the router knows whether it told the model apart when it was reported on before. */
+    const folds = others.length >= apart && !grown.some(({ model }) => model === key.model)
     const note = (scope: string, { epoch, strikes }: Cooldown, refused: boolean) =>
       reports.push({
         router,
@@ -292,7 +306,10 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
       note("", health.whole, false)
       note(key.model, health.model, false)
     } else if (outcome._tag === "Rejected" || outcome._tag === "QuotaExhausted") note("", health.whole, true)
-    else if (outcome._tag === "RateLimited" || outcome._tag === "Forbidden") note(key.model, health.model, true)
+    else if (outcome._tag === "RateLimited" || outcome._tag === "Forbidden") {
+      if (folds) note("", health.whole, true)
+      else note(key.model, health.model, true)
+    }
     end(leased)
   }
 

@@ -31,24 +31,39 @@ const namesOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<OwnedCredential>) =
 const changedKey = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
 /** What is stored of a key for a model. */
-type Stored = OwnedCredential & Pick<ParkingChange, "model" | "key_version"> & { readonly cause: string }
+type Stored = OwnedCredential &
+  Pick<ParkingChange, "model" | "key_version"> & {
+    readonly cause: string
+    readonly parked_at: Date
+    /** Whether its end is ahead; null if it has none. */
+    readonly parked: boolean | null
+  }
 
 const isGrave = (cause?: string): cause is "rejected" | "forbidden" | "quota_exhausted" =>
   cause === "rejected" || cause === "forbidden" || cause === "quota_exhausted"
 
-/** Records whose keys upstreams refuse now and did not before, or the other way round. */
+/**
+ * Records whose keys upstreams refuse now and did not before, or the other way round. While a key is parked for a model, the
+ * same refusal of its other models is not told again, unless the key has recovered since.
+ */
 const recordChanges = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   before: ReadonlyArray<Stored>,
   after: ReadonlyArray<Stored>
 ) {
-  const nameOf = ({ account_id, credential_id, key_version, model }: Stored) =>
-    `${account_id} ${credential_id} ${model} ${key_version}`
-  const known = new Map(before.map((stored) => [nameOf(stored), stored.cause]))
+  const nameOf = ({ account_id, credential_id, key_version }: Stored) => `${account_id} ${credential_id} ${key_version}`
+  const known = Map.groupBy(before, nameOf)
   const changes = after.flatMap((stored) => {
     const { account_id, cause, credential_id, key_version, model } = stored
-    const was = known.get(nameOf(stored))
+    const others = (known.get(nameOf(stored)) ?? []).filter((one) => one.model !== model)
+    const was = known.get(nameOf(stored))?.find((one) => one.model === model)?.cause
+    known.set(nameOf(stored), [...others, stored])
+    const recoveries = others.flatMap((one) => (one.cause === "succeeded" ? [one.parked_at.getTime()] : []))
+    const isTold = others.some(
+      (one) => one.cause === cause && one.parked && one.parked_at.getTime() >= Math.max(...recoveries)
+    )
     const isNew = isGrave(cause) && was !== cause
+    if (isNew && isTold) return []
     const refusal = isNew ? cause : cause === "succeeded" && isGrave(was) ? was : undefined
     if (refusal === undefined) return []
     const action = isNew ? ("credential.rejected" as const) : ("credential.recovered" as const)
@@ -75,7 +90,8 @@ const recordChanges = Effect.fnUntraced(function* (
 const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(changedKey, changes)
   const before = yield* sql<Stored>`
-    SELECT parked.account_id, parked.credential_id, model, key_version, cause FROM credential_parkings AS parked
+    SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS parked
+    FROM credential_parkings AS parked
     JOIN (SELECT DISTINCT account_id, credential_id FROM ${namesOf(sql, sorted)}) AS wanted
     ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
   const joined = yield* sql<Stored>`
@@ -95,7 +111,8 @@ const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, chan
     OR (parked.key_version = excluded.key_version AND parked.cause <> 'leaked'
       AND (parked.epoch, coalesce(parked.until, '-infinity'), parked.strikes)
         < (excluded.epoch, coalesce(excluded.until, '-infinity'), excluded.strikes))
-    RETURNING parked.account_id, parked.credential_id, parked.model, parked.key_version, parked.cause`
+    RETURNING parked.account_id, parked.credential_id, parked.model, parked.key_version, parked.cause, parked.parked_at,
+      parked.until > now() AS parked`
   yield* recordChanges(sql, before, joined)
   const swept = yield* sql<OwnedCredential>`
     DELETE FROM credential_parkings AS parked USING credentials

@@ -17,9 +17,9 @@ const open = Effect.gen(function* () {
     plainCredential(workspace_id, randomUUID()),
     plainSealedKey()
   )
-  const seen = (change: Partial<ParkingChange>) =>
-    store([
-      {
+  const seen = (...changes: ReadonlyArray<Partial<ParkingChange>>) =>
+    store(
+      changes.map((change) => ({
         account_id,
         credential_id,
         model: "",
@@ -29,8 +29,8 @@ const open = Effect.gen(function* () {
         strikes: 1,
         remaining: 60_000,
         ...change
-      }
-    ])
+      }))
+    )
   const events = Effect.map(eventsIn(sql), (all) =>
     all.flatMap((event) => {
       if (event.action !== "credential.rejected" && event.action !== "credential.recovered") return []
@@ -66,6 +66,38 @@ describe("the events of refused keys", () => {
         "credential.recovered quota_exhausted null 1",
         "credential.rejected rejected null 1"
       ])
+    }).pipe(Effect.provide(Store.layer()))
+  )
+
+  it.live("are one for a refusal of many models, together or one by one, until it is over or has recovered", () =>
+    Effect.gen(function* () {
+      const { events, seen, sql } = yield* open
+      const forbidden = (n: number) => ({ model: `m${n}`, cause: "forbidden" }) as const
+      const refused = (n: number) => `credential.rejected forbidden m${n} 1`
+      const none: ReadonlyArray<string> = []
+      const expect = Effect.fnUntraced(function* (...added: ReadonlyArray<string>) {
+        assert.deepStrictEqual(yield* events, [...expected, ...added])
+        expected = [...expected, ...added]
+      })
+      let expected = none
+      yield* seen(...Array.from({ length: 50 }, (_, n) => forbidden(n)))
+      assert.lengthOf(yield* events, 1)
+      expected = yield* events
+      for (let n = 50; n < 100; n++) yield* seen(forbidden(n))
+      yield* expect()
+      assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings`, 100, "control")
+      yield* seen({ cause: "quota_exhausted" })
+      yield* expect("credential.rejected quota_exhausted null 1")
+      yield* seen({ ...forbidden(7), cause: null, epoch: 1, strikes: 0, remaining: null })
+      yield* expect("credential.recovered forbidden m7 1")
+      yield* seen(forbidden(100))
+      yield* expect(refused(100))
+      yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second' WHERE until IS NOT NULL`
+      yield* seen({ ...forbidden(100), strikes: 2 })
+      yield* expect()
+      yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second' WHERE until IS NOT NULL`
+      yield* seen(forbidden(101))
+      yield* expect(refused(101))
     }).pipe(Effect.provide(Store.layer()))
   )
 

@@ -20,8 +20,9 @@ export class Parkings extends Context.Service<
      * Joins what a router has seen of keys to what is stored, by the database's clock. Only a greater cooldown replaces
      * one, so storing a change twice, or those of several routers in any order, is safe. A change of a replaced key stores
      * nothing, nor one of a key that is marked as leaked. Removes cooldowns of the same credentials that are long over.
+     * Answers with the changes of credentials that others have locked: these are not stored.
      */
-    readonly store: (changes: ReadonlyArray<ParkingChange>) => Answer<void>
+    readonly store: (changes: ReadonlyArray<ParkingChange>) => Answer<ReadonlyArray<ParkingChange>>
     /** What parks the current keys of credentials now, by the database's clock; of each that of every model first. */
     readonly find: (
       account_id: AccountId,

@@ -25,7 +25,11 @@ export const makeHealthLedger = Effect.fnUntraced(function* (parked: (cause: Coo
     what: "What was seen of keys",
     keyOf: ({ account_id, credential_id, model }) => `${account_id} ${credential_id} ${model}`,
     merge: (one, other) => ({ ...one, cooldown: join(one.cooldown, other.cooldown) }),
-    store: (changes) => Effect.suspend(() => store(changes.map(changeOf))),
+    store: (changes) =>
+      Effect.suspend(() => {
+        const sent = changes.map(changeOf)
+        return Effect.map(store(sent), (locked) => changes.filter((_, n) => locked.some((one) => one === sent[n])))
+      }),
     wait: 0,
     batch: 500,
     max: 10_000

@@ -12,7 +12,7 @@ export const makeUseLedger = Effect.gen(function* () {
     what: "The last use of credentials",
     keyOf: ({ account_id, credential_id }) => `${account_id} ${credential_id}`,
     merge: (one, other) => ({ ...one, ...laterUse(one, other) }),
-    store,
+    store: (uses) => Effect.as(store(uses), []),
     wait: "10 seconds",
     batch: 1000,
     max: 20_000

@@ -1,4 +1,4 @@
-import { Cause, type Duration, Effect, Exit, Latch, References } from "effect"
+import { Cause, type Duration, Effect, Exit, Latch, References, Schedule } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
@@ -8,8 +8,8 @@ interface WriteBehind<A> {
   readonly keyOf: (change: A) => string
   /** What two changes of one key amount to. */
   readonly merge: (one: A, other: A) => A
-  /** Must be safe to run twice with the same changes. */
-  readonly store: (changes: ReadonlyArray<A>) => Effect.Effect<void, ServiceUnavailable>
+  /** Must be safe to run twice with the same changes. Answers with those that met a lock: they are stored later. */
+  readonly store: (changes: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<A>, ServiceUnavailable>
   /** How long changes wait for others to be stored with them. */
   readonly wait: Duration.Input
   /** How many changes one statement stores. */
@@ -43,8 +43,11 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   let storing = 0
   let isFailing = false
 
-  const put = (change: A, key: string, other = waiting.get(key)): void => {
+  const keep = (change: A, key: string, other = waiting.get(key)): void => {
     waiting.set(key, other === undefined ? change : merge(other, change))
+  }
+  const put = (...change: Parameters<typeof keep>): void => {
+    keep(...change)
     isFilled.openUnsafe()
   }
 
@@ -57,14 +60,17 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
 
   /** Stores the changes of a batch singly if they cannot be stored together. Fails if the database takes none now. */
   const storeSome = (changes: ReadonlyArray<A>): Effect.Effect<void, unknown> =>
-    Effect.catchCause(
+    Effect.matchCauseEffect(
       Effect.suspend(() => store(changes)),
-      (cause) => {
-        if (isPassing(cause)) return Effect.failCause(cause)
-        if (changes.length > 1) return Effect.forEach(changes, (one) => storeSome([one]), { discard: true })
-        const failure = Cause.squash(cause)
-        const why = failure instanceof DatabaseFailure ? failure.message : "unexpected"
-        return Effect.logError(`${what} cannot be stored, and one was dropped: ${why}`)
+      {
+        onSuccess: (locked) => Effect.sync(() => locked.forEach((change) => keep(change, keyOf(change)))),
+        onFailure: (cause) => {
+          if (isPassing(cause)) return Effect.failCause(cause)
+          if (changes.length > 1) return Effect.forEach(changes, (one) => storeSome([one]), { discard: true })
+          const failure = Cause.squash(cause)
+          const why = failure instanceof DatabaseFailure ? failure.message : "unexpected"
+          return Effect.logError(`${what} cannot be stored, and one was dropped: ${why}`)
+        }
       }
     )
 
@@ -102,10 +108,18 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       )
     }
   })
-  const work = Effect.forever(Effect.andThen(Effect.andThen(isFilled.await, Effect.sleep(wait)), attempt))
+  /** What met a lock is tried again with what is added next, or after a while. */
+  const filled = Effect.suspend(() =>
+    waiting.size === 0 ? isFilled.await : Effect.timeoutOption(isFilled.await, retryAfter)
+  )
+  const work = Effect.forever(Effect.andThen(Effect.andThen(filled, Effect.sleep(wait)), attempt))
+  const storeRest = Effect.repeat(storeAll, {
+    until: () => waiting.size === 0,
+    schedule: Schedule.spaced("100 millis")
+  })
 
   // Finalizers run in reverse: storing is interrupted, which puts its changes back, and then everything is stored.
-  yield* Effect.addFinalizer(() => Effect.exit(Effect.timeout(Effect.interruptible(storeAll), closingTimeout)))
+  yield* Effect.addFinalizer(() => Effect.exit(Effect.timeout(Effect.interruptible(storeRest), closingTimeout)))
   yield* Effect.forkScoped(Effect.provideService(work, References.TracerEnabled, false))
 
   return (change: A): void => {

@@ -155,7 +155,10 @@ export const layer = Layer.effect(
           const marked = new Set(marks.map(({ n }) => n))
           return { changed, answer: found.map((_, index) => marked.has(index + 1)) }
         })
-        return ask(changeHealth(writes, park ? found : [], concluded), "leaked_keys.conclude")
+        return ask(
+          changeHealth(writes, park ? found : [], () => concluded),
+          "leaked_keys.conclude"
+        )
       },
       marked: (account_id, labels) => {
         const { ask, sql } = reads
@@ -186,7 +189,10 @@ export const layer = Layer.effect(
           yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...keyActOf(row) }))
           return { changed: ended.length > 0 ? [owned] : [], answer: Option.some(key) }
         })
-        return ask(changeHealth(writes, [owned], cleared), "leaked_keys.clear")
+        return ask(
+          changeHealth(writes, [owned], () => cleared),
+          "leaked_keys.clear"
+        )
       }
     }
   })

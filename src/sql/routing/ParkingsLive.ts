@@ -8,7 +8,7 @@ import { recordEach } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/rowOrder.ts"
 import { type Recorded, recordedColumns, recordedOf } from "../credentials/credentialRows.ts"
-import { changeHealth } from "./changeHealth.ts"
+import { changeHealth, namesIn } from "./changeHealth.ts"
 
 /** The changes as rows `seen`. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`
@@ -124,8 +124,23 @@ const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, chan
       OR (parked.cause <> 'leaked'
         AND greatest(parked.until, parked.parked_at) < now() - ${sweptAfter}::double precision * interval '1 millisecond'))
     RETURNING parked.account_id, parked.credential_id`
-  return { changed: [...joined, ...swept], answer: undefined }
+  return [...joined, ...swept]
 })
+
+/** Joins the changes of what is locked. Answers with those whose rows another transaction has locked. */
+const joinWhatIsFree =
+  (
+    sql: SqlClient.SqlClient,
+    changes: ReadonlyArray<ParkingChange>
+  ): Parameters<typeof changeHealth<typeof changes>>[2] =>
+  ({ busy, locked }) => {
+    const free = changes.filter(namesIn(locked).has)
+    const answer = changes.filter(namesIn(busy).has)
+    return Effect.map(free.length > 0 ? joinAndSweep(sql, free) : Effect.succeed([]), (changed) => ({
+      changed,
+      answer
+    }))
+  }
 
 /** A parking as the driver reads it. */
 interface Row {
@@ -151,11 +166,9 @@ export const layer = Layer.effect(
       const together = background.distributed
         ? Map.groupBy(changes, ({ account_id }) => account_id).values()
         : [changes]
-      return Effect.forEach(
-        together,
-        (some) => background.ask(changeHealth(background, some, joinAndSweep(background.sql, some)), "parkings.store"),
-        { discard: true }
-      )
+      return Effect.forEach(together, (some) =>
+        background.ask(changeHealth(background, some, joinWhatIsFree(background.sql, some), true), "parkings.store")
+      ).pipe(Effect.map((met) => met.flat()))
     },
     find: (account_id, ids) => {
       const rows = reads.sql<Row>`

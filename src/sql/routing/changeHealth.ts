@@ -5,39 +5,60 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 import { keyColumns, samePool } from "../credentials/poolRows.ts"
 
-/** The pools of credentials, each once, for those of one account where Citus confines a statement to one node. */
-const poolsOf = (
-  sql: SqlClient.SqlClient,
-  credentials: ReadonlyArray<OwnedCredential>,
-  node: Statement.Fragment
-) => sql`
-  SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM credentials
-  JOIN unnest(
+/** The rows of credentials that are there, of those of one account where Citus confines a statement to one node. */
+const rowsOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<OwnedCredential>, node: Statement.Fragment) => sql`
+  credentials JOIN unnest(
     ${credentials.map(({ account_id }) => account_id)}::uuid[],
     ${credentials.map(({ credential_id }) => credential_id)}::uuid[]
   ) AS wanted (account_id, credential_id)
   ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${node}`
 
+const nameOf = ({ account_id, credential_id }: OwnedCredential) => `${account_id} ${credential_id}`
+
+/** Credentials by name, to ask whether one is among them. */
+export const namesIn = (credentials: ReadonlyArray<OwnedCredential>) => {
+  const names = new Map(credentials.map((one) => [nameOf(one), one]))
+  return { has: (one: OwnedCredential) => names.has(nameOf(one)), distinct: Array.from(names.values()) }
+}
+
+/** The credentials that a change may concern: those whose pools it has locked, and those that it has passed over. */
+interface Locked {
+  readonly locked: ReadonlyArray<OwnedCredential>
+  readonly busy: ReadonlyArray<OwnedCredential>
+}
+
 /**
  * Changes parkings of credentials in one transaction, under the locks of their pools, which are taken in the order of
- * their keys. `change` names the credentials whose parkings it has changed: the `health` of their pools is raised.
+ * their keys. `change` names the credentials whose parkings it has changed: the `health` of their pools is raised. With
+ * `passing`, it passes over what another transaction has locked.
  */
 export const changeHealth = <A>(
   { distributed, sql }: ConnectionPool,
   credentials: ReadonlyArray<OwnedCredential>,
-  change: Query<{ readonly changed: ReadonlyArray<OwnedCredential>; readonly answer: A }>
+  change: (rows: Locked) => Query<{ readonly changed: ReadonlyArray<OwnedCredential>; readonly answer: A }>,
+  passing = false
 ): Query<A> => {
   const [first] = credentials
   const confine = (table: string) =>
     distributed && first !== undefined ? sql`AND ${sql.literal(table)}.account_id = ${first.account_id}` : sql``
+  const rows = (some: ReadonlyArray<OwnedCredential>) => rowsOf(sql, some, confine("credentials"))
+  const columns = sql`credentials.account_id, credentials.id AS credential_id`
   return Effect.gen(function* () {
-    yield* sql`
-      SELECT FROM pools JOIN (${poolsOf(sql, credentials, confine("credentials"))}) AS wanted ON ${samePool(sql, "pools", "wanted")}
-      ${confine("pools")} ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools`
-    const { answer, changed } = yield* change
+    const { distinct } = namesIn(credentials)
+    const locked = yield* sql<OwnedCredential>`
+      SELECT ${columns} FROM ${rows(distinct)}
+      JOIN pools ON ${samePool(sql, "pools", "credentials")} ${confine("pools")}
+      ORDER BY ${keyColumns(sql, "pools")}
+      FOR NO KEY UPDATE OF pools ${passing ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
+    const names = namesIn(locked)
+    const skipped = distinct.filter((one) => !names.has(one))
+    const busy =
+      passing && skipped.length > 0 ? yield* sql<OwnedCredential>`SELECT ${columns} FROM ${rows(skipped)}` : []
+    const { answer, changed } = yield* change({ locked, busy })
     if (changed.length > 0) {
       yield* sql`
-        UPDATE pools SET health = health + 1 FROM (${poolsOf(sql, changed, confine("credentials"))}) AS changed
+        UPDATE pools SET health = health + 1
+        FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rows(changed)}) AS changed
         WHERE ${samePool(sql, "pools", "changed")} ${confine("pools")}`
     }
     return answer

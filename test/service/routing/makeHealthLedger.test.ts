@@ -20,9 +20,15 @@ const failure = new DatabaseFailure({ kind: "SqlError", sqlstate: "57P01", const
 describe("storing what was seen of keys", () => {
   it.effect("goes on until a database that is away is back, with the end as it was reported", () => {
     let away = true
+    let locked = "a/two"
     const stored: Array<ParkingChange> = []
     const layer = Layer.mock(Parkings, {
-      store: (changes) => (away ? Effect.die(failure) : Effect.sync(() => void stored.push(...changes)))
+      store: (changes) =>
+        Effect.suspend(() => {
+          if (away) return Effect.die(failure)
+          stored.push(...changes.filter(({ model }) => model !== locked))
+          return Effect.succeed(changes.filter(({ model }) => model === locked))
+        })
     })
     return Effect.gen(function* () {
       const { report } = yield* makeHealthLedger(() => {})
@@ -36,6 +42,15 @@ describe("storing what was seen of keys", () => {
         ["a/one"]
       )
       assert.closeTo(stored[0]?.remaining ?? 0, 49_000, 1)
+      report(leasedKey("a/two"), free, { _tag: "Forbidden" })
+      yield* TestClock.adjust("10 seconds")
+      assert.lengthOf(stored, 1, "it met a lock")
+      locked = ""
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(
+        stored.slice(1).map(({ model, remaining }) => [model, Math.round(remaining ?? 0)]),
+        [["a/two", 49_000]]
+      )
     }).pipe(Effect.scoped, Effect.provide(layer))
   })
 })

@@ -17,7 +17,17 @@ interface Change {
   readonly numbers: ReadonlyArray<number>
 }
 
-const modes = ["stores", "stores", "is busy", "is away", "loses answers", "hangs", "refuses 0"] as const
+const modes = [
+  "stores",
+  "stores",
+  "is busy",
+  "is away",
+  "loses answers",
+  "hangs",
+  "refuses 0",
+  "locks 0",
+  "locks 0"
+] as const
 type Mode = (typeof modes)[number]
 
 type Act =
@@ -35,14 +45,16 @@ const anyAct = oneOf<Act>(
 interface Run {
   readonly acts: ReadonlyArray<Act>
   readonly wait: number
-  /** Whether the store hangs while it is closed. */
+  /** Whether the store hangs while it is closed, or a lock becomes free meanwhile. */
   readonly hangsAtTheEnd: boolean
+  readonly locksAtTheEnd: boolean
 }
 
 const anyRun: Arbitrary.Arbitrary<Run> = Arbitrary.all({
   acts: Arbitrary.array(anyAct, { minLength: 5, maxLength: 40 }),
   wait: elementOf([0, 10_000]),
-  hangsAtTheEnd: elementOf([false, false, true])
+  hangsAtTheEnd: elementOf([false, false, true]),
+  locksAtTheEnd: elementOf([false, true])
 })
 
 const failureOf = (sqlstate: string) => new DatabaseFailure({ kind: "SqlError", sqlstate, constraint: undefined })
@@ -63,7 +75,7 @@ const makeStore = Effect.gen(function* () {
       stored.set(key, known)
     }
   }
-  const answer = (changes: ReadonlyArray<Change>): Effect.Effect<void, ServiceUnavailable> => {
+  const answer = (changes: ReadonlyArray<Change>): Effect.Effect<ReadonlyArray<Change>, ServiceUnavailable> => {
     if (mode === "is busy") return Effect.fail(new ServiceUnavailable())
     if (mode === "is away") return Effect.die(failureOf("57P01"))
     if (mode === "hangs")
@@ -72,8 +84,9 @@ const makeStore = Effect.gen(function* () {
         Effect.suspend(() => answer(changes))
       )
     if (mode === "refuses 0" && changes.some(({ key }) => key === 0)) return Effect.die(failureOf("22021"))
-    keep(changes)
-    return mode === "loses answers" ? Effect.die(failureOf("08006")) : Effect.void
+    const locked = changes.filter(({ key }) => mode === "locks 0" && key === 0)
+    keep(changes.filter((change) => !locked.includes(change)))
+    return mode === "loses answers" ? Effect.die(failureOf("08006")) : Effect.succeed(locked)
   }
   const store = (changes: ReadonlyArray<Change>) =>
     Effect.suspend(() => {
@@ -91,7 +104,7 @@ const makeStore = Effect.gen(function* () {
     yield* Deferred.succeed(gate, true)
     gate = yield* Deferred.make<true>()
   })
-  return { store, become, stored, writes }
+  return { store, become, mode: () => mode, stored, writes }
 })
 
 const union = (one: Change, other: Change): Change => ({
@@ -125,8 +138,8 @@ const begin = Effect.fnUntraced(function* (
 })
 
 /** Plays a run, and compares what is stored in the end with a plain list of everything that was added. */
-const play = Effect.fnUntraced(function* (code: Code, { acts, hangsAtTheEnd, wait }: Run) {
-  const { add, become, close, stored, writes } = yield* begin(code, { wait })
+const play = Effect.fnUntraced(function* (code: Code, { acts, hangsAtTheEnd, locksAtTheEnd, wait }: Run) {
+  const { add, become, close, mode, stored, writes } = yield* begin(code, { wait })
   const added = new Map<number, Set<number>>()
   let hasRefused = false
   for (const [number, act] of acts.entries()) {
@@ -146,11 +159,24 @@ const play = Effect.fnUntraced(function* (code: Code, { acts, hangsAtTheEnd, wai
       times.set(key, at)
     }
   }
+  if (mode() === "locks 0") {
+    yield* become("stores")
+    yield* TestClock.adjust(1000 + wait)
+    for (const [key, numbers] of added) {
+      if (key === 0 && hasRefused) continue
+      assert.sameMembers([...(stored.get(key) ?? [])], [...numbers], "once the lock is free")
+    }
+  }
   if (hangsAtTheEnd) {
     yield* become("hangs")
     return yield* close
   }
-  yield* become("stores")
+  if (locksAtTheEnd) {
+    yield* become("locks 0")
+    add({ key: 0, numbers: [acts.length] })
+    added.set(0, (added.get(0) ?? new Set()).add(acts.length))
+    yield* Effect.forkChild(Effect.delay(become("stores"), 500))
+  } else yield* become("stores")
   yield* close
   for (const [key, numbers] of added) {
     if (key === 0 && hasRefused) continue
@@ -169,10 +195,21 @@ describe("writing behind", () => {
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
     ["a batch that fails is forgotten", "changes.forEach((change) => put(change, keyOf(change)))", ""],
     ["what is put back replaces what came later", "other === undefined ? change : merge(other, change)", "change"],
+    ["what met a lock is forgotten", "locked.forEach((change) => keep(change, keyOf(change)))", "locked"],
+    ["what met a lock waits for another change", "waiting.size === 0 ? isFilled.await : ", "isFilled.await ?? "],
+    [
+      "what met a lock is not tried again when it closes",
+      "Effect.interruptible(storeRest)",
+      "Effect.interruptible(storeAll)"
+    ],
     ["a batch is dropped for one of its changes", "if (changes.length > 1) return", "if (false) return"],
-    ["nothing is stored when it closes", "Effect.interruptible(storeAll)", "Effect.void"],
-    ["closing waits as long as it takes", "Effect.timeout(Effect.interruptible(storeAll), closingTimeout)", "storeAll"],
-    ["a change made meanwhile does not wait", "Effect.andThen(isFilled.await, Effect.sleep(wait))", "isFilled.await"]
+    ["nothing is stored when it closes", "Effect.interruptible(storeRest)", "Effect.void"],
+    [
+      "closing waits as long as it takes",
+      "Effect.timeout(Effect.interruptible(storeRest), closingTimeout)",
+      "storeAll"
+    ],
+    ["a change made meanwhile does not wait", "Effect.andThen(filled, Effect.sleep(wait))", "filled"]
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 200, seed: "planted" }))
 
@@ -202,6 +239,22 @@ describe("writing behind", () => {
     add({ key: 8, numbers: [3] })
     yield* close
     assert.isTrue(stored.has(8), "there is room again")
+  })
+
+  it.effect("stores the others at once while one meets a lock, without a line in the log", function* () {
+    const { add, become, close, lines, stored } = yield* begin(WriteBehind, { wait: 0 })
+    yield* become("locks 0")
+    add({ key: 0, numbers: [1] })
+    for (const key of [1, 2, 3]) {
+      add({ key, numbers: [1] })
+      yield* TestClock.adjust(1)
+      assert.isTrue(stored.has(key), `${key} waits for nothing`)
+    }
+    yield* become("stores")
+    yield* TestClock.adjust(999)
+    assert.isTrue(stored.has(0), "within a second after the lock is free")
+    assert.deepStrictEqual(lines, [])
+    yield* close
   })
 
   it.effect("logs the first failure in a row, and each change that can never be stored", function* () {

@@ -510,7 +510,7 @@ const parkings = Layer.effect(
             if (of === credential_id && key_version < row.key_version) parkings.delete(other)
           }
         }
-        return Effect.void
+        return Effect.succeed([])
       }),
     find: (account_id, ids) =>
       Effect.clockWith((clock) => {

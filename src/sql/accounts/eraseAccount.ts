@@ -8,6 +8,7 @@ import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { type Recorded, recordedOf } from "../credentials/credentialRows.ts"
+import { keyColumns } from "../credentials/poolRows.ts"
 import { erasingRights, missingRights } from "../inspectSession.ts"
 
 /**
@@ -53,6 +54,8 @@ export const eraseAccount =
       const workspaces = yield* sql<{ id: WorkspaceId }>`
         UPDATE workspaces SET deleted_at = ${DateTime.toDate(at)}
         WHERE account_id = ${account_id} AND deleted_at IS NULL RETURNING id`
+      yield* sql`
+        SELECT FROM pools WHERE account_id = ${account_id} ORDER BY ${keyColumns(sql, "pools")} FOR UPDATE`
       const credentials = yield* sql<Recorded>`
         DELETE FROM credentials WHERE account_id = ${account_id} AND id = ANY(ARRAY(
           SELECT id FROM credentials WHERE account_id = ${account_id}

@@ -1,8 +1,9 @@
-import { DateTime, Option } from "effect"
+import { DateTime, Effect, Fiber, Option } from "effect"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 const at = DateTime.makeUnsafe(0)
@@ -23,6 +24,25 @@ describe("an erasure of an account (L13)", () => {
       event.action === "credential.delete" ? [event.credential_id] : []
     )
     assert.sameMembers(deleted, ids)
+  })
+
+  it.live("locks the pools before their members, as every write does", function* () {
+    const { accounts, admin, repository } = yield* openLossyStore
+    for (const [n, provider] of ["xai", "azure"].entries()) {
+      const row = { ...plainCredential(workspace_id, uuid(n)), provider }
+      yield* repository.insert(account_id, row, plainSealedKey())
+    }
+    const free = (table: string) =>
+      Effect.map(admin.unsafe<{ provider: string }>(`SELECT provider FROM ${table} FOR UPDATE SKIP LOCKED`), (rows) =>
+        rows.map(({ provider }) => provider)
+      )
+    const release = yield* holdOpen(admin, "SELECT FROM pools WHERE provider = 'xai' FOR NO KEY UPDATE")
+    const erasing = yield* Effect.forkChild(accounts.eraseAccount(account_id, at, 500), { startImmediately: true })
+    yield* untilWaiting(admin, 1)
+    assert.sameMembers(yield* free("credentials"), ["azure", "xai"], "whoever has the pool gets its members")
+    assert.deepStrictEqual(yield* free("pools"), [], "the first pool is locked while the last one is waited for")
+    yield* release
+    assert.deepInclude(Option.getOrThrow(yield* Fiber.join(erasing)), { credentials: 2, done: true })
   })
 
   it.live("is reported as done if the last answer is lost", function* () {

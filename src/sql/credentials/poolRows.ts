@@ -62,12 +62,13 @@ export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
     ) AS total WHERE ${samePool(sql, "pools", "total")} ${confine("pools")}
   )`
 
-/** What a pool holds, without the bytes of one credential if that is there, whose sealed key has `sealed` bytes. */
+/** What a pool holds; of a credential in it, how many of the bytes are its own and those of its sealed key, if it is there. */
 interface Room {
   readonly workspace_deleted: boolean
   readonly members: number
   readonly bytes: number
-  readonly sealed: number
+  readonly held: number | null
+  readonly sealed: number | null
 }
 
 /** Makes a look-up of the room for a credential; undefined if there is no such workspace. */
@@ -78,17 +79,31 @@ export const makeFindRoom = (pool: ConnectionPool) => {
     by: { account_id: "uuid", workspace_id: "uuid", provider: "text", id: "uuid" },
     select: ({ account_id, id, provider, workspace_id }) => sql<Room>`
       SELECT deleted_at IS NOT NULL AS workspace_deleted, coalesce(pools.members, 0) AS members,
-        (coalesce(pools.bytes, 0) - coalesce(${memberBytes(sql, "credentials")}, 0))::float8 AS bytes,
-        coalesce(octet_length(credentials.sealed), 0) AS sealed
+        coalesce(pools.bytes, 0)::float8 AS bytes, ${memberBytes(sql, "credentials")} AS held,
+        octet_length(credentials.sealed) AS sealed
       FROM workspaces LEFT JOIN pools ON pools.account_id = workspaces.account_id
       AND pools.workspace_id = workspaces.id AND pools.provider = ${provider}
       LEFT JOIN credentials ON credentials.account_id = workspaces.account_id AND credentials.id = ${id}
       WHERE workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
-    read: ({ bytes, members, sealed, workspace_deleted }) => ({ bytes, members, sealed, workspace_deleted })
+    read: ({ bytes, held, members, sealed, workspace_deleted }) => ({ bytes, held, members, sealed, workspace_deleted })
   })
   return ({ account_id, id, provider, workspace_id }: PoolKey & { readonly id: CredentialId }) =>
     Effect.map(find({ account_id, workspace_id, provider, id }), Option.getOrUndefined)
 }
 
-export const refuseBytes = ({ bytes }: Room, limits: PoolLimits, adds: number) =>
-  bytes + adds > limits.bytes ? Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes })) : Effect.void
+/**
+ * Whether a pool has room for a member that grows by so many bytes, by itself and, in a batch, with the others that grow by so
+ * many together. One that does not grow has room even in a pool beyond its limit, which may have been lowered.
+ */
+export const fits = (
+  sql: SqlClient.SqlClient,
+  limits: PoolLimits,
+  growth: { readonly own: string; readonly together: string }
+) => sql.literal(`(${growth.own} <= 0 OR pools.bytes + ${growth.together} <= ${limits.bytes})`)
+
+/** The same of a member that becomes as large as this, by itself. */
+export const refuseBytes = ({ bytes, held }: Room, limits: PoolLimits, size: number) => {
+  const growth = size - (held ?? 0)
+  const isFitting = growth <= 0 || bytes + growth <= limits.bytes
+  return isFitting ? Effect.void : Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes }))
+}

@@ -9,7 +9,7 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { CredentialKey } from "../connection/rowOrder.ts"
 import { bytesOf, columnTypes, memberBytesOf, recordedOf } from "./credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "./poolRows.ts"
+import { fits, keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "./poolRows.ts"
 
 /** The columns that an update writes, beside those of the key. */
 const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
@@ -45,9 +45,8 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     )
   const growth = sql`
     ${bytesOf(sql, "given")} + octet_length(coalesce(given.sealed, before.sealed)) - ${memberBytes(sql, "before")}`
-  const fits = sql`
-    target.revision = wanted.revision
-    AND (pool_growth <= 0 OR pools.bytes + pool_growth <= ${sql.literal(String(limits.bytes))})`
+  const isPossible = sql`
+    target.revision = wanted.revision AND ${fits(sql, limits, { own: "growth", together: "pool_growth" })}`
 
   const write = makeWrite<Values, CredentialKey, PoolFull>(pool, {
     operation: "credentials.update",
@@ -57,9 +56,9 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     change: (passing, confine) => sql`
       sized AS (
         SELECT given.*, ${growth} AS growth,
-          sum(${growth}) OVER (PARTITION BY ${keyColumns(sql, "given")}) AS pool_growth
+          sum(greatest(${growth}, 0)) OVER (PARTITION BY ${keyColumns(sql, "given")}) AS pool_growth
         FROM given JOIN credentials AS before ON ${sameRow("before")} ${confine("before")}
-      ), ${lockTargets(sql, { wanted: "sized", passing, confine }, fits)}, changed AS (
+      ), ${lockTargets(sql, { wanted: "sized", passing, confine }, isPossible)}, changed AS (
         UPDATE credentials SET ${assignments} FROM locked AS given WHERE ${sameRow("credentials")} ${confine("credentials")}
         RETURNING ${keyColumns(sql, "credentials")}, credentials.id, 0 AS members, given.growth AS bytes
       ), ${raisePools(sql, confine)}`,
@@ -67,9 +66,9 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }]),
     refusal: (row) =>
       Effect.flatMap(find(row), (room) =>
-        room === undefined
+        room === undefined || room.held === null
           ? Effect.void
-          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? room.sealed : 0))
+          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? (room.sealed ?? 0) : 0))
       )
   })
 

@@ -99,6 +99,38 @@ describe("every write of a credential", () => {
     assert.deepInclude(yield* Effect.flip(create), { _tag: "PoolFull", of: "credentials", limit: limits.credentials })
   })
 
+  it.live.each([
+    ["in batches", true],
+    ["each with a statement of its own", false]
+  ] as const)("makes updates that do not grow a pool beyond a limit that was lowered, %s", function* ([, batching]) {
+    const { ports, sql } = yield* openWith(batching)
+    const [store = assert.fail()] = ports
+    const repository = Context.get(store, CredentialRepository)
+    const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
+    const rows = [plainCredential(workspace_id), plainCredential(workspace_id), plainCredential(workspace_id)]
+    for (const row of rows) yield* repository.insert(account_id, row, plainSealedKey(1))
+    const change = (n: number, write = "rename") =>
+      make(repository, write, account_id, workspace_id, rows[n]?.id, "openai")
+    yield* sql`UPDATE pools SET bytes = ${limits.bytes + 1000}`
+    const together = Effect.exit(
+      Effect.all([change(0, "lengthen"), change(1), change(2)], { concurrency: 3, mode: "result" })
+    )
+    const made = Exit.isSuccess(yield* together) ? yield* sql`SELECT name FROM credentials WHERE name IS NOT NULL` : []
+    assert.lengthOf(made, 2, "beside one that grows, and is refused")
+    const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
+    const meeting = yield* Effect.forkChild(Effect.all([change(0), change(1), change(2)], { concurrency: 3 }))
+    yield* untilWaiting(sql, batching ? 1 : 3)
+    yield* release
+    assert.deepStrictEqual(yield* Fiber.join(meeting), [true, true, true])
+    // The revision is the one that was read, so that this loses against the change before.
+    const found = Option.getOrThrow(yield* repository.findSealed(account_id, rows[0]?.id ?? assert.fail()))
+    const { credential, key_version, revision } = found
+    const lost = { credential, key_version, sealed: undefined, fields: ["name"], revision: revision - 1 } as const
+    assert.isFalse(yield* repository.update(account_id, lost), "another change was made, the pool is not to blame")
+    const longer = { ...lost, credential: { ...credential, allowed_models: ["m".repeat(1500)] }, revision }
+    assert.deepInclude(yield* Effect.flip(repository.update(account_id, longer)), { _tag: "PoolFull", of: "bytes" })
+  })
+
   it.live("refuses those that lose the race for the last place in their pool", function* () {
     const { ports, sql } = yield* openWith(true)
     const [store = assert.fail()] = ports

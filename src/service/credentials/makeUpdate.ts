@@ -1,4 +1,4 @@
-import { Data, Effect, Option, Result } from "effect"
+import { Data, Duration, Effect, Option, Result, Semaphore } from "effect"
 import { changeCredential, type CredentialChanges, type StoredKey } from "../../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
@@ -9,12 +9,10 @@ import { contextOf, type SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
+import { RequestTimeout, timeLeft } from "../../port/Deadline.ts"
 import { Prefetched } from "../../port/Prefetched.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
-
-/** How often an update that lost to another one is applied to what the other stored. */
-const attempts = 5
 
 /** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
 export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
@@ -26,15 +24,33 @@ export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
   }
 }
 
+/** Lets what has one name begin when the one before it has ended. */
+const makeTurns = () => {
+  const turns = new Map<string, { readonly semaphore: Semaphore.Semaphore; waiting: number }>()
+  return <A, E, R>(name: string, act: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.suspend(() => {
+      const turn = turns.get(name) ?? { semaphore: Semaphore.makeUnsafe(1), waiting: 0 }
+      turns.set(name, turn)
+      turn.waiting += 1
+      const leave = Effect.sync(() => {
+        turn.waiting -= 1
+        if (turn.waiting === 0) turns.delete(name)
+      })
+      return Effect.ensuring(turn.semaphore.withPermit(act), leave)
+    })
+}
+
 /**
- * Applies the changes to what is stored, and stores the result only if that has not changed since; else it tries again.
- * So the rules hold for every state, and concurrent updates of different fields all take effect (L9).
+ * Applies the changes to what is stored, and stores the result only if that has not changed since. Those that lost a race
+ * for their credential try again in turn until their deadline, so that of all instances one succeeds each time. So the rules
+ * hold for every state, and concurrent updates of different fields all take effect (L9).
  */
 export const makeUpdate = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
   const cipher = yield* Cipher
   const holdsLeak = yield* makeLeakCheck
   const repository = yield* CredentialRepository
+  const inTurn = makeTurns()
 
   const asking = <A, E extends OpenFailure | ServiceUnavailable>(id: CredentialId, call: Effect.Effect<A, E>) =>
     Effect.catchIf(
@@ -63,41 +79,48 @@ export const makeUpdate = Effect.gen(function* () {
     return { region: Option.match(material, { onNone: () => null, onSome: ({ region }) => region }) }
   })
 
-  return Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
-    for (let attempt = 1; attempt <= attempts; attempt++) {
-      const find = repository.findSealed(account_id, id)
-      // What was read along with the API key is out of date by now.
-      const found = yield* attempt === 1 ? find : Effect.provideService(find, Prefetched, undefined)
-      if (Option.isNone(found)) return yield* new NotFound()
-      const { credential: stored, key_version, revision, sealed } = found.value
-      const foreign = yield* foreignHashIssues(
-        apiKeys,
-        account_id,
-        changes.allowed_api_key_hashes ?? null,
-        stored.allowed_api_key_hashes
-      )
-      const changed = changeCredential(stored, changes, yield* learn(account_id, found.value, changes))
-      if (Result.isFailure(changed)) return yield* InvalidParams.of(...changed.failure, ...foreign)
-      if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
+  /** Applies the changes to what is stored: the credential as it is now, or none if another update came first. */
+  const attempt = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
+    const found = yield* repository.findSealed(account_id, id)
+    if (Option.isNone(found)) return yield* new NotFound()
+    const { credential: stored, key_version, revision, sealed } = found.value
+    const foreign = yield* foreignHashIssues(
+      apiKeys,
+      account_id,
+      changes.allowed_api_key_hashes ?? null,
+      stored.allowed_api_key_hashes
+    )
+    const changed = changeCredential(stored, changes, yield* learn(account_id, found.value, changes))
+    if (Result.isFailure(changed)) return yield* InvalidParams.of(...changed.failure, ...foreign)
+    if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
 
-      const { credential, fields, mustSeal } = changed.success
-      if (fields.length === 0) return stored
-      const context = contextOf({ ...credential, account_id })
-      const newKey = fields.includes("key") ? changes.key : undefined
-      const seal: Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable> =
-        newKey === undefined
-          ? cipher.reseal(sealed, contextOf({ ...stored, account_id }), context)
-          : cipher.seal(newKey, context)
-      const update = repository.update(account_id, {
-        credential,
-        revision,
-        fields,
-        sealed: mustSeal ? yield* asking(id, seal) : undefined,
-        key_version: newKey === undefined ? key_version : key_version + 1
-      })
-      const written = yield* Effect.catchTag(update, "PoolFull", (full) => InvalidParams.of(poolIssue(full)))
-      if (written) return credential
-    }
-    return yield* new ServiceUnavailable()
+    const { credential, fields, mustSeal } = changed.success
+    if (fields.length === 0) return Option.some(stored)
+    const context = contextOf({ ...credential, account_id })
+    const newKey = fields.includes("key") ? changes.key : undefined
+    const seal: Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable> =
+      newKey === undefined
+        ? cipher.reseal(sealed, contextOf({ ...stored, account_id }), context)
+        : cipher.seal(newKey, context)
+    const update = repository.update(account_id, {
+      credential,
+      revision,
+      fields,
+      sealed: mustSeal ? yield* asking(id, seal) : undefined,
+      key_version: newKey === undefined ? key_version : key_version + 1
+    })
+    const written = yield* Effect.catchTag(update, "PoolFull", (full) => InvalidParams.of(poolIssue(full)))
+    return written ? Option.some(credential) : Option.none()
+  })
+
+  return Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
+    const until = performance.now() + (yield* timeLeft(Duration.toMillis(yield* RequestTimeout)))
+    const first = yield* attempt(account_id, id, changes)
+    if (Option.isSome(first)) return first.value
+    // What was read along with the API key is out of date by now.
+    const again = Effect.provideService(attempt(account_id, id, changes), Prefetched, undefined)
+    const repeated = Effect.repeat(again, { until: (made) => Option.isSome(made) || performance.now() >= until })
+    const made = yield* inTurn(`${account_id} ${id}`, repeated)
+    return Option.isSome(made) ? made.value : yield* new ServiceUnavailable()
   })
 })

@@ -216,6 +216,30 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
     { arbitrary: { runs: 15 } }
   )
 
+  it.effect("store every rename of one credential at once, one after the other (L9)", function* () {
+    const { ports } = yield* ThreeInstances
+    const [one, other] = [
+      yield* instanceOn(ports[0], rings[0], (repository) => repository),
+      yield* instanceOn(ports[1], rings[1], (repository) => repository)
+    ]
+    const { account_id } = yield* Effect.provideContext(newTenant, one.ports)
+    const as = <A, E, R>(act: Effect.Effect<A, E, R>) => Effect.provideService(act, CurrentCaller, { account_id })
+    const create = decodeNew({ provider: "azure", key: values.key[0] })
+    const { credential } = yield* as(one.instance.credentials.create(create, undefined))
+    const names = Array.from({ length: 40 }, (_, n) => `name ${n}`)
+    const renamed = yield* Effect.forEach(
+      names,
+      (name, n) => as((n % 2 ? one : other).instance.credentials.update(credential.id, decodeChanges({ name }))),
+      { concurrency: "unbounded" }
+    )
+    assert.deepStrictEqual(
+      renamed.map(({ name }) => name),
+      names
+    )
+    const found = yield* Context.get(one.ports, CredentialRepository).findSealed(account_id, credential.id)
+    assert.strictEqual(Option.getOrThrow(found).revision, 1 + names.length)
+  })
+
   /** Waits until this many have read and are about to write. */
   const allAtOnce = (count: number) => {
     let waiting: Array<() => void> = []

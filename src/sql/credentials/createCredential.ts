@@ -40,9 +40,52 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
   const reserve = sql`INSERT INTO pools AS pool (${sql.csv(poolKey)}, version, members, next_order, bytes)`
   const credentials = sql`INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)`
   const records = sql`INSERT INTO idempotency_records (${sql.csv(recordColumns)})`
+  /** What the rows of a table add to each of their pools. */
+  const addedBy = (table: string) => sql`
+    SELECT ${keyColumns(sql, table)}, count(*)::integer AS members, sum(${memberBytes(sql, table)}) AS bytes
+    FROM ${sql.literal(table)} GROUP BY ${keyColumns(sql, table)}`
+  const reserveFor = (table: string) => sql`
+    ${reserve} SELECT ${keyColumns(sql, "wanted")}, 1, wanted.members, wanted.members, wanted.bytes
+    FROM (${addedBy(table)}) AS wanted`
   /** New members come one after the other, the last of them just before the `next_order` of their pool. */
-  const order = sql`
-    next_order - row_number() OVER (PARTITION BY ${keyColumns(sql, "given")} ORDER BY n DESC)`
+  const createFrom = (table: string) => sql`
+    ${credentials} SELECT ${sql.csv(newColumns.map((column) => sql.literal(`${table}.${column}`)))},
+      next_order - row_number() OVER (PARTITION BY ${keyColumns(sql, table)} ORDER BY n DESC), ${now}
+    FROM ${sql.literal(table)} LEFT JOIN reserved ON ${samePool(sql, table, "reserved")}`
+  const isOpen = (table: string) =>
+    sql.literal(
+      `workspaces.account_id = ${table}.account_id AND workspaces.id = ${table}.workspace_id AND deleted_at IS NULL`
+    )
+  const change = sql`
+    reserved AS (
+      ${reserveFor("given")} JOIN workspaces ON ${isOpen("wanted")}
+      WHERE wanted.members <= ${most} AND wanted.bytes <= ${mostBytes}
+      ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${room}
+      RETURNING ${sql.csv(poolKey)}, next_order
+    ), changed AS (${createFrom("given")} WHERE next_order IS NOT NULL RETURNING ${sql.csv(assigned)})`
+  /**
+   * Pools are locked before the keys are taken, so that those with room keep it, and all in the order of their keys. Who takes a
+   * key of a pool that is new, and full by the time it is reserved, has no place in it: that fails.
+   */
+  const changeOnce = sql`
+    opened AS (
+      SELECT given.* FROM given JOIN workspaces ON ${isOpen("given")}
+      ORDER BY ${keyColumns(sql, "given")} FOR SHARE OF workspaces
+    ), held AS (
+      SELECT pools.* FROM pools JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "pools", "wanted")}
+      ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools
+    ), fitting AS (
+      SELECT opened.* FROM opened JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "opened", "wanted")}
+      LEFT JOIN held ON ${samePool(sql, "opened", "held")}
+      WHERE coalesce(held.members, 0) + wanted.members <= ${most} AND coalesce(held.bytes, 0) + wanted.bytes <= ${mostBytes}
+    ), stored AS (
+      ${records} SELECT account_id, key_hash, id, fingerprint, now() FROM fitting ORDER BY account_id, key_hash
+      ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id, credential_id AS id
+    ), claimed AS (SELECT fitting.* FROM fitting JOIN stored USING (account_id, id)), taken AS (
+      SELECT account_id, id FROM fitting EXCEPT SELECT account_id, id FROM stored
+    ), reserved AS (
+      ${reserveFor("claimed")} ORDER BY ${keyColumns(sql, "wanted")} ${room} RETURNING ${sql.csv(poolKey)}, next_order
+    ), changed AS (${createFrom("claimed")} RETURNING ${sql.csv(assigned)})`
 
   return makeWrite<Creation, Assigned, WorkspaceGone | PoolFull>(pool, {
     operation: withRecord ? "credentials.insert_once" : "credentials.insert",
@@ -53,25 +96,8 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       ? { keyOf: ({ account_id, key_hash }) => `${account_id} ${Buffer.from(key_hash ?? []).toString("hex")}` }
       : {}),
     sizeOf: memberBytesOf,
-    change: () => sql`
-      reserved AS (
-        ${reserve} SELECT ${keyColumns(sql, "wanted")}, 1, wanted.members, wanted.members, wanted.bytes FROM (
-          SELECT ${keyColumns(sql, "given")}, count(*)::integer AS members, sum(${memberBytes(sql, "given")}) AS bytes
-          FROM given GROUP BY ${keyColumns(sql, "given")}
-        ) AS wanted JOIN workspaces ON workspaces.account_id = wanted.account_id AND workspaces.id = wanted.workspace_id
-        WHERE deleted_at IS NULL AND wanted.members <= ${most} AND wanted.bytes <= ${mostBytes}
-        ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${room}
-        RETURNING ${sql.csv(poolKey)}, next_order
-      ), changed AS (
-        ${credentials} SELECT ${sql.csv(newColumns.map((column) => sql.literal(`given.${column}`)))}, ${order}, ${now}
-        FROM given JOIN reserved ON ${samePool(sql, "given", "reserved")} RETURNING ${sql.csv(assigned)}
-      ) ${
-        withRecord
-          ? sql`, stored AS (
-              ${records} SELECT account_id, key_hash, id, fingerprint, now() FROM given JOIN changed USING (account_id, id)
-            )`
-          : sql``
-      }`,
+    change: () => (withRecord ? changeOnce : change),
+    ...(withRecord ? { takesKeys: true } : {}),
     returning: assigned,
     /** In a single statement, Citus would send what a CTE returns to every node; one that is down would fail all creates. */
     routed: Effect.fnUntraced(function* (row) {

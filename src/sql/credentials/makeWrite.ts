@@ -38,6 +38,8 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
    */
   readonly change: (passing: Statement.Fragment, confine: Confine) => Statement.Fragment
   readonly returning: ReadonlyArray<keyof Changed & string>
+  /** `change` names in `taken` the writes that it does not make because their key is taken. */
+  readonly takesKeys?: true
   /** Makes the change, without its entry, where Citus spreads accounts over nodes and cannot run `change`. */
   readonly routed?: (values: Values) => Query<ReadonlyArray<Changed>>
   /** What `changed` was, if the audit log says that an earlier attempt made the write. */
@@ -60,10 +62,15 @@ const uniqueViolation = "23505"
 const taken = Symbol("taken")
 type Result<Changed> = Option.Option<Changed> | typeof taken
 
-const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken> =>
-  Effect.catchTag(query, "SqlError", (error) =>
-    failureOf(error).sqlstate === uniqueViolation ? Effect.succeed(taken) : Effect.fail(error)
-  )
+/** SQLSTATE of a member that has no place, because its pool has become full meanwhile. */
+const noPlace = "23502"
+
+const unlessTaken = <A>(query: Query<ReadonlyArray<A>>): Query<ReadonlyArray<A> | typeof taken> =>
+  Effect.catchTag(query, "SqlError", (error): Query<ReadonlyArray<A> | typeof taken> => {
+    const { sqlstate } = failureOf(error)
+    if (sqlstate === uniqueViolation) return Effect.succeed(taken)
+    return sqlstate === noPlace ? Effect.succeed([]) : Effect.fail(error)
+  })
 
 /**
  * Makes a write of a credential, which changes one row or none. Invariant: a transaction that changes what a plan may see
@@ -97,7 +104,15 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
 
   const statement = (given: Statement.Fragment, passing: string, confine: Confine) => sql`
     WITH given AS (${given}), ${change(sql.literal(passing), confine)}`
-  const result = sql`SELECT ${sql.csv(returning)} FROM changed`
+  const result =
+    write.takesKeys === undefined
+      ? sql`SELECT ${sql.csv(returning)} FROM changed`
+      : sql`
+          SELECT ${sql.csv(returning)}, false AS is_taken FROM changed UNION ALL
+          SELECT ${sql.csv(returning.map((name) => sql.literal(name === "account_id" || name === "id" ? name : "NULL")))}, true
+          FROM taken`
+  const resultOf = (row: (Changed & { readonly is_taken?: boolean }) | undefined): Result<Changed> =>
+    row?.is_taken === true ? taken : Option.fromUndefinedOr(row)
   const oneGiven = (parameter: (name: string) => unknown) => {
     const values = types.map(([name, type]) => sql`${parameter(name)}::${sql.literal(type)} AS ${sql(name)}`)
     return sql`SELECT ${sql.csv(values)}, 1 AS n`
@@ -147,13 +162,13 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     Effect.flatMap(
       unlessTaken(whileOpen(sql, given.principal, given.account_id, attempt(given), (changed) => changed.length > 0)),
       (changed): Query<Result<Changed>> => {
-        const row = typeof changed === "symbol" ? undefined : changed[0]
-        if (row !== undefined) return Effect.succeedSome(row)
+        const result = typeof changed === "symbol" ? changed : resultOf(changed[0])
+        if (typeof result !== "symbol" && Option.isSome(result)) return Effect.succeed(result)
         const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
         return Effect.flatMap(recalled, ([before]): Query<Result<Changed>> => {
           if (before !== undefined) return Effect.succeedSome(before)
-          if (changed === closed) return Effect.die(new LinkClosed())
-          return changed === taken ? Effect.succeed(taken) : Effect.succeedNone
+          if (result === closed) return Effect.die(new LinkClosed())
+          return result === taken ? Effect.succeed(taken) : Effect.succeedNone
         })
       }
     )
@@ -176,7 +191,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       return Effect.map(together({ rows: JSON.stringify(rows) }), (rows) => {
         const changed = new Map(rows.map((row) => [cursorOf(row), row]))
         return all.map((given) =>
-          Option.fromUndefinedOr(firstOf.get(keyOf(given)) === given ? changed.get(cursorOf(given)) : undefined)
+          resultOf(firstOf.get(keyOf(given)) === given ? changed.get(cursorOf(given)) : undefined)
         )
       })
     }
@@ -194,7 +209,11 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
         if (isLast || Option.isSome(changed)) return Effect.succeed(changed)
         return Effect.flatMap(again, (result) => settle(result, untilRefused === undefined))
       }
-      const written = principal.kind === "link" ? byItself : batched(given)
+      // Its key may have been taken by an earlier attempt of its batch, whose answer was lost.
+      const inBatch = Effect.flatMap(batched(given), (changed) =>
+        changed === taken ? byItself : Effect.succeed(changed)
+      )
+      const written = principal.kind === "link" ? byItself : inBatch
       return Effect.flatMap(written, (changed) => settle(changed, false))
     })
 }

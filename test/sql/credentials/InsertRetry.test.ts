@@ -98,6 +98,33 @@ describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idemp
   })
 })
 
+describe("inserts of one statement with idempotency records", () => {
+  it.live("store all but those whose keys are taken, which another instance may be doing just now", function* () {
+    const { admin, repository } = yield* openLossyStoreWith(false)
+    const recordOf = (n: number) => ({ key_hash: new Uint8Array(32).fill(n), fingerprint: new Uint8Array(32) })
+    const insert = (n: number, key = n) =>
+      repository.insert(account_id, credential(n), plainSealedKey(n), recordOf(key))
+    yield* insert(11)
+    const inserting = (n: number) => `
+      INSERT INTO idempotency_records (account_id, key_hash, credential_id, fingerprint, created_at)
+      VALUES ('${account_id}', decode('${Buffer.from(recordOf(n).key_hash).toString("hex")}', 'hex'), '${uuid(99)}',
+        decode('${"00".repeat(32)}', 'hex'), now())`
+    const commit = yield* holdOpen(admin, inserting(12))
+    const together = yield* Effect.forkChild(
+      Effect.all([insert(21, 11), insert(22, 12), insert(23), insert(24), insert(25)], { concurrency: "unbounded" })
+    )
+    yield* untilWaiting(admin, 1)
+    yield* commit
+    const stored = (yield* Fiber.join(together)).map(Option.isSome)
+    assert.deepStrictEqual(stored, [false, false, true, true, true])
+    const rows = yield* admin`
+      SELECT DISTINCT xmin::text FROM credentials WHERE id IN (${uuid(23)}, ${uuid(24)}, ${uuid(25)})`
+    assert.lengthOf(rows, 1, "they share a statement")
+    const [pool] = yield* admin`SELECT members, next_order FROM pools`
+    assert.deepStrictEqual(pool, { members: 4, next_order: 4 })
+  })
+})
+
 describe.each(ways)("an insert %s under an id that is taken", (_, distributed) => {
   const open = openWith(distributed)
 

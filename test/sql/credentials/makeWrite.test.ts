@@ -16,7 +16,7 @@ const providers = ["azure", "openai", "xai"] as const
 /** One of few credentials of three pools: concurrent writes meet on members and on pools. */
 const act = Arbitrary.all({
   n: integer(0, 11),
-  write: elementOf(["create", "create", "rename", "lengthen", "delete", "reorder"])
+  write: elementOf(["create", "create once", "create once", "rename", "lengthen", "delete", "reorder"])
 })
 /** Writes that are made at the same time, a moment after the other. */
 const history = Arbitrary.array(Arbitrary.array(act, { minLength: 1, maxLength: 12 }), { minLength: 1, maxLength: 6 })
@@ -52,7 +52,7 @@ describe("every write of a credential", () => {
         Number(rows.find((row) => row.provider === provider)?.version ?? 0)
       const perform = ({ n, write }: Act, turn: number) => {
         const repository = repositories[turn % 2] ?? assert.fail()
-        if (write === "create") ids[n] = CredentialId.make(crypto.randomUUID())
+        if (write.startsWith("create")) ids[n] = CredentialId.make(crypto.randomUUID())
         const id = ids[n] ?? assert.fail()
         const provider = providers[n % 3] ?? "azure"
         return Effect.gen(function* () {
@@ -77,6 +77,11 @@ describe("every write of a credential", () => {
               AND members <= ${limits.credentials} AND pools.bytes <= ${limits.bytes}
             )`
         assert.isUndefined(wrong?.provider)
+        const orphans = yield* sql`
+          SELECT 1 FROM idempotency_records AS record WHERE account_id = ${account_id} AND NOT EXISTS (
+            SELECT 1 FROM audit_entries WHERE audit_entries.account_id = record.account_id AND operation = credential_id
+          )`
+        assert.lengthOf(orphans, 0, "a key is taken with its credential or not at all")
       }
       return true
     })
@@ -208,9 +213,12 @@ const make = Effect.fnUntraced(function* (
   id: CredentialId = CredentialId.make(crypto.randomUUID()),
   provider: string = "openai"
 ) {
-  if (write === "create") {
+  if (write.startsWith("create")) {
     const row = { ...plainCredential(workspace_id, id), provider }
-    const created = repository.insert(account_id, row, plainSealedKey(1))
+    // Few keys, so that creates in one pool and in several meet on them.
+    const key_hash = new Uint8Array(32).fill(id.charCodeAt(0) % 4)
+    const record = { key_hash, fingerprint: new Uint8Array(32) }
+    const created = repository.insert(account_id, row, plainSealedKey(1), write === "create" ? undefined : record)
     return yield* Effect.match(created, {
       onFailure: ({ _tag }) => _tag !== "PoolFull" && assert.fail(_tag),
       onSuccess: Option.isSome

@@ -1,10 +1,10 @@
-import { writeFileSync } from "node:fs"
+import { chmodSync, writeFileSync } from "node:fs"
 import { request } from "node:https"
 import { connect as connectPlain } from "node:net"
 import { connect } from "node:tls"
 import { Effect } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import { isLoopback } from "../../src/management/ManagementServer.ts"
+import { isLoopback } from "../../src/port/Links.ts"
 import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runByok } from "../support/process/runByok.ts"
@@ -21,7 +21,7 @@ const certificateFiles = Effect.map(temporaryDirectory, (directory) => {
   const replace = (until?: string) => {
     const { certificate, key } = selfSignedCertificate("127.0.0.1", until)
     writeFileSync(variables.TLS_CERT_FILE, certificate)
-    writeFileSync(variables.TLS_KEY_FILE, key)
+    writeFileSync(variables.TLS_KEY_FILE, key, { mode: 0o600 })
     return certificate
   }
   return { variables, certificate: replace(), replace }
@@ -117,25 +117,34 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
     }
   )
 
-  it.live("the service does not start with files that are missing, or of which one is of another", function* () {
-    const { variables } = yield* certificateFiles
-    const other = yield* certificateFiles
-    const given = yield* settings
-    const refusals = yield* Effect.forEach(
-      [
-        { ...variables, TLS_KEY_FILE: other.variables.TLS_KEY_FILE },
-        { ...variables, TLS_CERT_FILE: "/canary" }
-      ],
-      (files) => runByok(["serve"], { ...given, ...files })
-    )
-    assert.deepStrictEqual(
-      refusals.map(({ code, stderr, stdout }) => [code, stdout, stderr]),
-      [
-        [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.\n"],
-        [1, "", "TLS_CERT_FILE must be a readable file: no such file or directory (ENOENT).\n"]
-      ]
-    )
-  })
+  it.live(
+    "the service does not start with files that are missing, open to others, or of which one is of another",
+    function* () {
+      const { variables } = yield* certificateFiles
+      const open = yield* certificateFiles
+      chmodSync(open.variables.TLS_KEY_FILE, 0o644)
+      const other = yield* certificateFiles
+      const given = yield* settings
+      const refusals = yield* Effect.forEach(
+        [
+          { ...variables, TLS_KEY_FILE: other.variables.TLS_KEY_FILE },
+          { ...variables, TLS_CERT_FILE: "/canary" },
+          { ...variables, TLS_KEY_FILE: "/canary" },
+          open.variables
+        ],
+        (files) => runByok(["serve"], { ...given, ...files })
+      )
+      assert.deepStrictEqual(
+        refusals.map(({ code, stderr, stdout }) => [code, stdout, stderr]),
+        [
+          [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.\n"],
+          [1, "", "TLS_CERT_FILE must be a readable file: no such file or directory (ENOENT).\n"],
+          [1, "", "TLS_KEY_FILE: expected a file that can be read: no such file or directory (ENOENT).\n"],
+          [1, "", "TLS_KEY_FILE: expected a file of mode 0400 or 0600; found 0644.\n"]
+        ]
+      )
+    }
+  )
 })
 
 describe("without a certificate (F19)", () => {

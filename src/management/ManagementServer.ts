@@ -7,6 +7,7 @@ import { makeNodeServer } from "../http/makeNodeServer.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import { listen, type ServerSettings } from "../http/Server.ts"
 import { KeyringReload } from "../port/KekRegistry.ts"
+import { isLoopback } from "../port/Links.ts"
 import { Draining, type HealthReport, Readiness } from "../port/Readiness.ts"
 import { PrometheusMetrics } from "effect/observability"
 import { families, prometheusName } from "../port/families.ts"
@@ -53,8 +54,6 @@ const makeRoutes = Effect.gen(function* () {
     ["/keyring/reload", { methods: ["POST"], answer: reloaded }]
   ])
 })
-
-export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
 
 /** Whether a page in a browser asks, under its own origin or, at a port for this machine only, under a name of its own. */
 const isFromBrowser = (listening: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>

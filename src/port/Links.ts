@@ -6,8 +6,13 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { KeyStoreUnavailable } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Where browsers reach the service, without a slash at the end. */
-export const PublicUrl = Context.Reference<string>("byok/PublicUrl", { defaultValue: () => "http://127.0.0.1:3000" })
+/** Whether a host is reached from this machine alone. */
+export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
+
+/** Where browsers reach the service, without a slash at the end; undefined if nobody has said so. */
+export const PublicUrl = Context.Reference<string | undefined>("byok/PublicUrl", {
+  defaultValue: () => "http://127.0.0.1:3000"
+})
 
 /** Whether a link may be used, and if not, why. */
 export type LinkState = "open" | "used" | "revoked" | "expired"

@@ -15,6 +15,7 @@ import { welcome } from "./welcome.ts"
 import type { Certificate } from "../http/makeNodeServer.ts"
 import { CertificateInUse } from "../http/Server.ts"
 import { KeyringReload } from "../port/KekRegistry.ts"
+import { isLoopback } from "../port/Links.ts"
 import { makeMeter } from "../port/Meter.ts"
 
 const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<Certificate, InvalidSetting>) {
@@ -84,7 +85,7 @@ const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
 })
 
 const warnOfPlainHttp = ({ host, tls }: Settings) =>
-  Option.isSome(tls) || ManagementServer.isLoopback(host)
+  Option.isSome(tls) || isLoopback(host)
     ? Effect.void
     : Effect.logWarning(
         "HOST is not this machine alone and HTTP is plain, so keys can be read on the network: put a TLS terminator in front, or set TLS_CERT_FILE and TLS_KEY_FILE"

@@ -3,7 +3,7 @@ import { HttpServer } from "effect/http"
 import { PublicUrl } from "../port/Links.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
-import { publicUrlOf, type Settings } from "../wiring/Settings.ts"
+import { localUrlOf, type Settings } from "../wiring/Settings.ts"
 
 const tryIt = (url: string, account_id: string, management_key: string, manage_url: string) => `
 First start: created account ${account_id} with this management key, shown only once:
@@ -39,7 +39,11 @@ export const welcome = (settings: Settings, json: boolean) =>
       const firstAccount = Effect.gen(function* () {
         const { account_id, management_key, workspace_id } = yield* accounts.createAccount("first account")
         const link = links.create(account_id, { purpose: "manage", expires_in: 86_400 })
-        const { url } = yield* Effect.provideService(link, PublicUrl, publicUrlOf(settings, address.port))
+        const { url } = yield* Effect.provideService(
+          link,
+          PublicUrl,
+          Option.getOrElse(settings.publicUrl, () => localUrlOf(settings, address.port))
+        )
         const [key, manage_url] = [Redacted.value(management_key), Redacted.value(url)]
         return { account_id, workspace_id, management_key: key, manage_url }
       })

@@ -1,5 +1,6 @@
 import { ByteSize, Duration, Effect, Option, Schema, SchemaTransformation } from "effect"
 import { isKekId } from "../domain/Identifiers.ts"
+import { isLoopback } from "../port/Links.ts"
 import {
   decodedBy,
   httpUrl,
@@ -162,12 +163,15 @@ export type TlsFiles = Option.Option.Value<Settings["tls"]>
 
 export type Settings = Readonly<Effect.Success<typeof table>>
 
-/** Where browsers reach the service: by default on this machine, at the port that it listens on. */
-export const publicUrlOf = ({ host, port, publicUrl, tls }: Settings, listening = port): string =>
-  Option.getOrElse(publicUrl, () => {
-    const name = /^(0\.0\.0\.0|::)$/.test(host) ? "localhost" : host.includes(":") ? `[${host}]` : host
-    return `http${Option.isSome(tls) ? "s" : ""}://${name}:${listening}`
-  })
+/** Where browsers on this machine reach the service, at the port that it listens on. */
+export const localUrlOf = ({ host, port, tls }: Settings, listening = port): string => {
+  const name = isLoopback(host) ? host : "localhost"
+  return `http${Option.isSome(tls) ? "s" : ""}://${name.includes(":") ? `[${name}]` : name}:${listening}`
+}
+
+/** Where browsers reach the service. Only one that listens on this machine alone is known by where it listens. */
+export const publicUrlOf = (settings: Settings): string | undefined =>
+  Option.getOrElse(settings.publicUrl, () => (isLoopback(settings.host) ? localUrlOf(settings) : undefined))
 
 /** Whether the settings name a token, even incompletely. */
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>

@@ -5,6 +5,7 @@ import { parse } from "yaml"
 import type { Check } from "./Check.ts"
 
 interface Service {
+  readonly command?: ReadonlyArray<string>
   readonly environment?: Readonly<Record<string, string>>
   readonly depends_on?: Readonly<Record<string, unknown>>
   readonly secrets?: ReadonlyArray<string>
@@ -65,6 +66,14 @@ const lostSockets = ({ services, volumes }: Compose) =>
     return isOwn ? [] : [`${name} has its socket for gateways in no volume of its own`]
   })
 
+/** Services that listen for others and make links that nobody could open. */
+const namelessLinks = ({ services }: Compose) =>
+  Object.entries(services).flatMap(([name, { command, environment = {} }]) =>
+    command?.includes("serve") === true && environment["PUBLIC_URL"] === undefined
+      ? [`${name} does not know where browsers reach it`]
+      : []
+  )
+
 export const compose: Check = {
   piece: "compose.yaml",
   run: (deploy) => {
@@ -75,7 +84,9 @@ export const compose: Check = {
       messages.filter(({ type }) => type === "error").map(({ message }) => message)
     )
     const file = parse(readFileSync(path, "utf8"), { merge: true }) as Compose
-    return errors.length > 0 ? errors : [...unknownNames(file), ...stuckKeyrings(file), ...lostSockets(file)]
+    return errors.length > 0
+      ? errors
+      : [...unknownNames(file), ...stuckKeyrings(file), ...lostSockets(file), ...namelessLinks(file)]
   },
   mistakes: [
     ["compose.yaml", "read_only: true", "readonly: true"],
@@ -85,6 +96,7 @@ export const compose: Check = {
     ["compose.yaml", "migrate: {", "migration: {"],
     ["compose.yaml", "interval: 10s", "interval: [10s]"],
     ["compose.yaml", "- gateway:/run/byok", "- gateway:/run/gateway"],
-    ["compose.yaml", "mode=0750", "mode=0777"]
+    ["compose.yaml", "mode=0750", "mode=0777"],
+    ["compose.yaml", "PUBLIC_URL: ", "PUBLIC: "]
   ]
 }

@@ -127,6 +127,7 @@ interface Pod {
 interface Container {
   readonly name: string
   readonly env?: ReadonlyArray<{ readonly name: string; readonly value?: string }>
+  readonly args?: ReadonlyArray<string>
   readonly command?: ReadonlyArray<string>
   readonly volumeMounts?: ReadonlyArray<{
     readonly name: string
@@ -135,10 +136,24 @@ interface Container {
   }>
 }
 
+const podsIn = (manifests: ReadonlyArray<Manifest>) =>
+  manifests
+    .flatMap((manifest) => valuesOf(manifest, "template"))
+    .flatMap((pod) => valuesOf(pod, "spec")) as ReadonlyArray<Pod>
+
+const containersOf = ({ containers, initContainers = [] }: Pod) => [...initContainers, ...containers]
+
+/** Containers that listen for others and make links that nobody could open. */
+const namelessLinks = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> =>
+  podsIn(manifests)
+    .flatMap(containersOf)
+    .filter(({ args = [], env = [] }) => args.includes("serve") && !env.some(({ name }) => name === "PUBLIC_URL"))
+    .map(({ name }) => `${name} does not know where browsers reach it`)
+
 /** Sockets that no gateway reaches, or that byok would refuse: others can write to an `emptyDir` itself, so it is a folder of one. */
 const lostSockets = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> =>
-  (manifests.flatMap((manifest) => valuesOf(manifest, "template")).flatMap((pod) => valuesOf(pod, "spec")) as Pod[])
-    .map((pod) => ({ pod, all: [...(pod.initContainers ?? []), ...pod.containers] }))
+  podsIn(manifests)
+    .map((pod) => ({ pod, all: containersOf(pod) }))
     .flatMap(({ all, pod }) =>
       all.flatMap(({ env = [], name, volumeMounts = [] }) => {
         const socket = env.find(({ name }) => name === "BYOK_GATEWAY_SOCKET")?.value
@@ -187,7 +202,8 @@ export const kubernetes: Check = {
       const invalid = manifests.flatMap((manifest) =>
         invalidIn(manifest).map((problem) => `${manifest.kind} ${manifest.metadata?.name}: ${problem}`)
       )
-      return [...invalid, ...unknownNames(manifests), ...lostSockets(manifests), ...kustomizations.flatMap(notListed)]
+      const misled = [...lostSockets(manifests), ...namelessLinks(manifests)]
+      return [...invalid, ...unknownNames(manifests), ...misled, ...kustomizations.flatMap(notListed)]
     } catch (invalid) {
       return [String(invalid)]
     }
@@ -198,6 +214,8 @@ export const kubernetes: Check = {
     ["kubernetes/deployment.yaml", "periodSeconds: 10", "periodSeconds: ten"],
     ["kubernetes/deployment.yaml", "secretName: byok-keyring", "secretName: byok-key"],
     ["kubernetes/deployment.yaml", "maxSurge: 1, ", "maxSurge: 1, maximum: 2, "],
+    ["kubernetes/deployment.yaml", "name: PUBLIC_URL", "name: PUBLIC"],
+    ["kubernetes/gateway.example.yaml", "name: PUBLIC_URL", "name: PUBLIC"],
     ["kubernetes/service.yaml", "component: service", "component: server"],
     ["kubernetes/service.yaml", "targetPort: http", "targetPort: https"],
     ["kubernetes/podmonitor.yaml", "interval: 15s", "intervall: 15s"],

@@ -18,6 +18,10 @@ const lostSocket = (unit: string): ReadonlyArray<string> => {
   )
 }
 
+/** Links of a service behind a proxy begin with an address that only its operator knows. */
+const namelessLinks = (guide: string): ReadonlyArray<string> =>
+  broken([/^PUBLIC_URL=https:\S+' > \/etc\/byok\/environment$/m.test(guide), "the environment has no PUBLIC_URL"])
+
 export const systemd: Check = {
   piece: "systemd/byok@.service",
   run: (deploy) =>
@@ -31,7 +35,9 @@ export const systemd: Check = {
         ...["security", "--offline=true", `--threshold=${threshold}`, "--no-pager"],
         unit
       ])
-      return [...mistakes, ...problemsOf(security).slice(-1), ...lostSocket(readFileSync(unit, "utf8"))]
+      const guide = readFileSync(join(deploy, "README.md"), "utf8")
+      const misled = [...lostSocket(readFileSync(unit, "utf8")), ...namelessLinks(guide)]
+      return [...mistakes, ...problemsOf(security).slice(-1), ...misled]
     }),
   mistakes: [
     ["systemd/byok@.service", "ProtectSystem=strict", "ProtectSystems=strict"],
@@ -39,6 +45,7 @@ export const systemd: Check = {
     ["systemd/byok@.service", "Restart=always", "Restart=sometimes"],
     ["systemd/byok@.service", "ExecStart=/usr", "ExecStart=usr"],
     ["systemd/byok@.service", "RuntimeDirectory=byok/%i", "RuntimeDirectory=byok"],
-    ["systemd/byok@.service", "DirectoryMode=0750", "DirectoryMode=0777"]
+    ["systemd/byok@.service", "DirectoryMode=0750", "DirectoryMode=0777"],
+    ["README.md", "PUBLIC_URL=https", "PUBLIC=https"]
   ]
 }

@@ -5,7 +5,7 @@ import { inspect } from "node:util"
 import * as Byok from "../../src/Byok.ts"
 import * as Environment from "../../src/wiring/Environment.ts"
 import { version } from "../../src/wiring/OtlpSettings.ts"
-import { InvalidSetting, readSettings, type Settings } from "../../src/wiring/Settings.ts"
+import { InvalidSetting, publicUrlOf, readSettings, type Settings } from "../../src/wiring/Settings.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { disguised, ringOf } from "../support/keys/keyrings.ts"
@@ -276,6 +276,18 @@ describe("settings", () => {
     ]
   ])("of %s", function* ([, env, expected]) {
     assert.deepStrictEqual(plain(yield* read(env)), { ...defaults, ...expected })
+  })
+
+  it.effect.each<readonly [env: Variables, publicUrl: string | undefined]>([
+    [{}, "http://127.0.0.1:3000"],
+    [{ HOST: "localhost", PORT: "8080" }, "http://localhost:8080"],
+    [{ HOST: "::1", TLS_CERT_FILE: "cert.pem", TLS_KEY_FILE: "key.pem" }, "https://[::1]:3000"],
+    [{ HOST: "0.0.0.0" }, undefined],
+    [{ HOST: "::" }, undefined],
+    [{ HOST: "192.0.2.1" }, undefined],
+    [{ HOST: "0.0.0.0", PUBLIC_URL: "https://keys.example/" }, "https://keys.example"]
+  ])("have links begin where browsers reach the service, if that is known: %j: %s", function* ([env, expected]) {
+    assert.strictEqual(publicUrlOf(yield* read(env)), expected)
   })
 
   it.effect("of one signal turn it off, and one turns off all", function* () {

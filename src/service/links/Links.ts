@@ -13,6 +13,11 @@ import { repeatInBackground } from "../repeatInBackground.ts"
 
 const foreignCredential = InvalidParams.of({ path: ["credential_id"], message: "is not a credential of this account" })
 
+const noPublicUrl = InvalidParams.of({
+  path: [],
+  message: "needs PUBLIC_URL to be set for the service, which listens beyond its machine: a link begins with it"
+})
+
 /** Links for the owners of keys, who have no key of ours. */
 export class Links extends Context.Service<Links>()("byok/Links", {
   make: Effect.gen(function* () {
@@ -40,6 +45,8 @@ export class Links extends Context.Service<Links>()("byok/Links", {
     return {
       /** The link's secret is in the fragment of `url`, which browsers send to nobody. It is shown only here. */
       create: Effect.fn("Links.create")(function* (account_id: AccountId, asked: NewLink) {
+        const base = yield* PublicUrl
+        if (base === undefined) return yield* noPublicUrl
         const created_at = yield* DateTime.now
         const link: Link = {
           link_id: LinkId.make(yield* random.uuidV7()),
@@ -56,7 +63,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
         const pair = asked.purpose === "view" ? undefined : yield* Effect.orDie(keys.make(link))
         const stored = yield* repository.insert(link, hashApiKey(token), pair)
         if (!stored) return yield* new NotKnown({ kind: "account" })
-        const url = Redacted.make(`${yield* PublicUrl}/keys#${Redacted.value(token)}`)
+        const url = Redacted.make(`${base}/keys#${Redacted.value(token)}`)
         return { link_id: link.link_id, url, expires_at: link.expires_at }
       }),
       /** The links that may still be used. */

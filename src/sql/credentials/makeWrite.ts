@@ -65,8 +65,10 @@ type Result<Changed> = Option.Option<Changed> | typeof taken
 /** SQLSTATE of a member that has no place, because its pool has become full meanwhile. */
 const noPlace = "23502"
 
-const unlessTaken = <A>(query: Query<ReadonlyArray<A>>): Query<ReadonlyArray<A> | typeof taken> =>
-  Effect.catchTag(query, "SqlError", (error): Query<ReadonlyArray<A> | typeof taken> => {
+type Rows<A> = ReadonlyArray<A> | typeof closed | typeof taken
+
+const unlessTaken = <A>(query: Query<ReadonlyArray<A> | typeof closed>): Query<Rows<A>> =>
+  Effect.catchTag(query, "SqlError", (error): Query<Rows<A>> => {
     const { sqlstate } = failureOf(error)
     if (sqlstate === uniqueViolation) return Effect.succeed(taken)
     return sqlstate === noPlace ? Effect.succeed([]) : Effect.fail(error)
@@ -113,6 +115,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
           FROM taken`
   const resultOf = (row: (Changed & { readonly is_taken?: boolean }) | undefined): Result<Changed> =>
     row?.is_taken === true ? taken : Option.fromUndefinedOr(row)
+  const isStored = (result: Result<Changed>) => result !== taken && Option.isSome(result)
   const oneGiven = (parameter: (name: string) => unknown) => {
     const values = types.map(([name, type]) => sql`${parameter(name)}::${sql.literal(type)} AS ${sql(name)}`)
     return sql`SELECT ${sql.csv(values)}, 1 AS n`
@@ -160,10 +163,12 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     )
   const one = (given: Given): Query<Result<Changed>> =>
     Effect.flatMap(
-      unlessTaken(whileOpen(sql, given.principal, given.account_id, attempt(given), (changed) => changed.length > 0)),
+      unlessTaken(
+        whileOpen(sql, given.principal, given.account_id, attempt(given), ([row]) => isStored(resultOf(row)))
+      ),
       (changed): Query<Result<Changed>> => {
         const result = typeof changed === "symbol" ? changed : resultOf(changed[0])
-        if (typeof result !== "symbol" && Option.isSome(result)) return Effect.succeed(result)
+        if (result !== closed && isStored(result)) return Effect.succeed(result)
         const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
         return Effect.flatMap(recalled, ([before]): Query<Result<Changed>> => {
           if (before !== undefined) return Effect.succeedSome(before)

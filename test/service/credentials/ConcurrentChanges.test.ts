@@ -223,7 +223,8 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
       yield* instanceOn(ports[1], rings[1], (repository) => repository)
     ]
     const { account_id } = yield* Effect.provideContext(newTenant, one.ports)
-    const as = <A, E, R>(act: Effect.Effect<A, E, R>) => Effect.provideService(act, CurrentCaller, { account_id })
+    const as = <A, E, R>(act: Effect.Effect<A, E, R>) =>
+      Effect.provideService(act, CurrentPrincipal, { kind: "in_process", account_id } as const)
     const create = decodeNew({ provider: "azure", key: values.key[0] })
     const { credential } = yield* as(one.instance.credentials.create(create, undefined))
     const names = Array.from({ length: 40 }, (_, n) => `name ${n}`)

@@ -72,6 +72,16 @@ layerLive(TestService.layer)("links", (it) => {
     })
   })
 
+  it.effect("are not made where nobody knows the address that they begin with", function* () {
+    const { newTenant, sql } = yield* TestService
+    const tenant = yield* newTenant
+    const asked = { purpose: "connect", provider: "openai" } as const
+    const refused = yield* Effect.flip(Effect.provideService(linkFor(tenant, asked), PublicUrl, undefined))
+    assert(refused._tag === "InvalidParams")
+    assert.match(refused.error.metadata.issues[0]?.message ?? "", /^needs PUBLIC_URL to be set for the service/)
+    assert.lengthOf(yield* sql`SELECT 1 FROM links WHERE account_id = ${tenant.account_id}`, 0)
+  })
+
   it.effect("last an hour, or as long as is asked, at most a day", function* () {
     const tenant = yield* TestService.tenant
     const now = yield* DateTime.now

@@ -41,7 +41,7 @@ layerLive(small)("a queue of 80 (F9)", (it) => {
     const order = yield* Effect.forkChild(
       other.send({ method: "PUT", path: "/api/v1/byok/order", headers: [json], body })
     )
-    yield* Effect.sleep("100 millis")
+    yield* Effect.sleep("500 millis")
     yield* release
     assert.strictEqual((yield* Fiber.join(order)).status, 200)
     assert.isBelow(statuses.length, sent / 2, "of the flood")

@@ -3,7 +3,7 @@ import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
 import { AccountEvent } from "../domain/AuditEvent.ts"
 import { Credential } from "../domain/Credential.ts"
 import { CredentialChanges } from "../domain/CredentialChanges.ts"
-import { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { Conflict, InvalidParams, NotFound, ServiceUnavailable, StoredKeyUnreadable } from "../domain/Errors.ts"
 import { type AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
 import { GivenProvider, StoredProvider } from "../domain/Provider.ts"
@@ -154,7 +154,7 @@ const update = <const P extends Params>(params: P) =>
     params,
     payload: CredentialChanges,
     success: body("The credential as it is now."),
-    error: [NotFound, ...refusals]
+    error: [NotFound, StoredKeyUnreadable, ...refusals]
   })
     .annotate(OpenApi.Summary, "Update a credential")
     .annotate(

@@ -2,14 +2,13 @@ import { Cause, Console, Effect, Option } from "effect"
 import { CliError, type Command } from "effect/cli"
 import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
-import { StoredKeyUnusable } from "../service/credentials/makeUpdate.ts"
 import type { OrderRefused } from "../service/credentials/OperatorCredentials.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
 import type { byok } from "./Commands.ts"
 import { OutputFailed } from "./Output.ts"
 
 /** Defects that have a sentence nevertheless. */
-const explained = [DatabaseFailure, KeyStoreUnavailable, OutputFailed, StoredKeyUnusable]
+const explained = [DatabaseFailure, KeyStoreUnavailable, OutputFailed]
 type Explained = InstanceType<(typeof explained)[number]>
 
 /** Everything that commands and the settings of the log fail with. */
@@ -30,8 +29,7 @@ const sentenceOnOrder = ({ foreign, missing }: OrderRefused) =>
 const untilMended = {
   UnknownKeyId: " Put it back: until then the credential can only be renamed or deleted.",
   AuthenticationFailed: " It can only be renamed or deleted.",
-  UnsupportedFormat: " It can only be renamed or deleted.",
-  KeyStoreUnavailable: ""
+  UnsupportedFormat: " It can only be renamed or deleted."
 }
 
 const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): string => {

@@ -96,6 +96,17 @@ export class Conflict extends Schema.Error<Conflict>("Conflict")(
   static readonly deleted = () => new this({ error: { message: "The credential of this request was deleted" } })
 }
 
+/** 409: key and settings of a credential stay as they are, because its stored key does not open (L7). */
+export class StoredKeyUnreadable extends Schema.Error<StoredKeyUnreadable>("StoredKeyUnreadable")(
+  ...fixedMessage(
+    409,
+    "The stored key cannot be opened, so this credential can only be renamed or deleted",
+    "The stored key cannot be opened."
+  )
+) {
+  readonly _tag = "StoredKeyUnreadable"
+}
+
 /** 500: anything unexpected (D11). The cause is logged under the request id. */
 export class InternalError extends Schema.Error<InternalError>("InternalError")(
   ...fixedMessage(

@@ -7,6 +7,7 @@ import { Api } from "../api/Api.ts"
 import { Authentication, JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { type Credential, membersOf } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
+import { StoredKeyUnreadable } from "../domain/Errors.ts"
 import type { CredentialId, IdempotencyKey } from "../domain/Identifiers.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
@@ -169,7 +170,12 @@ export const makeOperations = Effect.gen(function* () {
     get: ({ params }: Named) => Effect.map(credentials.get(params.id), single),
     status: ({ params }: Named) => Effect.map(reading(status(params.id)), (data) => ({ data })),
     update: ({ params, payload }: Named & { readonly payload: CredentialChanges }) =>
-      Effect.map(writing(credentials.update(params.id, payload)), single),
+      Effect.map(
+        Effect.catchTag(writing(credentials.update(params.id, payload)), "StoredKeyUnusable", (unusable) =>
+          Effect.andThen(Effect.logError(unusable.message), new StoredKeyUnreadable())
+        ),
+        single
+      ),
     delete: ({ params }: Named) => Effect.as(writing(credentials.delete(params.id)), deleted)
   }
 })

@@ -1,4 +1,4 @@
-import { Context } from "effect"
+import { Context, Data } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
 import type { Conflict, InvalidParams, NotFound } from "../domain/Errors.ts"
@@ -7,6 +7,7 @@ import type { NewCredential } from "../domain/NewCredential.ts"
 import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { CredentialOrder, CredentialPage } from "./CredentialRepository.ts"
+import type { RewrapFailure } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** Which credentials to list: of the default workspace and all providers unless they are given. */
@@ -17,6 +18,16 @@ export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
 
 /** The order of a provider's credentials: of the default workspace unless it is given. */
 export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<CredentialOrder, "workspace_id">>
+
+/** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
+export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
+  readonly id: CredentialId
+  readonly reason: RewrapFailure
+}> {
+  override get message() {
+    return `The key of credential ${this.id} cannot be opened: ${this.reason.message}`
+  }
+}
 
 /**
  * The operations on credentials on behalf of the `CurrentPrincipal`, as HTTP and the gateway call them.
@@ -54,7 +65,7 @@ export class Credentials extends Context.Service<
     readonly update: (
       id: CredentialId,
       changes: CredentialChanges
-    ) => Answer<Credential, NotFound | InvalidParams, CurrentPrincipal>
+    ) => Answer<Credential, NotFound | InvalidParams | StoredKeyUnusable, CurrentPrincipal>
     /**
      * Stores the order of all credentials of a workspace and provider. Fails with `InvalidParams` if the ids are not exactly
      * theirs.

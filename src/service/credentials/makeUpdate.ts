@@ -1,4 +1,4 @@
-import { Data, Duration, Effect, Option, Result, Semaphore } from "effect"
+import { Duration, Effect, Option, Result, Semaphore } from "effect"
 import { changeCredential, type CredentialChanges, type StoredKey } from "../../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
@@ -7,22 +7,13 @@ import { actingPrincipal } from "../../domain/Principal.ts"
 import { takesKeyMaterial } from "../../domain/Provider.ts"
 import { contextOf, type SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
-import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
+import { Cipher, type OpenFailure, type RewrapFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
 import { RequestTimeout, timeLeft } from "../../port/Deadline.ts"
+import { StoredKeyUnusable } from "../../port/Credentials.ts"
 import { Prefetched } from "../../port/Prefetched.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
-
-/** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
-export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
-  readonly id: CredentialId
-  readonly reason: OpenFailure
-}> {
-  override get message() {
-    return `The key of credential ${this.id} cannot be opened: ${this.reason.message}`
-  }
-}
 
 /** Lets what has one name begin when the one before it has ended. */
 const makeTurns = () => {
@@ -52,12 +43,15 @@ export const makeUpdate = Effect.gen(function* () {
   const repository = yield* CredentialRepository
   const inTurn = makeTurns()
 
-  const asking = <A, E extends OpenFailure | ServiceUnavailable>(id: CredentialId, call: Effect.Effect<A, E>) =>
-    Effect.catchIf(
-      call,
-      (error): error is Exclude<E, ServiceUnavailable> => !(error instanceof ServiceUnavailable),
-      (reason) => Effect.die(new StoredKeyUnusable({ id, reason }))
-    )
+  const asking = <A>(id: CredentialId, call: Effect.Effect<A, OpenFailure | ServiceUnavailable>) => {
+    const unusable = (reason: RewrapFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
+    return Effect.catchTags(call, {
+      KeyStoreUnavailable: (failure) => Effect.die(failure),
+      UnknownKeyId: unusable,
+      UnsupportedFormat: unusable,
+      AuthenticationFailed: unusable
+    })
+  }
 
   /** Opens the stored key if the changes depend on it. */
   const learn = Effect.fnUntraced(function* (

@@ -7,7 +7,7 @@ import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { RequestTimeout } from "../../../src/port/Deadline.ts"
 import { CredentialRepository, type StoredCredential } from "../../../src/port/CredentialRepository.ts"
-import { Credentials } from "../../../src/port/Credentials.ts"
+import { Credentials, StoredKeyUnusable } from "../../../src/port/Credentials.ts"
 import { Prefetched } from "../../../src/port/Prefetched.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { contextOf } from "../../../src/domain/SealedKey.ts"
@@ -125,7 +125,7 @@ const contract = (it: It<Parts>) => {
 
   it.effect.each([new KeyStoreUnavailable({ reason: "down" }), new UnknownKeyId({ kek_id: "gone" })])(
     "needs no key to change the name, and one for everything else: $_tag (L7, L8)",
-    function* (failure) {
+    function* (failure: KeyStoreUnavailable | UnknownKeyId) {
       const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
       const fail = () => Effect.fail(failure)
       const service = yield* instead(Cipher, (cipher) => ({ ...cipher, open: fail, holds: fail, reseal: fail }))
@@ -141,7 +141,10 @@ const contract = (it: It<Parts>) => {
         { name: "x", declared_zdr: true }
       ]) {
         const exit = yield* Effect.exit(without(body))
-        assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit), JSON.stringify(body))
+        assert(Exit.isFailure(exit), JSON.stringify(body))
+        const thrown = Cause.squash(exit.cause)
+        const isForGood = failure._tag === "UnknownKeyId"
+        assert.deepStrictEqual([Exit.hasDies(exit), thrown instanceof StoredKeyUnusable], [!isForGood, isForGood])
       }
       assert.deepEqual(yield* stored(account_id, credential.id), before)
     }

@@ -1,15 +1,15 @@
 import { Schema } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema } from "effect/http-api"
-import { Conflict, fixedMessage } from "../domain/Errors.ts"
-import { AccountId, CredentialId, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
+import { Conflict, fixedMessage, StoredKeyUnreadable } from "../domain/Errors.ts"
+import { AccountId, CredentialId, IdempotencyKey, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Purpose } from "../domain/Link.ts"
-import { timestamp } from "../domain/Credential.ts"
+import { type Credential, timestamp } from "../domain/Credential.ts"
 import { GivenProvider, Provider, StoredProvider } from "../domain/Provider.ts"
 import { body, events, get, list, order, plan, refusals, remove, status } from "./operations.ts"
 import { Authentication, JsonBody, ResourcePath } from "./Middleware.ts"
 
 const closedMessages = {
-  unknown: "This link is not known. Ask for a new one.",
+  unknown: "This link is not known, or was opened before in another window, where it goes on. Ask for a new one.",
   used: "This link was used. Ask for a new one.",
   revoked: "This link was revoked. Ask for a new one.",
   expired: "This link has expired. Ask for a new one."
@@ -18,12 +18,20 @@ const closedMessages = {
 /** 401: a link that may not be used, or not any more. */
 export class LinkRefused extends Schema.Error<LinkRefused>("LinkRefused")(
   {
-    error: Schema.Struct({ code: Schema.tag(401), message: Schema.Literals(Object.values(closedMessages)) })
+    error: Schema.Struct({
+      code: Schema.tag(401),
+      message: Schema.Literals(Object.values(closedMessages)),
+      /** What a link that was used has stored, as far as it is there. */
+      metadata: Schema.optionalKey(
+        Schema.Struct({ stored: Schema.Struct({ provider: StoredProvider, label: Schema.String }) })
+      )
+    })
   },
   { httpApiStatus: 401 }
 ) {
   readonly _tag = "LinkRefused"
-  static readonly as = (state: keyof typeof closedMessages) => new this({ error: { message: closedMessages[state] } })
+  static readonly as = (state: keyof typeof closedMessages, stored?: Pick<Credential, "label" | "provider">) =>
+    new this({ error: { message: closedMessages[state], ...(stored === undefined ? {} : { metadata: { stored } }) } })
 }
 
 /** 403: the link is for something else. */
@@ -66,6 +74,9 @@ const About = Schema.Struct({
   providers: Schema.Array(Provider)
 })
 
+/** What the page makes of 32 random bytes, to be the token of its link from now on. */
+const NextToken = Schema.RedactedFromValue(Schema.String.check(Schema.isPattern(/^[\w-]{43}$/)))
+
 const NewSealed = Schema.Struct({
   provider: GivenProvider,
   name: Schema.NullOr(Schema.String),
@@ -85,7 +96,13 @@ const Changes = Schema.Struct({
 class LinksGroup extends HttpApiGroup.make("links")
   .add(
     HttpApiEndpoint.get("about", "/link", { success: Schema.Struct({ data: About }), error: LinkRefused }),
+    HttpApiEndpoint.put("replaceToken", "/link/token", {
+      payload: Schema.Struct({ token: NextToken }),
+      success: Schema.Struct({ data: Schema.Struct({ link_id: LinkId }) }),
+      error: [LinkRefused, ...refusals]
+    }).middleware(JsonBody),
     HttpApiEndpoint.post("create", "/byok", {
+      headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
       payload: NewSealed,
       success: body("The credential.").pipe(HttpApiSchema.status(201)),
       error: [Conflict, NotSealedForLink, ...refusals]
@@ -94,7 +111,7 @@ class LinksGroup extends HttpApiGroup.make("links")
       params: { id: CredentialId },
       payload: Changes,
       success: body("The credential."),
-      error: [NotSealedForLink, ...refusals]
+      error: [NotSealedForLink, StoredKeyUnreadable, ...refusals]
     })
       .middleware(JsonBody)
       .middleware(ResourcePath),

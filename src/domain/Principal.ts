@@ -30,6 +30,7 @@ export const actorKinds = [
 /** The owner of a key, who has a link. */
 export interface LinkPrincipal extends Link {
   readonly kind: "link"
+  readonly hash: ApiKeyHash
   readonly public_key: Uint8Array | null
 }
 
@@ -53,9 +54,9 @@ export type Principal = ApiKeyPrincipal | LinkPrincipal | Trusted
 
 const reading = ["get", "list", "status", "plan", "events"] as const
 const writing = ["create", "update", "order", "delete"] as const
-const all = [...reading, ...writing, "route", "about"] as const
+const all = [...reading, ...writing, "route", "about", "replaceToken"] as const
 
-/** What endpoints are called; `route` takes a provider key for a request, and `about` shows a link to its owner. */
+/** What endpoints are called; `route` takes a provider key for a request, and `about` shows a link to its owner, who may have its token replaced. */
 export type Operation = (typeof all)[number]
 
 /** What each role may do, wherever it comes in. */
@@ -65,8 +66,8 @@ const allowed = {
   ordinary: ["route"],
   connect: ["about", "create"],
   replace: ["about", "get", "update"],
-  manage: ["about", ...reading, ...writing],
-  view: ["about", ...reading],
+  manage: ["about", "replaceToken", ...reading, ...writing],
+  view: ["about", "replaceToken", ...reading],
   in_process: all,
   gateway: all,
   cli: [...reading, ...writing],

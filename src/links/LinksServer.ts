@@ -9,7 +9,7 @@ import type { CredentialId } from "../domain/Identifiers.ts"
 import { decodeNewCredential } from "../domain/NewCredential.ts"
 import { CurrentPrincipal, type LinkPrincipal } from "../domain/Principal.ts"
 import { Provider } from "../domain/Provider.ts"
-import { makeAuthentication } from "../http/AuthenticationLive.ts"
+import { makeAuthentication, type Tokens } from "../http/AuthenticationLive.ts"
 import { errorResponse } from "../http/Envelope.ts"
 import { makeOperations } from "../http/Handlers.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
@@ -24,20 +24,19 @@ const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorR
 /** Looks the link up by the hash of its token on every request. */
 const authentication = Layer.effect(
   Authentication,
-  Effect.flatMap(Links, ({ find }) => {
+  Effect.flatMap(Links, ({ find, storedBy }) => {
     const unknown = refusal(LinkRefused.as("unknown"))
     return makeAuthentication({
       resolve: (hash) =>
-        Effect.map(
-          find(hash),
-          Option.match({
-            onNone: () => Result.fail(unknown),
-            onSome: ({ state, ...link }) =>
-              state === "open"
-                ? Result.succeed({ principal: { kind: "link", ...link } as const })
-                : Result.fail(refusal(LinkRefused.as(state)))
-          })
-        ),
+        Effect.flatMap(find(hash), (found): ReturnType<Tokens["resolve"]> => {
+          if (Option.isNone(found)) return Effect.succeed(Result.fail(unknown))
+          const { state, ...link } = found.value
+          return state === "open"
+            ? Effect.succeed(Result.succeed({ principal: { kind: "link", ...link } as const }))
+            : Effect.map(storedBy(found.value), (stored) =>
+                Result.fail(refusal(LinkRefused.as(state, Option.getOrUndefined(stored))))
+              )
+        }),
       missing: () => unknown,
       invalid: unknown,
       forbidden: refusal(new NotAllowedByLink())
@@ -106,7 +105,13 @@ const handlers = HttpApiBuilder.group(
           const chooses = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
           return { data: { ...link, ...names, providers: chooses ? Provider.literals : [] } }
         }),
-      create: ({ payload: { sealed_key, ...given } }) =>
+      replaceToken: ({ payload: { token } }) =>
+        Effect.gen(function* () {
+          const link = yield* currentLink
+          const replaced = yield* writes(link.account_id, links.replaceToken(link, token))
+          return replaced ? { data: { link_id: link.link_id } } : yield* LinkRefused.as("unknown")
+        }),
+      create: ({ headers, payload: { sealed_key, ...given } }) =>
         Effect.gen(function* () {
           const { provider, workspace_id } = yield* currentLink
           if (provider !== null && provider !== given.provider) {
@@ -114,7 +119,7 @@ const handlers = HttpApiBuilder.group(
           }
           const key = yield* opened(sealed_key, given.provider, null)
           const payload = yield* decodeNewCredential({ ...given, workspace_id, key })
-          return yield* operations.create({ headers: {}, payload })
+          return yield* operations.create({ headers, payload })
         }),
       update: ({ params, payload: { sealed_key, ...given } }) =>
         Effect.gen(function* () {

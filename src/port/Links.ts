@@ -23,8 +23,9 @@ export interface LinkKeyPair {
   readonly private_key: SealedKey
 }
 
-/** A link with its state; no public key if nothing may be sealed for it. */
+/** A link with its state; no public key if nothing may be sealed for it. One that was used names the credential that it stored. */
 export interface FoundLink extends Link {
+  readonly hash: ApiKeyHash
   readonly state: LinkState
   readonly public_key: Uint8Array | null
 }
@@ -53,6 +54,11 @@ export class LinkRepository extends Context.Service<
     readonly namesOf: (
       link: Link
     ) => Answer<Option.Option<{ readonly account_name: string; readonly workspace_name: string }>>
+    /** Has an open link found by another hash. Returns false if it has another one than before by now, or is over. */
+    readonly replaceHash: (
+      link: Pick<FoundLink, "account_id" | "hash" | "link_id">,
+      hash: ApiKeyHash
+    ) => Answer<boolean>
     /** Gives an open link its next key pair and returns the one that it had. */
     readonly replaceKeys: (link: Link, next: LinkKeyPair) => Answer<Option.Option<LinkKeyPair>>
     /** Deletes the private keys of links that are over, and links that have been over for a week. */

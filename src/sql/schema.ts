@@ -52,7 +52,7 @@ export const schema: ReadonlyArray<string> = [
     sealed bytea,
     PRIMARY KEY (account_id, id),
     CONSTRAINT links_day CHECK (expires_at <= created_at + interval '1 day'),
-    CONSTRAINT links_credential CHECK ((credential_id IS NULL) = (purpose <> 'replace')),
+    CONSTRAINT links_credential CHECK ((credential_id IS NOT NULL) = (purpose = 'replace' OR purpose = 'connect' AND ended IS NOT DISTINCT FROM 'used')),
     CONSTRAINT links_keys CHECK (num_nulls(public_key, kek_id, wrapped_dek, sealed) IN (0, 4)),
     CONSTRAINT links_over CHECK (ended IS NULL OR public_key IS NULL)
   )`,

@@ -51,8 +51,62 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual(yield* keyOf(tenant.account_id as never, String(made["id"])), key)
     assert.notInclude(text, "0123456789")
     const again = yield* ask("GET", "/link")
-    assert.deepStrictEqual([again.status, again.error?.message], [401, "This link was used. Ask for a new one."])
+    assert.deepStrictEqual(
+      [again.status, again.error?.message, again.error?.metadata],
+      [401, "This link was used. Ask for a new one.", { stored: { provider: "openai", label: "sk-...WxYz" } }]
+    )
+    yield* tenant.send({ method: "DELETE", path: `/api/v1/byok/${String(made["id"])}` })
+    assert.isUndefined((yield* ask("GET", "/link")).error?.metadata, "deleted since")
   })
+
+  it.effect("stores once what has one idempotency key, however it is sealed", function* () {
+    const tenant = yield* TestService.newTenant
+    const { about, ask } = yield* openLink(tenant, { purpose: "manage" })
+    const send = Effect.fnUntraced(function* (key: string) {
+      const sealed_key = yield* seal(yield* about, key, "openai")
+      return yield* ask("POST", "/byok", { provider: "openai", name: null, sealed_key }, "one-form")
+    })
+    const [first, again] = yield* TestService.storing(1, Effect.all([send(key), send(key)]))
+    assert.deepStrictEqual([again.status, again.data], [201, first.data])
+    assert.strictEqual((yield* TestService.storing(0, send(other))).status, 409, "another key (control)")
+  })
+
+  it.effect("a link that lasts is found by the token that takes the place of its own, and by that alone", function* () {
+    const tenant = yield* TestService.newTenant
+    const link = yield* openLink(tenant, { purpose: "manage" })
+    const [mine, late] = ["m", "l"].map((letter) => letter.repeat(43)) as [string, string]
+    const exchange = (token: string) => link.ask("PUT", "/link/token", { token })
+    const race = yield* Effect.forEach([mine, late], exchange, { concurrency: 2 })
+    assert.deepStrictEqual(race.map(({ status }) => status).sort(), [200, 401])
+    const [kept, lost] = race[0]?.status === 200 ? [mine, late] : [late, mine]
+    const page = yield* pageWith(kept)
+    assert.strictEqual((yield* page.create(key)).status, 201)
+    assert.strictEqual((yield* link.ask("GET", "/byok")).status, 401)
+    assert.strictEqual((yield* (yield* pageWith(lost)).ask("GET", "/byok")).status, 401)
+    assert.strictEqual((yield* page.ask("PUT", "/link/token", { token: "short" })).status, 400)
+    const once = yield* openLink(tenant, { purpose: "connect" })
+    assert.strictEqual((yield* once.ask("PUT", "/link/token", { token: late })).status, 403, "serves once anyway")
+  })
+
+  it.effect(
+    "says that a key which does not open can only be renamed or deleted, and lets both be done (L7)",
+    function* () {
+      const { sql } = yield* TestService
+      const tenant = yield* TestService.newTenant
+      const id = createdId(yield* tenant.create(minimal))
+      const { ask, replace } = yield* openLink(tenant, { purpose: "manage" })
+      yield* sql`UPDATE credentials SET allowed_models = '{x}' WHERE id = ${id}`
+      const message = "The stored key cannot be opened, so this credential can only be renamed or deleted"
+      for (const asked of [ask("PATCH", `/byok/${id}`, { disabled: true }), replace(id, key)]) {
+        const { error, status } = yield* asked
+        assert.deepStrictEqual([status, error?.message], [409, message])
+      }
+      const asTenant = yield* tenant.update(id, { disabled: true })
+      assert.deepStrictEqual([asTenant.status, JSON.parse(asTenant.body)], [409, { error: { code: 409, message } }])
+      assert.strictEqual((yield* ask("PATCH", `/byok/${id}`, { name: "n" })).status, 200)
+      assert.strictEqual((yield* ask("DELETE", `/byok/${id}`)).status, 200)
+    }
+  )
 
   it.effect("names what is wrong at its field, stores nothing, and the link stays open", function* () {
     const tenant = yield* TestService.newTenant
@@ -296,7 +350,8 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
         Effect.map(ask("DELETE", `/byok/${tenant.account_id}`), ({ error }) => error?.message)
       )
     )
-    const unknown = "This link is not known. Ask for a new one."
+    const unknown =
+      "This link is not known, or was opened before in another window, where it goes on. Ask for a new one."
     assert.deepStrictEqual(messages, [
       "This link was used. Ask for a new one.",
       "This link was revoked. Ask for a new one.",

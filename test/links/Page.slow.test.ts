@@ -1,7 +1,11 @@
-import { createServer, request } from "node:http"
+import { copyFileSync } from "node:fs"
+import { createServer, type IncomingMessage, request } from "node:http"
 import type { AddressInfo } from "node:net"
+import { join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
 import { Effect, Layer } from "effect"
 import { createdId, minimal } from "../support/http/Bodies.ts"
+import { raisePools } from "../support/database/raisePools.ts"
 import { isInstalled, openPage } from "../support/http/Browser.ts"
 import { create } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -9,6 +13,7 @@ import { leakOf } from "../support/keys/leakSearch.ts"
 import { withoutPrefix } from "../support/keys/issuedKey.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, describe, layerLive } from "../support/it.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { openLink } from "./browser.ts"
 import { visit } from "./visit.ts"
@@ -25,17 +30,28 @@ const appearances = [
   [390, "dark"]
 ] as const
 
+/** What becomes of a request: the service does not get it, its answer is lost, or a text is put before the answer. */
+type Fate = "refused" | "lost" | { readonly before: string } | undefined
+
 /** A proxy in front of the service that records all that passes, as one that terminates TLS would. */
-const recordingProxy = Effect.fnUntraced(function* (target: string) {
+const recordingProxy = Effect.fnUntraced(function* (
+  target: string,
+  fateOf: (asked: Pick<IncomingMessage, "method" | "url">) => Fate = () => undefined
+) {
   const recorded: Array<Buffer> = []
   const keep = (part: Buffer) => void recorded.push(part)
   const server = createServer((received, answer) => {
     keep(Buffer.from(`${received.method} ${received.url} ${received.rawHeaders.join("\n")}\n`))
+    const fate = fateOf(received)
+    if (fate === "refused") return void answer.writeHead(502).end()
     const sent = request(
       `${target}${received.url}`,
       { method: received.method, headers: received.headers },
       (response) => {
-        answer.writeHead(response.statusCode ?? 502, response.headers)
+        if (fate === "lost") return void answer.destroy()
+        const { "content-length": _, ...headers } = response.headers
+        answer.writeHead(response.statusCode ?? 502, headers)
+        if (fate !== undefined) answer.write(fate.before)
         response.on("data", keep).pipe(answer)
       }
     )
@@ -68,7 +84,7 @@ describe.skipIf(!isInstalled)(
         yield* page.fill("API key", `Bearer ${key}`)
         yield* page.click("Add key")
         yield* page.reads("API key must not have a scheme such as Bearer before it.")
-        assert.strictEqual(yield* page.valueOf("API key"), "", "emptied when sent")
+        assert.strictEqual(yield* page.valueOf("API key"), `Bearer ${key}`, "kept until it is stored")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* page.fill("API key", key)
         yield* page.reads("It will be shown as sk-...WxYz")
@@ -80,6 +96,7 @@ describe.skipIf(!isInstalled)(
         assert.include((yield* tenant.list()).body, '"name":"Production","label":"sk-...WxYz"')
         const again = yield* visit(`${url}/keys${link.fragment}`, width, scheme)
         yield* again.reads("This link was used. Ask for a new one.")
+        yield* again.reads("It has stored sk-...WxYz for openai.")
         assert.deepStrictEqual(yield* again.faults, [])
         assert.deepStrictEqual([...page.messages, ...again.messages].filter(isComplaint), [])
       })
@@ -226,28 +243,217 @@ describe.skipIf(!isInstalled)(
         assert.isDefined(leakOf(proxy.recorded(), [key]), "the tenants' API (control)")
       })
 
+      it.effect("keeps no key; a reload goes on with a token that only its tab has", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const link = yield* openLink(tenant, { purpose: "manage" })
+        const page = yield* visit(`${url}/keys${link.fragment}`)
+        yield* page.click("Add key")
+        yield* page.choose("Provider", "openai")
+        yield* page.fill("API key", key)
+        yield* page.click("Add key")
+        yield* page.reads("was added")
+        const secrets = [key, withoutPrefix(link.token)]
+        const kept = String(yield* page.kept)
+        assert.include(kept, "/keys", "control")
+        assert.isUndefined(leakOf(kept + String(yield* page.evaluate("document.documentElement.outerHTML")), secrets))
+        assert.strictEqual(yield* page.evaluate('document.querySelectorAll("input[type=password]").length'), 0)
+        yield* page.evaluate("location.reload()")
+        yield* page.reads("sk-...WxYz")
+        assert.isUndefined(leakOf(JSON.stringify(page.messages), secrets))
+      })
+
+      it.effect("leaves no link to manage keys in the browser's history on disk that opens there", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const link = yield* openLink(tenant, { purpose: "manage" })
+        const profile = yield* temporaryDirectory
+        /** What the browser has written down, some seconds after it went there. */
+        const addresses = Effect.sync(() => {
+          copyFileSync(join(profile, "Default", "History"), join(profile, "copy"))
+          const history = new DatabaseSync(join(profile, "copy"), { readOnly: true })
+          const rows = history.prepare("SELECT url FROM urls").all()
+          history.close()
+          return rows.map((row) => String(row["url"]))
+        })
+        const page = yield* visit(`${url}/keys${link.fragment}`, 1280, "light", [`--user-data-dir=${profile}`])
+        yield* page.reads("There are no keys yet.")
+        yield* eventually("the link in the history (control)", addresses, (all) =>
+          all.includes(`${url}/keys${link.fragment}`)
+        )
+        for (const address of yield* addresses) {
+          const again = yield* visit(address)
+          yield* eventually("no keys", again.text, (text) => /This link cannot be used|Open your link again/.test(text))
+        }
+      })
+
+      it.effect("takes a second link in its tab for what it is, and goes back to the first", function* () {
+        const { url } = yield* TestService
+        const [first, second] = [yield* TestService.newTenant, yield* TestService.newTenant]
+        const page = yield* visit(
+          `${url}/keys${(yield* openLink(first, { purpose: "connect", provider: "openai" })).fragment}`
+        )
+        yield* page.reads("Provider: openai")
+        yield* page.go(
+          `${url}/keys${(yield* openLink(second, { purpose: "connect", provider: "anthropic" })).fragment}`
+        )
+        yield* page.reads("Provider: anthropic")
+        assert.notInclude(String(yield* page.evaluate("location.href")), "#")
+        yield* page.fill("API key", key)
+        yield* page.click("Add key")
+        yield* page.reads("The key was added")
+        assert.include((yield* second.list()).body, '"provider":"anthropic"')
+        assert.include((yield* first.list()).body, '"total_count":0')
+        yield* page.evaluate("history.back()")
+        yield* page.reads("Provider: openai")
+        yield* page.fill("API key", other)
+        yield* page.click("Add key")
+        yield* page.reads("The key was added")
+        assert.include((yield* first.list()).body, '"provider":"openai"')
+      })
+
       it.effect(
-        "keeps neither token nor key in its address, history, storage or cookies; a reload asks for the link",
+        "stores once what is sent again after a lost answer, with a link that lasts and one that serves once",
         function* () {
           const { url } = yield* TestService
-          const tenant = yield* TestService.newTenant
-          const link = yield* openLink(tenant, { purpose: "manage" })
-          const page = yield* visit(`${url}/keys${link.fragment}`)
-          yield* page.click("Add key")
-          yield* page.choose("Provider", "openai")
-          yield* page.fill("API key", key)
-          yield* page.click("Add key")
-          yield* page.reads("was added")
-          const secrets = [key, withoutPrefix(link.token)]
-          const kept = String(yield* page.kept)
-          assert.include(kept, "/keys", "control")
-          assert.isUndefined(leakOf(kept + String(yield* page.evaluate("document.documentElement.outerHTML")), secrets))
-          assert.strictEqual(yield* page.evaluate('document.querySelectorAll("input[type=password]").length'), 0)
-          yield* page.evaluate("location.reload()")
-          yield* page.reads("Open your link again")
-          assert.isUndefined(leakOf(JSON.stringify(page.messages), secrets))
+          for (const purpose of ["manage", "connect"]) {
+            const tenant = yield* TestService.newTenant
+            const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose })).fragment}`)
+            if (purpose === "manage") yield* page.click("Add key")
+            yield* page.choose("Provider", "openai")
+            yield* page.fill("API key", key)
+            yield* page.loseAnswers("POST", 1)
+            yield* page.click("Add key")
+            yield* page.reads("No answer came.")
+            assert.strictEqual(yield* page.valueOf("API key"), key, "nothing that was typed is lost")
+            yield* page.click("Add key")
+            yield* page.reads(purpose === "manage" ? "The key sk-...WxYz was added." : "The key was added")
+            assert.include((yield* tenant.list()).body, '"total_count":1')
+          }
         }
       )
+
+      it.effect("exchanges the token of its link once, although the answer is lost", function* () {
+        const { url } = yield* TestService
+        const link = yield* openLink(yield* TestService.newTenant, { purpose: "manage" })
+        let fate: Fate = "lost"
+        const proxy = yield* recordingProxy(url, ({ method }) => (method === "PUT" ? fate : undefined))
+        const page = yield* visit(`${proxy.url}/keys${link.fragment}`)
+        yield* page.reads("No answer came.")
+        assert.strictEqual((yield* link.ask("GET", "/link")).status, 401, "the exchange was made")
+        fate = "refused"
+        yield* page.click("Try again")
+        yield* page.reads("There are no keys yet.")
+      })
+
+      it.effect("says what became of an act where it is seen at 390 pixels, and goes back by Back", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        yield* tenant.create({ ...minimal, name: "n".repeat(200) })
+        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`, 390)
+        yield* page.reads("Active")
+        assert.deepStrictEqual(yield* page.faults, [])
+        yield* page.click("nnnn")
+        yield* page.click("Switch off")
+        yield* page.reads("The key is switched off.")
+        assert.isTrue(yield* page.isSeen("The key is switched off."))
+        assert.deepStrictEqual(yield* page.faults, [])
+        yield* page.evaluate("history.back()")
+        yield* page.reads("Off")
+        yield* eventually(
+          "the list",
+          page.text,
+          (text) => text.startsWith("a test account") && text.includes("Add key")
+        )
+        yield* page.evaluate("history.forward()")
+        yield* page.reads("This key is switched off and is not used.")
+        yield* page.evaluate("location.reload()")
+        yield* page.reads("This key is switched off and is not used.")
+      })
+
+      it.effect("offers another try when it could not load, and when the service did not answer", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        let refused = "/keys/hpke.js"
+        const proxy = yield* recordingProxy(url, (asked) =>
+          asked.url?.startsWith(refused) === true ? "refused" : undefined
+        )
+        const page = yield* visit(`${proxy.url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        yield* page.reads("This page could not be loaded.")
+        assert.notInclude(String(yield* page.evaluate("location.href")), "#")
+        for (const [next, said] of [
+          ["/api/links/v1/link", "No answer came."],
+          ["/api/links/v1/byok", "No answer came."],
+          ["nothing", "There are no keys yet."]
+        ] as const) {
+          refused = next
+          yield* page.click("Try again")
+          yield* page.reads(said)
+        }
+      })
+
+      it.effect("works where a browser has no Map.groupBy", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        yield* tenant.create(minimal)
+        const proxy = yield* recordingProxy(url, ({ url }) =>
+          url === "/keys/start.js" ? { before: "delete Map.groupBy\n" } : undefined
+        )
+        const page = yield* visit(`${proxy.url}/keys${(yield* openLink(tenant, { purpose: "view" })).fragment}`)
+        yield* page.reads("sk-...AbCd")
+        assert.strictEqual(yield* page.evaluate("typeof Map.groupBy"), "undefined", "control")
+      })
+
+      it.effect(
+        "says at 390 pixels what the service refused at a field that it does not show, and keeps what was typed",
+        function* () {
+          const { sql, url } = yield* TestService
+          const tenant = yield* TestService.newTenant
+          const link = yield* openLink(tenant, { purpose: "connect", provider: "openai" })
+          const page = yield* visit(`${url}/keys${link.fragment}`, 390)
+          yield* page.click("Add key")
+          yield* page.reads("API key is required.")
+          yield* page.fill("API key", key)
+          yield* eventually("no complaint", page.text, (text) => !text.includes("is required"))
+          yield* sql`UPDATE workspaces SET deleted_at = now() WHERE account_id = ${tenant.account_id}`
+          yield* page.click("Add key")
+          yield* page.reads("The workspace of this link was deleted.")
+          assert.isTrue(yield* page.isSeen("The workspace of this link was deleted."))
+          assert.strictEqual(yield* page.valueOf("API key"), key)
+        }
+      )
+
+      it.effect("does with an unreadable key what the service does with it", function* () {
+        const { sql, url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const id = createdId(yield* tenant.create(minimal))
+        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        yield* page.click("sk-...AbCd")
+        yield* page.reads("This key is used.")
+        yield* sql`UPDATE credentials SET allowed_models = '{x}' WHERE id = ${id}`
+        yield* raisePools(sql)
+        yield* page.click("Switch off")
+        yield* page.reads("The stored key cannot be opened, so this credential can only be renamed or deleted")
+        yield* page.reads("This key cannot be opened any more")
+        assert.deepStrictEqual([yield* page.has("Switch off"), yield* page.has("Replace key")], [false, false])
+        yield* page.click("Delete")
+        yield* page.fill("Type sk-...AbCd to delete this key for good", "sk-...AbCd")
+        yield* page.click("Delete for good")
+        yield* page.reads("There are no keys yet.")
+      })
+
+      it.effect("shows what names hide, and lets none turn around what is beside it", function* () {
+        const { sql, url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        yield* sql`UPDATE accounts SET name = ${"\u202Etroppus moc.elgoog"} WHERE id = ${tenant.account_id}`
+        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "connect" })).fragment}`)
+        yield* page.reads("It will be used on behalf of [U+202E]troppus moc.elgoog")
+        assert.notInclude(yield* page.text, "\u202E")
+        assert.strictEqual(
+          yield* page.evaluate("getComputedStyle(document.querySelector('bdi')).unicodeBidi"),
+          "isolate"
+        )
+      })
 
       it.effect("takes no key over plain HTTP from another machine, and says why", function* () {
         const { url } = yield* TestService

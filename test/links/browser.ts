@@ -27,11 +27,15 @@ export const seal = (about: About, key: string | Buffer, provider: string, crede
 /** What the page asks with a token. */
 export const pageWith = Effect.fnUntraced(function* (token: string) {
   const { url } = yield* TestService
-  const ask = Effect.fnUntraced(function* (method: string, path: string, body?: object) {
+  const ask = Effect.fnUntraced(function* (method: string, path: string, body?: object, idempotency_key?: string) {
     const { body: text, status } = yield* send(url, {
       method,
       path: `/api/links/v1${path}`,
-      headers: [bearer(token), ...(body === undefined ? [] : [json])],
+      headers: [
+        bearer(token),
+        ...(body === undefined ? [] : [json]),
+        ...(idempotency_key === undefined ? [] : [["Idempotency-Key", idempotency_key] as const])
+      ],
       ...(body === undefined ? {} : { body: JSON.stringify(body) })
     })
     const { data, error } = JSON.parse(text) as {

@@ -4,9 +4,14 @@ import { openPage } from "../support/http/Browser.ts"
 import { eventually } from "../support/process/eventually.ts"
 
 /** The page of a link, by what its owner reads: labels of fields, words on buttons. */
-export const visit = Effect.fnUntraced(function* (url: string, width?: number, scheme?: "light" | "dark") {
+export const visit = Effect.fnUntraced(function* (
+  url: string,
+  width?: number,
+  scheme?: "light" | "dark",
+  flags?: ReadonlyArray<string>
+) {
   const pixels = width ?? 1280
-  const page = yield* openPage(url, pixels, scheme)
+  const page = yield* openPage(url, pixels, scheme, flags)
   const { evaluate } = page
   const text = Effect.map(evaluate("document.body?.innerText"), String)
   const reads = (words: string) => eventually(words, text, (shown) => shown.includes(words))
@@ -36,6 +41,29 @@ export const visit = Effect.fnUntraced(function* (url: string, width?: number, s
       yield* evaluate(`${field(label)}.focus(), ${field(label)}.select?.()`)
       yield* page.type(value)
     }),
+    /** Goes to an address in the same tab, as a link that is opened there does. */
+    go: (address: string) => evaluate(`void location.assign(${JSON.stringify(address)})`),
+    /** Loses the answers to what the page asks with a method, as often as it is said. */
+    loseAnswers: (method: string, times: number) =>
+      evaluate(`{
+        const real = fetch
+        let left = ${times}
+        fetch = async (url, options) => {
+          const answer = await real(url, options)
+          if (options?.method !== "${method}" || left-- <= 0) return answer
+          throw new TypeError("lost")
+        }
+      }`),
+    /** Whether what reads so is inside the window. */
+    isSeen: (words: string) =>
+      Effect.map(
+        evaluate(`{
+          const holders = Array.from(document.querySelectorAll("p, small")).filter((one) => one.innerText.includes(${JSON.stringify(words)}))
+          const { bottom, top } = holders.at(-1).getBoundingClientRect()
+          top >= 0 && bottom <= innerHeight
+        }`),
+        Boolean
+      ),
     valueOf: (label: string) => Effect.map(evaluate(`${field(label)}.value`), String),
     /** What axe finds, and what does not fit. */
     faults: Effect.gen(function* () {

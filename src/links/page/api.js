@@ -1,5 +1,6 @@
 // @ts-check
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "./hpke.js"
+import { keep, tokens } from "./start.js"
 
 /**
  * What the link is for.
@@ -8,57 +9,109 @@ import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA
  *   { purpose: "connect" | "replace" | "manage" | "view", providers: string[] }} About
  * @typedef {Record<"id" | "provider" | "label" | "created_at", string> & { name: string | null, disabled: boolean,
  *   is_fallback: boolean, sort_order: number }} Credential
+ * @typedef {Pick<Credential, "provider" | "label">} Stored
  * @typedef {Record<"last_succeeded_at" | "last_failed_at" | "last_failure", string | null> & { state: string,
  *   parked: { model: string | null, cause: string, until: string | null }[] }} Status
  */
 
-/** In memory only: the address is forgotten at once. */
-const token = location.hash.slice(1)
-history.replaceState(null, "", location.pathname)
+/** Members that an issue may be at, as people know them. @type {Record<string, string>} */
+const fields = { provider: "Provider", key: "API key", name: "Name", ids: "The order" }
 
-export const hasToken = token !== ""
+const busy = "The service is busy. Nothing was done: try again in a moment."
 
-/** What the service refused, in its words; `issues` by field. */
-export class Refused extends Error {
-  /** @param {number} status @param {string} message @param {{ path: string[], message: string }[]} issues */
-  constructor(status, message, issues) {
-    super(message)
-    this.status = status
-    this.issues = issues
-  }
+/** What is said of an answer that has no sentence for owners. @type {Record<number, string>} */
+const sentences = {
+  0: "No answer came. Check your connection, and try again.",
+  404: "This key is not there any more: it was deleted.",
+  429: busy,
+  500: "Something went wrong, and it is not known whether it was done. Try again in a moment.",
+  503: busy
 }
 
-/** @param {string} method @param {string} path @param {object} [body] @returns {Promise<any>} */
-export const ask = async (method, path, body) => {
+/** What the service refused; `issues` by field, `stored` by a link that was used. */
+export class Refused extends Error {
+  /** @param {number} status @param {any} [error] */
+  constructor(status, error) {
+    /** @type {{ path: (string | number)[], message: string }[]} */
+    const issues = error?.metadata?.issues ?? []
+    const isGone = issues.some(({ path }) => path[0] === "workspace_id")
+    const told = issues.map(Refused.sentenceOf).join(" ")
+    super(
+      isGone
+        ? "The workspace of this link was deleted."
+        : told || (sentences[status] ?? error?.message ?? sentences[500])
+    )
+    this.status = status
+    this.issues = issues
+    /** @type {Stored | undefined} */
+    this.stored = error?.metadata?.stored
+    /** Whether what was asked for may have been done. */
+    this.isOpen = status === 0 || status === 500
+  }
+
+  static sentenceOf = (/** @type {{ path: (string | number)[], message: string }} */ { message, path }) =>
+    `${fields[path[0] ?? ""] ?? path.join(" ")} ${message}.`
+}
+
+/** How long an answer may take, in milliseconds. */
+const patience = 30_000
+
+/** @param {string} method @param {string} path @param {object} [body] @param {string} [idempotency_key] @returns {Promise<any>} */
+export const ask = async (method, path, body, idempotency_key) => {
   const sent = fetch(`api/links/v1${path}`, {
     method,
     headers: {
-      authorization: `Bearer ${token}`,
-      ...(body === undefined ? {} : { "content-type": "application/json" })
+      authorization: `Bearer ${tokens[0]}`,
+      ...(body === undefined ? {} : { "content-type": "application/json" }),
+      ...(idempotency_key === undefined ? {} : { "idempotency-key": idempotency_key })
     },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     credentials: "omit",
-    cache: "no-store"
+    cache: "no-store",
+    signal: AbortSignal.timeout(patience)
   })
-  const response = await sent.catch(() => {
-    throw new Refused(0, "No answer came. Check your connection, and try again.", [])
-  })
-  const answer = await response.json().catch(() => ({}))
+  const [response, answer] = await sent
+    .then(async (response) => /** @type {const} */ ([response, await response.json()]))
+    .catch(() => {
+      throw new Refused(0)
+    })
   if (response.ok) return answer.data
-  const { message = "Something went wrong. Try again in a moment.", metadata } = answer.error ?? {}
-  throw new Refused(response.status, message, metadata?.issues ?? [])
+  throw new Refused(response.status, answer.error)
 }
 
-const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
-
 const bytesOf = (/** @type {string} */ text) =>
-  Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (character) => character.charCodeAt(0))
+  Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (character) => character.charCodeAt(0))
 
 const textOf = (/** @type {Uint8Array} */ bytes) =>
   btoa(String.fromCharCode(...bytes))
-    .replaceAll("+", "-")
-    .replaceAll("/", "_")
-    .replaceAll("=", "")
+    .replace(/\+/g, "-")
+    .replace(/\//g, "_")
+    .replace(/=/g, "")
+
+/**
+ * What the link is for. A link that lasts gets another token, which only this tab has: the one of the address stands in the
+ * browser's history, and opens nothing from then on.
+ * @returns {Promise<About>}
+ */
+export const open = async () => {
+  const [token = "", next] = tokens
+  /** @type {About} */
+  const about = await ask("GET", "/link").catch((error) => {
+    if (error.status !== 401 || next === undefined) throw error
+    keep([next])
+    return ask("GET", "/link")
+  })
+  const lasts = about.purpose === "manage" || about.purpose === "view"
+  if (lasts && tokens[0] === token && token.startsWith("byok_")) {
+    const other = next ?? textOf(crypto.getRandomValues(new Uint8Array(32)))
+    keep([token, other])
+    await ask("PUT", "/link/token", { token: other })
+    keep([other])
+  }
+  return about
+}
+
+const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
 /** @param {string} key @param {string} provider @param {string | null} credential_id */
 const seal = async (key, provider, credential_id) => {
@@ -75,16 +128,16 @@ const seal = async (key, provider, credential_id) => {
 }
 
 /**
- * Adds a key under a name, or replaces that of a credential, which keeps its name. If the key pair went to another tab meanwhile, it is sealed to the next one.
- * @param {string} key @param {string} provider @param {string | null} name @param {string | null} [id]
+ * Adds a key with what goes with it, or replaces that of a credential. If the key pair went to another tab meanwhile, it is
+ * sealed to the next one.
+ * @param {string} key @param {string} provider @param {{ id: string } | { idempotency_key: string, name: string | null }} as
  * @returns {Promise<Credential>}
  */
-export const store = async (key, provider, name, id = null) => {
+export const store = async (key, provider, as) => {
   const send = async () => {
-    const sealed_key = await seal(key, provider, id)
-    return id === null
-      ? ask("POST", "/byok", { provider, name, sealed_key })
-      : ask("PATCH", `/byok/${id}`, { sealed_key })
+    if ("id" in as) return ask("PATCH", `/byok/${as.id}`, { sealed_key: await seal(key, provider, as.id) })
+    const { idempotency_key, ...members } = as
+    return ask("POST", "/byok", { provider, ...members, sealed_key: await seal(key, provider, null) }, idempotency_key)
   }
   return send().catch((error) => {
     if (error.status !== 409) throw error

@@ -4,6 +4,39 @@ import { labelOf } from "./label.js"
 import { html, useEffect, useRef, useState } from "./preact.js"
 
 /** @typedef {import("./api.js").Credential} Credential */
+/** @typedef {import("./api.js").Stored} Stored */
+
+/** Characters that are not seen, or turn around what is seen beside them. */
+const unseen = /[\p{Cc}\p{Bidi_Control}\u200B\u2028\u2029\u2060\uFEFF]/gu
+
+/** A text that others chose, such as a name: it stays by itself, and shows what it hides. */
+export const Name = (/** @type {{ of: string }} */ { of }) =>
+  html`<bdi
+    >${of.replace(unseen, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`)}</bdi
+  >`
+
+/** @type {(text: any) => void} */
+let tell = () => {}
+
+/** Says what became of an act, where it is seen and heard: at the lower edge of the window. */
+export const say = (/** @type {any} */ text) => tell(text)
+
+export const Said = () => {
+  const [said, set] = useState(/** @type {any} */ (""))
+  useEffect(() => void (tell = set), [])
+  return html`<div class="said" role="status">${said && html`<p class="notice">${said}</p>`}</div>`
+}
+
+/** Whether something has gone on for so long that a person begins to wonder. */
+export const useSlow = (/** @type {boolean} */ busy) => {
+  const [slow, set] = useState(false)
+  useEffect(() => {
+    if (!busy) return set(false)
+    const timer = setTimeout(set, 3000, true)
+    return () => clearTimeout(timer)
+  }, [busy])
+  return slow
+}
 
 /** A heading that has the focus when its view opens, so that a screen reader begins there. */
 export const Heading = (/** @type {{ children?: any }} */ { children }) => {
@@ -50,51 +83,75 @@ const previewOf = (/** @type {string} */ key) => (key === "" || /^\s*[[{]/.test(
 
 /**
  * The form for a key, which is new unless there is a credential.
- * @param {{ provider: string | null, providers: string[], credential?: Credential | undefined,
- *   done: (credential: Credential) => void, closed: (error: Refused) => void, cancel?: (() => void) | undefined }} props
+ * @param {{ provider: string | null, providers: string[], credential?: Credential | undefined, done: (stored: Stored) => void,
+ *   closed: (error: Refused) => void, cancel?: (() => void) | undefined }} props
  */
 export const KeyForm = ({ cancel, closed, credential, done, provider, providers }) => {
   const [issues, setIssues] = useState(/** @type {Record<string, string>} */ ({}))
   const [failure, setFailure] = useState("")
   const [busy, setBusy] = useState(false)
   const [label, setLabel] = useState("")
+  const slow = useSlow(busy)
   const form = useRef(/** @type {HTMLFormElement | null} */ (null))
-  useEffect(() => /** @type {HTMLElement | null} */ (form.current?.querySelector("[aria-invalid]"))?.focus(), [issues])
+  /** Names what is sent until it is known what became of it, so that it is stored once. */
+  const attempt = useRef({ id: crypto.randomUUID(), isOpen: false })
+  const refuse = (/** @type {Record<string, string>} */ issues, failure = "") => {
+    setIssues(issues)
+    setFailure(failure)
+    const [first] = Object.keys(issues)
+    const field = /** @type {HTMLInputElement | null} */ (first === undefined ? null : document.getElementById(first))
+    field?.focus()
+    field?.select?.()
+  }
 
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault()
+    if (busy) return
     const given = new FormData(form.current ?? undefined)
     const [key, name] = [String(given.get("key")), String(given.get("name") ?? "").trim()]
     const chosen = provider ?? String(given.get("provider"))
     const missing = {
-      ...(chosen === "" ? { provider: "is required" } : {}),
-      ...(key === "" ? { key: "is required" } : {})
+      ...(chosen === "" ? { provider: "Provider is required." } : {}),
+      ...(key === "" ? { key: "API key is required." } : {})
     }
-    if (Object.keys(missing).length > 0) return setIssues(missing)
+    refuse(missing)
+    if (Object.keys(missing).length > 0) return
     setBusy(true)
-    setFailure("")
-    const field = /** @type {HTMLInputElement} */ (form.current?.elements.namedItem("key"))
-    field.value = ""
-    setLabel("")
     try {
-      done(await store(key, chosen, name === "" ? null : name, credential?.id))
+      const members = { idempotency_key: attempt.current.id, name: name === "" ? null : name }
+      done(await store(key, chosen, credential ? { id: credential.id } : members))
     } catch (error) {
       setBusy(false)
-      if (!(error instanceof Refused)) return setFailure("This browser could not seal the key. Try another one.")
-      if (error.status === 401) return closed(error)
-      setIssues(Object.fromEntries(error.issues.map(({ message, path }) => [path[0], message])))
-      if (!error.issues.some(({ path }) => ["provider", "key", "name"].includes(path[0] ?? "")))
-        setFailure(error.message)
+      if (!(error instanceof Refused)) return refuse({}, "This browser could not seal the key. Try another one.")
+      const { isOpen: wasOpen } = attempt.current
+      if (error.status === 401) return error.stored && wasOpen ? done(error.stored) : closed(error)
+      attempt.current = error.isOpen ? { ...attempt.current, isOpen: true } : { id: crypto.randomUUID(), isOpen: false }
+      if (error.isOpen) return refuse({}, `${error.message} What is sent again is stored once.`)
+      if (error.status === 409 && wasOpen && !credential)
+        return refuse(
+          {},
+          "What you sent before was stored, though no answer came. Look at your keys before you add this one."
+        )
+      const here = error.issues.filter(
+        ({ path }) => form.current?.elements.namedItem(String(path[0])) instanceof HTMLElement
+      )
+      refuse(
+        Object.fromEntries(here.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])),
+        here.length < Math.max(error.issues.length, 1) ? error.message : ""
+      )
     }
   }
 
-  const errorOf = (/** @type {string} */ label, /** @type {string} */ id) => issues[id] && `${label} ${issues[id]}.`
+  const mend = (/** @type {any} */ { target }) => {
+    if (target.name === "key") setLabel(previewOf(target.value))
+    setIssues(({ [target.name]: _, ...others }) => others)
+  }
 
   return html`
-    <form ref=${form} onSubmit=${submit} novalidate autocomplete="off">
+    <form ref=${form} onSubmit=${submit} onInput=${mend} novalidate autocomplete="off">
       ${
         provider === null
-          ? html`<${Field} id="provider" label="Provider" error=${errorOf("Provider", "provider")} required>
+          ? html`<${Field} id="provider" label="Provider" error=${issues["provider"]} required>
               <option value="">Choose a provider</option>
               ${providers.map((slug) => html`<option key=${slug} value=${slug}>${slug}</option>`)}
             <//>`
@@ -103,29 +160,31 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
       <${Field}
         id="key"
         label="API key"
-        error=${errorOf("API key", "key")}
+        error=${issues["key"]}
         hint=${label === "" ? "It is sealed in this browser before it is sent, and is never shown again." : html`It will be shown as <code>${label}</code>`}
         type="password"
         autocomplete="off"
         autocapitalize="off"
         spellcheck=${false}
         required
-        onInput=${(/** @type {any} */ { target }) => setLabel(previewOf(target.value))}
       />
       ${
         credential === undefined &&
         html`<${Field}
           id="name"
           label="Name"
-          error=${errorOf("Name", "name")}
+          error=${issues["name"]}
           hint="Optional: how you tell this key from others."
           maxlength="255"
         />`
       }
       <div role="alert">${failure && html`<small class="error">${failure}</small>`}</div>
       <div class="row">
-        <button class="primary" disabled=${busy}>${busy ? "Sending…" : credential ? "Replace key" : "Add key"}</button>
+        <button class="primary" aria-disabled=${String(busy)}>
+          ${busy ? "Sending…" : credential ? "Replace key" : "Add key"}
+        </button>
         ${cancel && html`<button type="button" onClick=${cancel}>Cancel</button>`}
+        <small role="status">${slow && "Still waiting for an answer."}</small>
       </div>
     </form>
   `

@@ -1,7 +1,8 @@
 // @ts-check
 import { ask, Refused } from "./api.js"
-import { Field, Heading, KeyForm, Time } from "./form.js"
-import { html, useEffect, useState } from "./preact.js"
+import { Field, Heading, KeyForm, Name, say, Time, useSlow } from "./form.js"
+import { html, useEffect, useRef, useState } from "./preact.js"
+import { link } from "./start.js"
 
 /** @typedef {import("./api.js").Credential & { status?: import("./api.js").Status }} Key */
 
@@ -12,7 +13,10 @@ const states = {
   parked: ["Parked", "The provider refused this key. It is tried again later."],
   disabled: ["Off", "This key is switched off and is not used."],
   leaked: ["Leaked", "This key is known to have leaked. It is not used until it is replaced."],
-  unreadable: ["Unreadable", "This key cannot be opened. Replace it, or ask whoever sent you the link."]
+  unreadable: [
+    "Unreadable",
+    "This key cannot be opened any more, so it can only be renamed or deleted. Delete it and add it again, or ask whoever sent you the link."
+  ]
 }
 
 /** @type {Record<string, string>} */
@@ -41,9 +45,22 @@ const acts = {
 const actors = { link: "with a link", cli: "by an operator", service: "by byok" }
 
 const actorOf = (/** @type {{ kind: string, name?: string | null }} */ { kind, name }) =>
-  kind === "api_key" ? `by the API key ${name ?? "that is gone"}` : (actors[kind] ?? "by the gateway")
+  kind !== "api_key"
+    ? (actors[kind] ?? "by the gateway")
+    : html`by the API key ${name ? html`<${Name} of=${name} />` : "that is gone"}`
 
-const nameOf = (/** @type {Key} */ { label, name }) => name ?? label
+const nameOf = (/** @type {Pick<Key, "label" | "name">} */ { label, name }) => html`<${Name} of=${name ?? label} />`
+
+/** What an owner types to delete a key: its label, unless that is all brackets and stars. */
+const wordFor = (/** @type {Key} */ { label, provider }) => (/^[\w.-]+$/.test(label) ? label : provider)
+
+/** By what, in the order of what. @template A @param {A[]} all @param {(one: A) => string} by @returns {[string, A[]][]} */
+const grouped = (all, by) => {
+  /** @type {Map<string, A[]>} */
+  const groups = new Map()
+  for (const one of all) groups.set(by(one), [...(groups.get(by(one)) ?? []), one])
+  return [...groups].sort(([one], [other]) => (one < other ? -1 : 1))
+}
 
 const State = (/** @type {{ of: string | undefined }} */ { of }) =>
   of === undefined ? null : html`<span class=${`state ${of}`}>${states[of]?.[0] ?? of}</span>`
@@ -82,47 +99,83 @@ const matches =
 /** How many keys are shown at a time. */
 const most = 100
 
+/** What this entry of the browser's history shows. @returns {{ name: string, id: string }} */
+const viewNow = () => history.state?.view ?? { name: "list", id: "" }
+
 /**
  * The keys of a workspace: a list, and a page for each.
  * @param {{ about: import("./api.js").About, closed: (error: Refused) => void }} props
  */
 export const Keys = ({ about, closed }) => {
   const [keys, setKeys] = useState(/** @type {Key[] | null} */ (null))
-  const [view, setView] = useState({ name: "list", id: "" })
+  const [view, setView] = useState(viewNow)
   const [search, setSearch] = useState("")
-  const [said, say] = useState("")
+  const [busy, setBusy] = useState(false)
+  const [failure, setFailure] = useState("")
+  const underWay = useRef(false)
+  const slow = useSlow(busy || (keys === null && failure === ""))
   const manages = about.purpose === "manage"
 
-  /** @template A @param {() => Promise<A>} act @param {string} [done] */
-  const acting = async (act, done) => {
+  /** Acts, one thing at a time, reads the keys again, and says what became of it. @param {() => Promise<unknown>} act @param {any} [done] */
+  const acting = async (act, done = "") => {
+    if (underWay.current) return false
+    underWay.current = true
+    setBusy(true)
+    say("")
+    setFailure("")
+    let acted = false
     try {
       await act()
+      acted = true
       setKeys(await readAll())
-      if (done) say(done)
+      say(done)
     } catch (error) {
       if (error instanceof Refused && error.status === 401) closed(error)
-      else say(error instanceof Error ? error.message : String(error))
+      else if (keys === null) setFailure(error instanceof Error ? error.message : String(error))
+      else
+        say(
+          acted
+            ? html`${done} The keys could not be read again: reload this page.`
+            : String(/** @type {Error} */ (error).message)
+        )
+      // What is shown may be out of date, which is why it was refused.
+      if (!acted && keys !== null) await readAll().then(setKeys, () => {})
+    } finally {
+      underWay.current = false
+      setBusy(false)
     }
+    return acted
   }
-  useEffect(() => void acting(async () => {}), [])
+  const read = () => void acting(async () => {})
+  useEffect(read, [])
+  useEffect(() => {
+    const back = () => {
+      say("")
+      setView(viewNow())
+    }
+    addEventListener("popstate", back)
+    return () => removeEventListener("popstate", back)
+  }, [])
+  useEffect(() => {
+    if (slow) say("Still waiting for an answer.")
+  }, [slow])
 
   const found = (keys ?? []).filter(matches(search)).slice(0, most)
   const show = (/** @type {string} */ name, id = "") => {
     say("")
+    history.pushState({ link, view: { name, id } }, "")
     setView({ name, id })
   }
   const shown = keys?.find(({ id }) => id === view.id)
-  const live = html`<div role="status">${said && html`<p class="notice">${said}</p>`}</div>`
-
   if (view.name === "add" || (view.name === "replace" && shown)) {
     const credential = view.name === "add" ? undefined : shown
-    const done = (/** @type {Key} */ { label }) => {
+    const done = (/** @type {import("./api.js").Stored} */ { label }) => {
       show(credential ? "key" : "list", credential?.id)
       if (!credential) setSearch("")
       void acting(async () => {}, `The key ${label} was ${credential ? "stored in place of the old one" : "added"}.`)
     }
-    return html`<main>
-      <${Heading}>${credential ? `Replace the key of ${nameOf(credential)}` : "Add a key"}<//>
+    return html`<main key=${view.name}>
+      <${Heading}>${credential ? html`Replace the key of ${nameOf(credential)}` : "Add a key"}<//>
       <${KeyForm}
         provider=${credential?.provider ?? null}
         providers=${about.providers}
@@ -131,18 +184,15 @@ export const Keys = ({ about, closed }) => {
         closed=${closed}
         cancel=${() => show(credential ? "key" : "list", credential?.id)}
       />
-      ${live}
     </main>`
   }
   if (view.name === "key" && shown) {
-    return html`<main>
+    return html`<main key="key">
       <button onClick=${() => show("list")}>All keys</button>
       <${Key} key=${shown.id} shown=${shown} all=${keys} manages=${manages} acting=${acting} show=${show} />
-      ${live}
     </main>`
   }
-  const byProvider = Map.groupBy(found, ({ provider }) => provider)
-  return html`<main>
+  return html`<main key="list">
     <div class="row">
       <${Heading}>Keys<//>
       ${manages && html`<button class="primary" onClick=${() => show("add")}>Add key</button>`}
@@ -155,13 +205,21 @@ export const Keys = ({ about, closed }) => {
       placeholder="Name, or the end of a label"
       onInput=${(/** @type {any} */ { target }) => setSearch(target.value)}
     />
-    ${keys === null && html`<p>Loading…</p>`} ${keys?.length === 0 && html`<p>There are no keys yet.</p>`}
+    ${keys === null && failure === "" && html`<p>Loading…</p>`}
+    <div role="alert">
+      ${
+        failure &&
+        html`<p class="error">${failure}</p>
+          <button onClick=${read}>Try again</button>`
+      }
+    </div>
+    ${keys?.length === 0 && html`<p>There are no keys yet.</p>`}
     ${keys && keys.length > 0 && found.length === 0 && html`<p>No key matches.</p>`}
-    ${[...byProvider.keys()].sort().map(
-      (provider) =>
+    ${grouped(found, ({ provider }) => provider).map(
+      ([provider, keys]) =>
         html`<h2>${provider}</h2>
           <ol>
-            ${inOrder(byProvider.get(provider) ?? []).map(
+            ${inOrder(keys).map(
               (key) =>
                 html`<li key=${key.id}>
                   <article class="row">
@@ -175,11 +233,11 @@ export const Keys = ({ about, closed }) => {
             )}
           </ol>`
     )}
-    ${found.length === most && html`<p>Only ${most} keys are shown: search for the others.</p>`} ${live}
+    ${found.length === most && html`<p>Only ${most} keys are shown: search for the others.</p>`}
   </main>`
 }
 
-/** @param {{ shown: Key, all: Key[], manages: boolean, acting: (act: () => Promise<unknown>, done?: string) => Promise<void>,
+/** @param {{ shown: Key, all: Key[], manages: boolean, acting: (act: () => Promise<unknown>, done?: any) => Promise<boolean>,
  *   show: (name: string, id?: string) => void }} props */
 const Key = ({ acting, all, manages, show, shown }) => {
   const { disabled, id, label, provider, status } = shown
@@ -200,9 +258,9 @@ const Key = ({ acting, all, manages, show, shown }) => {
         ids.splice(to, 0, ...ids.splice(from, 1))
         await ask("PUT", "/byok/order", { provider, ids })
       },
-      `${nameOf(shown)} is now number ${place + by + 1} of ${provider}.`
+      html`${nameOf(shown)} is now number ${place + by + 1} of ${provider}.`
     )
-  const change = (/** @type {object} */ changes, /** @type {string} */ done) =>
+  const change = (/** @type {object} */ changes, /** @type {any} */ done) =>
     acting(() => ask("PATCH", `/byok/${id}`, changes), done)
   const given = (/** @type {Event} */ event, /** @type {string} */ name) => {
     event.preventDefault()
@@ -210,13 +268,15 @@ const Key = ({ acting, all, manages, show, shown }) => {
   }
   const rename = async (/** @type {Event} */ event) => {
     const name = given(event, "rename")
-    await change({ name: name === "" ? null : name }, "The name was changed.")
-    edit("")
+    if (await change({ name: name === "" ? null : name }, "The name was changed.")) edit("")
   }
+  const word = wordFor(shown)
   const remove = (/** @type {Event} */ event) => {
-    if (given(event, "confirm") !== label) return setWrong(true)
-    show("list")
-    void acting(() => ask("DELETE", `/byok/${id}`), `The key ${label} was deleted.`)
+    if (given(event, "confirm") !== word) return setWrong(true)
+    void acting(async () => {
+      await ask("DELETE", `/byok/${id}`)
+      show("list")
+    }, `The key ${label} was deleted.`)
   }
   const explain = (/** @type {Event} */ event) => {
     const model = given(event, "model")
@@ -225,10 +285,10 @@ const Key = ({ acting, all, manages, show, shown }) => {
   }
   const verdict = plan?.providers[0]?.credentials.find((/** @type {any} */ one) => one.credential_id === id)
   const steps = (plan?.steps ?? []).map((/** @type {any} */ step) =>
-    step.kind === "own" ? (step.name ?? step.label) : "shared capacity"
+    step.kind === "own" ? nameOf(step) : "shared capacity"
   )
   const said = (/** @type {any} */ { action, actor, fields }) =>
-    `${acts[action] ?? action}${fields ? `: ${fields.join(", ")}` : ""}, ${actorOf(actor)}`
+    html`${acts[action] ?? action}${fields ? `: ${fields.join(", ")}` : ""}, ${actorOf(actor)}`
   const [, meaning] = states[status?.state ?? ""] ?? []
   const parked = status?.parked ?? []
   const failure = status?.last_failure
@@ -261,10 +321,15 @@ const Key = ({ acting, all, manages, show, shown }) => {
     ${
       manages &&
       html`<div class="row">
-          <button class="primary" onClick=${() => show("replace", id)}>Replace key</button>
-          <button onClick=${() => change({ disabled: !disabled }, `The key is switched ${disabled ? "on" : "off"}.`)}>
-            ${disabled ? "Switch on" : "Switch off"}
-          </button>
+          ${
+            status?.state !== "unreadable" &&
+            html`<button class="primary" onClick=${() => show("replace", id)}>Replace key</button>
+              <button
+                onClick=${() => change({ disabled: !disabled }, `The key is switched ${disabled ? "on" : "off"}.`)}
+              >
+                ${disabled ? "Switch on" : "Switch off"}
+              </button>`
+          }
           <button aria-expanded=${String(editing === "rename")} onClick=${() => edit("rename")}>Rename</button>
           <button disabled=${place <= 0} onClick=${() => move(-1)}>Move up</button>
           <button disabled=${place >= order.length - 1} onClick=${() => move(1)}>Move down</button>
@@ -284,8 +349,9 @@ const Key = ({ acting, all, manages, show, shown }) => {
           html`<form onSubmit=${remove}>
             <${Field}
               id="confirm"
-              label=${`Type ${label} to delete this key for good`}
-              error=${wrong ? `That is not ${label}. Nothing was deleted.` : undefined}
+              label=${`Type ${word} to delete this key for good`}
+              error=${wrong ? `That is not ${word}. Nothing was deleted.` : undefined}
+              onInput=${() => setWrong(false)}
               autocomplete="off"
             />
             <button class="danger">Delete for good</button>
@@ -301,13 +367,16 @@ const Key = ({ acting, all, manages, show, shown }) => {
       ${
         verdict &&
         html`<p>
-            For <strong>${plan.model}</strong>, this key is${" "}
+            For <strong><${Name} of=${plan.model} /></strong>, this key is${" "}
             <strong>${verdict.position === null ? "not used" : `tried as number ${verdict.position + 1}`}</strong>.
           </p>
           <ul>
-            ${verdict.excluded.map((/** @type {any} */ { hint, message }) => html`<li>${message}${hint && `; ${hint}`}</li>`)}
+            ${verdict.excluded.map((/** @type {any} */ { hint, message }) => html`<li>${message}${hint && html`; <${Name} of=${hint} />`}</li>`)}
           </ul>
-          <p>${`In order: ${steps.join(", then ") || "nothing"}.`}</p>`
+          <p>
+            In order:
+            ${steps.length === 0 ? "nothing" : steps.map((/** @type {any} */ step, /** @type {number} */ n) => html`${n > 0 && ", then "}${step}`)}.
+          </p>`
       }
     </div>
     <h2>Events</h2>

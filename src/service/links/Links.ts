@@ -6,7 +6,7 @@ import type { Link, NewLink, SealedFor } from "../../domain/Link.ts"
 import { AccountRepository } from "../../port/AccountRepository.ts"
 import { formatLinkToken, hashApiKey } from "../../port/ApiKey.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
-import { LinkKeys, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
+import { type FoundLink, LinkKeys, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
 import { NotKnown } from "../accounts/Accounts.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
 import { repeatInBackground } from "../repeatInBackground.ts"
@@ -75,6 +75,14 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       /** A link by the hash of its token, whatever its state. */
       find: repository.find,
       namesOf: repository.namesOf,
+      /** Has the link known by another token from now on: the one that it had opens it no more. */
+      replaceToken: (link: Pick<FoundLink, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
+        repository.replaceHash(link, hashApiKey(token)),
+      /** The credential that a link has made or replaced, if that is there still. */
+      storedBy: ({ account_id, credential_id, state }: FoundLink) =>
+        state === "used" && credential_id !== null
+          ? credentials.findById(account_id, credential_id)
+          : Effect.succeedNone,
       /** Opens what a browser sealed. A key pair serves once: the next one takes its place before anything is opened. */
       open: Effect.fnUntraced(function* (
         link: Link,

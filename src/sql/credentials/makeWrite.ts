@@ -164,7 +164,9 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const one = (given: Given): Query<Result<Changed>> =>
     Effect.flatMap(
       unlessTaken(
-        whileOpen(sql, given.principal, given.account_id, attempt(given), ([row]) => isStored(resultOf(row)))
+        whileOpen(sql, given.principal, given.account_id, attempt(given), ([row]) =>
+          isStored(resultOf(row)) ? given.id : undefined
+        )
       ),
       (changed): Query<Result<Changed>> => {
         const result = typeof changed === "symbol" ? changed : resultOf(changed[0])

@@ -52,7 +52,7 @@ export const reorderCredentials =
       return Option.none()
     })
     return Effect.flatMap(actingPrincipal, (principal) => {
-      const written = whileOpen(sql, principal, account_id, sql.withTransaction(reorder), Option.isNone)
+      const written = whileOpen(sql, principal, account_id, sql.withTransaction(reorder), () => undefined)
       return Effect.flatMap(ask(written, "credentials.reorder"), (result) =>
         result === closed ? Effect.die(new LinkClosed()) : Effect.succeed(result)
       )

@@ -1,6 +1,6 @@
 import { Array as Arr, DateTime, Effect, Layer, Option } from "effect"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
-import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, CredentialId, LinkId } from "../../domain/Identifiers.ts"
 import type { Link } from "../../domain/Link.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { type FoundLink, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
@@ -22,9 +22,9 @@ const named = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId)
 export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   Effect.map(sql`SELECT 1 FROM links WHERE ${named(sql, account_id, link_id)} FOR UPDATE`, ({ length }) => length > 0)
 
-/** Ends a link that is for one act. */
-export const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) => sql`
-  UPDATE links SET ended = 'used', ${noKeys(sql)}
+/** Ends a link that is for one act, on the credential that it names from then on. */
+export const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId, id: CredentialId) => sql`
+  UPDATE links SET ended = 'used', credential_id = ${id}, ${noKeys(sql)}
   WHERE ${named(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
 
 /** Ends a link, and says whether it was open. */
@@ -102,12 +102,18 @@ export const layer = Layer.effect(
       find: (hash) =>
         Effect.map(
           askFirst(reads, "links.find")<Row>`SELECT ${columns} FROM links WHERE hash = ${bytes(hash)}`,
-          Option.map(linkOf)
+          Option.map((row) => ({ ...linkOf(row), hash }))
         ),
       namesOf: ({ account_id, workspace_id }) => askFirst(reads, "links.names")<Names>`
         SELECT accounts.name AS account_name, workspaces.name AS workspace_name
         FROM accounts JOIN workspaces ON workspaces.account_id = accounts.id
         WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
+      replaceHash: ({ account_id, hash, link_id }, next) => {
+        const replaced = askRows(writes, "links.replace_hash")`
+          UPDATE links SET hash = ${bytes(next)} WHERE ${named(sql, account_id, link_id)} AND hash = ${bytes(hash)}
+          RETURNING 1`
+        return Effect.map(replaced, ({ length }) => length > 0)
+      },
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
       forget: Effect.asVoid(askRows(background, "links.forget")`
         WITH over AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')

@@ -1,6 +1,6 @@
 import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
 import { CurrentPrincipal, type LinkPrincipal } from "../../../src/domain/Principal.ts"
-import { CredentialId, LinkId } from "../../../src/domain/Identifiers.ts"
+import { ApiKeyHash, CredentialId, LinkId } from "../../../src/domain/Identifiers.ts"
 import type { Purpose } from "../../../src/domain/Link.ts"
 import { WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
 import { LinkClosed } from "../../../src/port/Links.ts"
@@ -20,6 +20,7 @@ const open = Effect.fnUntraced(function* (purpose: Purpose) {
     VALUES (${link_id}, ${account_id}, ${workspace_id}, ${purpose}, decode(repeat('07', 32), 'hex'), now(), now() + interval '1 hour')`
   const principal: LinkPrincipal = {
     ...{ kind: "link", link_id, account_id, workspace_id, purpose, provider: null, credential_id: null },
+    hash: ApiKeyHash.make("07".repeat(32)),
     ...{ return_url: null, public_key: null, created_at: yield* DateTime.now, expires_at: yield* DateTime.now }
   }
   const byLink = Effect.provideService(CurrentPrincipal, principal)

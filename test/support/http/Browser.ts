@@ -50,7 +50,7 @@ const start = Effect.fnUntraced(function* (more: ReadonlyArray<string>) {
   const profile = yield* temporaryDirectory
   const child = yield* Effect.acquireRelease(
     Effect.sync(() =>
-      spawn(executable, [...flags, ...more, `--user-data-dir=${profile}`], { stdio: ["ignore", "ignore", "pipe"] })
+      spawn(executable, [...flags, `--user-data-dir=${profile}`, ...more], { stdio: ["ignore", "ignore", "pipe"] })
     ),
     (running) =>
       Effect.callback<true>((resume) => {

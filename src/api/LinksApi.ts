@@ -1,9 +1,9 @@
-import { Schema } from "effect"
+import { Schema, Struct } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema } from "effect/http-api"
-import { Conflict, fixedMessage, StoredKeyUnreadable } from "../domain/Errors.ts"
-import { AccountId, CredentialId, IdempotencyKey, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
+import { Conflict, fixedMessage, NotFound, StoredKeyUnreadable } from "../domain/Errors.ts"
+import { AccountId, ApiKeyHash, CredentialId, IdempotencyKey, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Purpose } from "../domain/Link.ts"
-import { type Credential, timestamp } from "../domain/Credential.ts"
+import { type Credential, inputFields, timestamp } from "../domain/Credential.ts"
 import { GivenProvider, Provider, StoredProvider } from "../domain/Provider.ts"
 import { body, events, get, list, order, plan, refusals, remove, status } from "./operations.ts"
 import { Authentication, JsonBody, ResourcePath } from "./Middleware.ts"
@@ -87,8 +87,7 @@ const NewSealed = Schema.Struct({
 export const Replacement = Schema.Struct({ sealed_key: SealedInBrowser })
 
 const Changes = Schema.Struct({
-  name: Schema.optionalKey(Schema.NullOr(Schema.String)),
-  disabled: Schema.optionalKey(Schema.Boolean),
+  ...Struct.map(inputFields("update"), Schema.optionalKey),
   sealed_key: Schema.optionalKey(SealedInBrowser)
 })
 
@@ -115,6 +114,10 @@ class LinksGroup extends HttpApiGroup.make("links")
     })
       .middleware(JsonBody)
       .middleware(ResourcePath),
+    HttpApiEndpoint.get("apiKeys", "/api-keys", {
+      success: Schema.Struct({ data: Schema.Array(Schema.Struct({ hash: ApiKeyHash, name: Schema.String })) }),
+      error: [NotFound, ...refusals]
+    }),
     list.prefix("/byok"),
     plan.prefix("/byok"),
     order.prefix("/byok"),

@@ -54,9 +54,9 @@ export type Principal = ApiKeyPrincipal | LinkPrincipal | Trusted
 
 const reading = ["get", "list", "status", "plan", "events"] as const
 const writing = ["create", "update", "order", "delete"] as const
-const all = [...reading, ...writing, "route", "about", "replaceToken"] as const
+const all = [...reading, ...writing, "route", "about", "replaceToken", "apiKeys"] as const
 
-/** What endpoints are called; `route` takes a provider key for a request, and `about` shows a link to its owner, who may have its token replaced. */
+/** What endpoints are called: `route` takes a provider key for a request, and the last three are for the owner's page alone. */
 export type Operation = (typeof all)[number]
 
 /** What each role may do, wherever it comes in. */
@@ -66,8 +66,8 @@ const allowed = {
   ordinary: ["route"],
   connect: ["about", "create"],
   replace: ["about", "get", "update"],
-  manage: ["about", "replaceToken", ...reading, ...writing],
-  view: ["about", "replaceToken", ...reading],
+  manage: ["about", "replaceToken", "apiKeys", ...reading, ...writing],
+  view: ["about", "replaceToken", "apiKeys", ...reading],
   in_process: all,
   gateway: all,
   cli: [...reading, ...writing],

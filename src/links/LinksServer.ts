@@ -16,6 +16,7 @@ import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
 import { Prefetched } from "../port/Prefetched.ts"
+import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
 import * as Page from "./Page.ts"
 
@@ -61,6 +62,7 @@ const handlers = HttpApiBuilder.group(
   LinksApi,
   "links",
   Effect.fnUntraced(function* (handlers) {
+    const accounts = yield* Accounts
     const credentials = yield* Credentials
     const links = yield* Links
     const operations = yield* makeOperations
@@ -132,6 +134,18 @@ const handlers = HttpApiBuilder.group(
           const key = sealed_key === undefined ? {} : { key: yield* opened(sealed_key, provider, params.id) }
           const payload = yield* decodeCredentialChanges({ ...given, ...key })
           return yield* operations.update({ params, payload })
+        }),
+      /** Those that a key may be restricted to: the ones that send requests. */
+      apiKeys: () =>
+        Effect.gen(function* () {
+          const { account_id } = yield* currentLink
+          const all = yield* Effect.catchTag(
+            reads(account_id, accounts.listApiKeys(account_id)),
+            "NotKnown",
+            () => new NotFound()
+          )
+          const serving = all.filter(({ revoked_at, role }) => revoked_at === null && role === "ordinary")
+          return { data: serving.map(({ hash, name }) => ({ hash, name })) }
         }),
       list: ({ query, request }) => Effect.flatMap(inWorkspace(query), (query) => operations.list({ query, request })),
       plan: ({ payload, request }) =>

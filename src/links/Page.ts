@@ -24,7 +24,17 @@ const modules: Readonly<Record<string, string>> = {
 
 const types: Readonly<Record<string, string>> = { html: "text/html", js: "text/javascript", css: "text/css" }
 
-const ownFiles = ["index.html", "style.css", "start.js", "app.js", "api.js", "form.js", "keys.js"]
+const ownFiles = [
+  "index.html",
+  "style.css",
+  "start.js",
+  "app.js",
+  "api.js",
+  "form.js",
+  "keys.js",
+  "providers.js",
+  "settings.js"
+]
 
 const locationOf = (file: string) => {
   const beside = new URL(`./page/${file}`, import.meta.url)

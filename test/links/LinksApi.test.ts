@@ -1,6 +1,7 @@
 import { Effect } from "effect"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { Links } from "../../src/service/links/Links.ts"
 import { contextOf } from "../../src/domain/SealedKey.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
@@ -241,6 +242,31 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
         "credential.delete"
       ]
     )
+  })
+
+  it.effect("manage: changes restrictions and flags under the rules of update, and names the API keys", function* () {
+    const tenant = yield* TestService.newTenant
+    const id = createdId(yield* tenant.create(minimal))
+    const { hash } = yield* Effect.orDie(
+      (yield* Accounts).issueApiKey(tenant.account_id, { name: "a client", role: "ordinary" })
+    )
+    const { ask } = yield* openLink(tenant, { purpose: "manage" })
+    assert.deepStrictEqual((yield* ask("GET", "/api-keys")).data, [{ hash, name: "a client" }], "no management key")
+    const settings = {
+      ...{ allowed_models: ["a/model"], allowed_user_ids: ["u"], allowed_api_key_hashes: [hash] },
+      ...{ is_byok_only: true, declared_zdr: true }
+    }
+    const changed = yield* ask("PATCH", `/byok/${id}`, settings)
+    assert.deepInclude(changed.data as object, settings, changed.text)
+    const clash = yield* ask("PATCH", `/byok/${id}`, { is_fallback: true })
+    assert.deepStrictEqual(
+      [clash.status, (clash.error?.metadata as { issues: unknown }).issues],
+      [400, [{ path: ["is_fallback"], message: "cannot be combined with is_byok_only" }]]
+    )
+    const looking = yield* openLink(tenant, { purpose: "view" })
+    assert.strictEqual((yield* looking.ask("PATCH", `/byok/${id}`, settings)).status, 403)
+    const once = yield* openLink(tenant, { purpose: "connect" })
+    assert.strictEqual((yield* once.ask("GET", "/api-keys")).status, 403)
   })
 
   it.effect("view: shows what manage shows, and changes nothing", function* () {

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { Effect, Layer } from "effect"
+import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { raisePools } from "../support/database/raisePools.ts"
 import { isInstalled, openPage } from "../support/http/Browser.ts"
@@ -48,7 +49,7 @@ const recordingProxy = Effect.fnUntraced(function* (
       `${target}${received.url}`,
       { method: received.method, headers: received.headers },
       (response) => {
-        if (fate === "lost") return void answer.destroy()
+        if (fate === "lost") return void (response.resume(), answer.destroy())
         const { "content-length": _, ...headers } = response.headers
         answer.writeHead(response.statusCode ?? 502, headers)
         if (fate !== undefined) answer.write(fate.before)
@@ -96,7 +97,7 @@ describe.skipIf(!isInstalled)(
         assert.include((yield* tenant.list()).body, '"name":"Production","label":"sk-...WxYz"')
         const again = yield* visit(`${url}/keys${link.fragment}`, width, scheme)
         yield* again.reads("This link was used. Ask for a new one.")
-        yield* again.reads("It has stored sk-...WxYz for openai.")
+        yield* again.reads("It has stored sk-...WxYz for OpenAI.")
         assert.deepStrictEqual(yield* again.faults, [])
         assert.deepStrictEqual([...page.messages, ...again.messages].filter(isComplaint), [])
       })
@@ -112,7 +113,7 @@ describe.skipIf(!isInstalled)(
         yield* page.fill("API key", key)
         yield* page.click("Replace key")
         yield* page.reads("The key was replaced")
-        yield* page.reads("sk-...WxYz for openai is stored.")
+        yield* page.reads("sk-...WxYz for OpenAI is stored.")
         assert.deepStrictEqual(yield* page.faults, [])
         assert.include((yield* tenant.get(id)).body, '"name":"Production","label":"sk-...WxYz"')
         assert.deepStrictEqual(page.messages, [])
@@ -134,9 +135,9 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("Added, by the API key first management key")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* page.click("Move up")
-        yield* page.reads("Second is now number 1 of openai.")
+        yield* page.reads("Second is now number 1 of OpenAI.")
         yield* page.click("Move down")
-        yield* page.reads("Second is now number 2 of openai.")
+        yield* page.reads("Second is now number 2 of OpenAI.")
         yield* page.click("Switch off")
         yield* page.reads("The key is switched off.")
         yield* page.reads("This key is switched off and is not used.")
@@ -171,7 +172,7 @@ describe.skipIf(!isInstalled)(
         yield* page.fill("API key", other)
         yield* page.click("Add key")
         yield* page.reads("The key sk-...MnOp was added.")
-        yield* page.reads("anthropic")
+        yield* page.reads("Anthropic")
         const { body } = yield* tenant.list()
         assert.deepStrictEqual(
           (JSON.parse(body) as { data: ReadonlyArray<{ label: string }> }).data.map(({ label }) => label),
@@ -211,8 +212,10 @@ describe.skipIf(!isInstalled)(
         const focused = page.evaluate("document.activeElement.id || document.activeElement.tagName")
         yield* eventually("the heading has the focus", focused, (id) => id === "H1")
         const order: Array<unknown> = []
-        yield* page.press("Tab")
-        order.push(yield* focused)
+        for (const _ of ["where a key is made", "the key"]) {
+          yield* page.press("Tab")
+          order.push(yield* focused)
+        }
         yield* page.type("Bearer x")
         yield* page.press("Enter")
         yield* page.reads("API key must not have a scheme")
@@ -225,7 +228,7 @@ describe.skipIf(!isInstalled)(
         order.push(yield* focused)
         yield* page.press("Space")
         yield* page.reads("The key was added")
-        assert.deepStrictEqual(order, ["key", "name", "BUTTON"])
+        assert.deepStrictEqual(order, ["A", "key", "name", "BUTTON"])
       })
 
       it.effect("gives a proxy that records everything no nine characters of a key in a row", function* () {
@@ -293,11 +296,11 @@ describe.skipIf(!isInstalled)(
         const page = yield* visit(
           `${url}/keys${(yield* openLink(first, { purpose: "connect", provider: "openai" })).fragment}`
         )
-        yield* page.reads("Provider: openai")
+        yield* page.reads("Provider: OpenAI")
         yield* page.go(
           `${url}/keys${(yield* openLink(second, { purpose: "connect", provider: "anthropic" })).fragment}`
         )
-        yield* page.reads("Provider: anthropic")
+        yield* page.reads("Provider: Anthropic")
         assert.notInclude(String(yield* page.evaluate("location.href")), "#")
         yield* page.fill("API key", key)
         yield* page.click("Add key")
@@ -305,7 +308,7 @@ describe.skipIf(!isInstalled)(
         assert.include((yield* second.list()).body, '"provider":"anthropic"')
         assert.include((yield* first.list()).body, '"total_count":0')
         yield* page.evaluate("history.back()")
-        yield* page.reads("Provider: openai")
+        yield* page.reads("Provider: OpenAI")
         yield* page.fill("API key", other)
         yield* page.click("Add key")
         yield* page.reads("The key was added")
@@ -453,6 +456,108 @@ describe.skipIf(!isInstalled)(
           yield* page.evaluate("getComputedStyle(document.querySelector('bdi')).unicodeBidi"),
           "isolate"
         )
+      })
+
+      it.effect.each([390, 1280])(
+        "changes whom a key serves at %i pixels, and nothing that others changed",
+        function* (width) {
+          const { url } = yield* TestService
+          const tenant = yield* TestService.newTenant
+          const { hash } = yield* Effect.orDie(
+            (yield* Accounts).issueApiKey(tenant.account_id, { name: "A client", role: "ordinary" })
+          )
+          const id = createdId(yield* tenant.create({ ...minimal, name: "First", allowed_user_ids: ["u"] }))
+          const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`, width)
+          yield* page.click("First")
+          yield* page.reads("Every model")
+          yield* page.click("Settings")
+          yield* page.reads("A client")
+          assert.deepStrictEqual(yield* page.faults, [])
+          yield* tenant.update(id, { allowed_user_ids: ["u", "v"], name: "Second" })
+          yield* page.fill("Models", "a/model\nb/model")
+          yield* page.tick("A client")
+          yield* page.tick("Use only my keys for the models of this key")
+          yield* page.tick("Use this key only after all other keys and shared capacity")
+          yield* page.reads("A key that comes after shared capacity cannot forbid it")
+          assert.deepStrictEqual(yield* page.faults, [])
+          yield* page.click("Save settings")
+          yield* page.tick("Use this key only after all other keys and shared capacity")
+          yield* page.click("Save settings")
+          yield* page.reads("The settings were changed.")
+          yield* page.reads("Shared capacity is not used for its models.")
+          yield* page.reads("a/model, b/model")
+          assert.deepStrictEqual(yield* page.faults, [])
+          assert.deepInclude((JSON.parse((yield* tenant.get(id)).body) as { data: object }).data, {
+            ...{ name: "Second", allowed_models: ["a/model", "b/model"], allowed_user_ids: ["u", "v"] },
+            ...{ allowed_api_key_hashes: [hash], is_byok_only: true, is_fallback: false, declared_zdr: null }
+          })
+        }
+      )
+
+      it.effect("knows providers by name, and how their keys look", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const link = yield* openLink(tenant, { purpose: "connect" })
+        const page = yield* visit(`${url}/keys${link.fragment}`)
+        const { providers } = yield* link.about
+        const known = (yield* page.evaluate(`import("/keys/providers.js").then(({ doubtOf, providerName, slugOf }) => {
+          const slugs = ${JSON.stringify(providers)}
+          const json = (members) => JSON.stringify(members)
+          return [
+            new Set(slugs.map(providerName)).size, slugs.map(providerName).filter((name) => slugs.includes(name)),
+            slugs.every((slug) => slugOf(slugs, providerName(slug).toUpperCase()) === slug), slugOf(slugs, "nobody") ?? null,
+            doubtOf("sk-ant-0123456789", "openai"), doubtOf("sk-ant-0123456789", "anthropic/2") ?? null,
+            doubtOf(json({ client_email: "a" }), "google-vertex").split(". ")[0],
+            doubtOf(json([{ endpoint_url: "u", api_key: "k" }]), "azure") ?? null,
+            doubtOf(json({ accessKeyId: "i", secretAccessKey: "s", region: "r" }), "amazon-bedrock/claude-on-aws") ?? null
+          ]
+        })`)) as ReadonlyArray<unknown>
+        assert.deepStrictEqual(known, [
+          ...[providers.length, [], true, null],
+          ...["This looks like a key of Anthropic, not of OpenAI.", null],
+          ...["This JSON has no private_key", null, null]
+        ])
+        yield* page.choose("Provider", "Nobody")
+        yield* page.fill("API key", "sk-ant-0123456789-0123456789-0123")
+        yield* page.click("Add key")
+        yield* page.reads("There is no such provider: choose one of the list.")
+        yield* page.choose("Provider", "open ai")
+        yield* page.choose("Provider", "OpenAI")
+        yield* page.reads("Make a key at OpenAI")
+        yield* page.reads("This looks like a key of Anthropic, not of OpenAI.")
+        yield* page.choose("Provider", "Google Vertex AI")
+        assert.strictEqual(yield* page.evaluate("document.getElementById('key').tagName"), "TEXTAREA")
+        assert.include(yield* page.valueOf("API key"), "sk-ant-", "what was typed stays")
+        const account = JSON.stringify({ type: "service_account", client_email: "a@b", private_key: "p" }, null, 2)
+        yield* page.fill("API key", account.slice(0, -3))
+        yield* page.click("Add key")
+        yield* page.reads("perhaps its end is missing. If it is right, press the button again.")
+        assert.deepStrictEqual(yield* page.faults, [])
+        assert.include((yield* tenant.list()).body, '"total_count":0')
+        yield* page.evaluate(`{
+          const files = new DataTransfer()
+          files.items.add(new File([${JSON.stringify(account)}], "key.json"))
+          const input = document.getElementById("file")
+          input.files = files.files
+          input.dispatchEvent(new Event("change", { bubbles: true }))
+        }`)
+        yield* eventually("the file", page.valueOf("API key"), (text) => text === account)
+        assert.deepStrictEqual(page.messages, [])
+      })
+
+      it.effect("tells how long until a parked key is tried again, and how long a token lives on", function* () {
+        const { sql, url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const id = createdId(yield* tenant.create({ ...minimal, provider: "google-vertex", name: "Parked" }))
+        yield* sql`INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
+          VALUES (${tenant.account_id}, ${id}, '', 1, 'rejected', 1, now() + interval '8 seconds', now())`
+        yield* raisePools(sql)
+        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        yield* page.click("Parked")
+        yield* page.reads("It is tried again in")
+        yield* page.click("Delete")
+        yield* page.reads("stays valid for up to an hour")
+        yield* page.reads("This key is used.")
       })
 
       it.effect("takes no key over plain HTTP from another machine, and says why", function* () {

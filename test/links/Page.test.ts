@@ -8,9 +8,17 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
   it.effect("are served under a policy that lets in nothing from elsewhere, and kept nowhere", function* () {
     const files = [
       "/keys",
-      ...["start.js", "app.js", "api.js", "form.js", "keys.js", "style.css", "simple.css"].map(
-        (file) => `/keys/${file}`
-      )
+      ...[
+        "start.js",
+        "app.js",
+        "api.js",
+        "form.js",
+        "keys.js",
+        "providers.js",
+        "settings.js",
+        "style.css",
+        "simple.css"
+      ].map((file) => `/keys/${file}`)
     ]
     const modules = ["hpke.js", "preact.js", "label.js"].map((file) => `/keys/${file}`)
     for (const path of [...files, ...modules]) {

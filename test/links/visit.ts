@@ -34,8 +34,12 @@ export const visit = Effect.fnUntraced(function* (
     choose: (label: string, value: string) =>
       Effect.andThen(
         eventually(`a field ${label}`, evaluate(`${field(label)} !== undefined`), Boolean),
-        evaluate(`Object.assign(${field(label)}, { value: ${JSON.stringify(value)} }).value`)
+        evaluate(
+          `Object.assign(${field(label)}, { value: ${JSON.stringify(value)} }).dispatchEvent(new Event("input", { bubbles: true }))`
+        )
       ),
+    /** Sets or clears a box. */
+    tick: (label: string) => evaluate(`${field(label)}.click()`),
     fill: Effect.fnUntraced(function* (label: string, value: string) {
       yield* eventually(`a field ${label}`, evaluate(`${field(label)} !== undefined`), Boolean)
       yield* evaluate(`${field(label)}.focus(), ${field(label)}.select?.()`)

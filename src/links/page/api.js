@@ -7,15 +7,27 @@ import { keep, tokens } from "./start.js"
  * @typedef {Record<"link_id" | "account_id" | "account_name" | "workspace_id" | "workspace_name" | "expires_at", string> &
  *   Record<"provider" | "credential_id" | "return_url" | "public_key", string | null> &
  *   { purpose: "connect" | "replace" | "manage" | "view", providers: string[] }} About
- * @typedef {Record<"id" | "provider" | "label" | "created_at", string> & { name: string | null, disabled: boolean,
- *   is_fallback: boolean, sort_order: number }} Credential
+ * @typedef {Record<"id" | "provider" | "label" | "created_at", string> &
+ *   Record<"disabled" | "is_fallback" | "is_byok_only" | "is_required", boolean> &
+ *   Record<"allowed_models" | "allowed_user_ids" | "allowed_api_key_hashes", string[] | null> &
+ *   { name: string | null, declared_region: string | null, declared_zdr: boolean | null, sort_order: number }} Credential
  * @typedef {Pick<Credential, "provider" | "label">} Stored
  * @typedef {Record<"last_succeeded_at" | "last_failed_at" | "last_failure", string | null> & { state: string,
  *   parked: { model: string | null, cause: string, until: string | null }[] }} Status
  */
 
 /** Members that an issue may be at, as people know them. @type {Record<string, string>} */
-const fields = { provider: "Provider", key: "API key", name: "Name", ids: "The order" }
+const fields = {
+  provider: "Provider",
+  key: "API key",
+  name: "Name",
+  ids: "The order",
+  allowed_models: "Models",
+  allowed_user_ids: "Users",
+  allowed_api_key_hashes: "API keys",
+  declared_region: "Region",
+  declared_zdr: "Zero data retention"
+}
 
 const busy = "The service is busy. Nothing was done: try again in a moment."
 

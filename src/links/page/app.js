@@ -3,6 +3,7 @@ import { ask, open, Refused } from "./api.js"
 import { Heading, KeyForm, Name, Said, Time } from "./form.js"
 import { Keys } from "./keys.js"
 import { html, render, useEffect, useState } from "./preact.js"
+import { providerName } from "./providers.js"
 import { tokens } from "./start.js"
 
 const Notice = (/** @type {{ title: string, children?: any }} */ { children, title }) =>
@@ -21,7 +22,7 @@ const OneKey = ({ about, closed }) => {
   }, [])
   if (stored) {
     return html`<${Notice} title=${purpose === "connect" ? "The key was added" : "The key was replaced"}>
-      <p class="notice"><code>${stored.label}</code> for ${stored.provider} is stored.</p>
+      <p class="notice"><code>${stored.label}</code> for ${providerName(stored.provider)} is stored.</p>
       <p>You can close this page: the link has served its purpose.</p>
       <${Back} to=${about.return_url} />
     <//>`
@@ -67,7 +68,7 @@ const App = () => {
     const { stored } = error
     return html`<${Notice} title="This link cannot be used">
       <p>${error.message}</p>
-      ${stored && html`<p>It has stored <code>${stored.label}</code> for ${stored.provider}.</p>`}
+      ${stored && html`<p>It has stored <code>${stored.label}</code> for ${providerName(stored.provider)}.</p>`}
     <//>`
   }
   if (error) {

@@ -2,6 +2,7 @@
 import { Refused, store } from "./api.js"
 import { labelOf } from "./label.js"
 import { html, useEffect, useRef, useState } from "./preact.js"
+import { AfterLife, doubtOf, KeyPlace, providerName, shapeOf, slugOf } from "./providers.js"
 
 /** @typedef {import("./api.js").Credential} Credential */
 /** @typedef {import("./api.js").Stored} Stored */
@@ -52,11 +53,36 @@ export const Time = (/** @type {{ at: string | null | undefined }} */ { at }) =>
       >`
     : html`<span>never</span>`
 
+/** @type {[Intl.RelativeTimeFormatUnit, number][]} */
+const units = [
+  ["hour", 3600],
+  ["minute", 60],
+  ["second", 1]
+]
+
+/** A time as one tells it, on its day: how long ago, or how long until then; it goes on while one looks. @param {{ at: string, over?: () => void }} props */
+export const Ago = ({ at, over = () => {} }) => {
+  const [now, set] = useState(Date.now())
+  const exact = Math.ceil((Date.parse(at) - now) / 1000)
+  const seconds = exact < 0 && exact > -60 ? 0 : exact
+  const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? /** @type {const} */ (["second", 1])
+  useEffect(() => {
+    const timer = setInterval(() => set(Date.now()), 1000)
+    return () => clearInterval(timer)
+  }, [])
+  useEffect(() => {
+    if (exact <= 0 && exact % 5 === 0) over()
+  }, [exact])
+  if (Math.abs(seconds) > 86_400) return html`<${Time} at=${at} />`
+  const told = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" }).format(Math.trunc(seconds / size), unit)
+  return html`<time datetime=${at} title=${new Date(at).toLocaleString()}>${told}</time>`
+}
+
 /**
- * A field with its label, a hint, and what is wrong with it: a choice if it has options.
- * @param {{ id: string, label: string, hint?: any, error?: string | undefined, children?: any, [attribute: string]: any }} field
+ * A field with its label, a hint, and what is wrong with it: a choice if it has options, or of several lines.
+ * @param {{ id: string, label: string, hint?: any, error?: string | undefined, children?: any, multiline?: any, [attribute: string]: any }} field
  */
-export const Field = ({ children, error, hint, id, label, ...attributes }) => {
+export const Field = ({ children, error, hint, id, label, multiline, ...attributes }) => {
   const own = {
     id,
     name: id,
@@ -71,11 +97,24 @@ export const Field = ({ children, error, hint, id, label, ...attributes }) => {
         ? html`<select ...${own}>
             ${children}
           </select>`
-        : html`<input ...${own} />`
+        : multiline
+          ? html`<textarea ...${own}></textarea>`
+          : html`<input ...${own} />`
     }
     ${hint && html`<small id=${`${id}-hint`}>${hint}</small>`}
     ${error && html`<small class="error" id=${`${id}-error`}>${error}</small>`}
   </p>`
+}
+
+/** What was refused: at the fields that a form has, by their names, and elsewhere. @param {unknown} error @param {HTMLFormElement | null} form */
+export const refusing = (error, form) => {
+  if (!(error instanceof Refused)) return { here: {}, elsewhere: String(error) }
+  const { issues, message } = error
+  const here = issues.filter(({ path }) => form?.elements.namedItem(String(path[0])) instanceof HTMLElement)
+  return {
+    here: Object.fromEntries(here.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])),
+    elsewhere: here.length < Math.max(issues.length, 1) ? message : ""
+  }
 }
 
 /** What is shown of a key; nothing of JSON, whose label is that of a secret inside. */
@@ -90,7 +129,9 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
   const [issues, setIssues] = useState(/** @type {Record<string, string>} */ ({}))
   const [failure, setFailure] = useState("")
   const [busy, setBusy] = useState(false)
-  const [label, setLabel] = useState("")
+  const [key, setKey] = useState("")
+  const [chosen, choose] = useState(provider ?? undefined)
+  const [doubt, setDoubt] = useState("")
   const slow = useSlow(busy)
   const form = useRef(/** @type {HTMLFormElement | null} */ (null))
   /** Names what is sent until it is known what became of it, so that it is stored once. */
@@ -108,14 +149,19 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
     event.preventDefault()
     if (busy) return
     const given = new FormData(form.current ?? undefined)
-    const [key, name] = [String(given.get("key")), String(given.get("name") ?? "").trim()]
-    const chosen = provider ?? String(given.get("provider"))
+    const [asked, name] = [String(given.get("provider") ?? ""), String(given.get("name") ?? "").trim()]
     const missing = {
-      ...(chosen === "" ? { provider: "Provider is required." } : {}),
+      ...(asked === "" && chosen === undefined ? { provider: "Provider is required." } : {}),
+      ...(asked !== "" && chosen === undefined
+        ? { provider: "There is no such provider: choose one of the list." }
+        : {}),
       ...(key === "" ? { key: "API key is required." } : {})
     }
     refuse(missing)
-    if (Object.keys(missing).length > 0) return
+    if (chosen === undefined || Object.keys(missing).length > 0) return
+    const next = doubtOf(key, chosen) ?? ""
+    setDoubt(next)
+    if (next !== "" && next !== doubt) return refuse({}, `${next} If it is right, press the button again.`)
     setBusy(true)
     try {
       const members = { idempotency_key: attempt.current.id, name: name === "" ? null : name }
@@ -132,42 +178,63 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
           {},
           "What you sent before was stored, though no answer came. Look at your keys before you add this one."
         )
-      const here = error.issues.filter(
-        ({ path }) => form.current?.elements.namedItem(String(path[0])) instanceof HTMLElement
-      )
-      refuse(
-        Object.fromEntries(here.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])),
-        here.length < Math.max(error.issues.length, 1) ? error.message : ""
-      )
+      const { elsewhere, here } = refusing(error, form.current)
+      refuse(here, elsewhere)
     }
   }
 
   const mend = (/** @type {any} */ { target }) => {
-    if (target.name === "key") setLabel(previewOf(target.value))
+    if (target.name === "key") setKey(target.value)
+    if (target.name === "provider") choose(slugOf(providers, target.value))
     setIssues(({ [target.name]: _, ...others }) => others)
+    setFailure("")
+  }
+  const readFile = async (/** @type {any} */ { target }) => {
+    const [file] = target.files
+    if (file !== undefined && file.size <= 100_000) setKey((await file.text()).trim())
+    target.value = ""
   }
 
+  const shape = chosen && shapeOf(chosen)
+  const doubtful = key !== "" && chosen && /^.{8}/.test(key) ? doubtOf(key, chosen) : undefined
+  const label = previewOf(key)
   return html`
     <form ref=${form} onSubmit=${submit} onInput=${mend} novalidate autocomplete="off">
       ${
         provider === null
-          ? html`<${Field} id="provider" label="Provider" error=${issues["provider"]} required>
-              <option value="">Choose a provider</option>
-              ${providers.map((slug) => html`<option key=${slug} value=${slug}>${slug}</option>`)}
-            <//>`
-          : html`<p>Provider: <strong>${provider}</strong></p>`
+          ? html`<${Field}
+                id="provider"
+                label="Provider"
+                error=${issues["provider"]}
+                hint=${chosen ? undefined : "Type a part of its name, or choose one of the list."}
+                list="providers"
+                placeholder="OpenAI, Anthropic, …"
+                autocomplete="off"
+                required
+              />
+              <datalist id="providers">
+                ${providers.map((slug) => html`<option key=${slug} value=${providerName(slug)}>${slug}</option>`)}
+              </datalist>`
+          : html`<p>Provider: <strong>${providerName(provider)}</strong></p>`
       }
+      ${chosen && html`<${KeyPlace} of=${chosen} />`}
       <${Field}
         id="key"
         label="API key"
         error=${issues["key"]}
-        hint=${label === "" ? "It is sealed in this browser before it is sent, and is never shown again." : html`It will be shown as <code>${label}</code>`}
-        type="password"
+        hint=${html`${shape && `${shape} `}${label === "" ? "It is sealed in this browser before it is sent, and is never shown again." : html`It will be shown as <code>${label}</code>`}`}
+        multiline=${shape}
+        rows="5"
+        class="secret"
+        type=${shape ? undefined : "password"}
         autocomplete="off"
         autocapitalize="off"
         spellcheck=${false}
+        value=${key}
         required
       />
+      <div role="status">${doubtful && doubtful !== doubt && html`<small class="warn">${doubtful}</small>`}</div>
+      ${shape && html`<p><label for="file">Or take it from a file</label><input id="file" type="file" onChange=${readFile} /></p>`}
       ${
         credential === undefined &&
         html`<${Field}
@@ -178,6 +245,7 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
           maxlength="255"
         />`
       }
+      ${credential && html`<${AfterLife} of=${credential.provider} />`}
       <div role="alert">${failure && html`<small class="error">${failure}</small>`}</div>
       <div class="row">
         <button class="primary" aria-disabled=${String(busy)}>

@@ -1,7 +1,9 @@
 // @ts-check
 import { ask, Refused } from "./api.js"
-import { Field, Heading, KeyForm, Name, say, Time, useSlow } from "./form.js"
+import { Ago, Field, Heading, KeyForm, Name, say, Time, useSlow } from "./form.js"
 import { html, useEffect, useRef, useState } from "./preact.js"
+import { AfterLife, providerName } from "./providers.js"
+import { Settings, SettingsForm } from "./settings.js"
 import { link } from "./start.js"
 
 /** @typedef {import("./api.js").Credential & { status?: import("./api.js").Status }} Key */
@@ -10,7 +12,7 @@ import { link } from "./start.js"
 const states = {
   active: ["Active", "This key is used."],
   failing: ["Failing", "This key is used, but the provider refused it when it was last tried."],
-  parked: ["Parked", "The provider refused this key. It is tried again later."],
+  parked: ["Parked", "The provider refused this key, so it is not used now."],
   disabled: ["Off", "This key is switched off and is not used."],
   leaked: ["Leaked", "This key is known to have leaked. It is not used until it is replaced."],
   unreadable: [
@@ -33,6 +35,8 @@ const causes = {
 const acts = {
   "credential.create": "Added",
   "credential.update": "Changed",
+  "credential.update name": "Renamed",
+  "credential.update disabled": "Switched on or off",
   "credential.rotate": "Key replaced",
   "credential.reorder": "Order changed",
   "credential.park": "Marked as leaked",
@@ -68,9 +72,24 @@ const State = (/** @type {{ of: string | undefined }} */ { of }) =>
 /** When a key was used last. @param {import("./api.js").Status} status */
 const usesOf = ({ last_failed_at, last_succeeded_at }) => html`
   ${last_succeeded_at === null && last_failed_at === null && "Not used yet"}
-  ${last_succeeded_at && html`Last success: <${Time} at=${last_succeeded_at} />. `}
-  ${last_failed_at && html`Last failure: <${Time} at=${last_failed_at} />.`}
+  ${last_succeeded_at && html`Last success: <${Ago} at=${last_succeeded_at} />. `}
+  ${last_failed_at && html`Last failure: <${Ago} at=${last_failed_at} />.`}
 `
+
+/** Members as people know them, in the events that changed them. @type {Record<string, string>} */
+const members = {
+  name: "name",
+  disabled: "whether it is on",
+  key: "key",
+  is_fallback: "whether it comes last",
+  is_required: "use of shared capacity",
+  is_byok_only: "use of shared capacity for its models",
+  allowed_models: "models",
+  allowed_user_ids: "users",
+  allowed_api_key_hashes: "API keys",
+  declared_region: "region",
+  declared_zdr: "zero data retention"
+}
 
 /** Those of one provider, in the order of trial. @param {Key[]} keys */
 const inOrder = (keys) =>
@@ -91,9 +110,12 @@ const readAll = async () => {
 
 const matches =
   (/** @type {string} */ search) =>
-  (/** @type {Key} */ { label, name }) => {
+  (/** @type {Key} */ { label, name, provider }) => {
     const wanted = search.trim().toLowerCase()
-    return (name ?? "").toLowerCase().includes(wanted) || label.toLowerCase().endsWith(wanted)
+    return (
+      [name ?? "", provider, providerName(provider)].some((text) => text.toLowerCase().includes(wanted)) ||
+      label.toLowerCase().endsWith(wanted)
+    )
   }
 
 /** How many keys are shown at a time. */
@@ -186,6 +208,16 @@ export const Keys = ({ about, closed }) => {
       />
     </main>`
   }
+  if (view.name === "settings" && shown) {
+    const save = async (/** @type {object} */ changes) => {
+      await ask("PATCH", `/byok/${shown.id}`, changes)
+      show("key", shown.id)
+      void acting(async () => {}, "The settings were changed.")
+    }
+    return html`<main key="settings">
+      <${SettingsForm} of=${shown} save=${save} cancel=${() => show("key", shown.id)} />
+    </main>`
+  }
   if (view.name === "key" && shown) {
     return html`<main key="key">
       <button onClick=${() => show("list")}>All keys</button>
@@ -202,7 +234,7 @@ export const Keys = ({ about, closed }) => {
       label="Search"
       type="search"
       value=${search}
-      placeholder="Name, or the end of a label"
+      placeholder="Name, provider, or the end of a label"
       onInput=${(/** @type {any} */ { target }) => setSearch(target.value)}
     />
     ${keys === null && failure === "" && html`<p>Loading…</p>`}
@@ -217,7 +249,7 @@ export const Keys = ({ about, closed }) => {
     ${keys && keys.length > 0 && found.length === 0 && html`<p>No key matches.</p>`}
     ${grouped(found, ({ provider }) => provider).map(
       ([provider, keys]) =>
-        html`<h2>${provider}</h2>
+        html`<h2>${providerName(provider)}</h2>
           <ol>
             ${inOrder(keys).map(
               (key) =>
@@ -258,7 +290,7 @@ const Key = ({ acting, all, manages, show, shown }) => {
         ids.splice(to, 0, ...ids.splice(from, 1))
         await ask("PUT", "/byok/order", { provider, ids })
       },
-      html`${nameOf(shown)} is now number ${place + by + 1} of ${provider}.`
+      html`${nameOf(shown)} is now number ${place + by + 1} of ${providerName(provider)}.`
     )
   const change = (/** @type {object} */ changes, /** @type {any} */ done) =>
     acting(() => ask("PATCH", `/byok/${id}`, changes), done)
@@ -287,11 +319,17 @@ const Key = ({ acting, all, manages, show, shown }) => {
   const steps = (plan?.steps ?? []).map((/** @type {any} */ step) =>
     step.kind === "own" ? nameOf(step) : "shared capacity"
   )
-  const said = (/** @type {any} */ { action, actor, fields }) =>
-    html`${acts[action] ?? action}${fields ? `: ${fields.join(", ")}` : ""}, ${actorOf(actor)}`
+  const said = (/** @type {any} */ { action, actor, cause, fields = [], model }) => {
+    const whole = acts[`${action} ${fields}`]
+    const changed = fields.map((/** @type {string} */ one) => members[one] ?? one).join(", ")
+    return html`${whole ?? acts[action] ?? action}${!whole && changed && `: ${changed}`}${
+      cause && `: ${causes[cause] ?? cause}`
+    }${model && html`, for <${Name} of=${model} />`}${actor.kind !== "service" && html`, ${actorOf(actor)}`}`
+  }
   const [, meaning] = states[status?.state ?? ""] ?? []
   const parked = status?.parked ?? []
   const failure = status?.last_failure
+  const retry = parked.map(({ until }) => until).sort()[0]
 
   return html`
     <div class="row">
@@ -300,24 +338,9 @@ const Key = ({ acting, all, manages, show, shown }) => {
     </div>
     <p>
       ${meaning}
-      ${status?.state !== "disabled" && parked.length > 0 && `Because ${[...new Set(parked.map(({ cause }) => causes[cause] ?? cause))].join(", and ")}.`}
+      ${status?.state !== "disabled" && parked.length > 0 && `${" "}The reason: ${[...new Set(parked.map(({ cause }) => causes[cause] ?? cause))].join(", and ")}.`}
+      ${status?.state === "parked" && retry && html`${" "}It is tried again <${Ago} at=${retry} over=${() => acting(async () => {})} />.`}
     </p>
-    <table>
-      ${Object.entries({
-        Provider: provider,
-        Label: html`<code>${label}</code>`,
-        Place: `${place + 1} of ${order.length}${shown.is_fallback ? ", after all others" : ""}`,
-        Added: html`<${Time} at=${shown.created_at} />`,
-        "Last success": html`<${Time} at=${status?.last_succeeded_at} />`,
-        "Last failure": html`<${Time} at=${status?.last_failed_at} />${failure && `: ${causes[failure] ?? failure}`}`
-      }).map(
-        ([name, value]) =>
-          html`<tr>
-            <th scope="row">${name}</th>
-            <td>${value}</td>
-          </tr>`
-      )}
-    </table>
     ${
       manages &&
       html`<div class="row">
@@ -328,7 +351,8 @@ const Key = ({ acting, all, manages, show, shown }) => {
                 onClick=${() => change({ disabled: !disabled }, `The key is switched ${disabled ? "on" : "off"}.`)}
               >
                 ${disabled ? "Switch on" : "Switch off"}
-              </button>`
+              </button>
+              <button onClick=${() => show("settings", id)}>Settings</button>`
           }
           <button aria-expanded=${String(editing === "rename")} onClick=${() => edit("rename")}>Rename</button>
           <button disabled=${place <= 0} onClick=${() => move(-1)}>Move up</button>
@@ -354,10 +378,30 @@ const Key = ({ acting, all, manages, show, shown }) => {
               onInput=${() => setWrong(false)}
               autocomplete="off"
             />
+            <${AfterLife} of=${provider} />
             <button class="danger">Delete for good</button>
           </form>`
         }`
     }
+    <table>
+      ${Object.entries({
+        Provider: providerName(provider),
+        Label: html`<code>${label}</code>`,
+        Place: `${place + 1} of ${order.length}${shown.is_fallback ? ", after all others" : ""}`,
+        Added: html`<${Time} at=${shown.created_at} />`,
+        "Last success": status?.last_succeeded_at ? html`<${Ago} at=${status.last_succeeded_at} />` : "never",
+        "Last failure": status?.last_failed_at
+          ? html`<${Ago} at=${status.last_failed_at} />${failure && `: ${causes[failure] ?? failure}`}`
+          : "never"
+      }).map(
+        ([name, value]) =>
+          html`<tr>
+            <th scope="row">${name}</th>
+            <td>${value}</td>
+          </tr>`
+      )}
+      <${Settings} of=${shown} />
+    </table>
     <h2>Why is it not used?</h2>
     <form onSubmit=${explain}>
       <${Field} id="model" label="Model" maxlength="255" placeholder="vendor/model" autocomplete="off" />
@@ -384,7 +428,7 @@ const Key = ({ acting, all, manages, show, shown }) => {
       ${events.map(
         (event) =>
           html`<tr key=${event.id}>
-            <td><${Time} at=${event.at} /></td>
+            <td><${Ago} at=${event.at} /></td>
             <td>${said(event)}</td>
           </tr>`
       )}

@@ -1,0 +1,107 @@
+// @ts-check
+import { html } from "./preact.js"
+
+/** What people call providers whose names do not follow from their slugs. @type {Record<string, string>} */
+// prettier-ignore
+const names = {
+  ai21: "AI21 Labs", akashml: "AkashML", "amazon-bedrock/claude-on-aws": "Amazon Bedrock (Claude on AWS)",
+  "anthropic/2": "Anthropic (second)", "arcee-ai": "Arcee AI", assemblyai: "AssemblyAI", azure: "Microsoft Azure",
+  byteplus: "BytePlus", "claude-on-aws": "Claude on AWS", coreweave: "CoreWeave", deepinfra: "DeepInfra",
+  deepseek: "DeepSeek", digitalocean: "DigitalOcean", elevenlabs: "ElevenLabs", fireworks: "Fireworks AI",
+  gmicloud: "GMI Cloud", "google-ai-studio": "Google AI Studio (Gemini)", "google-vertex": "Google Vertex AI",
+  heygen: "HeyGen", "io-net": "io.net", minimax: "MiniMax", mistral: "Mistral AI", moonshotai: "Moonshot AI (Kimi)",
+  "near-ai": "NEAR AI", nvidia: "NVIDIA", openai: "OpenAI", sambanova: "SambaNova", siliconflow: "SiliconFlow",
+  stepfun: "StepFun", thinkingmachines: "Thinking Machines", together: "Together AI", voyageai: "Voyage AI",
+  wandb: "Weights & Biases", xai: "xAI (Grok)", "z-ai": "Z.AI (GLM)"
+}
+
+export const providerName = (/** @type {string} */ slug) =>
+  names[slug] ?? slug.replace(/(^|[-/])([a-z])/g, (_, before, letter) => (before && " ") + letter.toUpperCase())
+
+/** The slug of a provider as somebody writes it. @param {string[]} slugs @param {string} text */
+export const slugOf = (slugs, text) => {
+  const wanted = text.trim().toLowerCase()
+  return slugs.find((slug) => slug === wanted || providerName(slug).toLowerCase() === wanted)
+}
+
+/** Where keys are made. @type {Record<string, string>} */
+// prettier-ignore
+const places = {
+  "amazon-bedrock": "console.aws.amazon.com/bedrock/home#/api-keys",
+  anthropic: "console.anthropic.com/settings/keys", azure: "ai.azure.com", cerebras: "cloud.cerebras.ai",
+  cohere: "dashboard.cohere.com/api-keys", deepinfra: "deepinfra.com/dash/api_keys",
+  deepseek: "platform.deepseek.com/api_keys", fireworks: "app.fireworks.ai/settings/users/api-keys",
+  "google-ai-studio": "aistudio.google.com/apikey",
+  "google-vertex": "console.cloud.google.com/iam-admin/serviceaccounts", groq: "console.groq.com/keys",
+  mistral: "console.mistral.ai/api-keys", nvidia: "build.nvidia.com", openai: "platform.openai.com/api-keys",
+  perplexity: "www.perplexity.ai/settings/api", together: "api.together.ai/settings/api-keys", xai: "console.x.ai"
+}
+
+export const KeyPlace = (/** @type {{ of: string }} */ { of }) =>
+  places[of] !== undefined &&
+  html`<p>
+    <a href=${`https://${places[of]}`} target="_blank" rel="noreferrer">Make a key at ${providerName(of)}</a> (opens a
+    new tab)
+  </p>`
+
+/** Providers whose keys are mostly JSON: what that has to have, and how it is described. @type {Record<string, [string[], string]>} */
+const structured = {
+  "amazon-bedrock": [
+    ["accessKeyId", "secretAccessKey", "region"],
+    "JSON with accessKeyId, secretAccessKey and region, or an API key."
+  ],
+  azure: [
+    ["endpoint_url", "api_key"],
+    "JSON with endpoint_url, api_key and the model, one object or a list; or an API key."
+  ],
+  "google-vertex": [["client_email", "private_key"], "The JSON file of a service account, whole."]
+}
+
+const formOf = (/** @type {string} */ slug) =>
+  structured[slug === "claude-on-aws" ? "amazon-bedrock" : (slug.split("/")[0] ?? slug)]
+
+/** How a key of several lines looks like; nothing for a provider whose keys have one. */
+export const shapeOf = (/** @type {string} */ slug) => formOf(slug)?.[1]
+
+/** How keys begin, and whose they are. @type {[string, string][]} */
+// prettier-ignore
+const beginnings = [
+  ["sk-ant-", "anthropic"], ["sk-proj-", "openai"], ["AIza", "google-ai-studio"], ["ABSK", "amazon-bedrock"],
+  ["bedrock-api-key-", "amazon-bedrock"], ["csk-", "cerebras"], ["fw_", "fireworks"], ["gsk_", "groq"],
+  ["nvapi-", "nvidia"], ["pplx-", "perplexity"], ["xai-", "xai"]
+]
+
+/** What makes one doubt that a text is a key of a provider; it may be one nevertheless. @param {string} key @param {string} slug */
+export const doubtOf = (key, slug) => {
+  const [, owner] = beginnings.find(([beginning]) => key.startsWith(beginning)) ?? []
+  if (owner !== undefined && slug.split("/")[0] !== owner)
+    return `This looks like a key of ${providerName(owner)}, not of ${providerName(slug)}.`
+  // Of what no key begins with, the service says what is wrong.
+  if (/^(bearer|basic|token|key|api-?key)\b/i.test(key)) return undefined
+  if (!/^\s*[[{]/.test(key)) {
+    if (/[^!-~]/.test(key.trim())) return "Keys seldom have blanks, line breaks or such letters inside."
+    return key.length < 12 ? "This is shorter than keys are." : undefined
+  }
+  const [members, shape] = formOf(slug) ?? [[], ""]
+  try {
+    const [first] = [JSON.parse(key)].flat()
+    const missing = members.filter((member) => !first?.[member])
+    return missing.length > 0 ? `This JSON has no ${missing.join(" and no ")}. Usual is: ${shape}` : undefined
+  } catch {
+    return "This begins like JSON and is not: perhaps its end is missing."
+  }
+}
+
+/** How long a token that was made of a key stays valid after the key is gone. */
+export const AfterLife = (/** @type {{ of: string }} */ { of }) => {
+  const [provider] = of.split("/")
+  const time = provider === "google-vertex" ? "an hour" : formOf(of) && provider !== "azure" ? "15 minutes" : undefined
+  return (
+    time &&
+    html`<p>
+      <small
+        >The key is not used any more at once; a token that was made of it before stays valid for up to ${time}.</small
+      >
+    </p>`
+  )
+}

@@ -55,6 +55,14 @@ const changed = (body: Body, { member, value }: { readonly member: string; reado
   return Option.isSome(Schema.decodeUnknownOption(NewCredential)(other)) ? other : body
 }
 
+/** The body with another plain key under the same label. */
+const underTheSameLabel = (body: Body): Body => {
+  const characters = Array.from(saying(body).key)
+  const middle = Math.floor(characters.length / 2)
+  const value = characters.with(middle, characters[middle] === "x" ? "y" : "x").join("")
+  return changed(body, { member: "key", value })
+}
+
 const change = oneOf<{ readonly member: string; readonly value: unknown }>(
   Arbitrary.map(givenKey, (value) => ({ member: "key", value })),
   Arbitrary.map(text(0, 3), (value) => ({ member: "name", value })),
@@ -88,6 +96,7 @@ const pairs = Arbitrary.flatMap(
         other: oneOf<Body>(
           Arbitrary.Constant(one),
           Arbitrary.Constant(rewritten(one)),
+          Arbitrary.Constant(underTheSameLabel(one)),
           Arbitrary.Constant(withRegion(one, true)),
           Arbitrary.Constant(withRegion(one, false)),
           Arbitrary.map(change, (made) => changed(one, made)),

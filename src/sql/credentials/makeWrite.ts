@@ -65,13 +65,13 @@ type Result<Changed> = Option.Option<Changed> | typeof taken
 /** SQLSTATE of a member that has no place, because its pool has become full meanwhile. */
 const noPlace = "23502"
 
-type Rows<A> = ReadonlyArray<A> | typeof closed | typeof taken
+const isMade = <Changed>(result: Result<Changed>) => result !== taken && Option.isSome(result)
 
-const unlessTaken = <A>(query: Query<ReadonlyArray<A> | typeof closed>): Query<Rows<A>> =>
-  Effect.catchTag(query, "SqlError", (error): Query<Rows<A>> => {
+const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option<never>> =>
+  Effect.catchTag(query, "SqlError", (error): Query<typeof taken | Option.Option<never>> => {
     const { sqlstate } = failureOf(error)
     if (sqlstate === uniqueViolation) return Effect.succeed(taken)
-    return sqlstate === noPlace ? Effect.succeed([]) : Effect.fail(error)
+    return sqlstate === noPlace ? Effect.succeedNone : Effect.fail(error)
   })
 
 /**
@@ -115,7 +115,6 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
           FROM taken`
   const resultOf = (row: (Changed & { readonly is_taken?: boolean }) | undefined): Result<Changed> =>
     row?.is_taken === true ? taken : Option.fromUndefinedOr(row)
-  const isStored = (result: Result<Changed>) => result !== taken && Option.isSome(result)
   const oneGiven = (parameter: (name: string) => unknown) => {
     const values = types.map(([name, type]) => sql`${parameter(name)}::${sql.literal(type)} AS ${sql(name)}`)
     return sql`SELECT ${sql.csv(values)}, 1 AS n`
@@ -151,8 +150,8 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     const recorded = Effect.tap(changed, record)
     return sql.withTransaction(recorded)
   }
-  const attempt = (given: Given): Query<ReadonlyArray<Changed>> =>
-    distributed ? routed(given) : alone(valuesOf(given))
+  const attempt = (given: Given): Query<Result<Changed>> =>
+    Effect.map(distributed ? routed(given) : alone(valuesOf(given)), ([row]) => resultOf(row))
   /** The lock is a commit of its own, which waits for the replicas in case that of the earlier attempt did not. */
   const wasMade = ({ account_id, operation, provider, workspace_id }: Given) =>
     Effect.andThen(
@@ -164,18 +163,17 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const one = (given: Given): Query<Result<Changed>> =>
     Effect.flatMap(
       unlessTaken(
-        whileOpen(sql, given.principal, given.account_id, attempt(given), ([row]) =>
-          isStored(resultOf(row)) ? given.id : undefined
+        whileOpen(sql, given.principal, given.account_id, attempt(given), (changed) =>
+          isMade(changed) ? given.id : undefined
         )
       ),
       (changed): Query<Result<Changed>> => {
-        const result = typeof changed === "symbol" ? changed : resultOf(changed[0])
-        if (result !== closed && isStored(result)) return Effect.succeed(result)
+        if (changed !== closed && isMade(changed)) return Effect.succeed(changed)
         const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
         return Effect.flatMap(recalled, ([before]): Query<Result<Changed>> => {
           if (before !== undefined) return Effect.succeedSome(before)
-          if (result === closed) return Effect.die(new LinkClosed())
-          return result === taken ? Effect.succeed(taken) : Effect.succeedNone
+          if (changed === closed) return Effect.die(new LinkClosed())
+          return changed === taken ? Effect.succeed(taken) : Effect.succeedNone
         })
       }
     )

@@ -1,12 +1,12 @@
 import { Schema, Struct } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema } from "effect/http-api"
-import { Conflict, fixedMessage, NotFound, StoredKeyUnreadable } from "../domain/Errors.ts"
+import { Conflict, fixedMessage, InvalidParams, NotFound, StoredKeyUnreadable } from "../domain/Errors.ts"
 import { AccountId, ApiKeyHash, CredentialId, IdempotencyKey, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Purpose } from "../domain/Link.ts"
 import { type Credential, inputFields, timestamp } from "../domain/Credential.ts"
 import { GivenProvider, Provider, StoredProvider } from "../domain/Provider.ts"
-import { body, events, get, list, order, plan, refusals, remove, status } from "./operations.ts"
-import { Authentication, JsonBody, ResourcePath } from "./Middleware.ts"
+import { body, eventsPage, get, list, order, plan, refusals, remove, status } from "./operations.ts"
+import { Authentication, JsonBody } from "./Middleware.ts"
 
 const closedMessages = {
   unknown: "This link is not known, or was opened before in another window, where it goes on. Ask for a new one.",
@@ -110,10 +110,8 @@ class LinksGroup extends HttpApiGroup.make("links")
       params: { id: CredentialId },
       payload: Changes,
       success: body("The credential."),
-      error: [NotSealedForLink, StoredKeyUnreadable, ...refusals]
-    })
-      .middleware(JsonBody)
-      .middleware(ResourcePath),
+      error: [NotFound, NotSealedForLink, StoredKeyUnreadable, ...refusals]
+    }).middleware(JsonBody),
     HttpApiEndpoint.get("apiKeys", "/api-keys", {
       success: Schema.Struct({ data: Schema.Array(Schema.Struct({ hash: ApiKeyHash, name: Schema.String })) }),
       error: [NotFound, ...refusals]
@@ -121,7 +119,7 @@ class LinksGroup extends HttpApiGroup.make("links")
     list.prefix("/byok"),
     plan.prefix("/byok"),
     order.prefix("/byok"),
-    events.prefix("/byok").middleware(ResourcePath),
+    HttpApiEndpoint.get("events", "/byok/events", { ...eventsPage, error: [InvalidParams, NotFound, ...refusals] }),
     get({ id: CredentialId }).prefix("/byok"),
     status({ id: CredentialId }).prefix("/byok"),
     remove({ id: CredentialId }).prefix("/byok")

@@ -1,13 +1,6 @@
 import { Context } from "effect"
 import { HttpApiMiddleware, HttpApiSecurity, OpenApi } from "effect/http-api"
-import {
-  Forbidden,
-  InternalError,
-  InvalidParams,
-  NotFound,
-  ServiceUnavailable,
-  Unauthorized
-} from "../domain/Errors.ts"
+import { Forbidden, InternalError, InvalidParams, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import type { CurrentPrincipal } from "../domain/Principal.ts"
 import { PayloadTooLarge } from "./HttpErrors.ts"
 
@@ -30,18 +23,10 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
   }
 ) {}
 
-/** Requires JSON in UTF-8 of at most 256 KiB; reports every field and header that does not decode (D7, D8, D9). */
+/** Requires JSON in UTF-8 of at most 256 KiB; each field and header that does not decode is reported (D7, D8, D9). */
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: CurrentPrincipal }>()("byok/JsonBody", {
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
-
-/** Reports every query parameter that does not decode (D7). */
-export class QueryParameters extends HttpApiMiddleware.Service<QueryParameters>()("byok/QueryParameters", {
-  error: InvalidParams
-}) {}
-
-/** Treats a path that does not decode as a resource that does not exist (D5). */
-export class ResourcePath extends HttpApiMiddleware.Service<ResourcePath>()("byok/ResourcePath", { error: NotFound }) {}
 
 /** Whether an endpoint reads the credential that its path names, alone or with its sealed key: it is then read along with the API key. */
 export const ReadsCredential = Context.Reference<"alone" | "sealed" | undefined>("byok/ReadsCredential", {

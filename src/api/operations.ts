@@ -11,7 +11,7 @@ import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatu
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
-import { JsonBody, QueryParameters, ReadsCredential, ResourcePath } from "./Middleware.ts"
+import { JsonBody, ReadsCredential } from "./Middleware.ts"
 
 /** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
 export const integer = (minimum: number, maximum: number) => {
@@ -115,7 +115,6 @@ export const get = <const P extends Params>(params: P) =>
     .annotate(OpenApi.Summary, "Get a credential")
     .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
     .annotate(ReadsCredential, "alone")
-    .middleware(ResourcePath)
 
 export const list = HttpApiEndpoint.get("list", "/", {
   query: ListQuery,
@@ -134,7 +133,6 @@ export const list = HttpApiEndpoint.get("list", "/", {
       "that is `unreadable` counts as if its key opened."
     ].join("\n")
   )
-  .middleware(QueryParameters)
 
 export const status = <const P extends Params>(params: P) =>
   HttpApiEndpoint.get("status", "/:id/status", {
@@ -147,7 +145,6 @@ export const status = <const P extends Params>(params: P) =>
       OpenApi.Description,
       "Whether routers use the credential and, if not, why; when it was last used, and what went wrong last."
     )
-    .middleware(ResourcePath)
 
 const update = <const P extends Params>(params: P) =>
   HttpApiEndpoint.patch("update", "/:id", {
@@ -168,7 +165,6 @@ const update = <const P extends Params>(params: P) =>
     )
     .annotate(ReadsCredential, "sealed")
     .middleware(JsonBody)
-    .middleware(ResourcePath)
 
 export const remove = <const P extends Params>(params: P) =>
   HttpApiEndpoint.delete("delete", "/:id", {
@@ -178,7 +174,6 @@ export const remove = <const P extends Params>(params: P) =>
   })
     .annotate(OpenApi.Summary, "Delete a credential")
     .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
-    .middleware(ResourcePath)
 
 export const plan = HttpApiEndpoint.post("plan", "/plan", {
   payload: PlanRequest,
@@ -215,11 +210,13 @@ export const order = HttpApiEndpoint.put("order", "/order", {
   )
   .middleware(JsonBody)
 
-export const events = HttpApiEndpoint.get("events", "/events", {
+/** What events are asked for, and how they are answered. */
+export const eventsPage = {
   query: EventsQuery,
-  success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." }),
-  error: [InvalidParams, ...refusals]
-})
+  success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." })
+} as const
+
+const events = HttpApiEndpoint.get("events", "/events", { ...eventsPage, error: [InvalidParams, ...refusals] })
   .annotate(OpenApi.Summary, "List events")
   .annotate(
     OpenApi.Description,
@@ -229,7 +226,6 @@ export const events = HttpApiEndpoint.get("events", "/events", {
       "on with the largest `seq` gets each once, about a second after it happened."
     ].join("\n")
   )
-  .middleware(QueryParameters)
 
 /** What a tenant may do, by paths below that of its credentials. */
 export const operationsAt = <const P extends Params>(params: P) =>

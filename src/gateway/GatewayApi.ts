@@ -2,7 +2,6 @@ import { Effect, Schema, Struct } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchema, OpenApi } from "effect/http-api"
 import { integer, operationsAt, ready } from "../api/operations.ts"
 import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
-import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { AccountEvent } from "../domain/AuditEvent.ts"
 import { timestamp } from "../domain/Credential.ts"
 import {
@@ -270,14 +269,15 @@ class RoutesGroup extends HttpApiGroup.make("routes").add(
     params: { id: Schema.String, n: Schema.FiniteFromString },
     payload: Report,
     success: data(ReportAnswer),
-    error: AnotherAttemptOpen
+    error: [AnotherAttemptOpen, NotFound]
   })
     .middleware(GatewayBody)
-    .middleware(ResourcePath)
     .annotateMerge(summary("Report an attempt and take the next key")),
-  HttpApiEndpoint.delete("abandon", "/routes/:id", { params: { id: Schema.String }, success: deleted })
-    .middleware(ResourcePath)
-    .annotateMerge(summary("End a route whose client left"))
+  HttpApiEndpoint.delete("abandon", "/routes/:id", {
+    params: { id: Schema.String },
+    success: deleted,
+    error: NotFound
+  }).annotateMerge(summary("End a route whose client left"))
 ) {}
 
 class AccountsGroup extends HttpApiGroup.make("accounts").add(
@@ -307,24 +307,21 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     query: Schema.Struct({ after: Schema.optionalKey(AccountId) }).annotate({
       messageUnexpectedKey: "only after is a parameter of this list"
     }),
-    success: listOf({ account_id: AccountId, name: Schema.String, created_at: time })
-  })
-    .middleware(QueryParameters)
-    .annotateMerge(summary("List accounts in order of their ids, 1,000 at a time")),
+    success: listOf({ account_id: AccountId, name: Schema.String, created_at: time }),
+    error: InvalidParams
+  }).annotateMerge(summary("List accounts in order of their ids, 1,000 at a time")),
   HttpApiEndpoint.delete("delete", "/accounts/:account_id", {
     params: inAccount,
     success: deleted,
-    error: ErasureNotGranted
-  })
-    .middleware(ResourcePath)
-    .annotateMerge(summary("Delete an account with everything in it, for good")),
+    error: [ErasureNotGranted, NotFound]
+  }).annotateMerge(summary("Delete an account with everything in it, for good")),
   HttpApiEndpoint.post("createWorkspace", "/accounts/:account_id/workspaces", {
     params: inAccount,
     payload: Schema.Struct({ name }),
-    success: created(Schema.Struct({ workspace_id: WorkspaceId }))
+    success: created(Schema.Struct({ workspace_id: WorkspaceId })),
+    error: NotFound
   })
     .middleware(GatewayBody)
-    .middleware(ResourcePath)
     .annotateMerge(summary("Create a workspace")),
   HttpApiEndpoint.get("listWorkspaces", "/accounts/:account_id/workspaces", {
     params: inAccount,
@@ -334,17 +331,14 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       is_default: Schema.Boolean,
       created_at: time,
       deleted_at: Schema.NullOr(time)
-    })
-  })
-    .middleware(ResourcePath)
-    .annotateMerge(summary("List the workspaces of an account")),
+    }),
+    error: NotFound
+  }).annotateMerge(summary("List the workspaces of an account")),
   HttpApiEndpoint.delete("deleteWorkspace", "/accounts/:account_id/workspaces/:workspace_id", {
     params: { account_id: AccountId, workspace_id: WorkspaceId },
     success: deleted,
-    error: DefaultWorkspaceNotEmpty
-  })
-    .middleware(ResourcePath)
-    .annotateMerge(summary("Delete a workspace; its credentials stay readable")),
+    error: [DefaultWorkspaceNotEmpty, NotFound]
+  }).annotateMerge(summary("Delete a workspace; its credentials stay readable")),
   HttpApiEndpoint.post("createApiKey", "/accounts/:account_id/api-keys", {
     params: inAccount,
     payload: Schema.Struct({
@@ -353,10 +347,9 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       hash: Schema.optionalKey(ApiKeyHash.annotate({ description: "Imports the key with this SHA-256." }))
     }),
     success: created(Schema.Struct({ hash: ApiKeyHash, role: ApiKeyRole, key: Schema.optionalKey(key) })),
-    error: HashInUse
+    error: [HashInUse, NotFound]
   })
     .middleware(GatewayBody)
-    .middleware(ResourcePath)
     .annotateMerge(summary("Issue an API key, or import one by its hash")),
   HttpApiEndpoint.get("listApiKeys", "/accounts/:account_id/api-keys", {
     params: inAccount,
@@ -366,16 +359,14 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       role: ApiKeyRole,
       created_at: time,
       revoked_at: Schema.NullOr(time)
-    })
-  })
-    .middleware(ResourcePath)
-    .annotateMerge(summary("List the API keys of an account by hash")),
+    }),
+    error: NotFound
+  }).annotateMerge(summary("List the API keys of an account by hash")),
   HttpApiEndpoint.delete("revokeApiKey", "/accounts/:account_id/api-keys/:hash", {
     params: { account_id: AccountId, hash: ApiKeyHash },
-    success: deleted
-  })
-    .middleware(ResourcePath)
-    .annotateMerge(summary("Revoke an API key; its next request is refused"))
+    success: deleted,
+    error: NotFound
+  }).annotateMerge(summary("Revoke an API key; its next request is refused"))
 ) {}
 
 class LinksGroup extends HttpApiGroup.make("links").add(
@@ -390,10 +381,10 @@ class LinksGroup extends HttpApiGroup.make("links").add(
         }),
         expires_at: time
       })
-    )
+    ),
+    error: NotFound
   })
     .middleware(GatewayBody)
-    .middleware(ResourcePath)
     .annotateMerge(summary("Make a link with which the owner of a key adds, replaces or manages it in a browser")),
   HttpApiEndpoint.get("list", "/accounts/:account_id/links", {
     params: inAccount,
@@ -405,16 +396,14 @@ class LinksGroup extends HttpApiGroup.make("links").add(
       credential_id: Schema.NullOr(CredentialId),
       created_at: time,
       expires_at: time
-    })
-  })
-    .middleware(ResourcePath)
-    .annotateMerge(summary("List the links of an account that are open")),
+    }),
+    error: NotFound
+  }).annotateMerge(summary("List the links of an account that are open")),
   HttpApiEndpoint.delete("revoke", "/accounts/:account_id/links/:link_id", {
     params: { account_id: AccountId, link_id: LinkId },
-    success: deleted
-  })
-    .middleware(ResourcePath)
-    .annotateMerge(summary("Revoke a link; its next request is refused"))
+    success: deleted,
+    error: NotFound
+  }).annotateMerge(summary("Revoke a link; its next request is refused"))
 ) {}
 
 /** An event of any account, or of none, with the members that its action has. */
@@ -439,9 +428,9 @@ class EventsGroup extends HttpApiGroup.make("events").add(
     success: Schema.Struct({
       data: Schema.Array(Event),
       last_seq: Schema.Int.annotate({ description: "The next `after`, also if there is no event." })
-    })
+    }),
+    error: InvalidParams
   })
-    .middleware(QueryParameters)
     .annotateMerge(summary("Follow the events of all accounts, in order"))
     .annotate(
       OpenApi.Description,

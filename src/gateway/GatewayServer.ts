@@ -6,6 +6,7 @@ import { dirname, resolve } from "node:path"
 import { Data, Effect, Layer } from "effect"
 import { HttpRouter } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
+import { CurrentPrincipal } from "../domain/Principal.ts"
 import * as Envelope from "../http/Envelope.ts"
 import { makeNodeServer, type ServerLimits } from "../http/makeNodeServer.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
@@ -122,7 +123,7 @@ export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">
       const server = yield* listen(() => makeServer(settings), { path, gracefulShutdownTimeout: "1 second" }).pipe(
         Effect.mapError(({ cause }) => (codeOf(cause) === "EADDRINUSE" ? taken : refuse("must be free to listen on")))
       )
-      yield* serveRoutes(server)
+      yield* Effect.provideService(serveRoutes(server), CurrentPrincipal, { kind: "gateway" })
       yield* Effect.logInfo(`Gateways are served on ${path}`)
     })
   ).pipe(

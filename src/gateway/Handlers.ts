@@ -2,11 +2,10 @@ import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
 import { Duration, Effect, Layer, Redacted, Schema } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
-import { HttpApiBuilder } from "effect/http-api"
 import { NotFound } from "../domain/Errors.ts"
 import { AccountId } from "../domain/Identifiers.ts"
 import { CurrentPrincipal } from "../domain/Principal.ts"
-import { makeOperations } from "../http/Handlers.ts"
+import { group, makeOperations } from "../http/Handlers.ts"
 import { makeReady } from "../http/Health.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
@@ -34,7 +33,7 @@ import { type RouteResponse, Routes } from "./Routes.ts"
 const json = ({ body, status }: RouteResponse) =>
   HttpServerResponse.text(body, { status, contentType: "application/json" })
 
-const routes = HttpApiBuilder.group(
+const routes = group(
   GatewayApi,
   "routes",
   Effect.fnUntraced(function* (handlers) {
@@ -55,7 +54,7 @@ const deleted = { deleted: true } as const
 /** SQLSTATE of a statement for which the role lacks a right. */
 const notGranted = "42501"
 
-const accounts = HttpApiBuilder.group(
+const accounts = group(
   GatewayApi,
   "accounts",
   Effect.fnUntraced(function* (handlers) {
@@ -119,7 +118,7 @@ const accounts = HttpApiBuilder.group(
 )
 
 /** The port logs what is not ready. */
-const health = HttpApiBuilder.group(
+const health = group(
   GatewayApi,
   "health",
   Effect.fnUntraced(function* (handlers) {
@@ -128,7 +127,7 @@ const health = HttpApiBuilder.group(
   })
 )
 
-const links = HttpApiBuilder.group(
+const links = group(
   GatewayApi,
   "links",
   Effect.fnUntraced(function* (handlers) {
@@ -148,7 +147,7 @@ const links = HttpApiBuilder.group(
 /** How often a wait for events looks whether the service stops, in milliseconds. */
 const drainInterval = 500
 
-const events = HttpApiBuilder.group(
+const events = group(
   GatewayApi,
   "events",
   Effect.fnUntraced(function* (handlers) {
@@ -183,10 +182,8 @@ const accountCaller = Layer.effect(
   )
 )
 
-const credentials = Layer.unwrap(
-  Effect.map(makeOperations, (operations) =>
-    HttpApiBuilder.group(GatewayApi, "credentials", (handlers) => handlers.handleAll(operations))
-  )
+const credentials = group(GatewayApi, "credentials", (handlers) =>
+  Effect.map(makeOperations, (operations) => handlers.handleAll(operations))
 )
 
 const body = Layer.effect(
@@ -194,12 +191,11 @@ const body = Layer.effect(
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
 )
 
-const asGateway = Layer.succeed(GatewayFailures, (app) =>
-  Effect.provideService(app, CurrentPrincipal, { kind: "gateway" })
-)
+/** Only declares what any call may answer. */
+const failures = Layer.succeed(GatewayFailures, (app) => app)
 
 const groups = Layer.mergeAll(routes, accounts, links, events, credentials, health).pipe(
-  Layer.provide([body, asGateway, accountCaller, RequestQueues.layer]),
+  Layer.provide([body, failures, accountCaller, RequestQueues.layer]),
   Layer.provideMerge(Routes.layer),
   Layer.provide(OpenRoutes.layer)
 )

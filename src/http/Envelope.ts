@@ -1,7 +1,8 @@
 import { toIncomingMessage } from "@effect/platform-node/NodeHttpServerRequest"
 import type { IncomingMessage } from "node:http"
-import { Cause, Effect, Option } from "effect"
+import { Cause, Effect } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { HttpApiError } from "effect/http-api"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
@@ -44,8 +45,21 @@ const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat
   const isAway = defect instanceof DatabaseFailure && defect.isAway && mayRepeat
   return logFailure(cause).pipe(
     Effect.annotateLogs({ request_id }),
-    Effect.as(isAway ? new ServiceUnavailable() : new InternalError())
+    Effect.as(errorResponse(isAway ? new ServiceUnavailable() : new InternalError()))
   )
+}
+
+/** Answers a request that does not decode: a path then names nothing that exists (D5), and of the rest every fault is reported (D7). */
+const undecoded = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
+  if (kind === "Body" || kind === "ResponseHeaders") return undefined
+  return errorResponse(kind === "Params" ? new NotFound() : InvalidParams.ofSchema(cause.issue))
+}
+
+/** Answers a request that was refused before any handler; undefined if the failure is another one. */
+const refusalOf = (failure: unknown, routing: Routing, url: string) => {
+  if (HttpApiError.HttpApiSchemaError.is(failure)) return undecoded(failure)
+  const isUnrouted = HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound"
+  return isUnrouted ? unrouted(routing, url) : undefined
 }
 
 /** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). */
@@ -65,23 +79,22 @@ export const layerFor = (routing: Routing) =>
             : url === request.url
               ? app
               : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
-          const answered = Effect.catchCause(withRequestDeadline(routed), (cause) => {
-            const failure: unknown = Option.getOrUndefined(Cause.findErrorOption(cause))
-            if (HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound") {
-              return Effect.succeed(unrouted(routing, url))
-            }
-            if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
-            return Effect.map(answerDefect(cause, request_id, routing.mayRepeat(request.method, url)), (error) =>
-              errorResponse(error)
-            )
-          })
-          const enveloped = Effect.map(answered, (response) =>
+          const complete = (response: HttpServerResponse.HttpServerResponse) =>
             HttpServerResponse.setHeaders(response, {
               "x-request-id": request_id,
               "cache-control": response.headers["cache-control"] ?? "no-store",
               ...(response.status === 503 ? { "retry-after": "1" } : {})
             })
-          )
+          const enveloped = Effect.matchCauseEffect(withRequestDeadline(routed), {
+            onSuccess: (response) => Effect.succeed(complete(response)),
+            onFailure: (cause) => {
+              if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
+              const refusal = refusalOf(Cause.squash(cause), routing, url)
+              if (refusal !== undefined) return Effect.succeed(complete(refusal))
+              const mayRepeat = routing.mayRepeat(request.method, url)
+              return Effect.map(answerDefect(cause, request_id, mayRepeat), complete)
+            }
+          })
           return observe({ request, request_id, url }, enveloped)
         })
     }),

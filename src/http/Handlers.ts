@@ -2,9 +2,8 @@ import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
 import { Context, type DateTime, Effect, Exit, Layer, Schema, Scope } from "effect"
 import { type HttpServerRequest, HttpServerResponse } from "effect/http"
-import { HttpApiBuilder } from "effect/http-api"
+import { HttpApiBuilder, type HttpApiGroup } from "effect/http-api"
 import { Api } from "../api/Api.ts"
-import { Authentication, JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { type Credential, membersOf } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { StoredKeyUnreadable } from "../domain/Errors.ts"
@@ -43,8 +42,6 @@ const credentialJson = (credential: Credential) => {
 export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
 
 const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
-
-type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
 
 const contentType = "application/json"
 const json = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
@@ -96,14 +93,24 @@ const holdUntilSent =
 
 const deleted = json(JSON.stringify({ deleted: true }))
 
-const middlewareOf = Context.pick(Authentication, JsonBody, QueryParameters, ResourcePath, Scope.Scope)
-
-/** Builds the group with the middleware alone in its context: every request copies it. */
-const withMiddlewareOnly = <A, E>(group: Layer.Layer<A, E, Middleware>): Layer.Layer<A, E, Middleware> =>
+/**
+ * Implements a group of a contract as Effect does, but with the group's middleware alone in the context of its requests: each
+ * of them copies it.
+ */
+export const group: typeof HttpApiBuilder.group = (api, identifier, build) =>
   Layer.effectContext(
-    Effect.flatMap(Effect.scope, (scope) => Layer.buildWithScope(group, scope)).pipe(
-      Effect.updateContext((context: Context.Context<Middleware | Scope.Scope>) => middlewareOf(context))
-    )
+    Effect.contextWith((context: Context.Context<never>) => {
+      const { endpoints } = api.groups[identifier] as HttpApiGroup.Top
+      const middlewares = Object.values(endpoints).flatMap((endpoint) => Array.from(endpoint.middlewares))
+      const ofGroup = Context.pick(Scope.Scope, ...middlewares)
+      const layer = HttpApiBuilder.group(api, identifier, (handlers) => {
+        const built = build(handlers)
+        return (Effect.isEffect(built) ? Effect.provideContext(built, context) : built) as typeof built
+      })
+      return Effect.flatMap(Effect.scope, (scope) => Layer.buildWithScope(layer, scope)).pipe(
+        Effect.updateContext(ofGroup)
+      )
+    })
   )
 
 /** A credential by its path. */
@@ -180,8 +187,6 @@ export const makeOperations = Effect.gen(function* () {
   }
 })
 
-export const layer = Layer.unwrap(
-  Effect.map(makeOperations, (operations) =>
-    withMiddlewareOnly(HttpApiBuilder.group(Api, "byok", (handlers) => handlers.handleAll(operations)))
-  )
+export const layer = group(Api, "byok", (handlers) =>
+  Effect.map(makeOperations, (operations) => handlers.handleAll(operations))
 )

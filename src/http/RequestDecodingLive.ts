@@ -3,10 +3,9 @@ import { isUtf8 } from "node:buffer"
 import type { ServerResponse } from "node:http"
 import { Effect, Layer } from "effect"
 import { HttpServerRequest, type HttpServerResponse } from "effect/http"
-import { HttpApiError, HttpApiMiddleware } from "effect/http-api"
 import { PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
-import { JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
-import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { JsonBody } from "../api/Middleware.ts"
+import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
 import { withoutDeadline } from "../port/Deadline.ts"
 import { type Holding, MemoryBudget } from "../port/MemoryBudget.ts"
@@ -73,7 +72,7 @@ const readBody = (source: ArrivingRequest, holding: Holding) =>
     return Effect.sync(() => clearTimeout(timer))
   })
 
-/** Reads a body of JSON on the account of whoever sent it, and reports what does not decode. */
+/** Reads a body of JSON on the account of whoever sent it. */
 export const withJsonBody = <E, R>(
   budget: MemoryBudget,
   sender: string,
@@ -84,18 +83,15 @@ export const withJsonBody = <E, R>(
     const refusal = refusalOf(request.headers)
     if (refusal !== undefined) return Effect.fail(refusal)
     const source = toIncomingMessage(request) as ArrivingRequest
-    const decoded = Effect.mapError(app, (error) =>
-      HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
-        ? InvalidParams.ofSchema(error.cause.issue)
-        : error
-    )
-    const answer = (bytes: Buffer | undefined) => {
+    const answer = (
+      bytes: Buffer | undefined
+    ): Effect.Effect<HttpServerResponse.HttpServerResponse, E | InvalidParams, R> => {
       if (bytes === undefined) return Effect.succeed(tooLate)
       const text = isUtf8(bytes) ? decoder.decode(bytes) : undefined
       bytes.fill(0)
       if (text === undefined) return Effect.fail(refused("must be UTF-8"))
       Object.defineProperty(request, "text", { value: Effect.succeed(text) })
-      return decoded
+      return app
     }
     return Effect.acquireUseRelease(
       Effect.sync(() => {
@@ -113,7 +109,7 @@ export const withJsonBody = <E, R>(
     )
   })
 
-const jsonBody = Layer.effect(
+export const layer = Layer.effect(
   JsonBody,
   Effect.map(MemoryBudget, (budget) =>
     JsonBody.of((app) =>
@@ -121,13 +117,3 @@ const jsonBody = Layer.effect(
     )
   )
 )
-
-const queryParameters = HttpApiMiddleware.layerSchemaErrorTransform(QueryParameters, (error) =>
-  Effect.fail(error.kind === "Query" ? InvalidParams.ofSchema(error.cause.issue) : error)
-)
-
-const resourcePath = HttpApiMiddleware.layerSchemaErrorTransform(ResourcePath, (error) =>
-  Effect.fail(error.kind === "Params" ? new NotFound() : error)
-)
-
-export const layer = Layer.mergeAll(jsonBody, queryParameters, resourcePath)

@@ -5,6 +5,7 @@ import { Console, Context, Duration, Effect, Layer, Logger, References, Scope, T
 import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
+import { CurrentPrincipal } from "../domain/Principal.ts"
 import { makeMeter } from "../port/Meter.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Docs from "./Docs.ts"
@@ -49,6 +50,7 @@ export const listen = (...given: Parameters<typeof NodeHttpServer.make>) =>
 /** What a request may use besides what its route was built with: every request copies this context. */
 const ofRequests = Context.pick(
   Scope.Scope,
+  CurrentPrincipal,
   Tracer.Tracer,
   Console.Console,
   Logger.CurrentLoggers,

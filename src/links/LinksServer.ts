@@ -11,7 +11,7 @@ import { CurrentPrincipal, type LinkPrincipal } from "../domain/Principal.ts"
 import { Provider } from "../domain/Provider.ts"
 import { makeAuthentication, type Tokens } from "../http/AuthenticationLive.ts"
 import { errorResponse } from "../http/Envelope.ts"
-import { makeOperations } from "../http/Handlers.ts"
+import { group, makeOperations } from "../http/Handlers.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
@@ -58,7 +58,7 @@ const decodeReplacement = Schema.decodeUnknownEffect(Schema.toType(Replacement),
 type Sealed = Parameters<Links["Service"]["open"]>[1]
 
 /** The tenants' operations, confined to the workspace of the link, and to the credential of one that replaces its key. */
-const handlers = HttpApiBuilder.group(
+const handlers = group(
   LinksApi,
   "links",
   Effect.fnUntraced(function* (handlers) {

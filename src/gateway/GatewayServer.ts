@@ -4,14 +4,13 @@ import type { Server } from "node:http"
 import { connect } from "node:net"
 import { dirname, resolve } from "node:path"
 import { Data, Effect, Layer } from "effect"
-import { HttpRouter } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { CurrentPrincipal } from "../domain/Principal.ts"
 import * as Envelope from "../http/Envelope.ts"
 import { makeNodeServer, type ServerLimits } from "../http/makeNodeServer.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { AccessLog } from "../http/traceAndLog.ts"
-import { routerConfig, routingOf } from "../http/Routing.ts"
+import * as Routing from "../http/Routing.ts"
 import { listen, serveRoutes, type ServerSettings } from "../http/Server.ts"
 import { GatewayApi } from "./GatewayApi.ts"
 import * as Handlers from "./Handlers.ts"
@@ -101,19 +100,10 @@ const makeServer = (...given: Parameters<typeof makeNodeServer>) => {
   return server
 }
 
-const groups = Object.values(GatewayApi.groups) as ReadonlyArray<{
-  readonly endpoints: Readonly<Record<string, Parameters<typeof routingOf>[0][number]>>
-}>
+const makeGatewayRouting = () =>
+  Routing.makeRouting((method, path) => method !== "POST" || path.startsWith("/v1/routes"))
 
-const routing = routingOf(
-  [...groups.flatMap(({ endpoints }) => Object.values(endpoints)), { method: "GET", path: "/openapi.json" }],
-  (method, path) => method !== "POST" || path.startsWith("/v1/routes")
-)
-
-const routes = Layer.merge(
-  HttpApiBuilder.layer(GatewayApi, { openapiPath: "/openapi.json" }),
-  Envelope.layerFor(routing)
-)
+const routes = Layer.merge(HttpApiBuilder.layer(GatewayApi, { openapiPath: "/openapi.json" }), Envelope.layer)
 
 /** Serves gateways on a Unix socket that only the user and group of this process may open. */
 export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">, path: string) =>
@@ -128,9 +118,7 @@ export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">
     })
   ).pipe(
     Layer.provide(routes),
-    // The router of the public port is another one.
-    Layer.provide(Layer.fresh(HttpRouter.layer)),
-    Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
+    Layer.provide(Routing.layer(makeGatewayRouting())),
     Layer.provide(NodeHttpServer.layerHttpServices),
     Layer.provide(Handlers.layer),
     Layer.provide(RequestDecodingLive.layer),

@@ -8,7 +8,7 @@ import { InternalError, InvalidParams, NotFound, ServiceUnavailable } from "../d
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
 import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
-import { publicRouting, routableUrl, type Routing } from "./Routing.ts"
+import { routableUrl, Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 
 export const errorResponse = (
@@ -16,7 +16,7 @@ export const errorResponse = (
   headers: Record<string, string> = {}
 ) => HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
 
-const unrouted = ({ methodsOf }: Routing, url: string) => {
+const unrouted = ({ methodsOf }: Routing["Service"], url: string) => {
   const allow = methodsOf(url)
   return allow.length === 0
     ? errorResponse(new NotFound())
@@ -56,49 +56,47 @@ const undecoded = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
 }
 
 /** Answers a request that was refused before any handler; undefined if the failure is another one. */
-const refusalOf = (failure: unknown, routing: Routing, url: string) => {
+const refusalOf = (failure: unknown, routing: Routing["Service"], url: string) => {
   if (HttpApiError.HttpApiSchemaError.is(failure)) return undecoded(failure)
   const isUnrouted = HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound"
   return isUnrouted ? unrouted(routing, url) : undefined
 }
 
 /** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). */
-export const layerFor = (routing: Routing) =>
-  HttpRouter.middleware(
-    Effect.gen(function* () {
-      const withRequestDeadline = withDeadline(yield* RequestTimeout)
-      const observe = yield* traceAndLog(routing)
-      return (app) =>
-        Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-          const request_id = requestIdOf(request.headers["x-request-id"])
-          // As it was sent: Effect takes path and Host from a target in absolute form.
-          const source = toIncomingMessage(request) as IncomingMessage
-          const url = routableUrl(source.url ?? "")
-          const routed = !namesOneHost(source)
-            ? hostMissing
-            : url === request.url
-              ? app
-              : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
-          const complete = (response: HttpServerResponse.HttpServerResponse) =>
-            HttpServerResponse.setHeaders(response, {
-              "x-request-id": request_id,
-              "cache-control": response.headers["cache-control"] ?? "no-store",
-              ...(response.status === 503 ? { "retry-after": "1" } : {})
-            })
-          const enveloped = Effect.matchCauseEffect(withRequestDeadline(routed), {
-            onSuccess: (response) => Effect.succeed(complete(response)),
-            onFailure: (cause) => {
-              if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
-              const refusal = refusalOf(Cause.squash(cause), routing, url)
-              if (refusal !== undefined) return Effect.succeed(complete(refusal))
-              const mayRepeat = routing.mayRepeat(request.method, url)
-              return Effect.map(answerDefect(cause, request_id, mayRepeat), complete)
-            }
+export const layer = HttpRouter.middleware(
+  Effect.gen(function* () {
+    const routing = yield* Routing
+    const withRequestDeadline = withDeadline(yield* RequestTimeout)
+    const observe = yield* traceAndLog(routing)
+    return (app) =>
+      Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+        const request_id = requestIdOf(request.headers["x-request-id"])
+        // As it was sent: Effect takes path and Host from a target in absolute form.
+        const source = toIncomingMessage(request) as IncomingMessage
+        const url = routableUrl(source.url ?? "")
+        const routed = !namesOneHost(source)
+          ? hostMissing
+          : url === request.url
+            ? app
+            : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
+        const complete = (response: HttpServerResponse.HttpServerResponse) =>
+          HttpServerResponse.setHeaders(response, {
+            "x-request-id": request_id,
+            "cache-control": response.headers["cache-control"] ?? "no-store",
+            ...(response.status === 503 ? { "retry-after": "1" } : {})
           })
-          return observe({ request, request_id, url }, enveloped)
+        const enveloped = Effect.matchCauseEffect(withRequestDeadline(routed), {
+          onSuccess: (response) => Effect.succeed(complete(response)),
+          onFailure: (cause) => {
+            if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
+            const refusal = refusalOf(Cause.squash(cause), routing, url)
+            if (refusal !== undefined) return Effect.succeed(complete(refusal))
+            const mayRepeat = routing.mayRepeat(request.method, url)
+            return Effect.map(answerDefect(cause, request_id, mayRepeat), complete)
+          }
         })
-    }),
-    { global: true }
-  )
-
-export const layer = layerFor(publicRouting)
+        return observe({ request, request_id, url }, enveloped)
+      })
+  }),
+  { global: true }
+)

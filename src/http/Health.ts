@@ -1,9 +1,9 @@
 import { Duration, Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { errorResponse } from "./Envelope.ts"
+import { group } from "./Handlers.ts"
 import { Draining, type HealthReport, Readiness } from "../port/Readiness.ts"
 
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
@@ -34,7 +34,7 @@ export const makeReady = Effect.fnUntraced(function* (note: (report: HealthRepor
 })
 
 /** `/health/live` answers while the process runs; `/health/ready` says whether the service can work, and logs each change. */
-export const layer = HttpApiBuilder.group(
+export const layer = group(
   Api,
   "health",
   Effect.fnUntraced(function* (handlers) {

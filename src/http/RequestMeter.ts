@@ -1,9 +1,12 @@
 import { Effect } from "effect"
 import { makeMeter, memoize } from "../port/Meter.ts"
 
-const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"])
+/** The methods that have a meaning in HTTP, in the order of `Allow`. */
+export const methods: ReadonlySet<string> = new Set([
+  ...["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"]
+])
 
-/** The methods that have a meaning in HTTP; others are not repeated. */
+/** The method, if it is one of these: others are not repeated. */
 export const methodOf = (method: string) => (methods.has(method) ? method : "_OTHER")
 
 /** The status, on no wire, of a request whose client left before it was answered: nginx has it too. */

@@ -1,9 +1,10 @@
-import { FindMyWay, type HttpMethod } from "effect/http"
+import { Context, Effect, Layer } from "effect"
+import { FindMyWay, HttpRouter } from "effect/http"
 import { Api } from "../api/Api.ts"
-import { LinksApi } from "../api/LinksApi.ts"
+import { methods } from "./RequestMeter.ts"
 
 /** Paths are taken exactly as they are written (D10), and may be as long as a request's head. */
-export const routerConfig = {
+const routerConfig = {
   caseSensitive: true,
   ignoreDuplicateSlashes: false,
   ignoreTrailingSlash: false,
@@ -37,43 +38,47 @@ export const routableUrl = (target: string): string => {
   return encoded.replaceAll(";", "%3B").replaceAll("#", "%23") + url.slice(path.length)
 }
 
-const { byok, health } = Api.groups
-const { links } = LinksApi.groups
-const others = ["/", "/docs", "/openapi.json", "/keys", "/keys/:file"] as const
-
-/** The methods that some path allows. */
-export const allowedMethods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const
-
-interface KnownRoute {
-  readonly method: HttpMethod.HttpMethod
-  readonly path: `/${string}`
-}
-
-/** What is known of a route before the router takes it. One that `isSafe` answers 503 without the database, not 500. */
-export const routingOf = (known: ReadonlyArray<KnownRoute>, isSafe: (method: string, path: string) => boolean) => {
+/** Knows each route that a router has, before the router takes a request. Of one that `isSafe`, a repeat does no harm. */
+export const makeRouting = (isSafe: (method: string, path: string) => boolean) => {
   const routes = FindMyWay.make<string>(routerConfig)
-  for (const { method, path } of known) routes.on(method, path, path)
   /** The template of the route that the router will take; none for an unknown path. */
-  const routeOf = (method: string, url: string): string | undefined => {
-    const routed = allowedMethods.find((known) => known === (method === "HEAD" ? "GET" : method))
-    return routed === undefined ? undefined : routes.find(routed, url)?.handler
-  }
+  const routeOf = (method: string, url: string): string | undefined =>
+    routes.find(method === "HEAD" ? "GET" : method, url)?.handler
+  const note = ({ method, path }: Pick<HttpRouter.Route<unknown, unknown>, "method" | "path">) =>
+    method === "*" ? routes.all(path, path) : routes.on(method, path, path)
   return {
     routeOf,
+    /** Whether a request that failed may be sent again. */
     mayRepeat: (method: string, url: string) => isSafe(method, routeOf(method, url) ?? ""),
     /** The methods that a path allows, for `Allow`; none for an unknown path (D10). */
     methodsOf: (url: string): ReadonlyArray<string> =>
-      allowedMethods.filter((method) => routeOf(method, url) !== undefined)
+      Array.from(methods).filter((method) => routeOf(method, url) !== undefined),
+    /** Makes a router whose routes are known from when they are added. */
+    makeRouter: Effect.map(HttpRouter.make, (router): HttpRouter.HttpRouter => ({
+      ...router,
+      add: (method, path, handler, options) => {
+        note({ method, path })
+        return router.add(method, path, handler, options)
+      },
+      addAll: (added) => {
+        added.forEach(note)
+        return router.addAll(added)
+      },
+      prefixed: () => {
+        throw new Error("A route must be added under its whole path")
+      }
+    })).pipe(Effect.provideService(HttpRouter.RouterConfig, routerConfig))
   }
 }
-export type Routing = ReturnType<typeof routingOf>
 
-/** The routes of the service's port. */
-export const publicRouting = routingOf(
-  [
-    ...[byok.endpoints, health.endpoints, links.endpoints].flatMap((group) => Object.values<KnownRoute>(group)),
-    ...others.map((path) => ({ method: "GET", path }) as const)
-  ],
-  (method, path) => method === "GET" || path.endsWith(byok.endpoints.plan.path.slice("/api/v1".length))
-)
-export const { routeOf } = publicRouting
+/** The routing of the server's router. */
+export class Routing extends Context.Service<Routing, ReturnType<typeof makeRouting>>()("byok/Routing") {}
+
+/** A router, and its routing. */
+export const layer = (routing: Routing["Service"]) =>
+  Layer.merge(Layer.succeed(Routing, routing), Layer.effect(HttpRouter.HttpRouter, routing.makeRouter))
+
+const plan = Api.groups.byok.endpoints.plan.path.slice("/api/v1".length)
+
+/** The routing of the service's port, of which only reads may be repeated: also those of the owner's page. */
+export const makePublicRouting = () => makeRouting((method, path) => method === "GET" || path.endsWith(plan))

@@ -15,7 +15,7 @@ import * as Health from "./Health.ts"
 import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { makeRequestMeter } from "./RequestMeter.ts"
-import { routerConfig } from "./Routing.ts"
+import * as Routing from "./Routing.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
 import { AccessLog } from "./traceAndLog.ts"
 
@@ -83,7 +83,9 @@ export const layer = <R = never>(
 ) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const server = makeNodeServer(settings, certificate, yield* makeRequestMeter(settings.maxConnections))
+      const routing = Routing.makePublicRouting()
+      const meter = yield* makeRequestMeter(settings.maxConnections)
+      const server = makeNodeServer(settings, certificate, { meter, routing })
       const { host, port, reusePort } = settings
       let expires = 0
       const showExpiry = ({ cert }: Certificate) =>
@@ -95,8 +97,7 @@ export const layer = <R = never>(
       }
       return serving.pipe(
         Layer.provide(Layer.merge(routes, more)),
-        Layer.provide(HttpRouter.layer),
-        Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
+        Layer.provide(Routing.layer(routing)),
         Layer.provideMerge(
           Layer.effect(
             HttpServer.HttpServer,

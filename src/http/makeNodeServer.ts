@@ -9,7 +9,7 @@ import { ArrivingRequest } from "./ArrivingRequest.ts"
 import { Connection, type Exchange } from "./Connection.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
 import { clientGone, refusals, type RequestMeter } from "./RequestMeter.ts"
-import { allowedMethods, routableUrl, routeOf } from "./Routing.ts"
+import { routableUrl, type Routing } from "./Routing.ts"
 
 /** What the server grants its clients. */
 export interface ServerLimits {
@@ -58,7 +58,8 @@ const answerOf = ({ error }: Refusal, request?: IncomingMessage) => {
     "cache-control": "no-store",
     "x-request-id": requestIdOf(request?.headers["x-request-id"]),
     connection: "close",
-    ...(error.code === 405 ? { allow: allowedMethods.join(", ") } : {}),
+    // Only a tunnel is refused here, which no method opens.
+    ...(error.code === 405 ? { allow: "" } : {}),
     ...(error.code === 503 ? { "retry-after": "1" } : {})
   }
   return { body, headers, status: error.code }
@@ -154,7 +155,7 @@ const limits = {
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
   certificate?: Certificate,
-  meter?: RequestMeter
+  { meter, routing }: { readonly meter?: RequestMeter; readonly routing?: Routing["Service"] } = {}
 ): Server => {
   const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
   const server: Server =
@@ -195,7 +196,7 @@ export const makeNodeServer = (
     })
     response.once("close", () => {
       const status = response.headersSent ? response.statusCode : (refusals.get(request) ?? clientGone)
-      meter?.ended(method, routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
+      meter?.ended(method, routing?.routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
       closed(request, response, connection)
     })
   }

@@ -75,7 +75,7 @@ type Answered<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
  * Answers a request within a span and, if wanted, logs a line. Both name the template of its route and the hash of the
  * caller's key, nothing that the client wrote but its request id. Probes make no trace, and a line at `debug` only.
  */
-export const traceAndLog = ({ routeOf }: Routing) =>
+export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
   Effect.map(
     AccessLog,
     (logged) =>

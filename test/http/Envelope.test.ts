@@ -1,6 +1,7 @@
 import { Cause, Effect, Exit, Layer } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import * as Envelope from "../../src/http/Envelope.ts"
+import { makeRouting, Routing } from "../../src/http/Routing.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { assert, describe, itWith } from "../support/it.ts"
@@ -25,7 +26,11 @@ const routes = HttpRouter.use((router) =>
 )
 
 const ask = Effect.fnUntraced(function* (method: string, path: string, headers: Record<string, string> = {}) {
-  const app = yield* HttpRouter.toHttpEffect(Layer.mergeAll(routes, Envelope.layer))
+  const app = yield* Effect.provideService(
+    HttpRouter.toHttpEffect(Layer.mergeAll(routes, Envelope.layer)),
+    Routing,
+    makeRouting(() => true)
+  )
   const request = HttpServerRequest.fromWeb(new Request(`http://byok.test${path}`, { method, headers }))
   const found = yield* Effect.provideService(app, HttpServerRequest.HttpServerRequest, request)
   const response = HttpServerResponse.toWeb(found)

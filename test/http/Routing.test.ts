@@ -1,6 +1,7 @@
 import { connect } from "node:net"
 import { Effect } from "effect"
-import { routableUrl, routeOf } from "../../src/http/Routing.ts"
+import { HttpRouter, HttpServerResponse } from "effect/http"
+import { makeRouting, routableUrl } from "../../src/http/Routing.ts"
 import { createdId, credentialIn, minimal, unknownId } from "../support/http/Bodies.ts"
 import { get, json, render, send } from "../support/http/HttpProbe.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
@@ -99,15 +100,28 @@ it("a target in absolute form is routed as its path is (RFC 9112, section 3.2.2)
   }
   assert.strictEqual(routableUrl("HTTPS://byok.test"), "/")
   assert.strictEqual(routableUrl("http://byok.test?a"), "/?a")
-  assert.strictEqual(routeOf("GET", routableUrl(`http://byok.test${collection}/${unknownId}`)), "/api/v1/byok/:id")
 })
 
-it("the template of a request's route holds no id", () => {
-  assert.strictEqual(routeOf("GET", `/api/v1/byok/${unknownId}?x=${unknownId}`), "/api/v1/byok/:id")
-  assert.strictEqual(routeOf("HEAD", `/api/v1/byok/${unknownId}`), "/api/v1/byok/:id")
-  assert.strictEqual(routeOf("POST", "/api/v1/byok/plan"), "/api/v1/byok/plan")
-  assert.strictEqual(routeOf("GET", "/api/v1/byok/plan"), "/api/v1/byok/:id")
+const answer = Effect.succeed(HttpServerResponse.empty())
+
+it.effect("every route that is added is known by its template, which holds no id", function* () {
+  const { makeRouter, methodsOf, routeOf } = makeRouting(() => true)
+  const router = yield* makeRouter
+  assert.isUndefined(routeOf("GET", `${collection}/${unknownId}`), "control")
+  yield* router.add("GET", `${collection}/:id`, answer)
+  yield* router.addAll([
+    HttpRouter.route("POST", `${collection}/plan`, answer),
+    HttpRouter.route("*", "/any/:thing", answer)
+  ])
+  assert.strictEqual(routeOf("GET", `${collection}/${unknownId}?x=${unknownId}`), `${collection}/:id`)
+  assert.strictEqual(routeOf("GET", routableUrl(`http://byok.test${collection}/x`)), `${collection}/:id`)
+  assert.strictEqual(routeOf("HEAD", `${collection}/${unknownId}`), `${collection}/:id`)
+  assert.strictEqual(routeOf("POST", `${collection}/plan`), `${collection}/plan`)
+  assert.strictEqual(routeOf("GET", `${collection}/plan`), `${collection}/:id`)
+  assert.strictEqual(routeOf("PATCH", `/any/${unknownId}`), "/any/:thing")
+  assert.deepStrictEqual(methodsOf(`${collection}/plan`), ["GET", "HEAD", "POST"])
   assert.isUndefined(routeOf("GET", `/${unknownId}`))
+  assert.throws(() => router.prefixed("/other"), "whole path")
 })
 
 layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) => {
@@ -164,6 +178,16 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     assert.strictEqual(answer.headers["allow"], allow)
     assertRefused(yield* TestService.send({ method, path }), "MethodNotAllowed")
   })
+
+  it.effect.each(["/", "/docs", "/openapi.json", "/keys", "/keys/app.js", "/health/live", "/api/links/v1/link"])(
+    "405: of %s, which the service has, the methods are known (D10)",
+    function* (path) {
+      assert.notStrictEqual((yield* TestService.send({ path })).status, 404)
+      const answer = yield* TestService.send({ method: "PUT", path })
+      assertRefused(answer, "MethodNotAllowed")
+      assert.strictEqual(answer.headers["allow"], "GET, HEAD")
+    }
+  )
 
   it.effect("HEAD gets the same head as GET, without a body (L3)", function* () {
     const { list, send } = yield* TestService.tenant

@@ -25,6 +25,8 @@ export class ArrivingRequest extends IncomingMessage {
   received = 0
   /** The body was too much to be kept until somebody asked for it. */
   isLost = false
+  /** The status that its client got in place of an answer, as the rest of it could not be read. */
+  refusedWith: number | undefined
   private bytes: Buffer | undefined
   private holding: Holding | undefined
   private changed = nobody

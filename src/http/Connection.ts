@@ -1,3 +1,6 @@
+import { type IncomingMessage, ServerResponse } from "node:http"
+import type { Socket } from "node:net"
+
 /** How many requests of a connection may wait for the answer before theirs, and of how many bytes their heads may be. */
 const mostWaiting = { requests: 8, bytes: 32 * 1024 }
 
@@ -68,5 +71,36 @@ export class Connection<Answered extends Exchange> {
     if (!isRead) for (const lost of this.unread) lost()
     this.unread = []
     return left
+  }
+
+  /** Those that are not answered yet. */
+  get pending(): ReadonlyArray<Answered> {
+    return this.current === undefined ? this.waiting : [this.current, ...this.waiting]
+  }
+}
+
+/** A response that is written at once: Effect asks Node to count its bytes, for which Node writes an empty piece behind each. */
+export class ClientResponse<Request extends IncomingMessage = IncomingMessage>
+  extends ServerResponse<Request>
+  implements Exchange
+{
+  begin: () => void = () => {}
+  bytes = 0
+  lost: (() => void) | undefined
+}
+Object.defineProperty(ClientResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
+
+/** Calls a function once if the client surely did not read the response. */
+export const whenLost = (response: ServerResponse, lost: () => void): void => {
+  if (response.destroyed) lost()
+  else if (response instanceof ClientResponse) response.lost = lost
+}
+
+/** Ends a connection whatever its client does. Node can reset one of TCP alone, for which the kernel forgets what was not read. */
+export const cutOff = (socket: Socket): void => {
+  try {
+    socket.resetAndDestroy()
+  } catch {
+    socket.destroy()
   }
 }

@@ -17,7 +17,7 @@ import { Explanations } from "../port/Explanations.ts"
 import type { PageMemory } from "../port/CredentialRepository.ts"
 import { type RequestQueue, RequestQueues, untilStarted } from "../port/FairQueue.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
-import { cutOff } from "./makeNodeServer.ts"
+import { cutOff } from "./Connection.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
 const padded = Array.from({ length: 60 }, (_, n) => String(n).padStart(2, "0"))

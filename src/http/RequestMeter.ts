@@ -12,9 +12,6 @@ export const methodOf = (method: string) => (methods.has(method) ? method : "_OT
 /** The status, on no wire, of a request whose client left before it was answered: nginx has it too. */
 export const clientGone = 499
 
-/** The status with which the connection of a request of Node's was closed in place of its answer. */
-export const refusals = new WeakMap<object, number>()
-
 /** Measures connections, and requests from when they begin until they are answered or their clients abandon them. */
 export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: number) {
   const { counter, gauge, histogram } = yield* makeMeter

@@ -1,15 +1,15 @@
-import { createServer, type IncomingMessage, type Server, ServerResponse, STATUS_CODES } from "node:http"
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
 import { createServer as createTlsServer } from "node:https"
 import { Server as NetServer, type Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { Duration } from "effect"
-import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
-import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
+import { ExpectationFailed, MethodNotAllowed } from "../api/HttpErrors.ts"
+import { ServiceUnavailable } from "../domain/Errors.ts"
 import { ArrivingRequest } from "./ArrivingRequest.ts"
-import { Connection, type Exchange } from "./Connection.ts"
-import { requestIdOf } from "./RequestHeaders.ts"
-import { clientGone, refusals, type RequestMeter } from "./RequestMeter.ts"
+import { ClientResponse, Connection, cutOff } from "./Connection.ts"
+import { clientGone, type RequestMeter } from "./RequestMeter.ts"
 import { routableUrl, type Routing } from "./Routing.ts"
+import { answerTo, endWith, linger, type Refusal, refusalOf } from "./TransportRefusal.ts"
 
 /** What the server grants its clients. */
 export interface ServerLimits {
@@ -26,51 +26,18 @@ export interface Certificate {
   readonly key: string
 }
 
-/** How long a client may take to read a refusal, in milliseconds. */
-const lingerTimeout = 1_000
-
 /** How long a client that has half-closed its connection waits for its answers, in milliseconds. */
 const halfClosedTimeout = 2_000
 
 /** How long an idle connection may still send a request once the server closes, in milliseconds. */
 const gracePeriod = 1_000
 
-type Refusal =
-  InvalidParams | MethodNotAllowed | RequestTimeout | ExpectationFailed | HeadersTooLarge | ServiceUnavailable
-
-const refusalOf = (code: string | undefined): Refusal => {
-  switch (code) {
-    case "ERR_HTTP_REQUEST_TIMEOUT":
-      return new RequestTimeout()
-    case "HPE_HEADER_OVERFLOW":
-      return new HeadersTooLarge()
-    default:
-      return InvalidParams.of({ path: [], message: "must be a well-formed HTTP request" })
-  }
-}
-
-/** The answer to what never becomes a request of the router. */
-const answerOf = ({ error }: Refusal, request?: IncomingMessage) => {
-  const body = JSON.stringify({ error })
-  const headers = {
-    "content-type": "application/json",
-    "content-length": String(Buffer.byteLength(body)),
-    "cache-control": "no-store",
-    "x-request-id": requestIdOf(request?.headers["x-request-id"]),
-    connection: "close",
-    // Only a tunnel is refused here, which no method opens.
-    ...(error.code === 405 ? { allow: "" } : {}),
-    ...(error.code === 503 ? { "retry-after": "1" } : {})
-  }
-  return { body, headers, status: error.code }
-}
-
 /** What Node emits for a request. */
 const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", "checkExpectation"])
 
 /** Node's own parser of a connection, which has parsed all requests of a piece before anything else happens. */
 interface Parser {
-  onIncoming: (request: IncomingMessage & { upgrade: boolean }, keepAlive: boolean) => number
+  onIncoming: (request: ArrivingRequest & { upgrade: boolean }, keepAlive: boolean) => number
 }
 
 /** What makes the parser take the rest of a piece for something else than HTTP. */
@@ -80,60 +47,17 @@ const stopParsing = 2
 const headBytes = ({ rawHeaders, url = "" }: IncomingMessage) =>
   rawHeaders.reduce((sum, { length }) => sum + length + 32, url.length)
 
-class Answer implements Exchange {
-  readonly response: ServerResponse
-  readonly begin: () => void
-  bytes = 0
-  lost: (() => void) | undefined
-  constructor(response: ServerResponse, begin: () => void) {
-    this.response = response
-    this.begin = begin
-  }
-}
-
 /** A connection of a client, which is not read while a request waits or once it is to be closed. */
-class ClientConnection extends Connection<Answer> {
+class ClientConnection extends Connection<ClientResponse<ArrivingRequest>> {
   /** The last one that arrived, while its request is incomplete. */
-  latest: ServerResponse | undefined
+  latest: ClientResponse<ArrivingRequest> | undefined
   isRefused = false
-
-  get pending(): ReadonlyArray<ServerResponse> {
-    return [this.current, ...this.waiting].flatMap((one) => (one === undefined ? [] : [one.response]))
-  }
-}
-
-const answers = new WeakMap<ServerResponse, Answer>()
-
-/** Calls a function once if the response surely was not read by its client. */
-export const whenLost = (response: ServerResponse, lost: () => void): void => {
-  const answer = answers.get(response)
-  if (response.destroyed) lost()
-  else if (answer !== undefined) answer.lost = lost
-}
-
-/** Ends a connection whatever its client does. Node can reset one of TCP alone, for which the kernel forgets what was not read. */
-export const cutOff = (socket: Socket): void => {
-  try {
-    socket.resetAndDestroy()
-  } catch {
-    socket.destroy()
-  }
-}
-
-/** Sends what is left to say, and gives the client time to read it: closing with bytes unread would lose it. */
-const linger = (socket: Duplex, text?: string) => {
-  socket.end(text).resume()
-  setTimeout(() => socket.destroy(), lingerTimeout).unref()
 }
 
 /** Nothing that a client sends after the last response may take effect: the client could not learn the outcome. */
 const makeLast = (response: ServerResponse) => {
   response.shouldKeepAlive = false
 }
-
-/** A response that is written at once: Effect asks Node to count its bytes, for which Node writes an empty piece behind each. */
-class OneWriteResponse<Request extends IncomingMessage> extends ServerResponse<Request> {}
-Object.defineProperty(OneWriteResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
 
 const limits = {
   headersTimeout: 5_000,
@@ -145,7 +69,7 @@ const limits = {
   // Node's own answer to a missing Host header has no body.
   requireHostHeader: false,
   IncomingMessage: ArrivingRequest,
-  ServerResponse: OneWriteResponse
+  ServerResponse: ClientResponse
 }
 
 /**
@@ -172,12 +96,13 @@ export const makeNodeServer = (
   const connections = new Map<Duplex, ClientConnection>()
   let closing = false
 
-  const closed = (request: ArrivingRequest, response: ServerResponse, connection: ClientConnection) => {
+  const closed = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
+    const { req: request } = response
     const { socket } = request
     const isLast = !response.shouldKeepAlive || closing
     request.discard(() => linger(socket))
     if (request.complete && connection.latest === response) connection.latest = undefined
-    if (connection.current?.response === response) connection.ended(response.writableFinished)
+    if (connection.current === response) connection.ended(response.writableFinished)
     if (!socket.writable) return
     if (isLast && request.complete) return socket.destroySoon()
     if (isLast) return linger(socket)
@@ -185,7 +110,8 @@ export const makeNodeServer = (
     if (connection.waiting.length === 0) socket.resume()
   }
 
-  const begin = (request: ArrivingRequest, response: ServerResponse, connection: ClientConnection) => {
+  const arrived = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
+    const { req: request } = response
     const { method = "", url = "" } = request
     const began = performance.now()
     meter?.began()
@@ -195,25 +121,24 @@ export const makeNodeServer = (
       if (response.writableEnded) cutOff(socket)
     })
     response.once("close", () => {
-      const status = response.headersSent ? response.statusCode : (refusals.get(request) ?? clientGone)
+      const status = response.headersSent ? response.statusCode : (request.refusedWith ?? clientGone)
       meter?.ended(method, routing?.routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
-      closed(request, response, connection)
+      closed(response, connection)
     })
+    if (connection.arrived(response, () => headBytes(request))) request.socket.pause()
   }
-  const emit = server.emit.bind(server) as (...given: ReadonlyArray<unknown>) => boolean
-  server.emit = (event: string, ...given: ReadonlyArray<unknown>) => {
-    const [request, response] = given as [ArrivingRequest, ServerResponse]
+  const emit = server.emit.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => boolean
+  server.emit = (event: string, ...args: ReadonlyArray<unknown>) => {
+    const [request, response] = args as [ArrivingRequest, ClientResponse<ArrivingRequest>]
     const connection = requestEvents.has(event) ? connections.get(request.socket) : undefined
-    if (connection === undefined) return emit(event, ...given)
-    begin(request, response, connection)
-    const answer = new Answer(response, () => emit(event, request, response))
-    answers.set(response, answer)
-    if (connection.arrived(answer, () => headBytes(request))) request.socket.pause()
+    if (connection === undefined) return emit(event, ...args)
+    response.begin = () => emit(event, request, response)
+    arrived(response, connection)
     return true
   }
   // Every protocol is HTTP here: whoever offers to upgrade is answered in HTTP/1.1.
-  const on = server.on.bind(server) as (...given: ReadonlyArray<unknown>) => Server
-  server.on = (event: string, ...given: ReadonlyArray<unknown>) => (event === "upgrade" ? server : on(event, ...given))
+  const on = server.on.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => Server
+  server.on = (event: string, ...args: ReadonlyArray<unknown>) => (event === "upgrade" ? server : on(event, ...args))
 
   /** Answers and closes the connection, once the requests that have arrived in full are answered. Of several, the first counts. */
   const refuse = (socket: Duplex, refusal: Refusal, request?: IncomingMessage) => {
@@ -226,13 +151,12 @@ export const makeNodeServer = (
       if (!socket.writable) return
       // It was answered before all of it arrived.
       if (unfinished?.headersSent === true) return linger(socket)
-      const { body, headers, status } = answerOf(refusal, request ?? unfinished?.req)
+      const refused = answerTo(refusal, request ?? unfinished?.req)
       if (unfinished === undefined) {
         meter?.began()
-        meter?.ended(request?.method ?? "", undefined, status, 0)
-      } else refusals.set(unfinished.req, status)
-      const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
-      linger(socket, `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`)
+        meter?.ended(request?.method ?? "", undefined, refused.status, 0)
+      } else unfinished.req.refusedWith = refused.status
+      endWith(socket, refused)
     }
     const last = pending.findLast(({ req }) => req.complete)
     if (last === undefined) answer()
@@ -257,7 +181,7 @@ export const makeNodeServer = (
       .once("close", (hadError) => {
         connections.delete(socket)
         const isRead = !hadError && connection.current === undefined
-        for (const { response } of connection.closed(isRead)) response.emit("close")
+        for (const response of connection.closed(isRead)) response.emit("close")
       })
       // Node resumes it whenever an answer is sent.
       .on("resume", () => {
@@ -279,7 +203,7 @@ export const makeNodeServer = (
   server
     .on(certificate === undefined ? "connection" : "secureConnection", serve)
     .on("checkExpectation", (request, response) => {
-      const { body, headers, status } = answerOf(new ExpectationFailed(), request)
+      const { body, headers, status } = answerTo(new ExpectationFailed(), request)
       response.writeHead(status, headers).end(body)
     })
     .on("clientError", (error: NodeJS.ErrnoException, socket) => refuse(socket, refusalOf(error.code)))

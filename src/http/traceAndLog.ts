@@ -1,7 +1,8 @@
 import { Clock, Context, Effect, Exit, type Fiber, Option, References, Tracer } from "effect"
 import { type HttpServerRequest, type HttpServerResponse, HttpTraceContext } from "effect/http"
 import type { AccountId, ApiKeyHash, LinkId } from "../domain/Identifiers.ts"
-import { clientGone, methodOf, refusals } from "./RequestMeter.ts"
+import type { ArrivingRequest } from "./ArrivingRequest.ts"
+import { clientGone, methodOf } from "./RequestMeter.ts"
 import type { Routing } from "./Routing.ts"
 
 export const AccessLog = Context.Reference<boolean>("byok/AccessLog", { defaultValue: () => false })
@@ -92,8 +93,8 @@ export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
           const logContext: RequestLogContext | undefined = logged ? {} : undefined
           if (span === undefined && logContext === undefined) return answered
           const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
-            const own = Exit.isSuccess(exit) ? exit.value.status : clientGone
-            const status = refusals.get(request.source) ?? own
+            const sent = Exit.isSuccess(exit) ? exit.value.status : clientGone
+            const status = (request.source as ArrivingRequest).refusedWith ?? sent
             if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
             if (logContext === undefined) return Effect.void
             const duration_ms = Math.round((performance.now() - began) * 1000) / 1000

@@ -1,0 +1,52 @@
+import { type IncomingMessage, STATUS_CODES } from "node:http"
+import type { Duplex } from "node:stream"
+import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
+import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
+import { requestIdOf } from "./RequestHeaders.ts"
+
+/** How long a client may take to read a refusal, in milliseconds. */
+const lingerTimeout = 1_000
+
+/** Why a request never reaches the router. */
+export type Refusal =
+  InvalidParams | MethodNotAllowed | RequestTimeout | ExpectationFailed | HeadersTooLarge | ServiceUnavailable
+
+/** Why Node could not read a request, by the code of its error. */
+export const refusalOf = (code: string | undefined): Refusal => {
+  switch (code) {
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new RequestTimeout()
+    case "HPE_HEADER_OVERFLOW":
+      return new HeadersTooLarge()
+    default:
+      return InvalidParams.of({ path: [], message: "must be a well-formed HTTP request" })
+  }
+}
+
+/** The answer to a refused request. */
+export const answerTo = ({ error }: Refusal, request?: IncomingMessage) => {
+  const body = JSON.stringify({ error })
+  const headers = {
+    "content-type": "application/json",
+    "content-length": String(Buffer.byteLength(body)),
+    "cache-control": "no-store",
+    "x-request-id": requestIdOf(request?.headers["x-request-id"]),
+    connection: "close",
+    // Only a tunnel is refused here, which no method opens.
+    ...(error.code === 405 ? { allow: "" } : {}),
+    ...(error.code === 503 ? { "retry-after": "1" } : {})
+  }
+  return { body, headers, status: error.code }
+}
+
+/** Sends what is left to say, and gives the client time to read it: closing with bytes unread would lose it. */
+export const linger = (socket: Duplex, text?: string) => {
+  socket.end(text).resume()
+  setTimeout(() => socket.destroy(), lingerTimeout).unref()
+}
+
+/** Writes the answer to a refused request where Node has no response for it, and ends the connection. */
+export const endWith = (socket: Duplex, { body, headers, status }: ReturnType<typeof answerTo>): void => {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
+  linger(socket, `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`)
+}

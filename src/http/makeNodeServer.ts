@@ -35,9 +35,16 @@ const gracePeriod = 1_000
 /** What Node emits for a request. */
 const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", "checkExpectation"])
 
+/** `HTTPParser.kOnExecute` of Node. */
+const parsed = 5
+
 /** Node's own parser of a connection, which has parsed all requests of a piece before anything else happens. */
 interface Parser {
   onIncoming: (request: ArrivingRequest & { upgrade: boolean }, keepAlive: boolean) => number
+  /** How many bytes of the piece were parsed, or why they could not be. */
+  [parsed]: (result: number | Error) => void
+  readonly execute: (bytes: Buffer) => number | Error
+  readonly getCurrentBuffer: () => Buffer
 }
 
 /** What makes the parser take the rest of a piece for something else than HTTP. */
@@ -167,15 +174,30 @@ export const makeNodeServer = (
     const connection = new ClientConnection()
     connections.set(socket, connection)
     const { parser } = socket as Socket & { readonly parser: Parser }
-    const { onIncoming } = parser
+    const { onIncoming, [parsed]: onParsed } = parser
+    let offer: ArrivingRequest | undefined
     parser.onIncoming = (request, keepAlive) => {
       if (!connection.isRefused && connection.isFullFor(() => headBytes(request))) {
         refuse(socket, new ServiceUnavailable(), request)
         socket.pause()
       }
-      if (!connection.isRefused) return onIncoming(request, keepAlive)
-      request.upgrade = false
-      return stopParsing
+      if (connection.isRefused) {
+        request.upgrade = false
+        return stopParsing
+      }
+      if (request.upgrade && request.method !== "CONNECT") offer = request
+      return onIncoming(request, keepAlive)
+    }
+    // The parser stops behind an offer to upgrade, and Node would drop the rest of the piece.
+    parser[parsed] = (first) => {
+      let rest = offer && parser.getCurrentBuffer()
+      let result = first
+      while (rest !== undefined && offer?.complete === true && typeof result === "number") {
+        offer = undefined
+        rest = rest.subarray(result)
+        if (rest.length > 0) result = parser.execute(rest)
+      }
+      onParsed(result)
     }
     socket
       .once("close", (hadError) => {

@@ -219,6 +219,30 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     assert.strictEqual(node.listenerCount("upgrade"), 0, "with one, versions of Node before 22.21 and 24.9 upgrade")
   })
 
+  it.live.each([
+    ["POST", "Content-Length: 2\r\n\r\n{}"],
+    ["POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
+    ["GET", "\r\n"]
+  ])("what follows an offer to upgrade is answered: %s, %j", function* ([method, rest]) {
+    const { seen, url } = yield* serve(transport)
+    const request = (path: string, offer: string) =>
+      `${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${offer}${rest}`
+    const offer = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    const bytes = [request("/body?1", offer), request("/body?2", offer), request("/body?3", "")].join("")
+    const whole = yield* open(url)
+    yield* whole.write(bytes)
+    for (const n of [1, 2, 3]) assert.strictEqual((yield* whole.answer).body, `/body?${n}`)
+    for (let at = 1; at < bytes.length; at += 13) {
+      const connection = yield* open(url)
+      seen.begun.length = 0
+      yield* connection.write(bytes.slice(0, at))
+      yield* Effect.sleep("2 millis")
+      yield* connection.write(bytes.slice(at))
+      for (const _ of [1, 2, 3]) yield* connection.answer
+      assert.deepStrictEqual(seen.begun, ["/body?1", "/body?2", "/body?3"], `in pieces of ${at} bytes and the rest`)
+    }
+  })
+
   it.live("a client that does not read is cut off", function* () {
     const { connections, seen, url } = yield* serve(transport, { sendTimeout: Duration.millis(300) })
     const client = yield* deafClient(url)

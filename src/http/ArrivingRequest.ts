@@ -12,6 +12,9 @@ let arrived = 0
 /** Every body is an account of its own: where too much is unread, the largest one is lost. */
 const unread = makeMemoryBudget(mostUnread)
 
+/** How many bytes of bodies have arrived that nobody has taken on account yet. */
+export const unreadBytes = () => unread.held.body
+
 const nobody = () => {}
 
 /**

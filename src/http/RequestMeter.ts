@@ -1,4 +1,5 @@
 import { Effect } from "effect"
+import { unreadBytes } from "./ArrivingRequest.ts"
 import { makeMeter, memoize } from "../port/Meter.ts"
 
 /** The methods that have a meaning in HTTP, in the order of `Allow`. */
@@ -20,6 +21,7 @@ export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: num
   gauge("byok.http.connections", {}, () => connections)
   gauge("byok.http.connections.limit", {}, () => maxConnections)
   gauge("http.server.active_requests", {}, () => active)
+  gauge("byok.memory.held", { use: "unread" }, unreadBytes)
   const recordOf = memoize((route: string) =>
     memoize((method: string) =>
       memoize((status: number) =>

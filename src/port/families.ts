@@ -67,7 +67,7 @@ export const families = {
   "byok.memory.held": gauge("By", "Memory held for requests, routes and pools; what is spare goes when it is needed.", [
     "use"
   ]),
-  "byok.memory.budget": gauge("By", "MEMORY_BUDGET, which what is held never exceeds."),
+  "byok.memory.budget": gauge("By", "MEMORY_BUDGET, which what is held never exceeds, unread bodies apart."),
   "byok.crypto.operation.duration": histogram(
     "Keys sealed, opened or verified, and rewrapped.",
     ["operation", "error.type"],

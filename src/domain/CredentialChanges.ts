@@ -1,9 +1,9 @@
-import { DateTime, Effect, Option, Redacted, Result, Schema, Struct } from "effect"
+import { DateTime, Effect, Redacted, Result, Schema, Struct } from "effect"
 import { checkInput } from "./checkInput.ts"
 import { type Credential, type FixedName, fixedNames, inputFields } from "./Credential.ts"
 import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
-import { leakedKey, malformedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
+import { leakedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { labelOf } from "./Label.ts"
 import { flagConflicts } from "./NewCredential.ts"
 import { takesKeyMaterial } from "./Provider.ts"
@@ -73,32 +73,34 @@ export const changeCredential = (
   { isGiven = false, isLeaked = false, region: storedRegion = null }: StoredKey
 ): Result.Result<ChangedCredential, ReadonlyArray<Issue>> => {
   const { provider } = stored
-  const given = key === undefined ? Option.none() : readKeyMaterial(provider, key)
-  const isMalformed = key !== undefined && Option.isNone(given)
-  const added = isGiven ? Option.none() : given
-  const keyRegion = Option.match(given, { onNone: () => storedRegion, onSome: ({ region }) => region })
+  const given = key === undefined ? undefined : readKeyMaterial(provider, key)
+  const material = given && Result.getOrUndefined(given)
+  const added = isGiven ? undefined : material
+  const keyRegion = material === undefined ? storedRegion : material.region
 
   const shown = { ...stored, created_at: DateTime.formatIso(stored.created_at) }
   const moved = fixedNames.filter((member) => changes[member] !== undefined && changes[member] !== shown[member])
   const { declared_region } = changes
-  const followsKey = takesKeyMaterial(provider) && (declared_region === null || Option.isSome(added))
+  const followsKey = takesKeyMaterial(provider) && (declared_region === null || added !== undefined)
   const credential: Credential = {
     ...stored,
     ...Struct.omit(changes, fixedNames),
     declared_region:
       declared_region ?? (followsKey ? keyRegion : declared_region === null ? null : stored.declared_region),
-    ...(Option.isSome(added) ? { label: labelOf(Redacted.value(added.value.secret)) } : {})
+    ...(added === undefined ? {} : { label: labelOf(Redacted.value(added.secret)) })
   }
 
   const issues = [
     ...moved.map((member) => ({ path: [member], message: "cannot be changed" })),
     ...flagConflicts(credential, changes),
     ...(isLeaked ? [leakedKey] : []),
-    ...(isMalformed ? [malformedKey] : regionConflicts(provider, declared_region ?? null, keyRegion))
+    ...(given !== undefined && Result.isFailure(given)
+      ? [given.failure]
+      : regionConflicts(provider, declared_region ?? null, keyRegion))
   ]
   if (issues.length > 0) return Result.fail(issues)
   const fields = ChangeableField.literals.filter((field) =>
-    field === "key" ? Option.isSome(added) : !isEqual(stored[field], credential[field])
+    field === "key" ? added !== undefined : !isEqual(stored[field], credential[field])
   )
   return Result.succeed({ credential, fields, mustSeal: fields.some((field) => field !== "name") })
 }

@@ -1,6 +1,6 @@
 import { Option, Redacted, Result, Schema } from "effect"
 import type { Issue } from "./Issue.ts"
-import { takesKeyMaterial } from "./Provider.ts"
+import { signsTokens, takesKeyMaterial } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
 
@@ -18,23 +18,27 @@ const JsonKey = Schema.fromJsonString(
 )
 const decodeJsonKey = Schema.decodeUnknownOption(JsonKey)
 
-/** Parses a raw key in its provider's format. None if it starts as JSON but is not valid key material (D28). */
-export const readKeyMaterial = (provider: string, key: Redacted.Redacted): Option.Option<KeyMaterial> => {
-  const text = Redacted.value(key)
-  if (!takesKeyMaterial(provider) || !text.trimStart().startsWith("{")) {
-    return Option.some({ secret: key, region: null })
-  }
-  return Option.map(decodeJsonKey(text), ({ api_key, region = null }) => ({
-    secret: Redacted.make(api_key),
-    region: region === "eu" ? "europe" : region
-  }))
-}
+const beginsLikeJson = /^\s*[{[]/
 
-/** What is wrong with a raw key that `readKeyMaterial` cannot read. */
-export const malformedKey: Issue = {
-  path: ["key"],
-  message:
-    "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
+const malformed = (message: string) => Result.fail<Issue>({ path: ["key"], message })
+
+/** Parses a raw key in its provider's format. Fails if it begins like JSON but is not valid key material (D28, D57). */
+export const readKeyMaterial = (provider: string, key: Redacted.Redacted): Result.Result<KeyMaterial, Issue> => {
+  const text = Redacted.value(key)
+  if (signsTokens(provider) && beginsLikeJson.test(text) && parseJson(text) === undefined) {
+    return malformed("must be a plain key or valid JSON")
+  }
+  if (!takesKeyMaterial(provider) || !text.trimStart().startsWith("{")) {
+    return Result.succeed({ secret: key, region: null })
+  }
+  return Option.match(decodeJsonKey(text), {
+    onNone: () =>
+      malformed(
+        "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
+      ),
+    onSome: ({ api_key, region = null }) =>
+      Result.succeed({ secret: Redacted.make(api_key), region: region === "eu" ? "europe" : region })
+  })
 }
 
 /** What is wrong with a key that a leak search with `--park` has found in a credential of the account. */
@@ -71,9 +75,9 @@ export const secretsIn = (
   counts: (name: string) => boolean = () => true
 ): ReadonlyArray<string> => {
   const whole = Redacted.value(key)
-  const secret = Option.match(readKeyMaterial(provider, key), {
-    onNone: () => whole,
-    onSome: ({ secret }) => Redacted.value(secret)
+  const secret = Result.match(readKeyMaterial(provider, key), {
+    onFailure: () => whole,
+    onSuccess: ({ secret }) => Redacted.value(secret)
   })
   return [whole, secret, ...membersIn(secret).flatMap(([name, text]) => (counts(name) ? [text] : []))]
 }
@@ -106,30 +110,38 @@ export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> =>
   const texts = [given, given.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]
   const materials = texts.map((one) => readKeyMaterial("openai", Redacted.make(one)))
   const secrets = materials.flatMap((material) =>
-    Option.toArray(Option.map(material, ({ secret }) => Redacted.value(secret)))
+    Result.isSuccess(material) ? [Redacted.value(material.success.secret)] : []
   )
   return Array.from(new Set([...texts, ...secrets])).filter((secret) => secret !== "")
 }
 
 /** What is left on a key that was copied with too much around it, or that was never one. */
 const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
-  [/^[\s\p{Cc}]|[\s\p{Cc}]$/u, "white space or a control character at either end"],
-  [/^(["'`]).*\1$/s, "quotes around it"],
+  [/^[\s\p{Cc}\p{Cf}]|[\s\p{Cc}\p{Cf}]$/u, "white space, a control character or a format character at either end"],
+  [/^(["'`]).*\1$|^[\u201c\u2018].*[\u201d\u2019]$/s, "quotes around it"],
   [/^([a-z-]+: *)?(bearer|basic|token|key|api-?key)\s/i, "a scheme such as Bearer before it"],
-  [/^[!-~]{1,3}\.{3}[!-~]{1,4}$/, "the form of a label"]
+  [
+    /^[!-~]{1,3}\.{3}[!-~]{1,4}$|^[!-~]{0,24}\u2026[!-~]{0,12}$|\*{3}|[\u2022\u25cf\u2219\u00b7]{3}/,
+    "the form of a label or a mask"
+  ],
+  [/^[a-z][a-z0-9+.-]*:\/\//i, "the form of a URL"],
+  [
+    /^((export|setx?)\s+|\$env:)?([A-Z_][A-Z0-9_]+|[a-z_]*(key|token|secret))\s*=\s*[^=\s]/,
+    "the form of a line such as NAME=value"
+  ]
 ]
 
-/** What is wrong with the ends of a raw key (D45), or with those of its `api_key` if it is JSON. */
+/** What is wrong with the form of a raw key (D45), or with that of its `api_key` if it is JSON. */
 export const keyFaultIn = (key: string): string | undefined => {
-  const json = /^\s*[{[]/.test(key) ? parseJson(key) : undefined
+  const json = beginsLikeJson.test(key) ? parseJson(key) : undefined
   const secret: unknown = json === undefined ? key : Reflect.get(Object(json), "api_key")
   if (typeof secret !== "string") return undefined
-  const found = faults.find(([form]) => form.test(secret))
-  return found && `must not have ${json === undefined ? "" : "an api_key with "}${found[1]}`
+  const fault = faults.find(([form]) => form.test(secret))
+  return fault && `must not have ${json === undefined ? "" : "an api_key with "}${fault[1]}`
 }
 
 const description =
-  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control characters, quotes or a scheme such as Bearer around it. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none."
+  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control or format characters, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL or a line NAME=value. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none."
 
 export const RawKey = Schema.RedactedFromValue(
   Text.check(Schema.makeFilter(keyFaultIn), Schema.isNonEmpty({ message: "must not be empty", description }))

@@ -1,9 +1,9 @@
-import { Effect, Option, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
+import { Effect, Result, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
 import { withDefault } from "./checkInput.ts"
 import { inputFields, memberNames, members } from "./Credential.ts"
 import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
-import { type KeyMaterial, malformedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
+import { type KeyMaterial, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { regionConflicts } from "./Region.ts"
 
 const Fields = Schema.Struct({
@@ -36,11 +36,11 @@ export const flagConflicts = (
   })
 
 /** Rules 1 to 3 and those of the region (D28 to D31), which are across members. */
-const conflictsIn = (fields: Fields, material: Option.Option<KeyMaterial>): ReadonlyArray<Issue> => [
+const conflictsIn = (fields: Fields, material: Result.Result<KeyMaterial, Issue>): ReadonlyArray<Issue> => [
   ...flagConflicts(fields),
-  ...Option.match(material, {
-    onNone: () => [malformedKey],
-    onSome: ({ region }) => regionConflicts(fields.provider, fields.declared_region, region)
+  ...Result.match(material, {
+    onFailure: (issue) => [issue],
+    onSuccess: ({ region }) => regionConflicts(fields.provider, fields.declared_region, region)
   })
 ]
 
@@ -53,7 +53,7 @@ const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.
     ({ message, path }) => new SchemaIssue.Pointer(path, new SchemaIssue.InvalidValue({ message }))
   )
   return first === undefined
-    ? Effect.succeed({ ...fields, material: Option.getOrThrow(material) })
+    ? Effect.succeed({ ...fields, material: Result.getOrThrow(material) })
     : Effect.fail(new SchemaIssue.Composite(Fields.ast, [first, ...others]))
 }
 

@@ -48,3 +48,13 @@ const keyMaterial: ReadonlySet<string> = new Set<Provider>(["openai", "fireworks
 
 /** Whether the provider's key may be a JSON object that carries an `api_key` and a `region` (D27, D28). */
 export const takesKeyMaterial = (provider: string): boolean => keyMaterial.has(provider)
+
+const tokenProviders: ReadonlySet<string> = new Set<Provider>([
+  "amazon-bedrock",
+  "amazon-bedrock/claude-on-aws",
+  "claude-on-aws",
+  "google-vertex"
+])
+
+/** Whether the provider's key may be a JSON object that signs short-lived tokens (D57). */
+export const signsTokens = (provider: string): boolean => tokenProviders.has(provider)

@@ -162,7 +162,8 @@ describe("byok credential", () => {
     const { id = "" } = created as { readonly id?: string }
     assert.deepInclude(yield* runJson("show", id), created)
     const refused = yield* create(` ${key(9)}`)
-    const sentence = "Nothing was created: key must not have white space or a control character at either end.\n"
+    const sentence =
+      "Nothing was created: key must not have white space, a control character or a format character at either end.\n"
     assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
     assert.strictEqual((yield* create("\n")).stderr, "The key must not be empty.\n")
     const nobody = ["credential", "create", "--account", randomUUID(), "--provider", "xai"]

@@ -1,4 +1,4 @@
-import { Arbitrary, DateTime, Effect, Exit, Option, Redacted, Result, Schema } from "effect"
+import { Arbitrary, DateTime, Effect, Exit, Redacted, Result, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
 import { changeCredential, CredentialChanges, decodeCredentialChanges } from "../../src/domain/CredentialChanges.ts"
 import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
@@ -106,7 +106,7 @@ const apartFromFlags = (issues: ReadonlyArray<Issue>) =>
 const updated = (change: Change, { credential, key }: Held, body: Body) => {
   const changes = decodeChanges(body)
   const isGiven = changes.key !== undefined && Redacted.value(changes.key) === key
-  const { region } = Option.getOrThrow(readKeyMaterial(credential.provider, Redacted.make(key)))
+  const { region } = Result.getOrThrow(readKeyMaterial(credential.provider, Redacted.make(key)))
   const known = changes.key === undefined ? { region } : { isGiven }
   return Result.map(change(credential, changes, known), (changed) => ({
     ...changed,

@@ -1,17 +1,23 @@
 import { keyFaultIn } from "../../src/domain/KeyMaterial.ts"
 import { labelOf } from "../../src/domain/Label.ts"
-import { canary, elementOf, text } from "../support/memory/arbitraries.ts"
+import { canary, elementOf, integer, text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-const blank = "must not have white space or a control character at either end"
+const blank = "must not have white space, a control character or a format character at either end"
 const quoted = "must not have quotes around it"
 const scheme = "must not have a scheme such as Bearer before it"
-const label = "must not have the form of a label"
+const label = "must not have the form of a label or a mask"
+const url = "must not have the form of a URL"
+const line = "must not have the form of a line such as NAME=value"
 
-const blanks = elementOf(Array.from(" \t\n\r\v\f\u0000\u0001\u001b\u007f\u0085\u00a0\u2003\u2028\u2029\u3000\ufeff"))
+const blanks = elementOf(
+  Array.from(
+    " \t\n\r\v\f\u0000\u0001\u001b\u007f\u0085\u00a0\u2003\u2028\u2029\u3000\ufeff\u00ad\u200b\u200d\u2060\u202e\u{e0001}"
+  )
+)
 
 describe("the hygiene of a key (D45)", () => {
-  it.prop("refuses white space and control characters at either end", [blanks, text(0, 40)], ([end, key]) => {
+  it.prop("refuses white space, control and format characters at either end", [blanks, text(0, 40)], ([end, key]) => {
     // JSON may have them.
     if (/^[{[]/.test(key.trim())) return
     assert.strictEqual(keyFaultIn(end + key), blank)
@@ -19,9 +25,9 @@ describe("the hygiene of a key (D45)", () => {
   })
 
   it.prop(
-    "accepts anything inside",
+    "accepts anything inside but a mask",
     [canary, text(0, 40), canary],
-    ([first, inside, last]) => keyFaultIn(first + inside + last) === undefined
+    ([first, inside, last]) => keyFaultIn(first + inside + last) === (inside.includes("***") ? label : undefined)
   )
 
   it.prop("refuses quotes around a key", [elementOf(Array.from("\"'`")), canary], ([quote, key]) => {
@@ -41,11 +47,17 @@ describe("the hygiene of a key (D45)", () => {
     assert.strictEqual(keyFaultIn(labelOf(key)), label)
   })
 
+  it.prop(
+    "refuses a key between the ends that a mask shows",
+    [canary, elementOf(["***", "\u2022\u2022\u2022\u2022", "\u25cf\u25cf\u25cf"]), integer(0, 8), integer(0, 8)],
+    ([key, mask, first, last]) => keyFaultIn(`${key.slice(0, first)}${mask}${key.slice(key.length - last)}`) === label
+  )
+
   it.prop("accepts JSON with white space around it, and looks at its api_key", [canary, blanks], ([key, end]) => {
     assert.isUndefined(keyFaultIn(` \n${JSON.stringify({ region: "us", api_key: key })}\r\n`))
     assert.strictEqual(
       keyFaultIn(JSON.stringify({ api_key: key + end })),
-      "must not have an api_key with white space or a control character at either end"
+      "must not have an api_key with white space, a control character or a format character at either end"
     )
   })
 
@@ -59,6 +71,28 @@ describe("the hygiene of a key (D45)", () => {
     ["one quotation mark", '"', undefined],
     ["the name of a scheme", "Bearer", undefined],
     ["a user and a password", "user:pass word", undefined],
-    ["dots in a longer key", "sk-a...AbCd", undefined]
+    ["dots in a longer key", "sk-a...AbCd", undefined],
+    ["typographic quotes", "\u201csk-0123456789\u201d", quoted],
+    ["a label with an ellipsis", "sk-\u2026AbCd", label],
+    ["a longer label with an ellipsis", "sk-ant-api03-\u2026AbCd", label],
+    ["an ellipsis beside letters beyond ASCII", "s\u00e9same\u2026ouvre-toi", undefined],
+    ["the mask of a provider", "sk-proj-****abcd", label],
+    ["bullets", "\u2022".repeat(12), label],
+    ["two stars", "sk-**-0123456789", undefined],
+    ["a mask as api_key", '{"api_key":"sk-****"}', "must not have an api_key with the form of a label or a mask"],
+    ["a URL", "https://platform.openai.com/api-keys", url],
+    ["a URL with a key", "HTTPS://u:p@fake.test", url],
+    ["a host and a port", "fake.test:443/v1", undefined],
+    ["a line of an environment", "OPENAI_API_KEY=sk-0123456789", line],
+    ["a line of a shell", "export OPENAI_API_KEY='sk-0123456789'", line],
+    ["a line of PowerShell", '$env:OPENAI_API_KEY = "sk-0123456789"', line],
+    ["a line in lower case", "openai_api_key=sk-0123456789", line],
+    ["the padding of base64", "ABSKQEDROCKAPIKEY==", undefined],
+    ["an equals sign inside", "sk-0123=456789", undefined],
+    ["one character", "k", undefined],
+    ["one star", "*", undefined],
+    ["blanks and letters beyond ASCII inside", "correct h\u00f6rse \u4e2d battery", undefined],
+    ["a format character inside", "sk-01\u200b23", undefined],
+    ["cut JSON, which providers judge", '{"type":"service_account","private_key":"', undefined]
   ] as const)("%s", ([, key, fault]) => assert.strictEqual(keyFaultIn(key), fault))
 })

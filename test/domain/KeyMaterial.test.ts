@@ -1,5 +1,6 @@
-import { Option, Redacted, Schema } from "effect"
+import { Option, Redacted, Result, Schema } from "effect"
 import { parseJson, readKeyMaterial, secretsIn, secretsOfLeak } from "../../src/domain/KeyMaterial.ts"
+import { signsTokens } from "../../src/domain/Provider.ts"
 import { keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -51,14 +52,14 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
 
 /** The content of a raw key, with its secret in the clear. */
 const materialOf = (provider: string, key: string) =>
-  Option.map(readKeyMaterial(provider, Redacted.make(key)), ({ region, secret }) => ({
+  Option.map(Result.getSuccess(readKeyMaterial(provider, Redacted.make(key))), ({ region, secret }) => ({
     secret: Redacted.value(secret),
     region
   }))
 
 describe("the key of any other provider (D28)", () => {
   it.prop("is a plain key, even if it looks like key material", [provider, keyMaterial(text(0, 40))], ([slug, key]) => {
-    if (slug === "openai" || slug === "fireworks") return
+    if (slug === "openai" || slug === "fireworks" || signsTokens(slug)) return
     assert.deepStrictEqual(materialOf(slug, key), Option.some({ secret: key, region: null }))
   })
 })

@@ -58,6 +58,9 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     ["key", ["k"], "key: must be a string"],
     ["key", { api_key: "a" }, "key: must be a string"],
     ["key", "", "key: must not be empty"],
+    // key (D45), on every way in
+    ["key", "\u200bsk-1", "key: must not have white space, a control character or a format character at either end"],
+    ["key", "sk-proj-****abcd", "key: must not have the form of a label or a mask"],
     ["key", "a\0b", `key: ${notText}`],
     ["key", "\ud800", `key: ${notText}`],
     ["key", "\ude00b", `key: ${notText}`],
@@ -310,6 +313,7 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
   const malformed = [
     "key: must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
   ]
+  const notJson = ["key: must be a plain key or valid JSON"]
   const material = (region: string) => `{"api_key":"fake-key","region":"${region}"}`
   const keys = {
     "fake-key": undefined,
@@ -345,6 +349,14 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
     ["cohere", "fake-key", "us", unavailable],
     ["cohere", material("us"), null, []],
     ["cohere", material("us"), "us", unavailable],
+    ["azure", '[{"api_key":"fake-key"', "us", []],
+    ...["amazon-bedrock", "amazon-bedrock/claude-on-aws", "claude-on-aws", "google-vertex"].flatMap(
+      (provider): ReadonlyArray<Case> => [
+        [provider, "fake-key", null, []],
+        [provider, '{"type":"service_account"', null, notJson],
+        [provider, "[", null, notJson]
+      ]
+    ),
     ["amazon-bedrock", "fake-key", "us", unavailable],
     ["google-vertex", "fake-key", "europe", unavailable]
   ])("%s with key %s and region %j: %j", ([provider, key, declared_region, expected]) => {

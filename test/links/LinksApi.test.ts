@@ -120,6 +120,12 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
         assert.deepStrictEqual(issues((yield* create(`Bearer ${key}`)).error), [
           { path: ["key"], message: "must not have a scheme such as Bearer before it" }
         ])
+        assert.deepStrictEqual(issues((yield* create("\u2022".repeat(12))).error), [
+          { path: ["key"], message: "must not have the form of a label or a mask" }
+        ])
+        assert.deepStrictEqual(issues((yield* create('{"type":"service_account"', "google-vertex")).error), [
+          { path: ["key"], message: "must be a plain key or valid JSON" }
+        ])
         assert.deepStrictEqual(issues((yield* create(key, "openai", "n".repeat(256))).error), [
           { path: ["name"], message: "must have at most 255 characters" }
         ])

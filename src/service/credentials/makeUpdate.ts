@@ -70,7 +70,7 @@ export const makeUpdate = Effect.gen(function* () {
     }
     if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}
     const material = readKeyMaterial(provider, yield* asking(id, cipher.open(sealed, context)))
-    return { region: Option.match(material, { onNone: () => null, onSome: ({ region }) => region }) }
+    return { region: Result.match(material, { onFailure: () => null, onSuccess: ({ region }) => region }) }
   })
 
   /** Applies the changes to what is stored: the credential as it is now, or none if another update came first. */

@@ -87,7 +87,7 @@ export const changeCredential = (
     ...Struct.omit(changes, fixedNames),
     declared_region:
       declared_region ?? (followsKey ? keyRegion : declared_region === null ? null : stored.declared_region),
-    ...(added === undefined ? {} : { label: labelOf(Redacted.value(added.secret)) })
+    ...(added === undefined ? {} : { label: labelOf(Redacted.value(added.labelled)) })
   }
 
   const issues = [
@@ -95,7 +95,7 @@ export const changeCredential = (
     ...flagConflicts(credential, changes),
     ...(isLeaked ? [leakedKey] : []),
     ...(given !== undefined && Result.isFailure(given)
-      ? [given.failure]
+      ? given.failure
       : regionConflicts(provider, declared_region ?? null, keyRegion))
   ]
   if (issues.length > 0) return Result.fail(issues)

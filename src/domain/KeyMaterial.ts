@@ -1,12 +1,15 @@
 import { Option, Redacted, Result, Schema } from "effect"
+import { type CloudKey, cloudKeyOf, nameOf } from "./CloudKey.ts"
 import type { Issue } from "./Issue.ts"
 import { signsTokens, takesKeyMaterial } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
 
-/** The content of a raw key: the secret that its label is made from, and its region if it names one (D28). */
+/** The content of a raw key (D28, D57). */
 export interface KeyMaterial {
   readonly secret: Redacted.Redacted
+  /** What the label is made from (D56): the secret, or the member beside it that names it. */
+  readonly labelled: Redacted.Redacted
   readonly region: Region | null
 }
 
@@ -20,25 +23,57 @@ const decodeJsonKey = Schema.decodeUnknownOption(JsonKey)
 
 const beginsLikeJson = /^\s*[{[]/
 
-const malformed = (message: string) => Result.fail<Issue>({ path: ["key"], message })
+/** The key that signs tokens; undefined if it is a plain one. Fails with what is wrong with its members (D57). */
+export const cloudKeyIn = (
+  provider: string,
+  text: string
+): Result.Result<CloudKey, ReadonlyArray<string>> | undefined =>
+  signsTokens(provider) && beginsLikeJson.test(text) ? cloudKeyOf(provider, parseJson(text)) : undefined
+
+/** The first `api_key` of Azure's list of deployments. */
+const firstApiKeyIn = (text: string): string | undefined => {
+  const elements: ReadonlyArray<unknown> = beginsLikeJson.test(text) ? [parseJson(text)].flat() : []
+  const keys = elements.map((element): unknown => Reflect.get(Object(element), "api_key"))
+  return keys.find((key): key is string => typeof key === "string" && key !== "")
+}
+
+/** What is wrong with a key that should sign tokens. */
+export const malformedCloudKey = (fault: string): Issue => ({
+  path: ["key"],
+  message: `must be a plain key or a JSON object${fault === "" ? "" : `: ${fault}`}`
+})
+
+/** What is wrong with a key that should have an `api_key`. */
+const malformedKey: Issue = {
+  path: ["key"],
+  message:
+    "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
+}
 
 /** Parses a raw key in its provider's format. Fails if it begins like JSON but is not valid key material (D28, D57). */
-export const readKeyMaterial = (provider: string, key: Redacted.Redacted): Result.Result<KeyMaterial, Issue> => {
+export const readKeyMaterial = (
+  provider: string,
+  key: Redacted.Redacted
+): Result.Result<KeyMaterial, ReadonlyArray<Issue>> => {
   const text = Redacted.value(key)
-  if (signsTokens(provider) && beginsLikeJson.test(text) && parseJson(text) === undefined) {
-    return malformed("must be a plain key or valid JSON")
+  if (takesKeyMaterial(provider) && text.trimStart().startsWith("{")) {
+    return Option.match(decodeJsonKey(text), {
+      onNone: () => Result.fail([malformedKey]),
+      onSome: ({ api_key, region = null }) => {
+        const secret = Redacted.make(api_key)
+        return Result.succeed({ secret, labelled: secret, region: region === "eu" ? "europe" : region })
+      }
+    })
   }
-  if (!takesKeyMaterial(provider) || !text.trimStart().startsWith("{")) {
-    return Result.succeed({ secret: key, region: null })
+  const labelledBy = (name: string) => ({ secret: key, labelled: Redacted.make(name), region: null })
+  const cloudKey = cloudKeyIn(provider, text)
+  if (cloudKey !== undefined) {
+    return Result.mapBoth(cloudKey, {
+      onFailure: (faults) => faults.map(malformedCloudKey),
+      onSuccess: (signing) => labelledBy(nameOf(signing))
+    })
   }
-  return Option.match(decodeJsonKey(text), {
-    onNone: () =>
-      malformed(
-        "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
-      ),
-    onSome: ({ api_key, region = null }) =>
-      Result.succeed({ secret: Redacted.make(api_key), region: region === "eu" ? "europe" : region })
-  })
+  return Result.succeed(labelledBy((provider === "azure" ? firstApiKeyIn(text) : undefined) ?? text))
 }
 
 /** What is wrong with a key that a leak search with `--park` has found in a credential of the account. */
@@ -141,7 +176,7 @@ export const keyFaultIn = (key: string): string | undefined => {
 }
 
 const description =
-  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control or format characters, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL or a line NAME=value. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none."
+  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control or format characters, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL or a line NAME=value. For openai and fireworks it may be a JSON object with api_key and region, for amazon-bedrock one with accessKeyId, secretAccessKey, region and perhaps sessionToken, and for google-vertex the file of a service account, perhaps with region and bucket. A new key of openai and fireworks sets declared_region to its own region, or to null if it has none."
 
 export const RawKey = Schema.RedactedFromValue(
   Text.check(Schema.makeFilter(keyFaultIn), Schema.isNonEmpty({ message: "must not be empty", description }))

@@ -36,10 +36,13 @@ export const flagConflicts = (
   })
 
 /** Rules 1 to 3 and those of the region (D28 to D31), which are across members. */
-const conflictsIn = (fields: Fields, material: Result.Result<KeyMaterial, Issue>): ReadonlyArray<Issue> => [
+const conflictsIn = (
+  fields: Fields,
+  material: Result.Result<KeyMaterial, ReadonlyArray<Issue>>
+): ReadonlyArray<Issue> => [
   ...flagConflicts(fields),
   ...Result.match(material, {
-    onFailure: (issue) => [issue],
+    onFailure: (issues) => issues,
     onSuccess: ({ region }) => regionConflicts(fields.provider, fields.declared_region, region)
   })
 ]

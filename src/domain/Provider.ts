@@ -58,3 +58,6 @@ const tokenProviders: ReadonlySet<string> = new Set<Provider>([
 
 /** Whether the provider's key may be a JSON object that signs short-lived tokens (D57). */
 export const signsTokens = (provider: string): boolean => tokenProviders.has(provider)
+
+/** Providers whose keys may be JSON with more secrets in it than the one that the label is made from (D56). */
+export const structuredProviders: ReadonlyArray<string> = [...tokenProviders, "azure"]

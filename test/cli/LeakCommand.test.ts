@@ -3,6 +3,7 @@ import { join } from "node:path"
 import { Effect } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { labelOf } from "../../src/domain/Label.ts"
+import { accessKey, serviceAccount } from "../support/keys/cloudKeys.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { createdId } from "../support/http/Bodies.ts"
@@ -16,7 +17,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 const plain = "sk-Jq8vXw2RkTz5-Yb7NcLm4Hd9Gf3-Ps6A"
-const privateKey = "-----BEGIN FAKE KEY-----\nZx7Qw9Er5Ty3Ui1Op\n-----END FAKE KEY-----\n"
+const privateKey = serviceAccount.private_key
 const secretAccessKey = "wJalrXUtnFEMIfakeK7MDENGbPxRfiCYEXAMPLE"
 const azureKey = "Mn4Bv8Cx2Zl6Kj0Hg-fake-azure"
 const materialKey = "sk-proj-Tr5Ew3Qa1Zs7Xd9Cf2Vg4Bh6"
@@ -27,12 +28,8 @@ const leaks = [plain, privateKey, secretAccessKey, azureKey, materialKey, short]
 const credentials = [
   ["xai", plain, plain],
   ["anthropic", plain, plain],
-  ["google-vertex", JSON.stringify({ type: "service_account", private_key: privateKey }, null, 2), privateKey],
-  [
-    "amazon-bedrock",
-    JSON.stringify({ accessKeyId: "AKIAFAKE", secretAccessKey, region: "us-east-1" }),
-    secretAccessKey
-  ],
+  ["google-vertex", JSON.stringify(serviceAccount, null, 2), privateKey],
+  ["amazon-bedrock", JSON.stringify({ ...accessKey, secretAccessKey }), secretAccessKey],
   ["azure", JSON.stringify([{ model_slug: "a/b", endpoint_url: "https://fake.test", api_key: azureKey }]), azureKey],
   ["openai", JSON.stringify({ api_key: materialKey, region: "us" }), materialKey],
   ["groq", short, short],
@@ -179,7 +176,7 @@ describe("byok leak find and clear", () => {
       [one.provider, plain],
       ["azure", plain],
       ["openai", JSON.stringify({ api_key: plain })],
-      ["amazon-bedrock", JSON.stringify({ accessKeyId: "AKIA-fake", secretAccessKey: plain })]
+      ["amazon-bedrock", JSON.stringify({ ...accessKey, secretAccessKey: plain })]
     ] as const) {
       const refused = yield* createWith(one, provider, key)
       assert.strictEqual(refused.status, 400, provider)

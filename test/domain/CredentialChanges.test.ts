@@ -81,14 +81,14 @@ interface Held {
 const created = (body: Body): Result.Result<Held, ReadonlyArray<Issue>> =>
   decodeNew(body).pipe(
     Result.mapError(({ issue }) => issuesOf(issue)),
-    Result.map(({ key, material: { region, secret }, workspace_id: _, ...fields }) => {
+    Result.map(({ key, material: { region, labelled }, workspace_id: _, ...fields }) => {
       return {
         key: Redacted.value(key),
         credential: {
           ...fields,
           id: CredentialId.make(uuid),
           workspace_id: WorkspaceId.make(uuid),
-          label: labelOf(Redacted.value(secret)),
+          label: labelOf(Redacted.value(labelled)),
           created_at: DateTime.makeUnsafe(0),
           declared_region: fields.declared_region ?? region,
           sort_order: 0

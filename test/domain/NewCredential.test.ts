@@ -5,6 +5,7 @@ import { issuesOf } from "../../src/domain/Issue.ts"
 import { decodeNewCredential, NewCredential } from "../../src/domain/NewCredential.ts"
 import { Provider } from "../../src/domain/Provider.ts"
 import { defaults } from "../support/http/Bodies.ts"
+import { accessKey, rsaKey, serviceAccount } from "../support/keys/cloudKeys.ts"
 import { acceptedBody, elementOf, givenKey, integer } from "../support/memory/arbitraries.ts"
 import slugs from "../vectors/providers.json" with { type: "json" }
 import { assert, describe, it } from "../support/it.ts"
@@ -313,7 +314,6 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
   const malformed = [
     "key: must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
   ]
-  const notJson = ["key: must be a plain key or valid JSON"]
   const material = (region: string) => `{"api_key":"fake-key","region":"${region}"}`
   const keys = {
     "fake-key": undefined,
@@ -350,13 +350,6 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
     ["cohere", material("us"), null, []],
     ["cohere", material("us"), "us", unavailable],
     ["azure", '[{"api_key":"fake-key"', "us", []],
-    ...["amazon-bedrock", "amazon-bedrock/claude-on-aws", "claude-on-aws", "google-vertex"].flatMap(
-      (provider): ReadonlyArray<Case> => [
-        [provider, "fake-key", null, []],
-        [provider, '{"type":"service_account"', null, notJson],
-        [provider, "[", null, notJson]
-      ]
-    ),
     ["amazon-bedrock", "fake-key", "us", unavailable],
     ["google-vertex", "fake-key", "europe", unavailable]
   ])("%s with key %s and region %j: %j", ([provider, key, declared_region, expected]) => {
@@ -379,6 +372,88 @@ describe("any accepted body", () => {
       assert.deepEqual({ ...decoded, ...given }, decoded)
     }
   )
+})
+
+describe("a key that signs tokens (D57)", () => {
+  const { client_email: _, ...withoutEmail } = serviceAccount
+  const { region: __, ...withoutRegion } = accessKey
+  const visible = "must be text of visible ASCII characters"
+  const aws = "must be a region such as us-east-1"
+  const google = "must be a region such as us-central1"
+  const project = "must be the id of a project"
+  const pem = "must be a private RSA key in PEM"
+  const members = (...faults: ReadonlyArray<string>) =>
+    faults.map((fault) => `key: must be a plain key or a JSON object${fault === "" ? "" : `: ${fault}`}`)
+  type Case = readonly [provider: string, key: unknown, expected: ReadonlyArray<string>]
+  const cases: ReadonlyArray<Case> = [
+    ...["amazon-bedrock", "amazon-bedrock/claude-on-aws", "claude-on-aws"].flatMap((provider): ReadonlyArray<Case> => [
+      [provider, accessKey, []],
+      [provider, { ...accessKey, sessionToken: "FwoG/+==", more: [1] }, []],
+      [provider, `\n${JSON.stringify(accessKey, null, 2)}\n`, []],
+      [provider, "ABSKQmVkcm9jaw==", []],
+      [provider, '{"accessKeyId":"AKIA', members("")],
+      [provider, [accessKey], members("")],
+      [provider, {}, members("accessKeyId is required", "secretAccessKey is required", "region is required")],
+      [provider, withoutRegion, members("region is required")],
+      [provider, { ...accessKey, secretAccessKey: "" }, members(`secretAccessKey ${visible}`)],
+      [provider, { ...accessKey, secretAccessKey: 1 }, members(`secretAccessKey ${visible}`)],
+      [provider, { ...accessKey, accessKeyId: "AK IA" }, members(`accessKeyId ${visible}`)],
+      [provider, { ...accessKey, sessionToken: null }, members(`sessionToken ${visible}`)],
+      ...["", "us", "us-east1", "US-EAST-1", "evil.test/", "us-east-1.evil.test", "us-east-1\n", "-us-east-1"].map(
+        (region): Case => [provider, { ...accessKey, region }, members(`region ${aws}`)]
+      )
+    ]),
+    ["google-vertex", serviceAccount, []],
+    ["google-vertex", { ...serviceAccount, region: "us-east5", bucket: "my_bucket.test-1" }, []],
+    ["google-vertex", { ...serviceAccount, region: "global", project_id: "example.com:fake-project" }, []],
+    ["google-vertex", "AQ.Ab8fake-express-mode", []],
+    ["google-vertex", '{"type":"service_account"', members("")],
+    ["google-vertex", "[", members("")],
+    ["google-vertex", withoutEmail, members("client_email is required")],
+    ["google-vertex", { ...serviceAccount, private_key: rsaKey.publicKey }, members(`private_key ${pem}`)],
+    ["google-vertex", { ...serviceAccount, private_key_id: "" }, members(`private_key_id ${visible}`)],
+    ...["evil.test/", "us-east-1", "us-central1.evil.test", "us-central1@"].map((region): Case => [
+      "google-vertex",
+      { ...serviceAccount, region },
+      members(`region ${google}`)
+    ]),
+    ...["../other", "a/b", "p?x", ""].map((project_id): Case => [
+      "google-vertex",
+      { ...serviceAccount, project_id },
+      members(`project_id ${project}`)
+    ]),
+    ["google-vertex", { ...serviceAccount, bucket: "a/b" }, members("bucket must be the name of a bucket")],
+    ["azure", '[{"api_key":"fake-key"', []],
+    ["xai", '{"accessKeyId":"AKIA', []]
+  ]
+  it.for(cases.map(([provider, key, expected], n) => [provider, n, key, expected] as const))(
+    "%s, case %i",
+    ([provider, , key, expected]) => {
+      assert.deepStrictEqual(issues({ provider, key: typeof key === "string" ? key : JSON.stringify(key) }), expected)
+    }
+  )
+})
+
+describe("the label of a key (D56)", () => {
+  const azure = [
+    { endpoint_url: "https://fake.test", api_key: "sk-0123456789-0123456789-AbCd" },
+    { api_key: "sk-other" }
+  ]
+  it.for([
+    ["amazon-bedrock", JSON.stringify(accessKey), accessKey.accessKeyId],
+    ["google-vertex", JSON.stringify(serviceAccount), serviceAccount.private_key_id],
+    ["azure", ` ${JSON.stringify(azure)}`, "sk-0123456789-0123456789-AbCd"],
+    ["azure", JSON.stringify(azure[0]), "sk-0123456789-0123456789-AbCd"],
+    ["azure", '[{"api_key":', '[{"api_key":'],
+    ["azure", '[{"api_key":""}]', '[{"api_key":""}]'],
+    ["azure", "sk-plain", "sk-plain"],
+    ["openai", '{"api_key":"sk-inside"}', "sk-inside"],
+    ["xai", JSON.stringify(accessKey), JSON.stringify(accessKey)],
+    ["amazon-bedrock", "ABSKQmVkcm9jaw==", "ABSKQmVkcm9jaw=="]
+  ] as const)("of %s, %s, is made from %s", ([provider, key, name]) => {
+    const { material } = Schema.decodeUnknownSync(NewCredential)({ provider, key })
+    assert.strictEqual(Redacted.value(material.labelled), name)
+  })
 })
 
 describe("the content of the key (D28)", () => {

@@ -124,7 +124,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
           { path: ["key"], message: "must not have the form of a label or a mask" }
         ])
         assert.deepStrictEqual(issues((yield* create('{"type":"service_account"', "google-vertex")).error), [
-          { path: ["key"], message: "must be a plain key or valid JSON" }
+          { path: ["key"], message: "must be a plain key or a JSON object" }
         ])
         assert.deepStrictEqual(issues((yield* create(key, "openai", "n".repeat(256))).error), [
           { path: ["name"], message: "must have at most 255 characters" }

@@ -7,6 +7,7 @@ import { accountOf, CurrentPrincipal } from "../../domain/Principal.ts"
 import { CredentialRepository, PoolLimits } from "../../port/CredentialRepository.ts"
 import { Credentials } from "../../port/Credentials.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
+import { checkSigning } from "../tokens/mint.ts"
 import { keyHashOf } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
@@ -48,6 +49,7 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
   return Effect.fnUntraced(function* (body: unknown) {
     const input = yield* decodeNewCredential(body)
     const { provider } = input
+    yield* checkSigning(provider, input.key)
     const workspace_id = yield* ownedWorkspace(account_id, input)
     const key = idempotencyKeyOf(salt, input)
     const earlier = yield* records.find(account_id, keyHashOf(key, account_id))

@@ -14,6 +14,7 @@ import {
   type WorkspaceGone
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
+import { checkSigning } from "../tokens/mint.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
@@ -50,7 +51,7 @@ export const makeCreate = Effect.gen(function* () {
             ...fields,
             id: CredentialId.make(id, { disableChecks: true }),
             workspace_id,
-            label: labelOf(Redacted.value(material.secret)),
+            label: labelOf(Redacted.value(material.labelled)),
             declared_region: input.declared_region ?? material.region
           }
           const sealing = Effect.catchTag(
@@ -68,6 +69,7 @@ export const makeCreate = Effect.gen(function* () {
       idempotency_key === undefined ? Effect.succeedNone : findIdempotentResult(account_id, input, idempotency_key)
     const earlier = yield* found
     if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
+    yield* checkSigning(input.provider, input.key)
     const { credential, sealed } = yield* prepare(account_id, input)
     const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
     const inserted = inWorkspace(input, repository.insert(account_id, credential, sealed, record))

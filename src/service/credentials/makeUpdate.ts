@@ -12,6 +12,7 @@ import { CredentialRepository, type StoredCredential } from "../../port/Credenti
 import { RequestTimeout, timeLeft } from "../../port/Deadline.ts"
 import { StoredKeyUnusable } from "../../port/Credentials.ts"
 import { Prefetched } from "../../port/Prefetched.ts"
+import { checkSigning } from "../tokens/mint.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 
@@ -62,6 +63,7 @@ export const makeUpdate = Effect.gen(function* () {
     const context = contextOf({ ...credential, account_id })
     const { id, provider } = credential
     if (changes.key !== undefined) {
+      yield* checkSigning(provider, changes.key)
       // A link to replace always stores what it sends: its answer must not tell whether a guess is the stored key.
       const principal = yield* actingPrincipal
       const isReplaced = principal.kind === "link" && principal.purpose === "replace"

@@ -9,6 +9,7 @@ import { offeredKey } from "../../support/keys/offeredKey.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { stores } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
+import { accessKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { holdsByTheBook } from "../../support/keys/leakSearch.ts"
 import { elementOf, givenKey, integer, keyMaterial, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
@@ -37,26 +38,26 @@ const isOffered = ({ account_id, id }: Effect.Success<ReturnType<typeof create>>
   Effect.map(offeredKey(account_id, id), Option.isSome)
 
 /** JSON of providers without key material, around a secret. */
+const shapes: ReadonlyArray<readonly [provider: string, shape: (secret: string) => unknown]> = [
+  ["amazon-bedrock", (secret) => ({ ...accessKey, secretAccessKey: `${secret.replace(/[^!-~]/g, "x")}x` })],
+  ["amazon-bedrock", (secret) => ({ ...accessKey, more: { deep: [secret] } })],
+  ["google-vertex", (secret) => ({ ...serviceAccount, nested: { deep: [secret] } })],
+  ["azure", (secret) => [{ model_slug: "a/b", endpoint_url: "https://fake.test", api_key: secret }]],
+  ["azure", (secret) => [{ api_key: "sk-of-another-deployment-012345" }, { api_key: secret }]],
+  ["xai", (secret) => [secret]]
+]
 const jsonKey = Arbitrary.map(
-  Arbitrary.all({
-    secret: text(1, 40),
-    around: elementOf(["", " ", "\n"]),
-    shape: elementOf<(secret: string) => unknown>([
-      (secret) => ({ accessKeyId: "AKIA-fake", secretAccessKey: secret, region: "us-east-1" }),
-      (secret) => [{ model_slug: "a/b", endpoint_url: "https://fake.test", api_key: secret }],
-      (secret) => ({ type: "service_account", private_key: `-----\n${secret}\n-----\n`, nested: { deep: [secret] } }),
-      (secret) => [secret]
-    ])
-  }),
-  ({ around, secret, shape }) => `${around}${JSON.stringify(shape(secret))}${around}`
+  Arbitrary.all({ secret: text(1, 40), around: elementOf(["", " ", "\n"]), shape: elementOf(shapes) }),
+  ({ around, secret, shape: [provider, shape] }) => ({
+    provider,
+    key: `${around}${JSON.stringify(shape(secret))}${around}`
+  })
 )
 const plain = Arbitrary.filter(givenKey, (key) => !/^\s*[{[]/.test(key))
 const stored = oneOf(
   Arbitrary.all({ provider: elementOf(["openai", "fireworks"]), key: oneOf(plain, keyMaterial(givenKey)) }),
-  Arbitrary.all({
-    provider: elementOf(["amazon-bedrock", "azure", "google-vertex", "xai"]),
-    key: oneOf(plain, jsonKey)
-  })
+  Arbitrary.all({ provider: elementOf(["amazon-bedrock", "azure", "google-vertex", "xai"]), key: plain }),
+  jsonKey
 )
 
 /** What may be left of a key when it leaks: all of it, any string in it, or nearly that. */
@@ -116,7 +117,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
       const others = yield* Effect.forEach(["a", "b", "c"], (end) =>
         create("xai", `sk-0123456789-0123456789-${end}end`)
       )
-      const json = yield* create("google-vertex", '{"private_key":"fake-private-key-0123456789"}')
+      const json = yield* create("google-vertex", JSON.stringify(serviceAccount))
       const holder = yield* create("anthropic", "sk-9876543210-9876543210-AbCd")
       const { found, opened, searched } = yield* search("sk-9876543210-9876543210-AbCd")
       assert.deepStrictEqual(found, [
@@ -134,7 +135,9 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
       const everything = yield* search("sk-9876543210-9876543210-AbCd", { all: true })
       assert.strictEqual(everything.opened, searched)
       assert.isAtMost(opened, everything.opened - others.length)
-      const [inside] = (yield* search("fake-private-key-0123456789")).found
+      const [inside] = (yield* search(serviceAccount.private_key)).found.filter(
+        ({ credential_id }) => credential_id === json.id
+      )
       assert.strictEqual(inside?.credential_id, json.id)
     })
 
@@ -180,7 +183,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
 const inService = itWith(inMemory())
 
 describe("the laws of a search", () => {
-  const key = '{"private_key":"fake-private-key-0123456789"}'
+  const key = JSON.stringify(serviceAccount)
   const ids = (leak: string, all: boolean) =>
     Effect.map(search(leak, { all }), ({ found }) => found.map(({ credential_id }) => credential_id))
 
@@ -195,8 +198,8 @@ describe("the laws of a search", () => {
           suspects: page.suspects.filter(({ label }) => range.labels?.includes(label) ?? true)
         }))
     })
-    assert.deepStrictEqual(yield* ids("fake-private-key-0123456789", false), [id])
-    const missed = Effect.provideService(ids("fake-private-key-0123456789", false), LeakedKeys, byLabelAlone)
+    assert.deepStrictEqual(yield* ids(serviceAccount.private_key, false), [id])
+    const missed = Effect.provideService(ids(serviceAccount.private_key, false), LeakedKeys, byLabelAlone)
     assert.deepStrictEqual(yield* missed, [])
   })
 

@@ -6,11 +6,13 @@ import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
+import { importCredential, makeImportCheck } from "../../../src/service/credentials/importCredential.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../../support/database/newTenant.ts"
 import { create, get, remove, update } from "../../support/service/asTenant.ts"
+import { serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const serviceWith = (cipher: Layer.Layer<Cipher>) =>
@@ -156,5 +158,39 @@ describe("a principal in process (D51)", () => {
       ...{ kind: "api_key", account_id, api_key_hash, role: "viewer" }
     })
     assert.strictEqual(viewed.name, null, "control")
+  })
+})
+
+describe("a key that should sign tokens and cannot (D57)", () => {
+  const key = JSON.stringify({ ...serviceAccount, private_key: serviceAccount.private_key.slice(0, 800) })
+  const issues = [
+    {
+      path: ["key"],
+      message: "must be a plain key or a JSON object: private_key must be a private RSA key of 2048 to 4096 bits in PEM"
+    }
+  ]
+  inService("is refused by create, update and both runs of an import", function* () {
+    const { account_id } = yield* newTenant
+    const body = { provider: "google-vertex", key: JSON.stringify(serviceAccount) }
+    const { id, label } = yield* create({ account_id }, body)
+    assert.strictEqual(label, "0f1...4567")
+    const salt = Buffer.alloc(32)
+    const check = yield* makeImportCheck(account_id, salt)
+    const imported = Effect.provideService(importCredential({ ...body, key }, salt), CurrentPrincipal, {
+      kind: "in_process",
+      account_id
+    })
+    const before = yield* rowCount
+    const refusals = [create({ account_id }, { ...body, key }), imported, check({ ...body, key })] as const
+    for (const refused of refusals) {
+      const error: unknown = yield* Effect.flip<unknown, unknown, Effect.Services<(typeof refusals)[number]>>(refused)
+      assert(error instanceof InvalidParams)
+      assert.deepStrictEqual(error.error.metadata.issues, issues)
+    }
+    const error = yield* Effect.flip(update({ account_id }, id, { key }))
+    assert(error instanceof InvalidParams)
+    assert.deepStrictEqual(error.error.metadata.issues, issues)
+    assert.strictEqual(yield* rowCount, before)
+    yield* update({ account_id }, id, { key: `${body.key}\n` })
   })
 })

@@ -28,6 +28,7 @@ import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, remove, update } from "../../support/service/asTenant.ts"
 import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
+import { serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
 
 const service = Layer.provideMerge(Router.layer, inMemory())
@@ -508,12 +509,7 @@ describe("redaction", () => {
 
   inService("leaves other keys, words of a key's JSON that are public, and short keys alone", function* () {
     const owner = yield* newTenant
-    const account = {
-      type: "service_account",
-      client_email: "gateway@example.iam.gserviceaccount.com",
-      token_uri: "https://oauth2.googleapis.com/token",
-      private_key: "-----BEGIN PRIVATE KEY----- fake"
-    }
+    const { private_key_id: _, ...account } = serviceAccount
     const { lease, redact } = yield* Router
     const text = `${JSON.stringify(account)} said sk-another-0123456789 - to ${account.token_uri}`
     const redactedOf = (key: string, provider: Provider) =>
@@ -525,8 +521,8 @@ describe("redaction", () => {
       })
     assert.strictEqual(yield* redactedOf("-", "xai"), text)
     assert.strictEqual(
-      yield* redactedOf(JSON.stringify({ ...account, project_id: "p" }), "google-vertex"),
-      text.replace(account.private_key, "<id>")
+      yield* redactedOf(JSON.stringify({ ...serviceAccount, region: "us-east5" }), "google-vertex"),
+      text.replace(JSON.stringify(account.private_key).slice(1, -1), "<id>")
     )
   })
 

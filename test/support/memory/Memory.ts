@@ -3,6 +3,7 @@ import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/Label.ts"
+import { structuredProviders } from "../../../src/domain/Provider.ts"
 import { type Cooldown, join, unknown } from "../../../src/domain/routing/Health.ts"
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import { contextOf, type SealedKey } from "../../../src/domain/SealedKey.ts"
@@ -367,7 +368,11 @@ const keyOf = ({ account_id, credential: { id, workspace_id }, key_version }: Cr
 const suspectsIn = (rows: ReadonlyArray<CredentialRow>, labels: ReadonlyArray<string> | undefined) =>
   rows
     .filter(
-      ({ credential: { label } }) => labels === undefined || labels.includes(label) || inconclusiveLabel.test(label)
+      ({ credential: { label, provider } }) =>
+        labels === undefined ||
+        labels.includes(label) ||
+        inconclusiveLabel.test(label) ||
+        structuredProviders.includes(provider)
     )
     .map(({ account_id, credential, key_version, sealed }) => ({
       context: { ...credential, account_id },

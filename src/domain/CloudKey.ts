@@ -1,0 +1,58 @@
+import { Result, Schema } from "effect"
+import { issuesOf } from "./Issue.ts"
+
+/** A member whose form is checked, as it goes into a host, a path or a signature. */
+const member = (form: RegExp, message: string) =>
+  Schema.String.annotate({ message }).check(Schema.isPattern(form, { message }))
+
+const text = member(/^[!-~]+$/, "must be text of visible ASCII characters")
+const projectId = member(/^[a-z0-9]([a-z0-9.:-]{0,62}[a-z0-9])?$/, "must be the id of a project")
+const bucket = member(/^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$/, "must be the name of a bucket")
+
+/** An access key of AWS, which signs tokens for Bedrock. */
+const BedrockKey = Schema.Struct({
+  accessKeyId: text,
+  secretAccessKey: text,
+  sessionToken: Schema.optionalKey(text),
+  region: member(/^[a-z]{2,4}(-[a-z]{2,12}){1,3}-\d{1,2}$/, "must be a region such as us-east-1")
+})
+export type BedrockKey = typeof BedrockKey.Type
+
+/** A service account of Google Cloud, which signs tokens for Vertex. Its `token_uri` is the tenant's, and never read. */
+const VertexKey = Schema.Struct({
+  client_email: text,
+  private_key_id: text,
+  private_key: member(/^\s*-----BEGIN (RSA )?PRIVATE KEY-----/, "must be a private RSA key in PEM"),
+  project_id: Schema.optionalKey(projectId),
+  region: Schema.optionalKey(member(/^[a-z]{2,12}(-[a-z]{2,12}\d{1,2})?$/, "must be a region such as us-central1")),
+  bucket: Schema.optionalKey(bucket)
+})
+export type VertexKey = typeof VertexKey.Type
+
+export type CloudKey = BedrockKey | VertexKey
+
+/** What a gateway needs beside a token, as far as the stored key has it. Nothing in it is secret. */
+export type Cloud = Partial<Pick<VertexKey, "project_id" | "region" | "bucket">>
+
+type Decode = (json: unknown) => Result.Result<CloudKey, Schema.SchemaError>
+const bedrock: Decode = Schema.decodeUnknownResult(BedrockKey, { errors: "all" })
+const vertex: Decode = Schema.decodeUnknownResult(VertexKey, { errors: "all" })
+
+/** Checks the JSON of a key that signs tokens (D57). Fails with sentences that name a member, or nothing if it is no object. */
+export const cloudKeyOf = (provider: string, json: unknown): Result.Result<CloudKey, ReadonlyArray<string>> =>
+  Result.mapError((provider === "google-vertex" ? vertex : bedrock)(json), ({ issue }) =>
+    issuesOf(issue).map(({ message, path: [name] }) => (name === undefined ? "" : `${name} ${message}`))
+  )
+
+/** The member that names a key and is no secret (D56). */
+export const nameOf = (key: CloudKey): string => ("accessKeyId" in key ? key.accessKeyId : key.private_key_id)
+
+export const cloudOf = (key: CloudKey): Cloud => {
+  if ("accessKeyId" in key) return { region: key.region }
+  const { bucket, project_id, region } = key
+  return {
+    ...(project_id === undefined ? {} : { project_id }),
+    ...(region === undefined ? {} : { region }),
+    ...(bucket === undefined ? {} : { bucket })
+  }
+}

@@ -1,0 +1,107 @@
+import { createHmac, createPrivateKey, hash, sign } from "node:crypto"
+import { Effect, Redacted, Result } from "effect"
+import type { BedrockKey, CloudKey, VertexKey } from "../../domain/CloudKey.ts"
+import { InvalidParams } from "../../domain/Errors.ts"
+import { cloudKeyIn, malformedCloudKey } from "../../domain/KeyMaterial.ts"
+
+/** A short-lived token that was signed by a stored key. Times are in milliseconds since 1970. */
+export interface Token {
+  readonly text: string
+  readonly minted_at: number
+  readonly expires_at: number
+}
+
+/** How long tokens live, in seconds. Google requires exactly an hour. */
+const life = { bedrock: 900, vertex: 3600 }
+
+const tokenOf = (text: string, seconds: number, life: number): Token => ({
+  text,
+  minted_at: seconds * 1000,
+  expires_at: (seconds + life) * 1000
+})
+
+const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest()
+
+/** Percent-encodes by RFC 3986, as Signature Version 4 does. */
+const encode = (text: string) =>
+  encodeURIComponent(text).replace(/[!'()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
+
+const bedrockHost = "bedrock.amazonaws.com"
+const bedrockPrefix = "bedrock-api-key-"
+
+/** A short-term API key of Bedrock: a URL that is presigned by Signature Version 4. */
+const bedrockToken = ({ accessKeyId, region, secretAccessKey, sessionToken }: BedrockKey, seconds: number): Token => {
+  const date = new Date(seconds * 1000).toISOString().replace(/[-:]|\.000/g, "")
+  const scope = [date.slice(0, 8), region, "bedrock", "aws4_request"]
+  const queryWith = (signature?: string) =>
+    Object.entries({
+      Action: "CallWithBearerToken",
+      "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+      "X-Amz-Credential": [accessKeyId, ...scope].join("/"),
+      "X-Amz-Date": date,
+      "X-Amz-Expires": String(life.bedrock),
+      "X-Amz-Security-Token": sessionToken,
+      "X-Amz-Signature": signature,
+      "X-Amz-SignedHeaders": "host"
+    })
+      .flatMap(([name, value]) => (value === undefined ? [] : [`${name}=${encode(value)}`]))
+      .join("&")
+  const request = ["POST", "/", queryWith(), `host:${bedrockHost}`, "", "host", hash("sha256", "")].join("\n")
+  const toSign = ["AWS4-HMAC-SHA256", date, scope.join("/"), hash("sha256", request)].join("\n")
+  const signingKey = scope.reduce<string | Buffer>(hmac, `AWS4${secretAccessKey}`)
+  const url = `${bedrockHost}/?${queryWith(hmac(signingKey, toSign).toString("hex"))}&Version=1`
+  return tokenOf(bedrockPrefix + Buffer.from(url).toString("base64"), seconds, life.bedrock)
+}
+
+/** RS256 asks for 2048 bits; signing with more than 4096 would occupy the process. */
+const isSigningKey = ({ asymmetricKeyDetails, asymmetricKeyType }: ReturnType<typeof createPrivateKey>) => {
+  const bits = asymmetricKeyDetails?.modulusLength ?? 0
+  return asymmetricKeyType === "rsa" && bits >= 2048 && bits <= 4096
+}
+
+const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url")
+
+/** A self-signed JWT of a service account (AIP-4111). Throws if the key cannot sign. */
+const vertexToken = ({ client_email, private_key, private_key_id }: VertexKey, seconds: number): Token => {
+  const key = createPrivateKey(private_key)
+  if (!isSigningKey(key)) throw new Error("not an RSA key of 2048 to 4096 bits")
+  const claims = {
+    iss: client_email,
+    sub: client_email,
+    scope: "https://www.googleapis.com/auth/cloud-platform",
+    exp: seconds + life.vertex,
+    iat: seconds
+  }
+  const signed = `${base64url({ alg: "RS256", typ: "JWT", kid: private_key_id })}.${base64url(claims)}`
+  return tokenOf(`${signed}.${sign("sha256", Buffer.from(signed), key).toString("base64url")}`, seconds, life.vertex)
+}
+
+/** Signs a token at a time in milliseconds; undefined if the key cannot sign. Asks nobody. */
+export const mint = (key: CloudKey, now: number): Token | undefined => {
+  const seconds = Math.floor(now / 1000)
+  if ("accessKeyId" in key) return bedrockToken(key, seconds)
+  try {
+    return vertexToken(key, seconds)
+  } catch {
+    return undefined
+  }
+}
+
+/** Refuses a key that should sign tokens and cannot (D57). */
+export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.Effect<void, InvalidParams> => {
+  const cloudKey = cloudKeyIn(provider, Redacted.value(key))
+  return cloudKey === undefined || Result.isFailure(cloudKey) || mint(cloudKey.success, 0) !== undefined
+    ? Effect.void
+    : Effect.fail(
+        InvalidParams.of(malformedCloudKey("private_key must be a private RSA key of 2048 to 4096 bits in PEM"))
+      )
+}
+
+/** What a token is made of that an upstream must not repeat either. */
+export const partsOf = (token: string): ReadonlyArray<string> => {
+  if (!token.startsWith(bedrockPrefix)) return token.split(".")
+  const encoded = token.slice(bedrockPrefix.length)
+  const url = Buffer.from(encoded, "base64").toString()
+  const query = new URLSearchParams(url.replace(/^[^?]*/, ""))
+  return [encoded, url, ...query.getAll("X-Amz-Signature"), ...query.getAll("X-Amz-Security-Token")]
+}

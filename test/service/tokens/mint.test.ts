@@ -1,0 +1,149 @@
+import { generateKeyPairSync } from "node:crypto"
+import { getToken } from "@aws/bedrock-token-generator"
+import { Arbitrary, Effect } from "effect"
+import { JWTAccess } from "google-auth-library"
+import { importSPKI, jwtVerify } from "jose"
+import { vi } from "vitest"
+import { mint, partsOf } from "../../../src/service/tokens/mint.ts"
+import { accessKey, rsaKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
+import { canary, elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { assert, describe, it } from "../../support/it.ts"
+
+const scope = "https://www.googleapis.com/auth/cloud-platform"
+
+/** Runs another implementation, which asks for the time itself, as if it were `now`. */
+const at = <A>(now: number, run: () => Promise<A>) =>
+  Effect.promise(async () => {
+    vi.useFakeTimers({ now, toFake: ["Date"] })
+    try {
+      return await run()
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+/** From 2001 to 2096, to the millisecond. */
+const clock = Arbitrary.map(
+  Arbitrary.all({ seconds: integer(1_000_000_000, 4_000_000_000), millis: integer(0, 999) }),
+  ({ millis, seconds }) => seconds * 1000 + millis
+)
+
+const visible = Arbitrary.map(
+  Arbitrary.all({ start: canary, end: elementOf(["", "/+==", "!'()*~", "%2F&=?# ".trim()]) }),
+  ({ end, start }) => start + end
+)
+
+describe("a token for Bedrock", () => {
+  const keys = Arbitrary.all({
+    accessKeyId: canary,
+    secretAccessKey: visible,
+    region: elementOf(["us-east-1", "eu-central-1", "us-gov-west-1", "ap-southeast-7", "eusc-de-east-1"]),
+    sessionToken: visible,
+    hasSession: elementOf([false, true])
+  })
+  it.effect.prop(
+    "is that of AWS's own generator, byte for byte",
+    [keys, clock],
+    function* ([{ hasSession, region, sessionToken, ...rest }, now]) {
+      const credentials = hasSession ? { ...rest, sessionToken } : rest
+      const expected = yield* at(now, () => getToken({ credentials, region, expiresInSeconds: 900 }))
+      const minted = mint({ ...credentials, region }, now)
+      assert.strictEqual(minted?.text, expected)
+      assert.strictEqual(minted?.expires_at, Math.floor(now / 1000) * 1000 + 900_000)
+      for (const text of [expected, ...partsOf(expected)]) assert.notInclude(text, rest.secretAccessKey)
+    }
+  )
+
+  it.effect("differs by every part of the key and by the second (control)", function* () {
+    const now = 1_767_225_600_123
+    const expected = yield* at(now, () =>
+      getToken({ credentials: accessKey, region: accessKey.region, expiresInSeconds: 900 })
+    )
+    assert.strictEqual(mint(accessKey, now)?.text, expected)
+    assert.strictEqual(mint(accessKey, now + 876)?.text, expected)
+    for (const other of [
+      mint(accessKey, now + 877),
+      mint({ ...accessKey, secretAccessKey: `${accessKey.secretAccessKey}x` }, now),
+      mint({ ...accessKey, region: "us-east-2" }, now),
+      mint({ ...accessKey, sessionToken: "s" }, now)
+    ])
+      assert.notStrictEqual(other?.text, expected)
+  })
+})
+
+describe("a token for Vertex", () => {
+  const { client_email, private_key, private_key_id } = serviceAccount
+  it.effect.prop(
+    "is that of Google's own library, and jose verifies it with the public key",
+    [Arbitrary.all({ name: canary, kid: canary }), clock],
+    function* ([{ kid, name }, now]) {
+      const email = `${name}@fake-project.iam.gserviceaccount.com`
+      const headers = yield* at(now, async () =>
+        new JWTAccess(email, private_key, kid).getRequestHeaders(undefined, undefined, scope)
+      )
+      const minted = mint({ client_email: email, private_key, private_key_id: kid }, now)
+      assert.strictEqual(`Bearer ${minted?.text}`, headers.get("authorization"))
+      const iat = Math.floor(now / 1000)
+      assert.strictEqual(minted?.expires_at, (iat + 3600) * 1000)
+      const verified = yield* Effect.promise(async () =>
+        jwtVerify(minted?.text ?? "", await importSPKI(rsaKey.publicKey, "RS256"), { currentDate: new Date(now) })
+      )
+      assert.deepStrictEqual<unknown>(verified.protectedHeader, { alg: "RS256", typ: "JWT", kid })
+      assert.deepStrictEqual<unknown>(verified.payload, { iss: email, sub: email, scope, exp: iat + 3600, iat })
+    },
+    { arbitrary: { runs: 50 } }
+  )
+
+  it.effect("is refused by jose if it was changed or is too old (control)", function* () {
+    const now = 1_767_225_600_000
+    const [head = "", claims = "", signature = ""] = mint(serviceAccount, now)?.text.split(".") ?? []
+    const key = yield* Effect.promise(() => importSPKI(rsaKey.publicKey, "RS256"))
+    const verify = (token: string, time: number) =>
+      Effect.exit(Effect.tryPromise(() => jwtVerify(token, key, { currentDate: new Date(time) })))
+    const other = Buffer.from(JSON.stringify({ iss: "evil@fake.test" })).toString("base64url")
+    const tags = yield* Effect.forEach(
+      [
+        verify(`${head}.${claims}.${signature}`, now + 3_599_000),
+        verify(`${head}.${claims}.${signature}`, now + 3_600_000),
+        verify(`${head}.${other}.${signature}`, now)
+      ],
+      Effect.map(({ _tag }) => _tag)
+    )
+    assert.deepStrictEqual(tags, ["Success", "Failure", "Failure"])
+  })
+
+  const pem = (type: "rsa" | "rsa-pss" | "ec", modulusLength: number, passphrase?: string): string => {
+    const encoding = {
+      type: "pkcs8",
+      format: "pem",
+      ...(passphrase ? { cipher: "aes-256-cbc", passphrase } : {})
+    } as const
+    const { privateKey } =
+      type === "ec"
+        ? generateKeyPairSync("ec", { namedCurve: "P-256" })
+        : generateKeyPairSync(type as "rsa", { modulusLength })
+    return String(privateKey.export(encoding))
+  }
+  it.for<readonly [name: string, make: () => string]>([
+    ["one of 1024 bits", () => pem("rsa", 1024)],
+    ["one of 5120 bits, which would occupy the process", () => pem("rsa", 5120)],
+    ["one for another algorithm", () => pem("ec", 0)],
+    ["one for PSS only", () => pem("rsa-pss", 2048)],
+    ["one behind a passphrase", () => pem("rsa", 2048, "p")],
+    ["a public one", () => rsaKey.publicKey],
+    ["one that was cut", () => private_key.slice(0, 800)],
+    ["one whose line breaks were escaped twice", () => private_key.replaceAll("\n", "\\n")],
+    ["text", () => "-----BEGIN PRIVATE KEY-----\nfake\n-----END PRIVATE KEY-----\n"]
+  ])("is not minted with a key that cannot sign: %s", ([, make]) => {
+    assert.isUndefined(mint({ client_email, private_key_id, private_key: make() }, 0))
+  })
+
+  it("is minted with a key in PKCS #1 and with one of 4096 bits", () => {
+    const pkcs1 = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({
+      type: "pkcs1",
+      format: "pem"
+    })
+    for (const key of [String(pkcs1), pem("rsa", 4096)])
+      assert.isDefined(mint({ client_email, private_key_id, private_key: key }, 0))
+  })
+})

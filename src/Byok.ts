@@ -17,6 +17,7 @@ import * as Credentials from "./service/credentials/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
 import { Links } from "./service/links/Links.ts"
 import { Router } from "./service/routing/Router.ts"
+import { TokensOnly } from "./service/tokens/Tokens.ts"
 import * as IdempotencyRecordExpiry from "./service/credentials/IdempotencyRecordExpiry.ts"
 import { publicUrlOf, readSettings, type Settings } from "./wiring/Settings.ts"
 
@@ -43,6 +44,7 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(KeyEncryptionLive.withStores(settings)),
     Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
     Layer.provideMerge(Layer.succeed(PublicUrl, publicUrlOf(settings))),
+    Layer.provideMerge(Layer.succeed(TokensOnly, settings.tokensOnly)),
     Layer.provideMerge(MemoryBudget.layer(settings.memoryBudget)),
     Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue)))
   )

@@ -93,7 +93,22 @@ const Attempt = Schema.Struct({
   credential_id: Schema.NullOr(CredentialId),
   label: Schema.NullOr(Schema.String),
   region: Schema.NullOr(Region),
-  key: Schema.optionalKey(Schema.String.annotate({ description: "The provider's key, in the clear; only with `own`." }))
+  key: Schema.optionalKey(
+    Schema.String.annotate({ description: "The provider's key in the clear, or its token; only with `own`." })
+  ),
+  key_kind: Schema.optionalKey(
+    Schema.Literals(["stored", "token"]).annotate({ description: "What `key` is; only with `keys: tokens`." })
+  ),
+  key_expires_at: Schema.optionalKey(Schema.NullOr(timestamp("When the token expires; null for a stored key."))),
+  cloud: Schema.optionalKey(
+    Schema.NullOr(
+      Schema.Struct(
+        Struct.map({ project_id: Schema.String, region: Schema.String, bucket: Schema.String }, Schema.optionalKey)
+      )
+    ).annotate({
+      description: "What is needed beside a token, as far as the stored key has it; null for a stored key."
+    })
+  )
 }).annotate({ identifier: "Attempt" })
 
 const next = Schema.NullOr(Attempt).annotate({

@@ -15,6 +15,7 @@ import {
   UnknownApiKey,
   type UnknownWorkspace
 } from "../service/routing/RouterErrors.ts"
+import { TokensOnly } from "../service/tokens/Tokens.ts"
 import {
   AnotherAttemptOpen,
   type NewRoute,
@@ -34,8 +35,15 @@ const attemptOf = (next: NextAttempt | undefined) => {
   if (lease === undefined) {
     return { attempt, step: "shared", provider: step.provider, credential_id: null, label: null, region: null }
   }
-  const { credential_id, label, provider, region } = lease.terms
-  return { attempt, step: "own", provider, credential_id, label, region, key: lease.text() }
+  const { credential_id, keys, label, provider, region } = lease.terms
+  const { token } = lease
+  const form = {
+    key_kind: token === undefined ? "stored" : "token",
+    key_expires_at: timeOf(token?.expires_at ?? null),
+    cloud: token?.cloud ?? null
+  }
+  const own = { attempt, step: "own", provider, credential_id, label, region, key: lease.text() }
+  return keys === "tokens" ? { ...own, ...form } : own
 }
 
 const exclusionOf = (exclusion: Exclusion) =>
@@ -62,6 +70,11 @@ const noDefault = {
   path: ["account_id"],
   message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
 }
+
+const tokensRequired = InvalidParams.of({
+  path: ["keys"],
+  message: "must be tokens: TOKENS_ONLY lets no other form out"
+})
 
 const notAlone = InvalidParams.of({
   path: ["credential_id"],
@@ -93,6 +106,7 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
     const { open, report } = yield* OpenRoutes
     const { admit } = yield* MemoryBudget
     const clock = yield* Clock.Clock
+    const tokensOnly = yield* TokensOnly
     const noted = (id: string, n: number, given: typeof Report.Type, goesOn: boolean) => {
       const { codes = [], retry_after = null, status } = given
       const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
@@ -134,6 +148,7 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
         { account_id, api_key, explain, freshness_ms, reports, workspace_id: given, ...rest }: typeof NewRoute.Type,
         response: ServerResponse
       ): Effect.Effect<RouteResponse, InvalidParams | Unauthorized | NotForRouting | ServiceUnavailable> => {
+        if (tokensOnly && rest.keys === "as_stored") return Effect.fail(tokensRequired)
         const api_key_hash = api_key === undefined ? rest.api_key_hash : hashApiKey(api_key)
         const request = { ...rest, api_key_hash, ...(given === null ? {} : { workspace_id: given }) }
         const freshness = freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)

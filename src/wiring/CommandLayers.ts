@@ -13,6 +13,7 @@ import { PublicUrl } from "../port/Links.ts"
 import * as Credentials from "../service/credentials/Credentials.ts"
 import { OperatorCredentials } from "../service/credentials/OperatorCredentials.ts"
 import { Links } from "../service/links/Links.ts"
+import { TokensOnly } from "../service/tokens/Tokens.ts"
 import { Rotation } from "../service/keyring/Rotation.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
@@ -60,7 +61,11 @@ const withKeys = (settings: Settings) => KeyEncryptionLive.withStores(settings, 
 const onCredentials = (settings: Settings) => {
   const { deadline, queue } = settings.database
   return Layer.mergeAll(Credentials.layer, Explanations.layer, LeakResponse.layer, OperatorCredentials.layer).pipe(
-    Layer.provide([CipherLive.layer, Layer.succeed(RequestTimeout, deadline)]),
+    Layer.provide([
+      CipherLive.layer,
+      Layer.succeed(RequestTimeout, deadline),
+      Layer.succeed(TokensOnly, settings.tokensOnly)
+    ]),
     Layer.provideMerge(withKeys(settings)),
     Layer.merge(Layer.succeed(QueueLimits, queueLimits(queue)))
   )

@@ -155,6 +155,8 @@ const table = Effect.all({
   management,
   /** Where events are posted, and the file with the secrets that sign them; none for nowhere. */
   webhook,
+  /** Whether keys that can sign tokens go out as tokens only. */
+  tokensOnly: settingOr("TOKENS_ONLY", trueOrFalse, false),
   /** The Unix socket for gateways in any language; none for nowhere. */
   gatewaySocket: setting("BYOK_GATEWAY_SOCKET", text)
 })

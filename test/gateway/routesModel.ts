@@ -196,7 +196,16 @@ export const fakeRouter = () => {
       if (state.away) return Effect.fail(new PoolsUnavailable())
       if (step.row === "refused") return Effect.fail(new LeaseRefused({ reason: "parked" }))
       const { credential_id, key_version, provider, region } = step
-      const terms = { credential_id, key_version, provider, region, model: "a/model", leased_at: 0, label: "" }
+      const terms = {
+        credential_id,
+        key_version,
+        provider,
+        region,
+        model: "a/model",
+        leased_at: 0,
+        label: "",
+        keys: "as_stored"
+      } as const
       const health = { whole: unknown(key_version), model: unknown(key_version) }
       const lease = new Lease({ ...terms, account_id: owner.account_id }, health)
       lease.fill(Buffer.from("key"))

@@ -34,7 +34,7 @@ const Unverified = Schema.Literals(["altered", "unknown_key", "unsupported", "un
 
 /** Why a credential is not used. */
 const Excluded = Schema.Union([
-  because(Schema.Literals(["disabled", "api_key_not_allowed", "user_not_allowed"]), {}),
+  because(Schema.Literals(["no_token", "disabled", "api_key_not_allowed", "user_not_allowed"]), {}),
   because(Schema.tag("model_not_allowed"), {
     hint: Schema.optionalKey(
       Schema.String.annotate({ description: "A member of `allowed_models` that is almost the requested model." })

@@ -19,6 +19,8 @@ export interface PooledCredential {
   /** The version of the row in the database. */
   readonly row: string
   readonly seal: Seal
+  /** Set if only tokens may leave the process, and the key that should sign them cannot (D58). */
+  readonly cannotSign?: boolean
   /** The cooldowns that the database had when the row was read. */
   readonly stored: Cooldowns
   /** The lists as questions that are quick to answer, however long the lists are. */

@@ -61,6 +61,13 @@ export const strategies = Schema.Literals(["byok_first", "provider_first"]).anno
   default: "byok_first"
 })
 
+/** In which form keys are handed out (D58). */
+export const KeyForm = Schema.Literals(["as_stored", "tokens"]).annotate({
+  message: "must be as_stored or tokens",
+  description:
+    "`tokens`: a short-lived token wherever the stored key can sign one. By default as_stored, with TOKENS_ONLY tokens."
+})
+
 /** The members of a request to route. */
 export const routingFields = {
   account_id: AccountId,
@@ -87,7 +94,8 @@ export const routingFields = {
   }).pipe(withDefault),
   requires_zdr: flag(false, "Whether the request requires zero data retention."),
   targets,
-  strategy: withDefault(strategies)
+  strategy: withDefault(strategies),
+  keys: Schema.optionalKey(KeyForm)
 }
 
 /**
@@ -98,7 +106,9 @@ export const RoutingRequest = closed(Schema.Struct(routingFields))
 export type RoutingRequest = typeof RoutingRequest.Type
 
 /** A request to plan for, as its account asks. */
-export const PlanRequest = closed(Schema.Struct(Struct.omit(routingFields, ["account_id", "credential_id"]))).annotate({
+export const PlanRequest = closed(
+  Schema.Struct(Struct.omit(routingFields, ["account_id", "credential_id", "keys"]))
+).annotate({
   identifier: "PlanRequest"
 })
 export type PlanRequest = typeof PlanRequest.Type

@@ -62,6 +62,8 @@ const maxHints = 100
 const exclusionMessage = (exclusion: Exclusion, credential: Credential, request: RoutingRequest): string => {
   const { allowed_api_key_hashes, allowed_models, allowed_user_ids } = credential
   switch (exclusion.reason) {
+    case "no_token":
+      return "its key cannot sign a token, and no other form of it may leave the process"
     case "disabled":
       return "it is disabled"
     case "api_key_not_allowed":

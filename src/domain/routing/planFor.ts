@@ -37,12 +37,13 @@ const isTrusted = (seal: Seal) => seal === "verified" || seal === "unverified"
 const exclusionsOf = (
   request: RoutingRequest,
   endpoint: Endpoint,
-  { allowsApiKey, allowsModel, allowsUser, credential, seal }: PooledCredential,
+  { allowsApiKey, allowsModel, allowsUser, cannotSign, credential, seal }: PooledCredential,
   availability: Availability
 ): ReadonlyArray<Exclusion> => {
   const { declared_region, declared_zdr, disabled } = credential
   const found: Array<Exclusion> = []
   if (!isTrusted(seal)) found.push({ reason: "seal", seal })
+  if (cannotSign) found.push({ reason: "no_token" })
   if (disabled) found.push({ reason: "disabled" })
   if (!allowsApiKey(request.api_key_hash)) found.push({ reason: "api_key_not_allowed" })
   if (!allowsUser(request.user_id)) found.push({ reason: "user_not_allowed" })

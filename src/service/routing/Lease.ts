@@ -2,6 +2,8 @@ import { inspect } from "node:util"
 import { Redacted } from "effect"
 import type { OwnedCredential } from "../../domain/Identifiers.ts"
 import type { Health } from "../../domain/routing/Health.ts"
+import type { TokenTerms } from "../tokens/Tokens.ts"
+import { partsOf } from "../tokens/mint.ts"
 import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
@@ -14,18 +16,21 @@ export interface LeaseTerms extends OwnedCredential {
   readonly model: string
   /** What the credential declares, which may decide the upstream's address (E12). */
   readonly region: Exclude<Region, "global"> | null
+  /** The form that the request asks for (D58). */
+  readonly keys: "as_stored" | "tokens"
   /** In milliseconds since 1970. */
   readonly leased_at: number
 }
 
 const hidden = "<lease>"
 
-/** A provider key in the clear for one attempt: a buffer that is zeroed when its scope ends. It shows itself nowhere. */
+/** A provider key, or the token that stands in for it, in the clear for one attempt: a buffer that is zeroed when its scope ends. It shows itself nowhere. */
 export class Lease {
   readonly terms: LeaseTerms
   /** That of its key when it was made. */
   readonly health: Health
   #key: Buffer | undefined
+  #token: TokenTerms | undefined
   #ended = false
 
   constructor(terms: LeaseTerms, health: Health) {
@@ -34,11 +39,12 @@ export class Lease {
   }
 
   /**
-   * Copies an opened key, unless the lease has ended: a key store may answer late. The memory is its own, as a slice of
-   * Node's pool would share it with others.
+   * Copies an opened key or its token, unless the lease has ended: a key store may answer late. The memory is its own, as a
+   * slice of Node's pool would share it with others.
    */
-  fill(opened: Uint8Array): void {
+  fill(opened: Uint8Array, token?: TokenTerms): void {
     if (this.#ended) return
+    this.#token = token
     this.#key = Buffer.allocUnsafeSlow(opened.length)
     this.#key.set(opened)
   }
@@ -51,6 +57,11 @@ export class Lease {
 
   get hasEnded(): boolean {
     return this.#ended
+  }
+
+  /** What is known of the token that the lease holds; undefined if that is the stored key. */
+  get token(): TokenTerms | undefined {
+    return this.#token
   }
 
   /** The key's own buffer, not a copy: zero after the scope. */
@@ -67,7 +78,10 @@ export class Lease {
   /** The text with the key replaced by the id of its credential; as it is once the lease has ended. */
   redact(text: string): string {
     const { credential_id, provider } = this.terms
-    return this.#key === undefined ? text : redactKey(text, provider, Redacted.make(this.text()), `<${credential_id}>`)
+    if (this.#key === undefined) return text
+    const key = this.text()
+    const parts = this.#token === undefined ? [] : partsOf(key)
+    return redactKey(text, provider, Redacted.make(key), `<${credential_id}>`, parts)
   }
 
   toString(): string {
@@ -117,9 +131,15 @@ const formsOf = (secret: string): ReadonlyArray<string> => {
 
 const literal = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")
 
-/** Replaces a key, and every secret inside it, by `replacement` in one pass over a text. Short secrets stay. */
-export const redactKey = (text: string, provider: Provider, key: Redacted.Redacted, replacement: string): string => {
-  const secrets = Array.from(new Set(hiddenSecretsIn(provider, key)))
+/** Replaces a key, every secret inside it and other `parts` of it by `replacement` in one pass over a text. Short secrets stay. */
+export const redactKey = (
+  text: string,
+  provider: Provider,
+  key: Redacted.Redacted,
+  replacement: string,
+  parts: ReadonlyArray<string> = []
+): string => {
+  const secrets = Array.from(new Set([...hiddenSecretsIn(provider, key), ...parts]))
     .filter((secret) => secret.length >= shortest)
     .sort((one, other) => other.length - one.length)
     .slice(0, maxSecrets)

@@ -2,7 +2,7 @@ import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import { roleMay } from "../../domain/Principal.ts"
-import type { Provider } from "../../domain/Provider.ts"
+import { type Provider, signsTokens } from "../../domain/Provider.ts"
 import { type Cooldown, longestCooldown, cooldownCauseOf, unknown } from "../../domain/routing/Health.ts"
 import { monotonicMillis } from "../../domain/routing/Moment.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
@@ -19,6 +19,8 @@ import {
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
 import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
+import { canSign } from "../tokens/mint.ts"
+import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 import { makeTurns } from "./Turns.ts"
 
@@ -133,9 +135,13 @@ const isSameSeal = (one: Sealed, other: Sealed, account_id: AccountId): boolean 
   Buffer.compare(one.sealed.sealed, other.sealed.sealed) === 0 &&
   encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
 
-const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Sealed) => Effect.Effect<Seal>) {
+/** What is found out about a row before it is offered. */
+type Checked = Pick<PooledCredential, "seal" | "cannotSign">
+
+const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Sealed) => Effect.Effect<Checked>) {
   const { load, versions, versionsOfKey } = yield* CredentialPools
   const budget = yield* MemoryBudget
+  const tokens = yield* Tokens
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
   /** What parkings take is held apart from their pool once they have been read without it. */
@@ -178,24 +184,25 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     const release = Effect.sync(() => holding.release())
     const stored = yield* Effect.onError(orUnknown(load(owner, provider, version, admit)), () => release)
     const now = monotonicMillis(clock)
-    const sealOf = (row: PoolRow): Seal => {
+    const knownOf = (row: PoolRow): Checked => {
       const before = known?.byId.get(row.credential.id)
-      return before !== undefined && (before.row === row.row || isSameSeal(before, row, account_id))
-        ? before.seal
-        : "unavailable"
+      if (before === undefined || (before.row !== row.row && !isSameSeal(before, row, account_id)))
+        return { seal: "unavailable" }
+      const { cannotSign = false, seal } = before
+      return { seal, cannotSign }
     }
     const health = ({ credential: { id } }: Sealed) => healthOf(stored.parkings.get(id), now)
     const pool =
       stored.rows === undefined
         ? (known?.pool ?? []).map((member) => ({ ...member, ...health(member) }))
-        : poolOf(stored.rows.map((row) => ({ ...row, ...health(row), seal: sealOf(row) })))
+        : poolOf(stored.rows.map((row) => ({ ...row, ...health(row), ...knownOf(row) })))
     const checking = inTime(
       Effect.forEach(
         pool,
         (member) =>
           isVerified(member)
             ? Effect.succeed(member)
-            : Effect.map(check(account_id, member), (seal) => ({ ...member, seal })),
+            : Effect.map(check(account_id, member), (checked) => ({ ...member, ...checked })),
         { concurrency: checkedAtOnce }
       )
     )
@@ -215,9 +222,10 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     return { snapshot, holding }
   })
 
-  const forget = (key: string) => {
+  const forget = (key: string, next?: Snapshot) => {
     const found = kept.get(key)
     kept.delete(key)
+    if (found !== undefined) tokens.retain(found.snapshot.pool, next?.byId)
     found?.holding.release()
     found?.parkings?.release()
   }
@@ -245,7 +253,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       if (isSame) return snapshot
     }
     const { holding, snapshot } = yield* readFrom(owner, provider, known, undefined, weightOf(state), question)
-    forget(key)
+    forget(key, snapshot)
     kept.set(key, { snapshot, holding })
     holding.spare(() => forget(key))
     return snapshot
@@ -406,21 +414,38 @@ export class Pools extends Context.Service<
     ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace>
   }
 >()("byok/Pools") {
-  /** Unwraps the data key of each row under its whole policy, which proves that the policy is what was sealed (E16). */
-  static readonly layer = Layer.effect(
-    this,
-    Effect.flatMap(Cipher, ({ verify }) =>
-      make((account_id, { credential, sealed }) =>
-        Effect.match(verify(sealed, contextOf({ ...credential, account_id })), {
-          onSuccess: () => "verified",
-          onFailure: ({ _tag }) => sealStatusByError[_tag]
+  /**
+   * Unwraps the data key of each row under its whole policy, which proves that the policy is what was sealed (E16). Where only
+   * tokens may leave the process, keys that should sign them are opened to see whether they can.
+   */
+  static readonly layer = Layer.provide(
+    Layer.effect(
+      this,
+      Effect.gen(function* () {
+        const { read, verify } = yield* Cipher
+        const tokensOnly = yield* TokensOnly
+        return yield* make((account_id, { credential, sealed }) => {
+          const context = contextOf({ ...credential, account_id })
+          const { provider } = credential
+          const checked: Effect.Effect<boolean | void, OpenFailure> =
+            tokensOnly && signsTokens(provider)
+              ? read(sealed, context, (key) => !canSign(provider, key.toString("utf8")))
+              : verify(sealed, context)
+          return Effect.match(checked, {
+            onSuccess: (cannotSign) => ({ seal: "verified", cannotSign: cannotSign === true }),
+            onFailure: ({ _tag }) => ({ seal: sealStatusByError[_tag] })
+          })
         })
-      )
-    )
+      })
+    ),
+    Tokens.layer
   )
   /** Goes by the columns, without a key to verify them. For explanations only. */
-  static readonly layerUnverified = Layer.effect(
-    this,
-    make(() => Effect.succeed("unverified"))
+  static readonly layerUnverified = Layer.provide(
+    Layer.effect(
+      this,
+      make(() => Effect.succeed({ seal: "unverified" }))
+    ),
+    Tokens.layer
   )
 }

@@ -1,7 +1,7 @@
 import { Cause, Clock, Context, Duration, Effect, Layer, type Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { ApiKeyHash } from "../../domain/Identifiers.ts"
-import type { Provider } from "../../domain/Provider.ts"
+import { type Provider, signsTokens } from "../../domain/Provider.ts"
 import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
 import { type Moment, momentOf, monotonicMillis } from "../../domain/routing/Moment.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
@@ -16,12 +16,13 @@ import {
 } from "../../domain/routing/planFor.ts"
 import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
 import { longestFreshness, type RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
-import { contextOf } from "../../domain/SealedKey.ts"
-import { Cipher } from "../../port/Cipher.ts"
+import { contextOf, type SealedKey, type SealingContext } from "../../domain/SealedKey.ts"
+import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
+import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
@@ -131,7 +132,9 @@ class PlanOfPools implements PlannedRequest {
 
 const make = Effect.gen(function* () {
   const { current, inTurn, ofKey, part, reread } = yield* Pools
-  const { read } = yield* Cipher
+  const { read, verify } = yield* Cipher
+  const tokens = yield* Tokens
+  const tokensOnly = yield* TokensOnly
   const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger(metered.parked)
   const uses = yield* makeUseLedger
@@ -264,6 +267,32 @@ const make = Effect.gen(function* () {
     giveBack(lease)
   }
 
+  /**
+   * Fills a lease with a token where its key signs one. A kept one is handed out only while the key could be opened: its
+   * data key is unwrapped under its policy.
+   */
+  const withToken = (
+    lease: Lease,
+    sealed: SealedKey,
+    context: SealingContext
+  ): Effect.Effect<void, OpenFailure | LeaseRefused> => {
+    const fill: Lease["fill"] = (key, token) => lease.fill(key, token)
+    const signed = Effect.suspend(() => {
+      const use = (key: Buffer) => {
+        if (tokens.sign(lease.terms, key, fill)) return Effect.void
+        if (tokensOnly) return Effect.fail(new LeaseRefused({ reason: "no_token" }))
+        lease.fill(key)
+        return Effect.void
+      }
+      return Effect.flatten(read(sealed, context, use))
+    })
+    if (!tokens.isKept(lease.terms)) return signed
+    const verified = Effect.onError(verify(sealed, context), () =>
+      Effect.sync(() => tokens.wipe(lease.terms.credential_id))
+    )
+    return Effect.flatMap(verified, () => (tokens.open(lease.terms, fill) ? Effect.void : signed))
+  }
+
   /** Opens the key of a planned row into a lease. If its KEK is gone, the row may have been rewrapped since: then it has changed. */
   const opened = (
     lease: Lease,
@@ -271,12 +300,17 @@ const make = Effect.gen(function* () {
     { credential_id, provider, row }: OwnStep,
     { credential, sealed }: Snapshot["pool"][number]
   ): Effect.Effect<Lease, LeaseRefused> => {
-    const fill = (key: Buffer) => {
-      lease.fill(key)
+    const context = contextOf({ ...credential, account_id: request.account_id })
+    const filled =
+      lease.terms.keys === "tokens" && signsTokens(provider)
+        ? withToken(lease, sealed, context)
+        : read(sealed, context, (key) => lease.fill(key))
+    const leased = () => {
       uses.leased(lease.terms)
       return lease
     }
-    return Effect.catch(read(sealed, contextOf({ ...credential, account_id: request.account_id }), fill), (failure) => {
+    return Effect.catch(Effect.map(filled, leased), (failure) => {
+      if (failure._tag === "LeaseRefused") return Effect.fail(failure)
       const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
       if (failure._tag !== "UnknownKeyId") return Effect.fail(refused)
       return Effect.matchEffect(orUnavailable(reread(request, provider)), {
@@ -306,7 +340,8 @@ const make = Effect.gen(function* () {
       return Effect.fail(new LeaseRefused({ reason: "parked" }))
     }
     const { label } = pooled.credential
-    const terms = { account_id, credential_id, key_version, label, provider, model, region, leased_at: now.wall }
+    const keys = tokensOnly ? "tokens" : (request.keys ?? "as_stored")
+    const terms = { account_id, credential_id, key_version, label, provider, model, region, keys, leased_at: now.wall }
     const lease = new Lease(terms, health)
     if (request.credential_id === undefined && !ledger.admit(terms, health, lease, now.monotonic)) {
       return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
@@ -431,5 +466,5 @@ export class Router extends Context.Service<
   }
 >()("byok/Router") {
   static readonly layer: Layer.Layer<Router, never, Cipher | CredentialPools | CredentialUse | Parkings> =
-    Layer.provide(Layer.effect(this, make), Pools.layer)
+    Layer.provide(Layer.effect(this, make), [Pools.layer, Tokens.layer])
 }

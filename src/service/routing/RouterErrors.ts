@@ -3,8 +3,8 @@ import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { Step } from "../../domain/routing/Plan.ts"
 import type { Seal } from "../../domain/routing/Pool.ts"
 
-/** Why a step was not attempted: the credential or what it allows has changed, or its key does not open. */
-export type Refusal = "changed" | "parked" | "on_trial" | Exclude<Seal, "verified" | "unverified">
+/** Why a step was not attempted: the credential or what it allows has changed, or its key does not open or sign. */
+export type Refusal = "changed" | "parked" | "on_trial" | "no_token" | Exclude<Seal, "verified" | "unverified">
 
 /** The step cannot be leased. After `changed`, plan again. */
 export class LeaseRefused extends Data.TaggedError("LeaseRefused")<{ readonly reason: Refusal }> {}

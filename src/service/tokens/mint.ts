@@ -87,10 +87,15 @@ export const mint = (key: CloudKey, now: number): Token | undefined => {
   }
 }
 
-/** Refuses a key that should sign tokens and cannot (D57). */
+/** Whether a stored key is a plain one or signs tokens. */
+export const canSign = (provider: string, key: string): boolean => {
+  const cloudKey = cloudKeyIn(provider, key)
+  return cloudKey === undefined || (Result.isSuccess(cloudKey) && mint(cloudKey.success, 0) !== undefined)
+}
+
+/** Refuses a key that should sign tokens and cannot (D57). Its members have been checked before. */
 export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.Effect<void, InvalidParams> => {
-  const cloudKey = cloudKeyIn(provider, Redacted.value(key))
-  return cloudKey === undefined || Result.isFailure(cloudKey) || mint(cloudKey.success, 0) !== undefined
+  return canSign(provider, Redacted.value(key))
     ? Effect.void
     : Effect.fail(
         InvalidParams.of(malformedCloudKey("private_key must be a private RSA key of 2048 to 4096 bits in PEM"))

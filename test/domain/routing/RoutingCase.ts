@@ -164,7 +164,8 @@ const rowOf = (provider: Provider, index: number, [policy, state]: readonly [num
       { _tag: "Parked", cause: "leaked", until: null }
     ),
     key_version: other(1, 2),
-    row: other("1", "2")
+    row: other("1", "2"),
+    cannotSign: other(false, false, false, true)
   }
 }
 
@@ -200,7 +201,7 @@ const requestOf = (number: number, targets: ReadonlyArray<Target>): RoutingReque
 const plainRequest = requestOf(0, [targetOf("openai", 0)])
 
 /** What is not plain about a request, its endpoint or every row: their members have names of their own. */
-export type Around = Partial<RoutingRequest & Target["endpoint"] & Pick<Row, "availability" | "seal">>
+export type Around = Partial<RoutingRequest & Target["endpoint"] & Pick<Row, "availability" | "cannotSign" | "seal">>
 
 /** A plain request to one provider, whose credentials differ from a plain one in this. */
 export const plainCase = (credentials: ReadonlyArray<Partial<Credential>>, around: Around = {}): RoutingCase => ({

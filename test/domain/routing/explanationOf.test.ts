@@ -68,6 +68,12 @@ const parkedMessages = [
 
 describe("a credential is not used because", () => {
   const cases: ReadonlyArray<Reason> = [
+    [
+      "no_token",
+      {},
+      { cannotSign: true },
+      "its key cannot sign a token, and no other form of it may leave the process"
+    ],
     ["disabled", { disabled: true }, {}, "it is disabled"],
     [
       "api_key_not_allowed",

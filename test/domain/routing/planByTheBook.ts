@@ -68,9 +68,10 @@ const misfits = (
 const isForCaller = ({ request }: RoutingCase, { credential }: Row) =>
   isIn(credential.allowed_api_key_hashes, request.api_key_hash) && isIn(credential.allowed_user_ids, request.user_id)
 
-const reasonsOf = (routingCase: RoutingCase, target: Target, { credential, seal, availability }: Row) => [
+const reasonsOf = (routingCase: RoutingCase, target: Target, { cannotSign, credential, seal, availability }: Row) => [
   ...misfits(routingCase, target, [credential.declared_region, credential.declared_zdr]),
   ...namesOf({
+    no_token: cannotSign === true,
     disabled: credential.disabled,
     api_key_not_allowed: !isIn(credential.allowed_api_key_hashes, routingCase.request.api_key_hash),
     user_not_allowed: !isIn(credential.allowed_user_ids, routingCase.request.user_id),

@@ -72,6 +72,7 @@ const forEveryone = { disabled: false, allowed_api_key_hashes: null, allowed_use
 const remedies: Readonly<Record<Exclusion["reason"], Partial<Row> | Partial<Credential> | Partial<RoutingRequest>>> = {
   seal: { seal: "verified" },
   parked: { availability: { _tag: "Free" } },
+  no_token: { cannotSign: false },
   disabled: { disabled: false },
   api_key_not_allowed: { allowed_api_key_hashes: null },
   user_not_allowed: { allowed_user_ids: null },

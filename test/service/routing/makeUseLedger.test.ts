@@ -21,6 +21,7 @@ const termsOf = (n: number, leased_at: number): LeaseTerms => ({
   provider: "openai",
   model: "a/model",
   region: null,
+  keys: "as_stored",
   leased_at
 })
 

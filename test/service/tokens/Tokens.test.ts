@@ -1,0 +1,340 @@
+import { Arbitrary, Effect, Fiber, Layer, Redacted } from "effect"
+import { TestClock } from "effect/testing"
+import { CredentialId } from "../../../src/domain/Identifiers.ts"
+import { contextOf } from "../../../src/domain/SealedKey.ts"
+import { AuthenticationFailed, Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
+import { makeMemoryBudget, MemoryBudget } from "../../../src/port/MemoryBudget.ts"
+import type { Lease } from "../../../src/service/routing/Lease.ts"
+import { Router } from "../../../src/service/routing/Router.ts"
+import { partsOf } from "../../../src/service/tokens/mint.ts"
+import { Tokens, TokensOnly } from "../../../src/service/tokens/Tokens.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { accessKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
+import { accountId, elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { inMemory } from "../../support/memory/inMemory.ts"
+import { Memory } from "../../support/memory/Memory.ts"
+import { changing, create, remove, update } from "../../support/service/asTenant.ts"
+import { ownStep, planOf } from "../../support/service/planning.ts"
+import { assert, describe, itWith } from "../../support/it.ts"
+
+const mebibyte = 1024 * 1024
+const budgetOf = (bytes: number) => Layer.sync(MemoryBudget, () => makeMemoryBudget(bytes))
+const routing = Layer.fresh(Layer.provideMerge(Router.layer, Tokens.layer))
+const inService = itWith(routing.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(budgetOf(64 * mebibyte))))
+const inTokensOnly = itWith(
+  routing.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(Layer.succeed(TokensOnly, true)))
+)
+
+const bedrock = { provider: "amazon-bedrock", key: JSON.stringify(accessKey) }
+const vertex = {
+  provider: "google-vertex",
+  key: JSON.stringify({ ...serviceAccount, region: "us-east5", bucket: "a-bucket" })
+}
+
+type Owner = Effect.Success<typeof newTenant>
+
+/** Leases the only key of a provider, in the form that is asked for, for as long as `use` looks at it. */
+const leasing = <A>(owner: Owner, provider: string, use: (lease: Lease) => A, keys?: string) =>
+  Effect.gen(function* () {
+    const { lease } = yield* Router
+    const plan = yield* planOf(owner, { targets: [{ provider }], ...(keys === undefined ? {} : { keys }) })
+    return yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), use))
+  })
+const tokenOf = (owner: Owner, provider = "amazon-bedrock") =>
+  leasing(owner, provider, (lease) => lease.text(), "tokens")
+const seen = (lease: Lease) => ({ text: lease.text(), ...lease.token })
+
+const secretsOf = (key: string) => [accessKey.secretAccessKey, serviceAccount.private_key, key]
+
+describe("a lease that asks for tokens", () => {
+  inService("holds a token, its end and what is needed beside it, and none of the key (D58)", function* () {
+    const owner = yield* newTenant
+    yield* TestClock.setTime(600_000)
+    for (const [{ key, provider }, life, cloud] of [
+      [bedrock, 900_000, { region: "us-east-1" }],
+      [vertex, 3_600_000, { project_id: "fake-project", region: "us-east5", bucket: "a-bucket" }]
+    ] as const) {
+      yield* create(owner, { provider, key })
+      const { text, ...terms } = yield* leasing(owner, provider, seen, "tokens")
+      assert.deepStrictEqual<unknown>(terms, { expires_at: 600_000 + life, cloud })
+      for (const part of [text, ...partsOf(text)]) {
+        for (const secret of secretsOf(key)) assert.notInclude(part, secret)
+      }
+      for (const keys of ["as_stored", undefined]) {
+        assert.deepStrictEqual(yield* leasing(owner, provider, seen, keys), { text: key }, "as stored")
+      }
+    }
+  })
+
+  inService("holds a plain key as it is, of every provider", function* () {
+    const owner = yield* newTenant
+    for (const provider of ["amazon-bedrock", "google-vertex", "openai", "azure"]) {
+      yield* create(owner, { provider, key: "plain-key-0123456789" })
+      assert.deepStrictEqual(yield* leasing(owner, provider, seen, "tokens"), { text: "plain-key-0123456789" })
+    }
+  })
+
+  inService("redacts the token and its parts (Q22)", function* () {
+    const owner = yield* newTenant
+    for (const { key, provider } of [bedrock, vertex]) {
+      const { id } = yield* create(owner, { provider, key })
+      const [parts, text] = yield* leasing(
+        owner,
+        provider,
+        (lease) => {
+          const token = lease.text()
+          const parts = [token, ...partsOf(token), encodeURIComponent(token), Buffer.from(token).toString("base64")]
+          return [parts, lease.redact(parts.join(" said ")), lease.wipe()] as const
+        },
+        "tokens"
+      )
+      for (const part of parts) assert.notInclude(text, part)
+      assert.strictEqual(text.split(`<${id}>`).length, parts.length + 1)
+    }
+  })
+})
+
+describe("a kept token", () => {
+  inService("serves ten thousand leases, a second apart, with one mint for 80 % of a life", function* () {
+    const owner = yield* newTenant
+    yield* create(owner, bedrock)
+    const { held } = yield* MemoryBudget
+    const tokens: Array<string> = []
+    let most = 0
+    for (let n = 0; n < 10_000; n++) {
+      const token = yield* tokenOf(owner)
+      if (token !== tokens.at(-1)) tokens.push(token)
+      if (n > 0) most = Math.max(most, held.spare)
+      yield* TestClock.adjust("1 second")
+    }
+    assert.lengthOf(tokens, Math.ceil(10_000 / 720))
+    assert.lengthOf(new Set(tokens), tokens.length)
+    assert.isBelow(most, 20_000, "one token and a pool")
+  })
+
+  /** A key store that takes as many seconds to answer as it was asked times before. */
+  const slow = () => {
+    const asked = { reads: 0, verifies: 0 }
+    const cipher = changing(Cipher, (cipher) => ({
+      ...cipher,
+      read: (sealed, context, use) =>
+        Effect.suspend(() =>
+          Effect.andThen(Effect.sleep(`${(asked.reads += 1)} seconds`), cipher.read(sealed, context, use))
+        ),
+      verify: (sealed, context) => {
+        asked.verifies += 1
+        return cipher.verify(sealed, context)
+      }
+    }))
+    return { asked, layer: Layer.provideMerge(routing, cipher) }
+  }
+  const onMemory = itWith(inMemory())
+
+  onMemory("is minted once by 500 leases that come at once while none is kept", function* () {
+    const { asked, layer } = slow()
+    yield* Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner, bedrock)
+      const leases = Effect.forEach(Array.from({ length: 500 }), () => tokenOf(owner), { concurrency: "unbounded" })
+      const fiber = yield* Effect.forkChild(leases)
+      for (let n = 0; n < 501; n++) yield* TestClock.adjust("1 second")
+      assert.strictEqual(new Set(yield* Fiber.join(fiber)).size, 1)
+      const { reads } = asked
+      yield* tokenOf(owner)
+      assert.strictEqual(asked.reads, reads, "the key is not opened again")
+    }).pipe(Effect.provide(layer))
+  })
+
+  onMemory("is handed out only while the key could be opened", function* () {
+    let failure: AuthenticationFailed | KeyStoreUnavailable | undefined
+    const cipher = changing(Cipher, (cipher) => ({
+      ...cipher,
+      verify: (sealed, context) =>
+        Effect.suspend(() => (failure === undefined ? cipher.verify(sealed, context) : Effect.fail(failure)))
+    }))
+    yield* Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner, bedrock)
+      const { isKept } = yield* Tokens
+      const signer = { ...owner, credential_id: id, key_version: 1, provider: "amazon-bedrock" }
+      for (const [error, reason] of [
+        [new AuthenticationFailed(), "altered"],
+        [new KeyStoreUnavailable({ reason: "away" }), "unavailable"]
+      ] as const) {
+        failure = undefined
+        yield* tokenOf(owner)
+        assert.isTrue(isKept(signer))
+        failure = error
+        const refused = yield* Effect.flip(tokenOf(owner))
+        assert(refused._tag === "LeaseRefused")
+        assert.strictEqual(refused.reason, reason)
+        assert.isFalse(isKept(signer), "wiped")
+      }
+    }).pipe(Effect.provide(Layer.provideMerge(routing, cipher)))
+  })
+
+  inService("is wiped when its key is replaced, its credential deleted, or its pool leaves memory", function* () {
+    const owner = yield* newTenant
+    const { isKept } = yield* Tokens
+    const { id } = yield* create(owner, bedrock)
+    const signer = (key_version: number) => ({ ...owner, credential_id: id, key_version, provider: "amazon-bedrock" })
+    const first = yield* tokenOf(owner)
+    yield* update(owner, id, { name: "renamed" })
+    yield* create(owner, { ...bedrock, is_fallback: true })
+    assert.strictEqual(yield* tokenOf(owner), first, "control: other changes of the pool leave it alone")
+    const other = JSON.stringify({ ...accessKey, secretAccessKey: "another-secret-access-key-0123456789" })
+    yield* update(owner, id, { key: other })
+    assert.notStrictEqual(yield* tokenOf(owner), first)
+    assert.isTrue(isKept(signer(2)))
+    yield* remove(owner, id)
+    yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })
+    assert.isFalse(isKept(signer(2)))
+  })
+
+  inService("gives its memory back to who needs it, and is then minted again", function* () {
+    const owner = yield* newTenant
+    const { admit, held } = yield* MemoryBudget
+    const { id } = yield* create(owner, bedrock)
+    const { isKept } = yield* Tokens
+    yield* tokenOf(owner)
+    const signer = { ...owner, credential_id: id, key_version: 1, provider: "amazon-bedrock" }
+    assert.isTrue(isKept(signer))
+    const everything = yield* admit(owner.account_id, "gateway", 64 * mebibyte)
+    assert.isFalse(isKept(signer))
+    assert.strictEqual(held.spare, 0)
+    everything.release()
+    assert.match(yield* tokenOf(owner), /^bedrock-api-key-/)
+  })
+})
+
+describe("keys that should sign and cannot", () => {
+  /** A row whose key is JSON that no create accepts now. */
+  const store = Effect.fnUntraced(function* (owner: Owner, key: string) {
+    const { id } = yield* create(owner, bedrock)
+    const { credentials } = yield* Memory
+    const { seal } = yield* Cipher
+    const row = credentials.get(id)
+    if (row === undefined) return assert.fail("not stored")
+    const context = contextOf({ ...row.credential, account_id: owner.account_id })
+    credentials.set(id, { ...row, sealed: yield* seal(Redacted.make(key), context) })
+    return id
+  })
+  const unsigning = JSON.stringify({ accessKeyId: "AKIAFAKE", secretAccessKey: "fake-secret-0123456789" })
+
+  inService("go out as they are stored", function* () {
+    const owner = yield* newTenant
+    yield* store(owner, unsigning)
+    assert.deepStrictEqual(yield* leasing(owner, "amazon-bedrock", seen, "tokens"), { text: unsigning })
+  })
+
+  inTokensOnly("never go out under TOKENS_ONLY, and their verdicts say why", function* () {
+    const owner = yield* newTenant
+    const id = yield* store(owner, unsigning)
+    const { providers, steps } = yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })
+    assert.deepStrictEqual(
+      steps.map(({ _tag }) => _tag),
+      ["Shared"],
+      "its policy is known: it forbids nothing"
+    )
+    assert.deepStrictEqual<unknown>(providers[0]?.credentials, [
+      { credential_id: id, section: "prioritized", position: null, exclusions: [{ reason: "no_token" }] }
+    ])
+  })
+
+  inTokensOnly("leave the others to tokens, whatever a request asks for; plain keys go out (D58)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner, bedrock)
+    for (const keys of ["tokens", "as_stored", undefined]) {
+      const text = yield* leasing(owner, "amazon-bedrock", (lease) => lease.text(), keys)
+      assert.match(text, /^bedrock-api-key-/)
+    }
+    yield* create(owner, { provider: "xai", key: "plain-key-0123456789" })
+    assert.strictEqual(yield* leasing(owner, "xai", (lease) => lease.text()), "plain-key-0123456789")
+  })
+
+  itWith(inMemory().pipe(Layer.provideMerge(Layer.succeed(TokensOnly, true))))(
+    "are refused at the lease, should one get as far as that",
+    function* () {
+      let isChanged = false
+      const cipher = changing(Cipher, (cipher) => ({
+        ...cipher,
+        read: (sealed, context, use) =>
+          cipher.read(sealed, context, (key) => use(isChanged ? Buffer.from(unsigning) : key))
+      }))
+      yield* Effect.gen(function* () {
+        const owner = yield* newTenant
+        yield* create(owner, bedrock)
+        const { lease } = yield* Router
+        const plan = yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })
+        isChanged = true
+        const refused = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
+        assert(refused._tag === "LeaseRefused")
+        assert.strictEqual(refused.reason, "no_token")
+      }).pipe(Effect.provide(Layer.provideMerge(routing, cipher)))
+    }
+  )
+})
+
+describe("the kept tokens, against a plain reference", () => {
+  const id = (n: number) => CredentialId.make(`019ad5a0-0000-7000-8000-00000000000${n}`)
+  const keys = [
+    { provider: "amazon-bedrock", key: JSON.stringify(accessKey), life: 900 },
+    { provider: "google-vertex", key: JSON.stringify(serviceAccount), life: 3600 }
+  ] as const
+  const act = Arbitrary.all({
+    kind: elementOf(["sign", "sign", "open", "open", "pass", "pass", "wipe", "retain", "evict"] as const),
+    n: integer(0, 3),
+    version: integer(1, 2),
+    seconds: integer(1, 1500)
+  })
+
+  const inTokens = itWith(Tokens.layer.pipe(Layer.provideMerge(budgetOf(mebibyte))))
+  inTokens.prop(
+    "are handed out for their key version, until 80 % of their life, and are gone after whatever wipes them",
+    [Arbitrary.array(act, { maxLength: 40 }), accountId],
+    function* ([acts, account_id]) {
+      const { open, retain, sign, wipe } = yield* Tokens
+      const { admit, held } = yield* MemoryBudget
+      const reference = new Map<number, { readonly version: number; readonly at: number; readonly text: string }>()
+      for (let n = 0; n <= 3; n++) wipe(id(n))
+      let now = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
+      for (const { kind, n, seconds, version } of acts) {
+        const { key, life, provider } = keys[n % 2] ?? keys[0]
+        const signer = { account_id, credential_id: id(n), key_version: version, provider }
+        const expected = reference.get(n)
+        const isKept = expected?.version === version && now < expected.at + 0.8 * life * 1000
+        let text: string | undefined
+        const fill = (bytes: Uint8Array) => void (text = Buffer.from(bytes).toString())
+        if (kind === "open") {
+          assert.strictEqual(open(signer, fill), isKept)
+          assert.strictEqual(text, isKept ? expected.text : undefined)
+          if (!isKept) reference.delete(n)
+        } else if (kind === "sign") {
+          assert.isTrue(sign(signer, Buffer.from(key), fill))
+          if (isKept) assert.strictEqual(text, expected.text)
+          else reference.set(n, { version, at: Math.floor(now / 1000) * 1000, text: String(text) })
+        } else if (kind === "pass") {
+          yield* TestClock.adjust(`${seconds} seconds`)
+          now += seconds * 1000
+        } else if (kind === "wipe") {
+          wipe(id(n))
+          reference.delete(n)
+        } else if (kind === "retain") {
+          const pool = [0, 1, 2, 3].map((one) => ({ credential: { id: id(one) }, key_version: version }))
+          retain(pool as never, new Map([[id(n), { key_version: version }]]))
+          for (const one of [0, 1, 2, 3]) if (one !== n) reference.delete(one)
+        } else {
+          const all = yield* admit(account_id, "gateway", mebibyte)
+          reference.clear()
+          all.release()
+        }
+        const fresh = Array.from(reference).filter(
+          ([one, { at }]) => now < at + 0.8 * (keys[one % 2] ?? keys[0]).life * 1000
+        )
+        assert.isAtLeast(held.spare, fresh.length * 1024)
+        assert.isAtMost(held.spare, reference.size * 4096)
+      }
+    },
+    { arbitrary: { runs: 100 } }
+  )
+})

@@ -1,0 +1,106 @@
+import { Effect } from "effect"
+import { decodeJwt, importSPKI, jwtVerify } from "jose"
+import { createdId } from "../support/http/Bodies.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { accessKey, rsaKey, serviceAccount } from "../support/keys/cloudKeys.ts"
+import { assert, layerLive } from "../support/it.ts"
+import { ask, listening, socketPath } from "./socket.ts"
+
+interface Opened {
+  readonly route: string
+  readonly next: Readonly<Record<string, unknown>> | null
+}
+const model = "a/model"
+const openedIn = ({ text }: { readonly text: string }) => (JSON.parse(text) as { readonly data: Opened }).data
+
+/** A socket, and an account with a service account, an access key and a plain key, in this order. */
+const scene = Effect.gen(function* () {
+  const tenant = yield* TestService.newTenant
+  const keys = [
+    ["google-vertex", JSON.stringify({ ...serviceAccount, region: "us-east5" })],
+    ["amazon-bedrock", JSON.stringify(accessKey)],
+    ["openai", "sk-0123456789-0123456789-AbCd"]
+  ] as const
+  const ids: Array<string> = []
+  for (const [provider, key] of keys) ids.push(createdId(yield* tenant.create({ provider, key })))
+  const path = yield* socketPath
+  const targets = keys.map(([provider]) => ({ provider, endpoint: { shared: false } }))
+  const open = (body: object) =>
+    ask(path, "POST", "/v1/routes", { account_id: tenant.account_id, model, targets, ...body })
+  const report = ({ next, route }: Opened) =>
+    Effect.map(
+      ask(path, "POST", `/v1/routes/${route}/attempts/${Number(next?.["attempt"])}`, { status: 500 }),
+      (answer) => ({
+        ...openedIn(answer),
+        route
+      })
+    )
+  return { ids, keys, open, path, report }
+})
+
+layerLive(TestService.layer)("a route that asks for tokens (D58)", (it) => {
+  it.effect("answers tokens with their ends and what is needed beside them, and plain keys as they are", function* () {
+    const { ids, keys, open, path, report } = yield* scene
+    yield* listening(path)
+    const before = Date.now()
+    const vertex = openedIn(yield* open({ keys: "tokens" }))
+    const { key, key_expires_at, ...rest } = vertex.next ?? {}
+    assert.deepStrictEqual(rest, {
+      ...{
+        attempt: 1,
+        step: "own",
+        provider: "google-vertex",
+        credential_id: ids[0],
+        label: "0f1...4567",
+        region: null
+      },
+      ...{ key_kind: "token", cloud: { project_id: "fake-project", region: "us-east5" } }
+    })
+    const { payload } = yield* Effect.promise(async () =>
+      jwtVerify(String(key), await importSPKI(rsaKey.publicKey, "RS256"))
+    )
+    assert.strictEqual(payload.iss, serviceAccount.client_email)
+    assert.strictEqual(key_expires_at, new Date(Number(payload.exp) * 1000).toISOString())
+    assert.isAtLeast(Date.parse(String(key_expires_at)), before - 1000 + 3_600_000)
+
+    const bedrock = yield* report(vertex)
+    assert.match(String(bedrock.next?.["key"]), /^bedrock-api-key-/)
+    assert.deepInclude(bedrock.next, { key_kind: "token", label: "AK...AB", cloud: { region: "us-east-1" } })
+    const plain = yield* report(bedrock)
+    const stored = { key_kind: "stored", key_expires_at: null, cloud: null }
+    assert.deepInclude(plain.next, { provider: "openai", key: keys[2][1], ...stored })
+
+    const again = openedIn(yield* open({ keys: "tokens" }))
+    assert.strictEqual(again.next?.["key"], key, "the kept one")
+  })
+
+  it.effect("is as before without it (control), and 400 for any other form", function* () {
+    const { keys, open, path } = yield* scene
+    yield* listening(path)
+    for (const body of [{}, { keys: "as_stored" }]) {
+      const { next } = openedIn(yield* open(body))
+      assert.strictEqual(next?.["key"], keys[0][1])
+      for (const name of ["key_kind", "key_expires_at", "cloud"]) assert.notProperty(next, name)
+    }
+    const { status, text } = yield* open({ keys: "token" })
+    assert.strictEqual(status, 400)
+    assert.include(text, '{"path":["keys"],"message":"must be as_stored or tokens"}')
+  })
+})
+
+layerLive(TestService.layerWith({ settings: (given) => ({ ...given, tokensOnly: true }) }))(
+  "with TOKENS_ONLY (D58)",
+  (it) => {
+    it.effect("tokens are what a route gets unless it asks for them, and as_stored is 400", function* () {
+      const { open, path } = yield* scene
+      yield* listening(path)
+      const { next } = openedIn(yield* open({}))
+      assert.strictEqual(decodeJwt(String(next?.["key"])).iss, serviceAccount.client_email)
+      assert.strictEqual(next?.["key_kind"], "token")
+      const { status, text } = yield* open({ keys: "as_stored" })
+      assert.strictEqual(status, 400)
+      assert.include(text, '{"path":["keys"],"message":"must be tokens: TOKENS_ONLY lets no other form out"}')
+      assert.notInclude(text, serviceAccount.private_key_id)
+    })
+  }
+)

@@ -15,7 +15,7 @@ func ask(route string, body object) object {
 func main() {
 	if len(os.Args) != 4 || !strings.HasPrefix(os.Args[3], "http") { log.Fatal("usage: go run gateway.go SOCKET ACCOUNT URL") }
 	targets := []object{{"provider": "openai", "endpoint": object{"shared": false}}}
-	opened := ask("/v1/routes", object{"account_id": os.Args[2], "model": "openai/gpt-4o", "targets": targets, "explain": true})
+	opened := ask("/v1/routes", object{"account_id": os.Args[2], "model": "openai/gpt-4o", "targets": targets, "explain": true, "keys": "tokens"})
 	for answer := opened; answer["next"] != nil; {
 		attempt, report, text := answer["next"].(object), object{"status": nil}, []byte{}
 		request, _ := http.NewRequest("POST", os.Args[3], strings.NewReader("{}"))

@@ -16,7 +16,8 @@ const ask = async (path, body) => {
   return data ?? Promise.reject(new Error(`byok refused: ${JSON.stringify(error)}`))
 }
 const targets = [{ provider: "openai", endpoint: { shared: false } }]
-const asked = { account_id, model: "openai/gpt-4o", targets, explain: true }
+const keys = "tokens" // Short-lived ones, where the stored key signs them; other keys come as they are.
+const asked = { account_id, model: "openai/gpt-4o", targets, explain: true, keys }
 let { next, outcome, providers, route } = await ask("/v1/routes", asked)
 while (next) {
   const { attempt, key, label } = next

@@ -17,7 +17,8 @@ def codes_in(text):
     except (ValueError, LookupError, TypeError, AttributeError): return []
 
 targets = [{"provider": "openai", "endpoint": {"shared": False}}]
-answer = opened = ask("/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets, "explain": True})
+form = {"keys": "tokens"}  # Short-lived ones, where the stored key signs them; other keys come as they are.
+answer = opened = ask("/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets, "explain": True, **form})
 while attempt := answer["next"]:
     key, lines, report = attempt["key"], [], {"status": None}
     try:

@@ -32,7 +32,8 @@ try() {
   }
 }
 targets='[{"provider":"openai","endpoint":{"shared":false}}]'
-answer=$(ask /v1/routes "{\"account_id\":\"$account\",\"model\":\"openai/gpt-4o\",\"targets\":$targets,\"explain\":true}") ||
+form='"keys":"tokens"' # Short-lived ones, where the stored key signs them; other keys come as they are.
+answer=$(ask /v1/routes "{\"account_id\":\"$account\",\"model\":\"openai/gpt-4o\",\"targets\":$targets,\"explain\":true,$form}") ||
   fail "byok did not open a route on $socket: $answer"
 route=$(of .data.route) reasons=$(of .data.providers)
 try

@@ -43,7 +43,8 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
       const body = yield* (yield* HttpServerRequest.HttpServerRequest).text
       const { model } = yield* Schema.decodeUnknownEffect(Schema.fromJsonString(Body))(body)
       const targets = [{ provider: "openai", endpoint: { shared: shared !== undefined } }]
-      const request = { account_id, workspace_id, model, targets }
+      // A short-lived token, where the stored key signs one; other keys come as they are.
+      const request = { account_id, workspace_id, model, targets, keys: "tokens" }
       const planned = yield* plan(yield* Schema.decodeUnknownEffect(RoutingRequest)(request))
 
       const reasons = planned.providers.flatMap(({ credentials }) =>

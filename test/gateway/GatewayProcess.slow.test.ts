@@ -9,7 +9,9 @@ import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { fakeUpstream } from "../examples/FakeUpstream.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { createdId } from "../support/http/Bodies.ts"
+import { create as createAs } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { serviceAccount } from "../support/keys/cloudKeys.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
@@ -115,6 +117,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     const path = yield* socketPath
     yield* listening(path)
     const page = readFileSync(join(import.meta.dirname, "../../docs/gateway.md"), "utf8")
+    const account = JSON.stringify({ ...serviceAccount, project_id: "a-project", region: "us-east5" })
     const known: Record<string, string> = {}
     let said = ""
     let commands = 0
@@ -124,6 +127,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
       if (name !== undefined) {
         const member = { ACCOUNT: "account_id", KEY: "management_key", ROUTE: "route" }[name] ?? assert.fail(name)
         known[name] = new RegExp(`"${member}":"([^"]+)"`).exec(said)?.[1] ?? assert.fail(`${member} in ${said}`)
+        if (name === "KEY") yield* createAs(url, known[name], { provider: "google-vertex", key: account })
         continue
       }
       const here = (command ?? "").replaceAll("run/gateway.sock", path).replaceAll("http://127.0.0.1:3000", url)
@@ -140,7 +144,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
       }
       commands += 1
     }
-    assert.strictEqual(commands, 6)
+    assert.strictEqual(commands, 7)
   })
 
   it.effect(

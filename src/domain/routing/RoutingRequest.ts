@@ -62,7 +62,7 @@ export const strategies = Schema.Literals(["byok_first", "provider_first"]).anno
 })
 
 /** In which form keys are handed out (D58). */
-export const KeyForm = Schema.Literals(["as_stored", "tokens"]).annotate({
+const KeyForm = Schema.Literals(["as_stored", "tokens"]).annotate({
   message: "must be as_stored or tokens",
   description:
     "`tokens`: a short-lived token wherever the stored key can sign one. By default as_stored, with TOKENS_ONLY tokens."

@@ -176,7 +176,7 @@ export const keyFaultIn = (key: string): string | undefined => {
 }
 
 const description =
-  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control or format characters, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL or a line NAME=value. For openai and fireworks it may be a JSON object with api_key and region, for amazon-bedrock one with accessKeyId, secretAccessKey, region and perhaps sessionToken, and for google-vertex the file of a service account, perhaps with region and bucket. A new key of openai and fireworks sets declared_region to its own region, or to null if it has none."
+  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control or format characters, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL or a line NAME=value. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none. For amazon-bedrock it may be a JSON object with accessKeyId, secretAccessKey, region and perhaps sessionToken, and for google-vertex the file of a service account, perhaps with region and bucket."
 
 export const RawKey = Schema.RedactedFromValue(
   Text.check(Schema.makeFilter(keyFaultIn), Schema.isNonEmpty({ message: "must not be empty", description }))

@@ -87,6 +87,7 @@ const defaults: Plain = {
   metricsInterval: 60_000,
   management: null,
   webhook: null,
+  tokensOnly: false,
   gatewaySocket: null
 }
 
@@ -227,6 +228,7 @@ const settings: Record<string, Setting> = {
   OTEL_TRACES_SAMPLER: choice(samplers, ["jaeger_remote", "Always_on"], `one of ${Object.keys(samplers).join(", ")}`),
   OTEL_METRIC_EXPORT_INTERVAL: whole(1, 9_999_999, "metricsInterval"),
   BYOK_GATEWAY_SOCKET: text("gatewaySocket"),
+  TOKENS_ONLY: flag("tokensOnly"),
   BYOK_MANAGEMENT_PORT: {
     ...management,
     good: management.good.map(([text, read]) => [text, { management: { host: "127.0.0.1", ...read } }])

@@ -1,4 +1,4 @@
-import { Result, Schema } from "effect"
+import { Result, Schema, Struct } from "effect"
 import { issuesOf } from "./Issue.ts"
 
 /** A member whose form is checked, as it goes into a host, a path or a signature. */
@@ -47,12 +47,5 @@ export const cloudKeyOf = (provider: string, json: unknown): Result.Result<Cloud
 /** The member that names a key and is no secret (D56). */
 export const nameOf = (key: CloudKey): string => ("accessKeyId" in key ? key.accessKeyId : key.private_key_id)
 
-export const cloudOf = (key: CloudKey): Cloud => {
-  if ("accessKeyId" in key) return { region: key.region }
-  const { bucket, project_id, region } = key
-  return {
-    ...(project_id === undefined ? {} : { project_id }),
-    ...(region === undefined ? {} : { region }),
-    ...(bucket === undefined ? {} : { bucket })
-  }
-}
+export const cloudOf = (key: CloudKey): Cloud =>
+  "accessKeyId" in key ? { region: key.region } : Struct.omit(key, ["client_email", "private_key", "private_key_id"])

@@ -427,12 +427,12 @@ export class Pools extends Context.Service<
         return yield* make((account_id, { credential, sealed }) => {
           const context = contextOf({ ...credential, account_id })
           const { provider } = credential
-          const checked: Effect.Effect<boolean | void, OpenFailure> =
+          const checked =
             tokensOnly && signsTokens(provider)
               ? read(sealed, context, (key) => !canSign(provider, key.toString("utf8")))
-              : verify(sealed, context)
+              : Effect.as(verify(sealed, context), false)
           return Effect.match(checked, {
-            onSuccess: (cannotSign) => ({ seal: "verified", cannotSign: cannotSign === true }),
+            onSuccess: (cannotSign) => ({ seal: "verified", cannotSign }),
             onFailure: ({ _tag }) => ({ seal: sealStatusByError[_tag] })
           })
         })

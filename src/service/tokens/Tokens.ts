@@ -72,7 +72,8 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
     const find = ({ credential_id, key_version }: Signer): Kept | undefined => {
       const one = kept.get(credential_id)
       if (one?.key_version === key_version && isFresh(one)) return one
-      return void wipe(credential_id)
+      wipe(credential_id)
+      return undefined
     }
 
     /** Keeps a token if there is room for it. */

@@ -14,12 +14,6 @@ export interface Token {
 /** How long tokens live, in seconds. Google requires exactly an hour. */
 const life = { bedrock: 900, vertex: 3600 }
 
-const tokenOf = (text: string, seconds: number, life: number): Token => ({
-  text,
-  minted_at: seconds * 1000,
-  expires_at: (seconds + life) * 1000
-})
-
 const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest()
 
 /** Percent-encodes by RFC 3986, as Signature Version 4 does. */
@@ -30,7 +24,7 @@ const bedrockHost = "bedrock.amazonaws.com"
 const bedrockPrefix = "bedrock-api-key-"
 
 /** A short-term API key of Bedrock: a URL that is presigned by Signature Version 4. */
-const bedrockToken = ({ accessKeyId, region, secretAccessKey, sessionToken }: BedrockKey, seconds: number): Token => {
+const bedrockToken = ({ accessKeyId, region, secretAccessKey, sessionToken }: BedrockKey, seconds: number): string => {
   const date = new Date(seconds * 1000).toISOString().replace(/[-:]|\.000/g, "")
   const scope = [date.slice(0, 8), region, "bedrock", "aws4_request"]
   const queryWith = (signature?: string) =>
@@ -50,21 +44,17 @@ const bedrockToken = ({ accessKeyId, region, secretAccessKey, sessionToken }: Be
   const toSign = ["AWS4-HMAC-SHA256", date, scope.join("/"), hash("sha256", request)].join("\n")
   const signingKey = scope.reduce<string | Buffer>(hmac, `AWS4${secretAccessKey}`)
   const url = `${bedrockHost}/?${queryWith(hmac(signingKey, toSign).toString("hex"))}&Version=1`
-  return tokenOf(bedrockPrefix + Buffer.from(url).toString("base64"), seconds, life.bedrock)
-}
-
-/** RS256 asks for 2048 bits; signing with more than 4096 would occupy the process. */
-const isSigningKey = ({ asymmetricKeyDetails, asymmetricKeyType }: ReturnType<typeof createPrivateKey>) => {
-  const bits = asymmetricKeyDetails?.modulusLength ?? 0
-  return asymmetricKeyType === "rsa" && bits >= 2048 && bits <= 4096
+  return bedrockPrefix + Buffer.from(url).toString("base64")
 }
 
 const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url")
 
 /** A self-signed JWT of a service account (AIP-4111). Throws if the key cannot sign. */
-const vertexToken = ({ client_email, private_key, private_key_id }: VertexKey, seconds: number): Token => {
+const vertexToken = ({ client_email, private_key, private_key_id }: VertexKey, seconds: number): string => {
   const key = createPrivateKey(private_key)
-  if (!isSigningKey(key)) throw new Error("not an RSA key of 2048 to 4096 bits")
+  const bits = key.asymmetricKeyDetails?.modulusLength ?? 0
+  // RS256 asks for 2048 bits, and to sign with more than 4096 would occupy the process.
+  if (key.asymmetricKeyType !== "rsa" || bits < 2048 || bits > 4096) throw new Error("a key that is not used")
   const claims = {
     iss: client_email,
     sub: client_email,
@@ -73,15 +63,16 @@ const vertexToken = ({ client_email, private_key, private_key_id }: VertexKey, s
     iat: seconds
   }
   const signed = `${base64url({ alg: "RS256", typ: "JWT", kid: private_key_id })}.${base64url(claims)}`
-  return tokenOf(`${signed}.${sign("sha256", Buffer.from(signed), key).toString("base64url")}`, seconds, life.vertex)
+  return `${signed}.${sign("sha256", Buffer.from(signed), key).toString("base64url")}`
 }
 
 /** Signs a token at a time in milliseconds; undefined if the key cannot sign. Asks nobody. */
 export const mint = (key: CloudKey, now: number): Token | undefined => {
   const seconds = Math.floor(now / 1000)
-  if ("accessKeyId" in key) return bedrockToken(key, seconds)
+  const isBedrock = "accessKeyId" in key
   try {
-    return vertexToken(key, seconds)
+    const text = isBedrock ? bedrockToken(key, seconds) : vertexToken(key, seconds)
+    return { text, minted_at: seconds * 1000, expires_at: (seconds + life[isBedrock ? "bedrock" : "vertex"]) * 1000 }
   } catch {
     return undefined
   }
@@ -94,13 +85,12 @@ export const canSign = (provider: string, key: string): boolean => {
 }
 
 /** Refuses a key that should sign tokens and cannot (D57). Its members have been checked before. */
-export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.Effect<void, InvalidParams> => {
-  return canSign(provider, Redacted.value(key))
+export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.Effect<void, InvalidParams> =>
+  canSign(provider, Redacted.value(key))
     ? Effect.void
     : Effect.fail(
         InvalidParams.of(malformedCloudKey("private_key must be a private RSA key of 2048 to 4096 bits in PEM"))
       )
-}
 
 /** What a token is made of that an upstream must not repeat either. */
 export const partsOf = (token: string): ReadonlyArray<string> => {

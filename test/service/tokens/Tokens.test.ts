@@ -282,21 +282,21 @@ describe("the kept tokens, against a plain reference", () => {
     { provider: "google-vertex", key: JSON.stringify(serviceAccount), life: 3600 }
   ] as const
   const act = Arbitrary.all({
-    kind: elementOf(["sign", "sign", "open", "open", "pass", "pass", "wipe", "retain", "evict"] as const),
-    n: integer(0, 3),
-    version: integer(1, 2),
-    seconds: integer(1, 1500)
+    kind: elementOf(["sign", "sign", "open", "open", "pass", "pass", "pass", "wipe", "retain", "evict"] as const),
+    n: integer(0, 1),
+    version: elementOf([1, 1, 1, 2]),
+    seconds: integer(1, 3000)
   })
 
   const inTokens = itWith(Tokens.layer.pipe(Layer.provideMerge(budgetOf(mebibyte))))
   inTokens.prop(
     "are handed out for their key version, until 80 % of their life, and are gone after whatever wipes them",
-    [Arbitrary.array(act, { maxLength: 40 }), accountId],
+    [Arbitrary.array(act, { minLength: 30, maxLength: 40 }), accountId],
     function* ([acts, account_id]) {
       const { open, retain, sign, wipe } = yield* Tokens
       const { admit, held } = yield* MemoryBudget
       const reference = new Map<number, { readonly version: number; readonly at: number; readonly text: string }>()
-      for (let n = 0; n <= 3; n++) wipe(id(n))
+      for (const n of [0, 1]) wipe(id(n))
       let now = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
       for (const { kind, n, seconds, version } of acts) {
         const { key, life, provider } = keys[n % 2] ?? keys[0]
@@ -320,9 +320,9 @@ describe("the kept tokens, against a plain reference", () => {
           wipe(id(n))
           reference.delete(n)
         } else if (kind === "retain") {
-          const pool = [0, 1, 2, 3].map((one) => ({ credential: { id: id(one) }, key_version: version }))
+          const pool = [0, 1].map((one) => ({ credential: { id: id(one) }, key_version: version }))
           retain(pool as never, new Map([[id(n), { key_version: version }]]))
-          for (const one of [0, 1, 2, 3]) if (one !== n) reference.delete(one)
+          for (const one of [0, 1]) if (one !== n) reference.delete(one)
         } else {
           const all = yield* admit(account_id, "gateway", mebibyte)
           reference.clear()

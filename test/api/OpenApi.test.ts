@@ -87,7 +87,7 @@ const errors: ReadonlyArray<
   [events, [...common, "InvalidParams"]],
   [get, [...common, "NotFound"]],
   [status, [...common, "NotFound"]],
-  [update, [...common, "InvalidParams", "NotFound", "PayloadTooLarge"]],
+  [update, [...common, "InvalidParams", "NotFound", "StoredKeyUnreadable", "PayloadTooLarge"]],
   [remove, [...common, "NotFound"]]
 ]
 

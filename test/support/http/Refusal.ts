@@ -17,6 +17,7 @@ export const refusals = {
   RequestTimeout: [408, "Request timeout"],
   Conflict: [409, "Idempotency key reused with another request"],
   CredentialDeleted: [409, "The credential of this request was deleted"],
+  StoredKeyUnreadable: [409, "The stored key cannot be opened, so this credential can only be renamed or deleted"],
   PayloadTooLarge: [413, "Request payload too large"],
   ExpectationFailed: [417, "Expectation failed"],
   HeadersTooLarge: [431, "Request header fields too large"],

@@ -204,7 +204,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
       "byok/api": "Api",
       "byok/port/Cipher":
         "AuthenticationFailed,Cipher,KeyStoreUnavailable,UnknownKeyId,UnsupportedFormat,withKeyStoreTimeout",
-      "byok/port/Credentials": "Credentials",
+      "byok/port/Credentials": "Credentials,OrderRefused",
       "byok/service/Credentials": "layer,make",
       "byok/service/routing/Router": "Router"
     })

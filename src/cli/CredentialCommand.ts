@@ -1,19 +1,29 @@
 import { Console, DateTime, Effect, Option, Redacted } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
-import { CredentialId } from "../domain/Identifiers.ts"
+import type { Credential } from "../domain/Credential.ts"
+import { NotFound } from "../domain/Errors.ts"
+import { type AccountId, CredentialId, type WorkspaceId } from "../domain/Identifiers.ts"
 import { decodeNewCredential } from "../domain/NewCredential.ts"
 import { StoredState } from "../domain/routing/CredentialStatus.ts"
+import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { Explanations } from "../port/Explanations.ts"
-import { NotKnown } from "../service/accounts/Accounts.ts"
-import { OperatorCredentials } from "../service/credentials/OperatorCredentials.ts"
+import { Accounts, NotKnown } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { credentialImport } from "./CredentialImport.ts"
 import { account, credentialId, flag, name, parse, provider, toggle, workspace } from "./Arguments.ts"
-import { CommandFailed, print, printing, printPages, StandardStreams } from "./Output.ts"
+import { print, printing, printPages, refusedAs, StandardStreams } from "./Output.ts"
 import { readSecretText } from "../wiring/PrivateFiles.ts"
 
-const withCredentials = CommandLayers.operatorOn(OperatorCredentials, CommandLayers.unsealed)
+const pageSize = 1000
+
+/** Fails unless the account exists and, if one is named, has the workspace, deleted or not. */
+const requireWorkspace = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId | undefined) {
+  const workspaces = yield* (yield* Accounts).listWorkspaces(account_id)
+  if (workspace_id !== undefined && workspaces.every((one) => one.workspace_id !== workspace_id)) {
+    return yield* new NotKnown({ kind: "workspace" })
+  }
+})
 
 const create = Command.make(
   "create",
@@ -24,17 +34,14 @@ const create = Command.make(
     const key = yield* readSecretText("The key", Option.none(), stdin)
     const body = { provider, name: Option.getOrNull(name), key: Redacted.value(key).replace(/\r?\n$/, "") }
     const created = yield* Effect.gen(function* () {
-      yield* (yield* OperatorCredentials).requireAccount(account)
+      yield* requireWorkspace(account, undefined)
       const input = yield* decodeNewCredential(
         Option.isSome(workspace) ? { ...body, workspace_id: workspace.value } : body
       )
       return (yield* (yield* Credentials).create(input)).credential
     }).pipe(
       CommandLayers.asOperator(CommandLayers.sealing, account),
-      Effect.catchTag("InvalidParams", ({ error }) => {
-        const issues = error.metadata.issues.map(({ message, path }) => `${path.join(".")} ${message}`)
-        return Effect.fail(new CommandFailed({ message: `Nothing was created: ${issues.join("; ")}.` }))
-      })
+      Effect.catchTag("InvalidParams", refusedAs("Nothing was created"))
     )
     yield* print({ ...created }, `credential ${created.id} was created`)
   })
@@ -57,15 +64,22 @@ const list = Command.make(
       provider: Option.getOrUndefined(provider),
       state: Option.getOrUndefined(state)
     }
-    yield* withCredentials((credentials) =>
-      printPages(
-        "credentials",
-        (write) => credentials.list(account, filter, write),
-        "There is no such credential.",
-        long ? undefined : ["id", "provider", "name", "label", "state"]
-      )
+    yield* requireWorkspace(account, filter.workspace_id)
+    const { scan } = yield* CredentialRepository
+    yield* printPages(
+      "credentials",
+      Effect.fnUntraced(function* (write) {
+        let after: Credential | undefined
+        for (;;) {
+          const page = yield* scan(account, { ...filter, after, limit: pageSize })
+          if (page.length === 0 || !(yield* write(page))) return
+          after = page.at(-1)
+        }
+      }),
+      "There is no such credential.",
+      long ? undefined : ["id", "provider", "name", "label", "state"]
     )
-  })
+  }, CommandLayers.asOperator(CommandLayers.unsealed))
 ).pipe(
   Command.withDescription(
     "List the credentials of an account, of every workspace and provider unless given: id, provider, name, label, state"
@@ -74,7 +88,10 @@ const list = Command.make(
 
 const show = Command.make("show", { account, id: credentialId }, ({ account, id }) =>
   Effect.gen(function* () {
-    const stored = yield* (yield* OperatorCredentials).show(account, id)
+    const found = yield* (yield* CredentialRepository).findSealed(account, id)
+    if (Option.isNone(found)) return yield* new NotFound()
+    const { credential, key_version, revision, sealed, workspace_deleted } = found.value
+    const stored = { ...credential, revision, key_version, kek_id: sealed.kek_id, workspace_deleted }
     return { ...stored, ...(yield* (yield* Explanations).status(id)) }
   }).pipe(
     CommandLayers.asOperator(CommandLayers.explanations, account),
@@ -99,8 +116,10 @@ const disable = setDisabled("disable", "Disable a credential: it is no longer of
 const enable = setDisabled("enable", "Enable a credential")
 
 const remove = Command.make("delete", { account, id: credentialId }, ({ account, id }) =>
-  withCredentials((credentials) => credentials.delete(account, id)).pipe(
-    Effect.flatMap((deleted) => Effect.map(DateTime.now, (deleted_at) => ({ ...deleted, deleted_at }))),
+  Effect.flatMap(Credentials, (credentials) => credentials.delete(id)).pipe(
+    CommandLayers.asOperator(CommandLayers.unsealed, account),
+    Effect.catchTag("NotFound", () => new NotKnown({ kind: "credential" })),
+    Effect.andThen(Effect.map(DateTime.now, (deleted_at) => ({ id, deleted_at }))),
     printing(() => "the credential is deleted")
   )
 ).pipe(Command.withDescription("Delete a credential and its key for good"))
@@ -117,7 +136,12 @@ const ids = Argument.String("ID").pipe(
 )
 
 const reorder = Command.make("reorder", { account, workspace, provider, ids }, ({ account, workspace, ...order }) =>
-  withCredentials((credentials) => credentials.reorder(account, { workspace_id: workspace, ...order })).pipe(
+  Effect.andThen(
+    requireWorkspace(account, workspace),
+    Effect.flatMap(Credentials, (credentials) => credentials.order({ workspace_id: workspace, ...order }))
+  ).pipe(
+    CommandLayers.asOperator(CommandLayers.unsealed, account),
+    Effect.catchTag("InvalidParams", refusedAs("The order was not changed")),
     printing(() => "the credentials are in the new order")
   )
 ).pipe(Command.withDescription("Set the order in which the credentials of a workspace and provider are tried"))

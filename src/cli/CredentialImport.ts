@@ -8,7 +8,7 @@ import type { AccountId } from "../domain/Identifiers.ts"
 import type { Issue } from "../domain/Issue.ts"
 import { QueueLimits } from "../port/FairQueue.ts"
 import { importCredential, makeImportCheck } from "../service/credentials/importCredential.ts"
-import { OperatorCredentials } from "../service/credentials/OperatorCredentials.ts"
+import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
@@ -120,7 +120,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
 })
 
 const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string) {
-  yield* (yield* OperatorCredentials).requireAccount(account_id)
+  yield* (yield* Accounts).listWorkspaces(account_id)
   const salt = yield* openJournal(journal, account_id)
   yield* importAll(
     source,
@@ -137,7 +137,7 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
 })
 
 const check = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string | undefined) {
-  yield* (yield* OperatorCredentials).requireAccount(account_id)
+  yield* (yield* Accounts).listWorkspaces(account_id)
   const checkRecord = yield* makeImportCheck(account_id, yield* saltOf(journal, account_id))
   yield* importAll(
     source,

@@ -5,7 +5,7 @@ import { decodeNewLink, Purpose } from "../domain/Link.ts"
 import { Links } from "../service/links/Links.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, optionalText, provider, workspace } from "./Arguments.ts"
-import { CommandFailed, printing, printList } from "./Output.ts"
+import { printing, printList, refusedAs } from "./Output.ts"
 
 const withLinks = CommandLayers.operatorOn(Links, CommandLayers.links)
 
@@ -26,10 +26,7 @@ const create = Command.make(
     )
     yield* decodeNewLink(asked).pipe(
       Effect.flatMap((link) => withLinks(({ create }) => create(account, link))),
-      Effect.catchTag("InvalidParams", ({ error }) => {
-        const issues = error.metadata.issues.map(({ message, path }) => `${path.join(".")} ${message}`)
-        return Effect.fail(new CommandFailed({ message: `No link was made: ${issues.join("; ")}.` }))
-      }),
+      Effect.catchTag("InvalidParams", refusedAs("No link was made")),
       printing(({ link_id }) => `a link was made, and \`byok link revoke ${link_id} --account ${account}\` revokes it`)
     )
   })

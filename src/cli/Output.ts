@@ -3,6 +3,7 @@ import { Socket } from "node:net"
 import type { Writable } from "node:stream"
 import { Console, Context, Data, DateTime, Effect, Redacted } from "effect"
 import { CliError, CliOutput } from "effect/cli"
+import type { InvalidParams } from "../domain/Errors.ts"
 import { root, unprintable } from "./Arguments.ts"
 
 interface Screen {
@@ -31,6 +32,14 @@ export class OutputFailed extends Data.TaggedError("OutputFailed")<{
 
 /** A command cannot do all that it was asked to. Says in a sentence what is left or why. */
 export class CommandFailed extends Data.TaggedError("CommandFailed")<{ readonly message: string }> {}
+
+/** Says what came of a command whose input was refused, and every issue. */
+export const refusedAs =
+  (outcome: string) =>
+  ({ error }: InvalidParams) => {
+    const issues = error.metadata.issues.map(({ message, path }) => `${path.join(".")} ${message}`)
+    return Effect.fail(new CommandFailed({ message: `${outcome}: ${issues.join("; ")}.` }))
+  }
 
 const ignore = () => undefined
 

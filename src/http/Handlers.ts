@@ -6,15 +6,16 @@ import { HttpApiBuilder, type HttpApiGroup } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { type Credential, membersOf } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
-import { StoredKeyUnreadable } from "../domain/Errors.ts"
+import { InvalidParams, StoredKeyUnreadable } from "../domain/Errors.ts"
 import type { CredentialId, IdempotencyKey } from "../domain/Identifiers.ts"
+import type { Issue } from "../domain/Issue.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
 import type { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { Credentials, type ListRequest, type OrderRequest } from "../port/Credentials.ts"
 import { Events } from "../port/Events.ts"
 import { Explanations } from "../port/Explanations.ts"
-import type { PageMemory } from "../port/CredentialRepository.ts"
+import type { OrderMismatch, PageMemory } from "../port/CredentialRepository.ts"
 import { type RequestQueue, RequestQueues, untilStarted } from "../port/FairQueue.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { cutOff } from "./Connection.ts"
@@ -93,6 +94,13 @@ const holdUntilSent =
 
 const deleted = json(JSON.stringify({ deleted: true }))
 
+/** How an order differs from the credentials that it is for; the first 100 of them. */
+const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMismatch): ReadonlyArray<Issue> =>
+  [
+    ...foreign.map((id) => ({ path: ["ids", ids.indexOf(id)], message: "is not one of these credentials" })),
+    ...missing.map((id) => ({ path: ["ids"], message: `must have ${id} as well` }))
+  ].slice(0, 100)
+
 /**
  * Implements a group of a contract as Effect does, but with the group's middleware alone in the context of its requests: each
  * of them copies it.
@@ -167,7 +175,10 @@ export const makeOperations = Effect.gen(function* () {
       return Effect.map(body, (text) => json(text))
     },
     order: ({ payload }: { readonly payload: OrderRequest }) =>
-      Effect.map(writing(credentials.order(payload)), (data) => ({ data })),
+      writing(credentials.order(payload)).pipe(
+        Effect.map((data) => ({ data })),
+        Effect.catchTag("OrderRefused", (mismatch) => InvalidParams.of(...orderIssues(payload.ids, mismatch)))
+      ),
     events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
     plan: ({ payload, ...sent }: Sent<{ readonly payload: PlanRequest }>) => {

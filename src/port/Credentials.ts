@@ -6,8 +6,8 @@ import type { CredentialId, IdempotencyKey, WorkspaceId } from "../domain/Identi
 import type { NewCredential } from "../domain/NewCredential.ts"
 import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { Provider } from "../domain/Provider.ts"
-import type { CredentialOrder, CredentialPage } from "./CredentialRepository.ts"
 import type { RewrapFailure } from "./Cipher.ts"
+import type { CredentialOrder, CredentialPage, OrderMismatch } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** Which credentials to list: of the default workspace and all providers unless they are given. */
@@ -28,6 +28,9 @@ export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
     return `The key of credential ${this.id} cannot be opened: ${this.reason.message}`
   }
 }
+
+/** The ids of an order are not exactly those of the credentials that it is for; nothing was stored. */
+export class OrderRefused extends Data.TaggedError("OrderRefused")<OrderMismatch> {}
 
 /**
  * The operations on credentials on behalf of the `CurrentPrincipal`, as HTTP and the gateway call them.
@@ -67,10 +70,10 @@ export class Credentials extends Context.Service<
       changes: CredentialChanges
     ) => Answer<Credential, NotFound | InvalidParams | StoredKeyUnusable, CurrentPrincipal>
     /**
-     * Stores the order of all credentials of a workspace and provider. Fails with `InvalidParams` if the ids are not exactly
+     * Stores the order of all credentials of a workspace and provider. Fails with `OrderRefused` if the ids are not exactly
      * theirs.
      */
-    readonly order: (request: OrderRequest) => Answer<CredentialOrder, InvalidParams, CurrentPrincipal>
+    readonly order: (request: OrderRequest) => Answer<CredentialOrder, InvalidParams | OrderRefused, CurrentPrincipal>
     /** Removes the credential and its key for good. Fails with `NotFound` if there is no such credential any more. */
     readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentPrincipal>
   }

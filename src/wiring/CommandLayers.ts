@@ -11,7 +11,6 @@ import { RequestTimeout } from "../port/Deadline.ts"
 import { queueLimits, QueueLimits } from "../port/FairQueue.ts"
 import { PublicUrl } from "../port/Links.ts"
 import * as Credentials from "../service/credentials/Credentials.ts"
-import { OperatorCredentials } from "../service/credentials/OperatorCredentials.ts"
 import { Links } from "../service/links/Links.ts"
 import { TokensOnly } from "../service/tokens/Tokens.ts"
 import { Rotation } from "../service/keyring/Rotation.ts"
@@ -47,7 +46,10 @@ const stores = (settings: Settings, rights?: Rights) =>
 
 /** What needs no keyring: accounts, credentials as far as no key is opened or sealed, and the audit log. */
 export const unsealed = fromSettings((settings) =>
-  Layer.provideMerge(Layer.mergeAll(Accounts.layer, OperatorCredentials.layer, Audit.layer), stores(settings))
+  Layer.mergeAll(Accounts.layer, Credentials.layerWithoutKeyring, Audit.layer).pipe(
+    Layer.provide(Layer.succeed(RequestTimeout, settings.database.deadline)),
+    Layer.provideMerge(stores(settings))
+  )
 )
 
 export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
@@ -60,7 +62,7 @@ const withKeys = (settings: Settings) => KeyEncryptionLive.withStores(settings, 
 /** Whatever opens or seals keys of credentials. */
 const onCredentials = (settings: Settings) => {
   const { deadline, queue } = settings.database
-  return Layer.mergeAll(Credentials.layer, Explanations.layer, LeakResponse.layer, OperatorCredentials.layer).pipe(
+  return Layer.mergeAll(Accounts.layer, Credentials.layer, Explanations.layer, LeakResponse.layer).pipe(
     Layer.provide([
       CipherLive.layer,
       Layer.succeed(RequestTimeout, deadline),
@@ -94,8 +96,7 @@ export const links = fromSettings((settings) =>
 export const explanations = fromSettings((settings) =>
   Layer.unwrap(
     Effect.match(KeyringLive.sourceOf(settings), {
-      onFailure: () =>
-        Layer.provide(Layer.merge(OperatorCredentials.layer, Explanations.layerUnverified), stores(settings)),
+      onFailure: () => Layer.provideMerge(Explanations.layerUnverified, stores(settings)),
       onSuccess: () => onCredentials(settings)
     })
   )

@@ -206,6 +206,12 @@ describe("byok credential", () => {
       )
       const unknown = yield* run("list", "--workspace", randomUUID())
       assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such workspace.\n"])
+      yield* sql`UPDATE workspaces SET deleted_at = now()`
+      const gone = yield* run("reorder", one, two, three, ...group)
+      assert.deepStrictEqual(
+        [gone.code, gone.stderr],
+        [1, "The order was not changed: workspace_id is not a workspace of this account.\n"]
+      )
     },
     180_000
   )

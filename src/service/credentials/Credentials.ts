@@ -2,13 +2,14 @@ import { Effect, Layer, Option } from "effect"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { accountOf, CurrentPrincipal, mayDo, type Operation } from "../../domain/Principal.ts"
+import { Cipher, KeyStoreUnavailable } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
-import { Credentials, type ListRequest, type OrderRequest } from "../../port/Credentials.ts"
+import { Credentials, type ListRequest, OrderRefused, type OrderRequest } from "../../port/Credentials.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 import { makeCreate } from "./makeCreate.ts"
 import { makeUpdate } from "./makeUpdate.ts"
-import { orderIssues, workspaceIssue } from "./Ownership.ts"
+import { workspaceIssue } from "./Ownership.ts"
 
 export const make = Effect.gen(function* () {
   const repository = yield* CredentialRepository
@@ -36,7 +37,7 @@ export const make = Effect.gen(function* () {
     if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(workspace_id))
     const ordered = { workspace_id: workspace.value, provider, ids }
     const mismatch = yield* repository.reorder(account_id, ordered)
-    return Option.isNone(mismatch) ? ordered : yield* InvalidParams.of(...orderIssues(ids, mismatch.value))
+    return Option.isNone(mismatch) ? ordered : yield* new OrderRefused(mismatch.value)
   })
 
   return Credentials.of({
@@ -59,3 +60,18 @@ export const make = Effect.gen(function* () {
 })
 
 export const layer = Layer.effect(Credentials, make)
+
+const noKeyring = () => Effect.fail(new KeyStoreUnavailable({ reason: "there is no keyring" }))
+
+/** Without a keyring: whatever seals or opens a key fails. */
+export const layerWithoutKeyring = Layer.provide(
+  layer,
+  Layer.succeed(Cipher, {
+    seal: noKeyring,
+    open: noKeyring,
+    holds: noKeyring,
+    read: noKeyring,
+    verify: noKeyring,
+    reseal: noKeyring
+  })
+)

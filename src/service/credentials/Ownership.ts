@@ -5,7 +5,7 @@ import type { Issue } from "../../domain/Issue.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import type { OrderMismatch, PoolFull } from "../../port/CredentialRepository.ts"
+import type { PoolFull } from "../../port/CredentialRepository.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 
 /** Why the workspace of a request cannot be used, or why the request must name one (D6, D43). */
@@ -23,13 +23,6 @@ export const poolIssue = ({ limit, of }: Pick<PoolFull, "limit" | "of">): Issue 
       ? `must have at most ${limit} credentials in a workspace`
       : `must have at most ${limit} bytes of lists and keys in a workspace`
 })
-
-/** How an order differs from the credentials that it is for; the first 100 of them. */
-export const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMismatch): ReadonlyArray<Issue> =>
-  [
-    ...foreign.map((id) => ({ path: ["ids", ids.indexOf(id)], message: "is not one of these credentials" })),
-    ...missing.map((id) => ({ path: ["ids"], message: `must have ${id} as well` }))
-  ].slice(0, 100)
 
 type Hashes = ReadonlyArray<ApiKeyHash> | null
 

@@ -15,7 +15,8 @@ import {
 import { record, recordEach } from "../audit/auditing.ts"
 import { askFirst, askRows, askWhether, type Dated, datedOf } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"
-import { eraseAccount, lockApiKeys } from "./eraseAccount.ts"
+import { lockApiKeys } from "../rows/principalRows.ts"
+import { eraseAccount } from "./eraseAccount.ts"
 import { findDefaultWorkspace } from "../../port/Prefetched.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 

@@ -9,20 +9,8 @@ import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { type Recorded, recordedOf } from "../credentials/credentialRows.ts"
 import { keyColumns } from "../credentials/poolRows.ts"
+import { lockApiKeys } from "../rows/principalRows.ts"
 import { erasingRights, missingRights } from "../inspectSession.ts"
-
-/**
- * Has a new API key wait for an erasure of its account, and an erasure for new API keys, where Citus holds the account on
- * another node and no foreign key does so. A lock on the account's row would need a right that a service need not have.
- */
-export const lockApiKeys = (
-  { distributed, sql }: Pick<ConnectionPool, "distributed" | "sql">,
-  account_id: AccountId,
-  mode: "" | "_shared"
-) => {
-  const lock = sql`SELECT ${sql.literal(`pg_advisory_xact_lock${mode}`)}(hashtextextended(${account_id}, 0))`
-  return distributed ? Effect.asVoid(lock) : Effect.void
-}
 
 const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })
 

@@ -12,7 +12,7 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { Operation, Query } from "../connection/Query.ts"
 import { type CredentialKey, cursorOf } from "../connection/rowOrder.ts"
-import { closed, whileOpen } from "../links/whileOpen.ts"
+import { closed, whileOpen } from "../rows/principalRows.ts"
 import type { Confine, PoolKey } from "./poolRows.ts"
 
 export type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"

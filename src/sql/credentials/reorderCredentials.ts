@@ -5,7 +5,7 @@ import { actingPrincipal } from "../../domain/Principal.ts"
 import { LinkClosed } from "../../port/Links.ts"
 import { record } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { closed, whileOpen } from "../links/whileOpen.ts"
+import { closed, whileOpen } from "../rows/principalRows.ts"
 
 interface Placed {
   readonly id: CredentialId

@@ -1,36 +1,19 @@
 import { Array as Arr, DateTime, Effect, Layer, Option } from "effect"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
-import type { AccountId, ApiKeyHash, CredentialId, LinkId } from "../../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
 import type { Link } from "../../domain/Link.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { type FoundLink, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
-import { lockApiKeys } from "../accounts/eraseAccount.ts"
 import { record } from "../audit/auditing.ts"
 import { askFirst, askRows, type Dated, datedOf } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"
+import { linkKeyColumns, lockApiKeys, lockOpenLink, noKeys, openLink } from "../rows/principalRows.ts"
 import type { SqlClient } from "effect/sql"
-
-/** The columns of the key pair of a link: public, and private as it is sealed. */
-const keyColumns = ["public_key", "kek_id", "wrapped_dek", "sealed"] as const
-
-const noKeys = (sql: SqlClient.SqlClient) => sql.csv(keyColumns.map((column) => sql`${sql(column)} = NULL`))
-
-const named = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
-  sql`account_id = ${account_id} AND id = ${link_id} AND ended IS NULL AND expires_at > now()`
-
-/** Whether a link is open; it stays so until the transaction ends. */
-export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
-  Effect.map(sql`SELECT 1 FROM links WHERE ${named(sql, account_id, link_id)} FOR UPDATE`, ({ length }) => length > 0)
-
-/** Ends a link that is for one act, on the credential that it names from then on. */
-export const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId, id: CredentialId) => sql`
-  UPDATE links SET ended = 'used', credential_id = ${id}, ${noKeys(sql)}
-  WHERE ${named(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
 
 /** Ends a link, and says whether it was open. */
 const revokeLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   Effect.map(
-    sql`UPDATE links SET ended = 'revoked', ${noKeys(sql)} WHERE ${named(sql, account_id, link_id)} RETURNING 1`,
+    sql`UPDATE links SET ended = 'revoked', ${noKeys(sql)} WHERE ${openLink(sql, account_id, link_id)} RETURNING 1`,
     ({ length }) => length > 0
   )
 
@@ -55,7 +38,7 @@ export const layer = Layer.effect(
       yield* lockApiKeys(writes, account_id, "_shared")
       const [inserted] = yield* sql<{ is_new: boolean }>`
         INSERT INTO links (id, account_id, workspace_id, purpose, provider, credential_id, return_url, hash, created_at,
-          expires_at, ${sql.csv(keyColumns)})
+          expires_at, ${sql.csv(linkKeyColumns)})
         SELECT ${link_id}::uuid, id, ${workspace_id}::uuid, ${purpose}, ${provider}::text, ${credential_id}::uuid,
           ${return_url}::text, ${bytes(hash)}::bytea, ${DateTime.toDate(link.created_at)}::timestamptz,
           ${DateTime.toDate(link.expires_at)}::timestamptz, ${keys?.public_key ?? null}::bytea,
@@ -83,7 +66,7 @@ export const layer = Layer.effect(
       if (!(yield* lockOpenLink(sql, account_id, link_id))) return Option.none()
       const one = sql`account_id = ${account_id} AND id = ${link_id}`
       const [before] = yield* sql<SealedKey & { readonly public_key: Uint8Array }>`
-        SELECT ${sql.csv(keyColumns)} FROM links WHERE ${one} AND public_key <> ${public_key}`
+        SELECT ${sql.csv(linkKeyColumns)} FROM links WHERE ${one} AND public_key <> ${public_key}`
       if (before === undefined) return Option.none()
       yield* sql`UPDATE links SET ${sql.update({ public_key, ...private_key })} WHERE ${one}`
       const { public_key: before_public, ...before_private } = before
@@ -110,7 +93,7 @@ export const layer = Layer.effect(
         WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
       replaceHash: ({ account_id, hash, link_id }, next) => {
         const replaced = askRows(writes, "links.replace_hash")`
-          UPDATE links SET hash = ${bytes(next)} WHERE ${named(sql, account_id, link_id)} AND hash = ${bytes(hash)}
+          UPDATE links SET hash = ${bytes(next)} WHERE ${openLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
           RETURNING 1`
         return Effect.map(replaced, ({ length }) => length > 0)
       },

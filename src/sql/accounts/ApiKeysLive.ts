@@ -7,7 +7,7 @@ import type { Prefetched } from "../../port/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import type { Operation } from "../connection/Query.ts"
-import { hasMarks } from "../credentials/LeakedKeysLive.ts"
+import { hasMarks } from "../routing/changeHealth.ts"
 import {
   columns,
   credentialOf,

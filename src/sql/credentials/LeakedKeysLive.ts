@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { Effect, Layer, Option } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { SqlClient } from "effect/sql"
 import type { AccountId, CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../domain/Label.ts"
 import { structuredProviders } from "../../domain/Provider.ts"
@@ -12,27 +12,7 @@ import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import { bytesOf, contextColumns, pageBytes, type Recorded, recordedColumns, recordedOf } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "../connection/rowOrder.ts"
-import { changeHealth } from "../routing/changeHealth.ts"
-
-/** The condition that a row of `parked` is the mark of a leaked key. */
-const markOf = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
-
-/** Whether the key of this version of a credential is marked as leaked. */
-export const isMarked = (
-  sql: SqlClient.SqlClient,
-  account_id: Statement.Fragment,
-  credential_id: Statement.Fragment,
-  key_version: Statement.Fragment
-) => sql`
-  EXISTS (
-    SELECT FROM credential_parkings AS parked
-    WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
-    AND parked.key_version = ${key_version} AND ${markOf(sql)}
-  )`
-
-/** Whether the account has a key that is marked, or was when it was replaced: an index answers. */
-export const hasMarks = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) => sql`
-  EXISTS (SELECT FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked')`
+import { changeHealth, isMarked, markOf } from "../routing/changeHealth.ts"
 
 /** How many credentials one statement covers at most. */
 const size = 1000

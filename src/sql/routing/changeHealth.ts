@@ -64,3 +64,23 @@ export const changeHealth = <A>(
     return answer
   }).pipe(sql.withTransaction)
 }
+
+/** The condition that a row of `parked` is the mark of a leaked key. */
+export const markOf = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
+
+/** Whether the key of this version of a credential is marked as leaked. */
+export const isMarked = (
+  sql: SqlClient.SqlClient,
+  account_id: Statement.Fragment,
+  credential_id: Statement.Fragment,
+  key_version: Statement.Fragment
+) => sql`
+  EXISTS (
+    SELECT FROM credential_parkings AS parked
+    WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
+    AND parked.key_version = ${key_version} AND ${markOf(sql)}
+  )`
+
+/** Whether the account has a key that is marked, or was when it was replaced: an index answers. */
+export const hasMarks = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) => sql`
+  EXISTS (SELECT FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked')`

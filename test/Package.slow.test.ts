@@ -202,10 +202,9 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.deepInclude(found, {
       byok: "layer,layerWith",
       "byok/api": "Api",
-      "byok/port/Cipher":
-        "AuthenticationFailed,Cipher,KeyStoreUnavailable,UnknownKeyId,UnsupportedFormat,withKeyStoreTimeout",
+      "byok/port/Cipher": "AuthenticationFailed,Cipher,KeyStoreUnavailable,UnknownKeyId,UnsupportedFormat",
       "byok/port/Credentials": "Credentials,OrderRefused",
-      "byok/service/Credentials": "layer,make",
+      "byok/service/Credentials": "layer,layerWithoutKeyring,make",
       "byok/service/routing/Router": "Router"
     })
   })

@@ -1,14 +1,8 @@
 import { hash, timingSafeEqual } from "node:crypto"
 import { Cause, Effect, Layer, Option, Redacted, Result } from "effect"
 import type { SealingContext } from "../domain/SealedKey.ts"
-import {
-  Cipher,
-  KeyStoreUnavailable,
-  type OpenFailure,
-  type RewrapFailure,
-  withKeyStoreTimeout
-} from "../port/Cipher.ts"
-import { inTurn, KeyEncryption } from "./KeyEncryption.ts"
+import { Cipher, KeyStoreUnavailable, type OpenFailure, type RewrapFailure } from "../port/Cipher.ts"
+import { inTurn, KeyEncryption, withKeyStoreTimeout } from "./KeyEncryption.ts"
 import { open, reseal, rewrap, seal, verify, wiping } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 import { makeMeter, memoize, timed } from "../port/Meter.ts"

@@ -1,5 +1,6 @@
-import { Context, Effect } from "effect"
+import { Context, Effect, Fiber } from "effect"
 import { type AuthenticationFailed, KeyStoreUnavailable, type UnknownKeyId } from "../port/Cipher.ts"
+import { timeLeft } from "../port/Deadline.ts"
 import type { RequestQueue } from "../port/FairQueue.ts"
 
 /** What is known of a key-encryption key outside its store. */
@@ -62,3 +63,16 @@ export const makeUnion = (first: Keys, second: Keys): Keys => {
     unwrap: (kek_id, wrapped_dek, aad) => storeOf(kek_id).unwrap(kek_id, wrapped_dek, aad)
   }
 }
+
+/** Waits at most 3 seconds, and never beyond the request's deadline. A store that answers at once costs no timer. */
+export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
+  Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
+    const exit = fiber.pollUnsafe()
+    if (exit !== undefined) return exit
+    return Effect.flatMap(timeLeft(3000), (duration) =>
+      Effect.timeoutOrElse(Fiber.join(fiber), {
+        duration,
+        orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
+      })
+    ).pipe(Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe())))
+  })

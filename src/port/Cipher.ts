@@ -1,7 +1,6 @@
-import { Context, Data, Effect, Fiber, type Redacted } from "effect"
+import { Context, Data, type Effect, type Redacted } from "effect"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
-import { timeLeft } from "./Deadline.ts"
 
 /** The key-encryption key that the row names is not in the keyring. */
 export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {
@@ -33,19 +32,6 @@ export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")
 export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed
 
 export type OpenFailure = RewrapFailure | KeyStoreUnavailable
-
-/** Waits at most 3 seconds, and never beyond the request's deadline. A store that answers at once costs no timer. */
-export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
-  Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
-    const exit = fiber.pollUnsafe()
-    if (exit !== undefined) return exit
-    return Effect.flatMap(timeLeft(3000), (duration) =>
-      Effect.timeoutOrElse(Fiber.join(fiber), {
-        duration,
-        orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
-      })
-    ).pipe(Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe())))
-  })
 
 /** Seals a key to its credential: with another row or a bound field changed, it does not open. Waits 3 s at most. */
 export class Cipher extends Context.Service<

@@ -1,5 +1,6 @@
 import { Context, Effect } from "effect"
-import { Cipher, KeyStoreUnavailable, withKeyStoreTimeout } from "../../src/port/Cipher.ts"
+import { withKeyStoreTimeout } from "../../src/crypto/KeyEncryption.ts"
+import { Cipher, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import type { Parts } from "../support/http/TestService.ts"

@@ -5,7 +5,7 @@ import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Erro
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { CurrentPrincipal, mayDo, type Principal } from "../domain/Principal.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
-import { ApiKeys } from "../port/ApiKeys.ts"
+import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
 import { Prefetched } from "../port/Prefetched.ts"
@@ -53,7 +53,7 @@ type Refusal = Effect.Effect<HttpServerResponse.HttpServerResponse>
 /** Who has a token, and the rows that were read along with it. */
 export interface Resolved {
   readonly principal: Extract<Principal, { readonly kind: "api_key" | "link" }>
-  readonly prefetched?: Prefetched | undefined
+  readonly prefetched?: FoundApiKey["prefetched"]
 }
 
 /** The credential that a request names, and what of it the endpoint reads. */

@@ -1,35 +1,16 @@
 import { Context, Effect, Option } from "effect"
-import type { Credential } from "../domain/Credential.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
-import type { StoredCredential } from "./CredentialRepository.ts"
+import type { Prefetched as Rows, PrefetchedRow } from "./ApiKeys.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-interface Found<A> {
-  readonly id: CredentialId
-  /** None if the account has no such credential. */
-  readonly found: Option.Option<A>
-}
-
-/** Rows that were read along with the API key, so a get takes one statement, a create and an update two. Adapters may ignore them. */
-export interface Prefetched {
-  readonly account_id: AccountId
-  /** The account's default workspace, null if it is deleted; undefined if it was not read. */
-  readonly default_workspace_id?: WorkspaceId | null
-  /** Whether a key of the account is marked as leaked, or was when it was replaced; undefined if that was not read. */
-  readonly has_marks?: boolean
-  /** The credential that the request asks for. */
-  readonly credential?: Found<Credential>
-  /** The same with its sealed key. */
-  readonly sealed?: Found<StoredCredential>
-}
-
-export const Prefetched = Context.Reference<Prefetched | undefined>("byok/Prefetched", {
+/** The rows that were read along with the caller's API key. */
+export const Prefetched = Context.Reference<Rows | undefined>("byok/Prefetched", {
   defaultValue: () => undefined
 })
 
 /** Asks for a credential of the account unless it was read with the caller's API key. */
 const findIn =
-  <A>(readAlong: (known: Prefetched) => Found<A> | undefined) =>
+  <A>(readAlong: (known: Rows) => PrefetchedRow<A> | undefined) =>
   (
     account_id: AccountId,
     id: CredentialId,

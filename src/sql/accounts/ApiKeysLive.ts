@@ -6,7 +6,7 @@ import { ApiKeys, type FoundApiKey, type Prefetched } from "../../port/ApiKeys.t
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import type { Operation } from "../connection/Query.ts"
-import { hasMarks } from "../routing/changeHealth.ts"
+import { hasMarks } from "../rows/parkingRows.ts"
 import {
   columns,
   credentialOf,
@@ -14,7 +14,7 @@ import {
   storedColumns,
   storedOf,
   type StoredSealed
-} from "../credentials/credentialRows.ts"
+} from "../rows/credentialRows.ts"
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 

@@ -5,7 +5,14 @@ import { CredentialRepository, PoolLimits, type StoredCredential } from "../../p
 import { findCredential, findSealed } from "../../port/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
-import { columns, credentialOf, type Stored, storedColumns, storedOf, type StoredSealed } from "./credentialRows.ts"
+import {
+  columns,
+  credentialOf,
+  type Stored,
+  storedColumns,
+  storedOf,
+  type StoredSealed
+} from "../rows/credentialRows.ts"
 import { deleteCredential } from "./deleteCredential.ts"
 import { createCredential } from "./createCredential.ts"
 import { listCredentials, scanCredentials } from "./listCredentials.ts"

@@ -10,9 +10,16 @@ import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { findMarks } from "../../port/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
-import { bytesOf, contextColumns, pageBytes, type Recorded, recordedColumns, recordedOf } from "./credentialRows.ts"
+import {
+  bytesOf,
+  contextColumns,
+  pageBytes,
+  type Recorded,
+  recordedColumns,
+  recordedOf
+} from "../rows/credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "../connection/rowOrder.ts"
-import { changeHealth, isMarked, markOf } from "../routing/changeHealth.ts"
+import { changeHealth, isMarked, markOf } from "../rows/parkingRows.ts"
 
 /** How many credentials one statement covers at most. */
 const size = 1000

@@ -6,9 +6,16 @@ import { type PoolLimits, PoolFull, type UnstoredCredential, WorkspaceGone } fro
 import { type Answer, DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { IdempotencyRecord } from "../../port/IdempotencyRecords.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { columnTypes, credentialOf, memberBytesOf, newColumns, type NewRow, recordedOf } from "./credentialRows.ts"
+import {
+  columnTypes,
+  credentialOf,
+  memberBytesOf,
+  newColumns,
+  type NewRow,
+  recordedOf
+} from "../rows/credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { keyColumns, makeFindRoom, memberBytes, poolKey, refuseBytes, samePool } from "./poolRows.ts"
+import { keyColumns, makeFindRoom, memberBytes, poolKey, refuseBytes, samePool } from "../rows/poolRows.ts"
 
 /** A new row, and the idempotency record that is stored with it, if any. */
 type Creation = NewRow & { readonly [K in keyof IdempotencyRecord]: Uint8Array | null }

@@ -4,9 +4,9 @@ import type { Answer } from "../../port/DatabaseFailure.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import type { CredentialKey } from "../connection/rowOrder.ts"
-import { columnTypes, type Recorded, recordedOf } from "./credentialRows.ts"
+import { columnTypes, type Recorded, recordedOf } from "../rows/credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { keyColumns, lockTargets, raisePools } from "./poolRows.ts"
+import { keyColumns, lockTargets, raisePools } from "../rows/poolRows.ts"
 
 /** Deletes a credential. Returns false if there is none. */
 export const deleteCredential = (pool: ConnectionPool) => {

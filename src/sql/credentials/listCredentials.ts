@@ -12,8 +12,8 @@ import type {
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { compileOnce } from "../connection/compileOnce.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { bytesOf, columns, credentialOf, type Stored } from "./credentialRows.ts"
-import { isMarked } from "../routing/changeHealth.ts"
+import { bytesOf, columns, credentialOf, type Stored } from "../rows/credentialRows.ts"
+import { isMarked } from "../rows/parkingRows.ts"
 
 /** A row of the page, or one without a credential if it is empty. Lists of more bytes than may be read are null. */
 type Row = { readonly total_count: number } & (

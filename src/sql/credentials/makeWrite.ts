@@ -13,7 +13,7 @@ import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { Operation, Query } from "../connection/Query.ts"
 import { type CredentialKey, cursorOf } from "../connection/rowOrder.ts"
 import { closed, whileOpen } from "../rows/principalRows.ts"
-import type { Confine, PoolKey } from "./poolRows.ts"
+import type { Confine, PoolKey } from "../rows/poolRows.ts"
 
 export type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
 

@@ -7,9 +7,9 @@ import type { SealedKey } from "../../domain/SealedKey.ts"
 import type { CredentialUpdate, PoolFull, PoolLimits } from "../../port/CredentialRepository.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { CredentialKey } from "../connection/rowOrder.ts"
-import { bytesOf, columnTypes, memberBytesOf, recordedOf } from "./credentialRows.ts"
+import { bytesOf, columnTypes, memberBytesOf, recordedOf } from "../rows/credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { fits, keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "./poolRows.ts"
+import { fits, keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "../rows/poolRows.ts"
 
 /** The columns that an update writes, beside those of the key. */
 const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const

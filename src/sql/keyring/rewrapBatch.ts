@@ -5,7 +5,7 @@ import { type BoundCredential, contextOf, type SealedKey, type SealingContext } 
 import type { KekRegistry } from "../../port/KekRegistry.ts"
 import { record } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { bytesOf, contextColumns, pageBytes } from "../credentials/credentialRows.ts"
+import { bytesOf, contextColumns, pageBytes } from "../rows/credentialRows.ts"
 import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "../connection/rowOrder.ts"
 
 /** How many rows one statement scans at most, however few of them name another key. */

@@ -14,7 +14,7 @@ import {
 } from "../../port/CredentialPools.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
-import { credentialOf, sealedColumns, type Stored } from "../credentials/credentialRows.ts"
+import { credentialOf, sealedColumns, type Stored } from "../rows/credentialRows.ts"
 
 /** The state of `pool` as one text, which `stateOf` reads: the driver reads 64-bit integers as BigInt. */
 const state = (sql: SqlClient.SqlClient) =>

@@ -7,8 +7,8 @@ import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { recordEach } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/rowOrder.ts"
-import { type Recorded, recordedColumns, recordedOf } from "../credentials/credentialRows.ts"
-import { changeHealth, namesIn } from "./changeHealth.ts"
+import { type Recorded, recordedColumns, recordedOf } from "../rows/credentialRows.ts"
+import { changeHealth, namesIn } from "../rows/parkingRows.ts"
 
 /** The changes as rows `seen`. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`

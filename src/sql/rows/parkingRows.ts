@@ -3,7 +3,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { OwnedCredential } from "../../domain/Identifiers.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
-import { keyColumns, samePool } from "../credentials/poolRows.ts"
+import { keyColumns, samePool } from "./poolRows.ts"
 
 /** The rows of credentials that are there, of those of one account where Citus confines a statement to one node. */
 const rowsOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<OwnedCredential>, node: Statement.Fragment) => sql`

@@ -1,6 +1,6 @@
 import { memberNames, members } from "../../../src/domain/Credential.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
-import { columnTypes, newColumns } from "../../../src/sql/credentials/credentialRows.ts"
+import { columnTypes, newColumns } from "../../../src/sql/rows/credentialRows.ts"
 import { Store } from "../../support/database/stores.ts"
 import { assert, layerLive } from "../../support/it.ts"
 

@@ -133,7 +133,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
       [...ours, "dist"]
     )
     const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/LICENCES.txt"]
-    assert.includeMembers([...files], [...program, "dist/Byok.js", "dist/api/Api.d.ts"])
+    assert.includeMembers([...files], [...program, "dist/wiring/Byok.js", "dist/api/Api.d.ts"])
     assert.includeMembers(
       [...files],
       ["index.html", "hpke.js", "preact.js", "label.js", "simple.css"].map((file) => `dist/page/${file}`)
@@ -157,8 +157,8 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.isNotEmpty(files)
     assert.deepStrictEqual(sameButForCase(files), [])
     assert.deepStrictEqual(
-      sameButForCase([...files, "dist/byok.js"]),
-      [["dist/Byok.js", "dist/byok.js"]],
+      sameButForCase([...files, "dist/Main.js"]),
+      [["dist/main.js", "dist/Main.js"]],
       "a planted one is found"
     )
   })
@@ -212,7 +212,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
   it.effect("exports nothing else", function* () {
     const { root } = yield* Installed
     const names = ["byok/Byok", "byok/api/Api", "byok/crypto/keyring/Keyring", "byok/package.json"]
-    const program = `for (const name of ${JSON.stringify([...names, "byok/dist/Byok.js"])}) {
+    const program = `for (const name of ${JSON.stringify([...names, "byok/dist/wiring/Byok.js"])}) {
           console.log(await import(name).then(() => name, ({ code }) => code))
         }`
     const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))

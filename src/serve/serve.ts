@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs"
 import { Duration, Effect, Layer, Option, Queue } from "effect"
 import type { HttpServerError } from "effect/http"
-import * as Byok from "../Byok.ts"
+import * as Byok from "../wiring/Byok.ts"
 import * as GatewayServer from "../gateway/GatewayServer.ts"
 import * as Server from "../http/Server.ts"
 import * as LinksServer from "../links/LinksServer.ts"

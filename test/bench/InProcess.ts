@@ -1,5 +1,5 @@
 import { Effect, Layer, ManagedRuntime, Option, Redacted, Schema } from "effect"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"

@@ -1,6 +1,6 @@
 import { ConfigProvider, Context, Effect, Layer, Logger } from "effect"
 import { HttpServer } from "effect/http"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { load, untilAcked } from "../support/database/AckChecker.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"

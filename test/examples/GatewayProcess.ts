@@ -4,7 +4,7 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Config, Console, Effect, Layer, Schema } from "effect"
 import { HttpRouter, HttpServer } from "effect/http"
 import { gateway } from "../../examples/gateway.ts"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 
 const Given = Schema.fromJsonString(

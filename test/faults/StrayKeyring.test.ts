@@ -1,5 +1,5 @@
 import { Cause, type Context, Effect, Exit, Layer, Schema } from "effect"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import type { AccountId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"

@@ -1,7 +1,7 @@
 import { Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
 import { HttpServer } from "effect/http"
 import { Reactivity } from "effect/reactivity"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { applicationName, type DatabaseSettings, makeClient } from "../../src/sql/connection/Database.ts"

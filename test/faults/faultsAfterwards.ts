@@ -1,6 +1,6 @@
 import { ConfigProvider, Context, Effect, Layer, Logger, Option, Redacted } from "effect"
 import { join } from "node:path"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"

@@ -1,6 +1,6 @@
 import { Context, Effect, Fiber, Layer } from "effect"
 import { HttpServer } from "effect/http"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"

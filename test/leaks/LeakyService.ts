@@ -1,7 +1,7 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Console, Context, Effect, Layer, Redacted } from "effect"
 import { HttpServer } from "effect/http"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { managementPort } from "../../src/serve/serve.ts"
 import * as Logging from "../../src/wiring/Logging.ts"

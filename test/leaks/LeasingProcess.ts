@@ -1,6 +1,6 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Config, Effect, Layer, Redacted, Schema } from "effect"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"

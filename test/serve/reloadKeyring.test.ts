@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Cause, Context, Effect, Exit, Layer, Option, Schema } from "effect"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { KekRegistry, KeyringReload } from "../../src/port/KekRegistry.ts"

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { Context, Duration, Effect, Layer, Option, Schema } from "effect"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { AuditLog, countLimit } from "../../src/port/AuditLog.ts"
 import { CurrentPrincipal } from "../../src/domain/Principal.ts"

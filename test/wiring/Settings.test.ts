@@ -2,7 +2,7 @@ import { Cause, Config, ConfigProvider, Context, Duration, Effect, Exit, Layer, 
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { inspect } from "node:util"
-import * as Byok from "../../src/Byok.ts"
+import * as Byok from "../../src/wiring/Byok.ts"
 import * as Environment from "../../src/wiring/Environment.ts"
 import { version } from "../../src/wiring/OtlpSettings.ts"
 import { InvalidSetting, publicUrlOf, readSettings, type Settings } from "../../src/wiring/Settings.ts"

@@ -1,6 +1,6 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Effect, Layer } from "effect"
-import * as Byok from "../../../src/Byok.ts"
+import * as Byok from "../../../src/wiring/Byok.ts"
 import * as Server from "../../../src/http/Server.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"

@@ -1,5 +1,5 @@
 import { Context, Effect, Layer } from "effect"
-import * as Byok from "../../../src/Byok.ts"
+import * as Byok from "../../../src/wiring/Byok.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"

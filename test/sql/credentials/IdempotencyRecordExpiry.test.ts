@@ -1,5 +1,5 @@
 import { Clock, Context, Duration, Effect, Layer } from "effect"
-import * as Byok from "../../../src/Byok.ts"
+import * as Byok from "../../../src/wiring/Byok.ts"
 import { IdempotencyKey } from "../../../src/domain/Identifiers.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"

@@ -1,88 +1,79 @@
+import { join, relative } from "node:path"
 import tseslint from "typescript-eslint"
 
 /**
- * Imports point inwards: the rooms that the files of a room may import. Only `wiring` and `Byok` know nearly all.
+ * Imports point inwards: for each folder of `src`, the folders that its files may import beside their own; `sql/*` are those
+ * in `sql`. What is not listed is refused.
  *
  * @type {Readonly<Record<string, ReadonlyArray<string>>>}
  */
 const mayImport = {
+  ".": ["cli", "wiring"],
   domain: [],
-  api: ["domain"],
-  port: ["domain"],
-  service: ["domain", "port"],
-  telemetry: ["domain", "port"],
-  http: ["domain", "api", "port"],
-  management: ["domain", "api", "port", "telemetry", "http"],
-  gateway: ["domain", "api", "port", "service", "http"],
-  links: ["domain", "api", "port", "service", "http"],
+  "domain/routing": ["domain"],
+  api: ["domain", "domain/routing"],
+  port: ["domain", "domain/routing"],
+  service: [],
+  "service/audit": ["domain", "port", "service"],
+  "service/keyring": ["port"],
+  "service/tokens": ["domain", "domain/routing", "port", "service"],
+  "service/credentials": ["domain", "port", "service", "service/tokens"],
+  "service/accounts": ["domain", "port", "service/credentials"],
+  "service/links": ["domain", "port", "service", "service/accounts", "service/credentials"],
+  "service/routing": ["domain", "domain/routing", "port", "service/credentials", "service/tokens"],
+  telemetry: ["port"],
+  http: ["domain", "domain/routing", "api", "port"],
+  management: ["domain", "api", "port", "http"],
+  gateway: ["domain", "domain/routing", "api", "port", "service", "service/*", "http"],
+  links: ["domain", "api", "port", "service/accounts", "service/links", "http"],
+  "links/page": ["domain"],
   crypto: ["domain", "port"],
-  sql: ["domain", "port"],
-  wiring: ["domain", "port", "service", "telemetry", "crypto", "sql"],
-  serve: ["domain", "api", "port", "service", "telemetry", "http", "management", "gateway", "links", "wiring"],
-  cli: ["domain", "port", "service", "wiring", "serve"]
+  "crypto/keyring": ["domain", "port", "crypto"],
+  "crypto/pkcs11": ["port", "crypto"],
+  "sql/connection": ["domain", "port"],
+  "sql/audit": ["domain", "port", "sql/connection"],
+  "sql/rows": ["domain", "port", "sql/connection"],
+  sql: ["port", "sql/connection"],
+  "sql/accounts": ["domain", "port", "sql", "sql/connection", "sql/audit", "sql/rows"],
+  "sql/links": ["domain", "port", "sql/connection", "sql/audit", "sql/rows"],
+  "sql/keyring": ["domain", "port", "sql/connection", "sql/audit", "sql/rows"],
+  "sql/credentials": ["domain", "domain/routing", "port", "sql/connection", "sql/audit", "sql/rows"],
+  "sql/routing": ["domain", "domain/routing", "port", "sql/connection", "sql/audit", "sql/rows"],
+  "sql/embedded": ["port", "sql/connection"],
+  wiring: ["domain", "port", "service", "service/*", "telemetry", "crypto", "crypto/*", "sql", "sql/*"],
+  serve: ["port", "service/accounts", "service/links", "http", "management", "gateway", "links", "wiring"],
+  cli: ["domain", "domain/routing", "port", "service/*", "wiring", "serve"]
 }
-const mayImportTop = ["serve", "cli"]
-const runsInAnyClient = ["domain", "api"]
-/** Folders of a room that stand on the rest of it: its top must not import them. */
-const onTop = [["domain", "routing"]]
+const runsInAnyClient = /^(domain|api)/
+
+const rooms = Object.keys(mayImport)
+const unlisted = "src/**/*.{ts,js}"
+
+/** How an import in one room begins that leads to another. */
+const leadingTo = (/** @type {string} */ room, /** @type {string} */ other) => {
+  const path = relative(room, other)
+  return path.startsWith("..") ? `${path}/` : `./${path === "" ? "" : `${path}/`}`
+}
 
 /** @type {import("typescript-eslint").ConfigArray} */
-const layering = Object.entries(mayImport).flatMap(([room, inner]) => {
-  const outer = Object.keys(mayImport).filter((other) => other !== room && !inner.includes(other))
-  // From the files at each depth below a room, `up` leads back to `src`.
-  return [
-    { files: `src/${room}/*.ts`, up: "\\.\\./", parts: onTop.filter(([on]) => on === room).map(([, part]) => part) },
-    { files: `src/${room}/*/*.ts`, up: "\\.\\./\\.\\./", parts: [] }
-  ].map(({ files, parts, up }) => ({
-    files: [files],
-    rules: {
-      "no-restricted-imports": [
-        "error",
-        {
-          patterns: [
-            {
-              regex: `^${up}(${outer.join("|")})/`,
-              message: `src/${room} must not import ${outer.join(", ")}: imports point inwards.`
-            },
-            ...parts.map((part) => ({
-              regex: `^\\./${part}/`,
-              message: `The top of src/${room} must not import ${part}, which stands on it.`
-            })),
-            ...(mayImportTop.includes(room)
-              ? []
-              : [{ regex: `^${up}[A-Za-z]+\\.[jt]s$`, message: "Only serve and cli may import the top of src." }]),
-            ...(runsInAnyClient.includes(room)
-              ? [
-                  {
-                    regex: "^node:|^@effect/",
-                    message: "The contract and its words run in any client: no Node, no I/O."
-                  }
-                ]
-              : [])
-          ]
-        }
-      ]
-    }
-  }))
+const layering = [unlisted, ...rooms].map((room) => {
+  const inner = (mayImport[room] ?? []).flatMap((one) =>
+    one.endsWith("/*") ? rooms.filter((other) => other.startsWith(one.slice(0, -1))) : [one]
+  )
+  const allowed =
+    room === unlisted ? [] : [room, ...inner].map((other) => leadingTo(room, other).replaceAll(".", "\\."))
+  const patterns = [
+    {
+      regex: `^(?!(${allowed.join("|")})[^/]+$)\\.`,
+      message: "The table of rooms in eslint.config.js does not allow this import: imports point inwards."
+    },
+    ...(runsInAnyClient.test(room)
+      ? [{ regex: "^node:|^@effect/", message: "It runs in any client: no Node, no I/O." }]
+      : [])
+  ]
+  const files = [room === unlisted ? unlisted : join("src", room, "*.{ts,js}")]
+  return { files, rules: { "no-restricted-imports": ["error", { patterns }] } }
 })
-
-/**
- * `connection` knows nothing of the tables.
- *
- * @type {import("typescript-eslint").ConfigArray[number]}
- */
-const connection = {
-  files: ["src/sql/connection/*.ts"],
-  rules: {
-    "no-restricted-syntax": [
-      "error",
-      {
-        selector: "ImportDeclaration[source.value=/^\\.\\.\\/(?!\\.\\.\\/)/]",
-        message: "src/sql/connection must not import the rest of src/sql."
-      }
-    ]
-  }
-}
 
 export default tseslint.config(
   {
@@ -125,6 +116,5 @@ export default tseslint.config(
       ]
     }
   },
-  ...layering,
-  connection
+  ...layering
 )

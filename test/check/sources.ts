@@ -32,6 +32,17 @@ const circlesIn = (imports: Imports): ReadonlyArray<string> => {
   }
 }
 
+/** What each folder imports of the others. */
+const foldersOf = (imports: Imports): Imports => {
+  const folders = Map.groupBy(imports, ([path]) => dirname(path))
+  return new Map(
+    Array.from(folders, ([folder, files]) => {
+      const others = files.flatMap(([, paths]) => paths.map(dirname)).filter((other) => other !== folder)
+      return [folder, Array.from(new Set(others))]
+    })
+  )
+}
+
 export const sourceChecks: ReadonlyArray<Check> = [
   {
     title: "no files of src import each other in a circle",
@@ -46,6 +57,23 @@ export const sourceChecks: ReadonlyArray<Check> = [
     control: () => {
       const planted = { a: ["b"], b: ["c"], c: ["a", "leaf"], leaf: [], root: ["a"] }
       assert.deepEqual(circlesIn(new Map(Object.entries(planted))), ["a", "b", "c"])
+    }
+  },
+  {
+    title: "no folders of src import each other in a circle",
+    run: () => assert.deepEqual(circlesIn(foldersOf(sources())), []),
+    control: () => {
+      const files = {
+        "a/1": ["b/1", "a/2"],
+        "a/2": ["leaf/1"],
+        "b/1": [],
+        "b/2": ["c/1"],
+        "c/1": ["a/2"],
+        "leaf/1": []
+      }
+      const planted = new Map(Object.entries(files))
+      assert.deepEqual(circlesIn(planted), [])
+      assert.deepEqual(circlesIn(foldersOf(planted)), ["a", "b", "c"])
     }
   },
   {

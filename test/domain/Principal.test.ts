@@ -15,10 +15,10 @@ const byTheBook: Readonly<Record<Role, string>> = {
   ordinary: "route",
   connect: "about create",
   replace: "about get update",
-  manage: `about ${reads} ${changes}`,
-  view: `about ${reads}`,
-  in_process: `about route ${reads} ${changes}`,
-  gateway: `about route ${reads} ${changes}`,
+  manage: `about replaceToken apiKeys ${reads} ${changes}`,
+  view: `about replaceToken apiKeys ${reads}`,
+  in_process: `about replaceToken apiKeys route ${reads} ${changes}`,
+  gateway: `about replaceToken apiKeys route ${reads} ${changes}`,
   cli: `${reads} ${changes}`,
   service: ""
 }

@@ -6,7 +6,7 @@ import { Summary } from "./test/support/process/Summary.ts"
 const slow = ["test/{deploy,examples,faults,leaks}/**/*.test.ts", "test/**/*.slow.test.ts"]
 /** What leaves its process as it was: these files share threads, one after another. */
 const shared = [
-  "test/{api,cli,client,crypto,domain,http,links,port,serve,service,sql,telemetry,wiring}/**/*.test.ts",
+  "test/{cli,client,contract,crypto,domain,http,links,port,runtime,serve,service,sql,telemetry,wiring}/**/*.test.ts",
   "test/bench/Picture.test.ts",
   "test/gateway/OpenRoutes.test.ts"
 ]

@@ -133,7 +133,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
       [...ours, "dist"]
     )
     const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/LICENCES.txt"]
-    assert.includeMembers([...files], [...program, "dist/wiring/Byok.js", "dist/api/Api.d.ts"])
+    assert.includeMembers([...files], [...program, "dist/wiring/Byok.js", "dist/contract/TenantsApi.d.ts"])
     assert.includeMembers(
       [...files],
       ["index.html", "hpke.js", "preact.js", "label.js", "simple.css"].map((file) => `dist/page/${file}`)

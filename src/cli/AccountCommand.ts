@@ -5,8 +5,7 @@ import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { argument, confirmation, name } from "./Arguments.ts"
-import { printing, printPages } from "./Output.ts"
-import { makeProgress } from "./Progress.ts"
+import { makeProgress, printing, printPages } from "./Output.ts"
 
 const issue = (account_id: string) => `byok api-key issue --account ${account_id} --name N --management`
 

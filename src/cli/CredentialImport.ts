@@ -6,7 +6,7 @@ import { Argument, CliError, Command } from "effect/cli"
 import { InvalidParams } from "../domain/Errors.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { Issue } from "../domain/Issue.ts"
-import { QueueLimits } from "../port/FairQueue.ts"
+import { QueueLimits } from "../runtime/FairQueue.ts"
 import { importCredential, makeImportCheck } from "../service/credentials/importCredential.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
@@ -14,8 +14,7 @@ import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
 import { openJournal, saltOf } from "./ImportJournal.ts"
 import { account, optionalText, toggle } from "./Arguments.ts"
-import { CommandFailed, StandardStreams, toJson, writeWhole } from "./Output.ts"
-import { makeProgress } from "./Progress.ts"
+import { CommandFailed, makeProgress, StandardStreams, toJson, writeWhole } from "./Output.ts"
 
 /** How many records are created at a time, so that their statements are shared. */
 const concurrency = 128

@@ -4,8 +4,7 @@ import { KekId, kekIdForm } from "../domain/Identifiers.ts"
 import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from "../service/keyring/Rotation.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { argument, flag, toggle } from "./Arguments.ts"
-import { CommandFailed, print, printAs, printing } from "./Output.ts"
-import { makeProgress } from "./Progress.ts"
+import { CommandFailed, makeProgress, print, printAs, printing } from "./Output.ts"
 
 const generate = Command.make("generate", {}, () =>
   Effect.flatMap(CommandLayers.newKeyring, (keyring) => printAs({ keyring }, keyring))

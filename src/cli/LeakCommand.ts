@@ -6,8 +6,7 @@ import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "..
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { readSecretText } from "../wiring/PrivateFiles.ts"
 import { account, credentialId, optionalText, toggle } from "./Arguments.ts"
-import { CommandFailed, print, printable, printAs, StandardStreams } from "./Output.ts"
-import { makeProgress } from "./Progress.ts"
+import { CommandFailed, makeProgress, print, printable, printAs, StandardStreams } from "./Output.ts"
 
 const withLeakResponse = CommandLayers.operatorOn(LeakResponse, CommandLayers.sealing)
 

@@ -5,7 +5,7 @@ import { Cipher, KeyStoreUnavailable, type OpenFailure, type RewrapFailure } fro
 import { inTurn, KeyEncryption, withKeyStoreTimeout } from "./KeyEncryption.ts"
 import { open, reseal, rewrap, seal, verify, wiping } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
-import { makeMeter, memoize, timed } from "../port/Meter.ts"
+import { makeMeter, memoize, timed } from "../runtime/Meter.ts"
 import { Rewrapper } from "../port/KekRegistry.ts"
 
 const errorOf = (cause: Cause.Cause<{ readonly _tag: string }>) =>

@@ -1,7 +1,7 @@
 import { Context, Effect, Fiber } from "effect"
 import { type AuthenticationFailed, KeyStoreUnavailable, type UnknownKeyId } from "../port/Cipher.ts"
-import { timeLeft } from "../port/Deadline.ts"
-import type { RequestQueue } from "../port/FairQueue.ts"
+import { timeLeft } from "../runtime/Deadline.ts"
+import type { RequestQueue } from "../runtime/FairQueue.ts"
 
 /** What is known of a key-encryption key outside its store. */
 export interface KnownKek {

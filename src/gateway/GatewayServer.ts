@@ -12,7 +12,7 @@ import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { AccessLog } from "../http/traceAndLog.ts"
 import * as Routing from "../http/Routing.ts"
 import { listen, serveRoutes, type ServerSettings } from "../http/Server.ts"
-import { GatewayApi } from "./GatewayApi.ts"
+import { GatewayApi } from "../contract/GatewayApi.ts"
 import * as Handlers from "./Handlers.ts"
 
 /** The socket cannot be listened on; the message names the setting and what is allowed. */

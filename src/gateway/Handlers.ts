@@ -9,10 +9,10 @@ import { group, makeOperations } from "../http/Handlers.ts"
 import { makeReady } from "../http/Health.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
-import { CurrentDeadline } from "../port/Deadline.ts"
+import { CurrentDeadline } from "../runtime/Deadline.ts"
 import { Events } from "../port/Events.ts"
-import { RequestQueues } from "../port/FairQueue.ts"
-import { MemoryBudget } from "../port/MemoryBudget.ts"
+import { RequestQueues } from "../runtime/FairQueue.ts"
+import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { Draining } from "../port/Readiness.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
@@ -25,7 +25,7 @@ import {
   GatewayBody,
   GatewayFailures,
   HashInUse
-} from "./GatewayApi.ts"
+} from "../contract/GatewayApi.ts"
 import { OpenRoutes } from "./OpenRoutes.ts"
 import { type RouteResponse, Routes } from "./Routes.ts"
 

@@ -4,8 +4,8 @@ import { InvalidParams, type NotFound, ServiceUnavailable, Unauthorized } from "
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { whenLost } from "../http/Connection.ts"
-import { hashApiKey } from "../port/ApiKey.ts"
-import { MemoryBudget } from "../port/MemoryBudget.ts"
+import { hashApiKey } from "../runtime/ApiKey.ts"
+import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
@@ -23,7 +23,7 @@ import {
   type Outcomes,
   type Report,
   RouteReport
-} from "./GatewayApi.ts"
+} from "../contract/GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
 const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())

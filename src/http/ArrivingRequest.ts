@@ -1,5 +1,5 @@
 import { IncomingMessage } from "node:http"
-import { type Holding, makeMemoryBudget } from "../port/MemoryBudget.ts"
+import { type Holding, makeMemoryBudget } from "../runtime/MemoryBudget.ts"
 
 /** Of so many bytes, bodies that nobody has asked for yet take three quarters at most: they came along with their heads. */
 const mostUnread = 16 * 1024 * 1024

@@ -4,8 +4,8 @@ import { gzip } from "node:zlib"
 import { Effect, Layer } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiScalar, OpenApi } from "effect/http-api"
-import { Api } from "../api/Api.ts"
-import { completeDocument, operationsOf } from "../api/OpenApiAnnotations.ts"
+import { Api } from "../contract/TenantsApi.ts"
+import { completeDocument, operationsOf } from "../contract/OpenApiAnnotations.ts"
 
 const path = "/docs"
 

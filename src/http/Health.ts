@@ -1,6 +1,6 @@
 import { Duration, Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
-import { Api } from "../api/Api.ts"
+import { Api } from "../contract/TenantsApi.ts"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { errorResponse } from "./Envelope.ts"
 import { group } from "./Handlers.ts"

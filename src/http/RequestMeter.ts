@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { unreadBytes } from "./ArrivingRequest.ts"
-import { makeMeter, memoize } from "../port/Meter.ts"
+import { makeMeter, memoize } from "../runtime/Meter.ts"
 
 /** The methods that have a meaning in HTTP, in the order of `Allow`. */
 export const methods: ReadonlySet<string> = new Set([

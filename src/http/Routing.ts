@@ -1,6 +1,6 @@
 import { Context, Effect, Layer } from "effect"
 import { FindMyWay, HttpRouter } from "effect/http"
-import { Api } from "../api/Api.ts"
+import { Api } from "../contract/TenantsApi.ts"
 import { methods } from "./RequestMeter.ts"
 
 /** Paths are taken exactly as they are written (D10), and may be as long as a request's head. */

@@ -1,6 +1,6 @@
 import { type IncomingMessage, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
-import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
+import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../contract/HttpErrors.ts"
 import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
 

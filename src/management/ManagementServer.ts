@@ -1,6 +1,6 @@
 import { type Context, Effect, Layer } from "effect"
 import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { MethodNotAllowed } from "../api/HttpErrors.ts"
+import { MethodNotAllowed } from "../contract/HttpErrors.ts"
 import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { errorResponse } from "../http/Envelope.ts"
 import { makeNodeServer } from "../http/makeNodeServer.ts"
@@ -10,7 +10,7 @@ import { KeyringReload } from "../port/KekRegistry.ts"
 import { isLoopback } from "../port/Links.ts"
 import { Draining, type HealthReport, Readiness } from "../port/Readiness.ts"
 import { PrometheusMetrics } from "effect/observability"
-import { families, prometheusName } from "../port/families.ts"
+import { families, prometheusName } from "../runtime/families.ts"
 
 const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
 

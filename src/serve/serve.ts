@@ -16,7 +16,7 @@ import type { Certificate } from "../http/makeNodeServer.ts"
 import { CertificateInUse } from "../http/Server.ts"
 import { KeyringReload } from "../port/KekRegistry.ts"
 import { isLoopback } from "../port/Links.ts"
-import { makeMeter } from "../port/Meter.ts"
+import { makeMeter } from "../runtime/Meter.ts"
 
 const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<Certificate, InvalidSetting>) {
   const { replace } = yield* CertificateInUse

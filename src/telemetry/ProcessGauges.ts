@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import { type Duration, Effect, Layer } from "effect"
-import { makeMeter } from "../port/Meter.ts"
+import { makeMeter } from "../runtime/Meter.ts"
 
 /** How often the delay of the event loop is sampled, in milliseconds. A sample is that long without any delay. */
 const resolution = 20

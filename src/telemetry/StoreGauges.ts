@@ -1,8 +1,8 @@
 import { DateTime, type Duration, Effect, Layer, References } from "effect"
 import { AuditLog, countLimit } from "../port/AuditLog.ts"
-import type { FamilyName } from "../port/families.ts"
+import type { FamilyName } from "../runtime/families.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
-import { makeMeter } from "../port/Meter.ts"
+import { makeMeter } from "../runtime/Meter.ts"
 import { Draining, Readiness } from "../port/Readiness.ts"
 
 /** How often the database is asked, whoever exports the series and however often. */

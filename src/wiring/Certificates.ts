@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs"
 import { createSecureContext } from "node:tls"
 import { Effect } from "effect"
 import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
-import { systemFault } from "../port/systemFault.ts"
+import { systemFault } from "../runtime/systemFault.ts"
 import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 import type { TlsFiles } from "./Settings.ts"
 

@@ -15,8 +15,8 @@ import { KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEdito
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
 import { KekRegistry, KeyringNotReloaded, KeyringReload } from "../port/KekRegistry.ts"
-import { makeMeter } from "../port/Meter.ts"
-import { repeatInBackground } from "../service/repeatInBackground.ts"
+import { makeMeter } from "../runtime/Meter.ts"
+import { repeatInBackground } from "../runtime/repeatInBackground.ts"
 import { refuse, refuseAs } from "./Environment.ts"
 import { namesToken, type Settings } from "./Settings.ts"
 

@@ -6,8 +6,8 @@ import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
 import { failureOf } from "../sql/connection/DatabaseErrors.ts"
-import { sessionState } from "../sql/inspectSession.ts"
-import { current, latest, lockNotAvailable, withLockTimeout } from "../sql/Migrations.ts"
+import { sessionState } from "../sql/schema/inspectSession.ts"
+import { current, latest, lockNotAvailable, withLockTimeout } from "../sql/schema/Migrations.ts"
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100

@@ -1,7 +1,6 @@
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
-import { StandardStreams } from "../../src/cli/Output.ts"
-import { makeProgress } from "../../src/cli/Progress.ts"
+import { makeProgress, StandardStreams } from "../../src/cli/Output.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 interface Rewrapped {

@@ -1,7 +1,7 @@
 import { DateTime, Effect, Fiber, Layer, Redacted, Schema } from "effect"
 import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http"
 import { HttpApiClient } from "effect/http-api"
-import { Api } from "../../src/api/Api.ts"
+import { Api } from "../../src/contract/TenantsApi.ts"
 import * as Errors from "../../src/domain/Errors.ts"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"

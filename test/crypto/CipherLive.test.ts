@@ -9,7 +9,7 @@ import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
 import { contextOf, type SealedKey, type BoundCredential } from "../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
-import { CurrentDeadline } from "../../src/port/Deadline.ts"
+import { CurrentDeadline } from "../../src/runtime/Deadline.ts"
 import {
   accountId,
   bytes,

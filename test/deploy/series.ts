@@ -1,4 +1,4 @@
-import { families, type Family, prometheusName } from "../../src/port/families.ts"
+import { families, type Family, prometheusName } from "../../src/runtime/families.ts"
 
 /** Every series of the service, by the name that Prometheus gets, with the labels that it gets. */
 export const series = new Map(

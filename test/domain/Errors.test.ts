@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import * as HttpErrors from "../../src/api/HttpErrors.ts"
+import * as HttpErrors from "../../src/contract/HttpErrors.ts"
 import * as DomainErrors from "../../src/domain/Errors.ts"
 import { envelope, type Refusal, refusals } from "../support/http/Refusal.ts"
 import { assert, describe, it } from "../support/it.ts"

@@ -1,6 +1,6 @@
 import { Effect } from "effect"
-import { Api } from "../../src/api/Api.ts"
-import { LinksApi } from "../../src/api/LinksApi.ts"
+import { Api } from "../../src/contract/TenantsApi.ts"
+import { LinksApi } from "../../src/contract/LinksApi.ts"
 import { accountOf, actingPrincipal, actorOf, ApiKeyRole, type Role, roleMay } from "../../src/domain/Principal.ts"
 import { Purpose } from "../../src/domain/Link.ts"
 import { assert, describe, it } from "../support/it.ts"

@@ -11,7 +11,9 @@ const example = () => {
   const [, code = ""] = /## Typed client.*?```ts\n(.*?)```/s.exec(readFileSync(join(root, "docs/api.md"), "utf8")) ?? []
   const source = (path: string) => `"${join(root, "src", path)}.ts"`
   return code
-    .replaceAll(/"byok\/([^"]+)"/g, (_, path: string) => source(path === "api" ? "api/Api" : path))
+    .replaceAll(/"byok\/([^"]+)"/g, (_, path: string) =>
+      source(path === "api" ? "contract/TenantsApi" : path.replace(/^api/, "contract"))
+    )
     .replaceAll(/"(effect[^"]*)"/g, (_, name: string) => `"${import.meta.resolve(name)}"`)
 }
 

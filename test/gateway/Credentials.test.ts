@@ -1,5 +1,5 @@
-import { Api } from "../../src/api/Api.ts"
-import { GatewayApi } from "../../src/gateway/GatewayApi.ts"
+import { Api } from "../../src/contract/TenantsApi.ts"
+import { GatewayApi } from "../../src/contract/GatewayApi.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"

@@ -1,6 +1,6 @@
 import { Context, Effect } from "effect"
 import { Credentials } from "../../src/port/Credentials.ts"
-import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { minimal, unknownId } from "../support/http/Bodies.ts"
 import { bearer, type Header, json, render } from "../support/http/HttpProbe.ts"

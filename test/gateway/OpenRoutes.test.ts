@@ -5,8 +5,8 @@ import { TestClock } from "effect/testing"
 import { NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
 import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
-import { CurrentDeadline } from "../../src/port/Deadline.ts"
-import { makeMemoryBudget, MemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { CurrentDeadline } from "../../src/runtime/Deadline.ts"
+import { makeMemoryBudget, MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { PoolsUnavailable } from "../../src/service/routing/RouterErrors.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
 import { type Act, anyActs, type Code, fakeRouter, planOf, runAtOnce, runInTurn } from "./routesModel.ts"
@@ -320,10 +320,10 @@ describe("the routes that gateways drive over HTTP", () => {
     const names = ["effect", "node:crypto"].map((name) => [name, import.meta.resolve(name)] as const)
     const files = [
       "domain/Errors",
-      "domain/routing/Moment",
-      "port/FairQueue",
-      "port/MemoryBudget",
-      "service/repeatInBackground",
+      "domain/routing/Health",
+      "runtime/FairQueue",
+      "runtime/MemoryBudget",
+      "runtime/repeatInBackground",
       "service/routing/Router",
       "service/routing/RouterErrors"
     ].map((file) => {

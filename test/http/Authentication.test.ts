@@ -1,6 +1,6 @@
 import { Context, Effect, Option, Redacted } from "effect"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
-import { formatApiKey } from "../../src/port/ApiKey.ts"
+import { formatApiKey } from "../../src/runtime/ApiKey.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { created, createdId, minimal, unknownId } from "../support/http/Bodies.ts"
 import {

@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { create, creation } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"

@@ -1,5 +1,5 @@
 import { Duration, Effect } from "effect"
-import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { bearer, creation, render } from "../support/http/HttpProbe.ts"
 import { deafClient, open } from "../support/http/RawConnection.ts"

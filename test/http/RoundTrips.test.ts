@@ -1,7 +1,7 @@
 import { Context, Effect, Layer } from "effect"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import { Prefetched } from "../../src/port/Prefetched.ts"
+import { Prefetched } from "../../src/runtime/Prefetched.ts"
 import { WorkspaceResolver } from "../../src/port/AccountRepository.ts"
 import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"

@@ -1,5 +1,5 @@
 import { Effect, Fiber, Schedule } from "effect"
-import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import { assert, it, layerLive } from "../support/it.ts"
 import { created, minimal } from "../support/http/Bodies.ts"

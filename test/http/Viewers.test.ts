@@ -1,5 +1,5 @@
 import { Effect, Redacted } from "effect"
-import { Api } from "../../src/api/Api.ts"
+import { Api } from "../../src/contract/TenantsApi.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, json } from "../support/http/HttpProbe.ts"

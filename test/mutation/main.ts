@@ -2,15 +2,19 @@ import { globSync } from "node:fs"
 import { dirname, relative } from "node:path"
 import { Stryker } from "@stryker-mutator/core"
 
-const shared = ["src/port/FairQueue.ts", "src/port/MemoryBudget.ts"]
+const shared = ["src/runtime/FairQueue.ts", "src/runtime/MemoryBudget.ts"]
 
 /** What is mutated, and the tests that must notice, some on a database. */
 const areas = [
   { tests: "test/domain/*.test.ts", sources: "src/domain/*.ts", exclude: ["src/domain/SealedKey.ts"] },
   { tests: "test/domain/routing/*.test.ts", sources: "src/domain/routing/*.ts" },
   { tests: "test/crypto/**/*.test.ts", sources: "src/{crypto/*,crypto/keyring/*,domain/SealedKey}.ts" },
-  { tests: "test/{service/!(routing),port}/*.test.ts", sources: "src/{service/!(routing),port}/*.ts", exclude: shared },
-  { tests: "test/port/{FairQueue,MemoryBudget}.test.ts", sources: "src/port/{FairQueue,MemoryBudget}.ts" },
+  {
+    tests: "test/{service/!(routing),port,runtime}/*.test.ts",
+    sources: "src/{service/!(routing),port,runtime}/*.ts",
+    exclude: shared
+  },
+  { tests: "test/runtime/{FairQueue,MemoryBudget}.test.ts", sources: "src/runtime/{FairQueue,MemoryBudget}.ts" },
   {
     tests: "test/service/routing/{makeWriteBehind,HealthState}.test.ts",
     sources: "src/service/routing/{makeWriteBehind,HealthState}.ts"

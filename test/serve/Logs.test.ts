@@ -1,5 +1,5 @@
 import { Effect, Redacted, Schema } from "effect"
-import { hashApiKey } from "../../src/port/ApiKey.ts"
+import { hashApiKey } from "../../src/runtime/ApiKey.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, send } from "../support/http/HttpProbe.ts"
 import { SpanCollector } from "../support/http/SpanCollector.ts"

@@ -1,6 +1,6 @@
 import { closeSync, fstatSync, openSync, readFileSync, type Stats } from "node:fs"
 import { Data, Effect } from "effect"
-import { systemFault } from "../../port/systemFault.ts"
+import { systemFault } from "../../runtime/systemFault.ts"
 
 /** A secret file that cannot be used. Says what was expected and found, never its content. */
 export class UnusableFile extends Data.TaggedError("UnusableFile")<{ readonly message: string }> {

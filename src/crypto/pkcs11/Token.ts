@@ -13,7 +13,7 @@ import {
   type TokenRequest,
   type TokenTarget
 } from "./TokenMessages.ts"
-import { makeRequestQueue } from "../../port/FairQueue.ts"
+import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { nonceLength, overhead } from "../AesGcm.ts"
 import { fillRandom } from "../SecureRandomLive.ts"
 

@@ -1,5 +1,5 @@
-import type { Moment } from "./Moment.ts"
 import type { Outcome } from "./Outcome.ts"
+import type { Clock } from "effect"
 
 /**
  * Whether a credential may be tried for a model. After a cooldown it is on trial: one request tries it. `until` is in
@@ -154,3 +154,17 @@ export const availabilityOf = (health: Health, leaked: boolean, now: Moment): Av
     ? { _tag: "Parked", cause: last.cause, until }
     : { _tag: "OnTrial", until: until + forgottenAfter }
 }
+
+/** One moment on the clock of cooldowns, and in milliseconds since 1970. */
+export interface Moment {
+  readonly monotonic: number
+  readonly wall: number
+}
+
+/** Milliseconds of the monotonic clock, which nobody sets: the time of cooldowns and snapshots. */
+export const monotonicMillis = (clock: Clock.Clock): number => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
+
+export const momentOf = (clock: Clock.Clock): Moment => ({
+  monotonic: monotonicMillis(clock),
+  wall: clock.currentTimeMillisUnsafe()
+})

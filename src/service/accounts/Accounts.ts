@@ -4,7 +4,7 @@ import { Conflict } from "../../domain/Errors.ts"
 import { AccountId, type ApiKeyHash, type IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { ApiKeyRole } from "../../domain/Principal.ts"
 import { type Account, AccountRepository, type ErasureStep, type NewApiKey } from "../../port/AccountRepository.ts"
-import { makeApiKey } from "../../port/ApiKey.ts"
+import { makeApiKey } from "../../runtime/ApiKey.ts"
 import { mac } from "../credentials/findIdempotentResult.ts"
 
 export class NotKnown extends Data.TaggedError("NotKnown")<{

@@ -1,6 +1,6 @@
 import { Clock, Effect, Layer, Option } from "effect"
 import { AuditLog, countLimit, countOf } from "../../port/AuditLog.ts"
-import { repeatInBackground } from "../repeatInBackground.ts"
+import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 /** The newest hash is logged at most this often, in milliseconds: logs kept elsewhere then expose a rewritten chain. */
 const logInterval = 60_000

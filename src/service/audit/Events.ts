@@ -2,7 +2,7 @@ import { Clock, DateTime, Duration, Effect, Exit, Layer } from "effect"
 import type { AccountEvent } from "../../domain/AuditEvent.ts"
 import { accountOf, type Actor, CurrentPrincipal } from "../../domain/Principal.ts"
 import { AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
-import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
+import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
 import { Events, type FeedEvent } from "../../port/Events.ts"
 import { eventsOf } from "./Audit.ts"
 

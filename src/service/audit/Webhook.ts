@@ -1,8 +1,8 @@
 import { createHmac, randomUUID } from "node:crypto"
 import { Context, Effect, Exit, Layer, Option, Redacted } from "effect"
 import { EventCursor, Events, type FeedEvent } from "../../port/Events.ts"
-import { makeMeter } from "../../port/Meter.ts"
-import { repeatInBackground } from "../repeatInBackground.ts"
+import { makeMeter } from "../../runtime/Meter.ts"
+import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 /** Where events are posted, and the secrets that sign them: several while they are changed. */
 export interface Endpoint {

@@ -5,7 +5,7 @@ import { accountOf, CurrentPrincipal, mayDo, type Operation } from "../../domain
 import { Cipher, KeyStoreUnavailable } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { Credentials, type ListRequest, OrderRefused, type OrderRequest } from "../../port/Credentials.ts"
-import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
+import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 import { makeCreate } from "./makeCreate.ts"
 import { makeUpdate } from "./makeUpdate.ts"

@@ -1,6 +1,6 @@
 import { Context, Duration, Effect, Layer } from "effect"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
-import { repeatInBackground } from "../repeatInBackground.ts"
+import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 /** Idempotency records are kept for a day, plus an hour for a database server that takes over with another clock. */
 const retention = Duration.hours(25)

@@ -4,12 +4,12 @@ import { InvalidParams } from "../../domain/Errors.ts"
 import { type AccountId, LinkId } from "../../domain/Identifiers.ts"
 import type { Link, NewLink, SealedFor } from "../../domain/Link.ts"
 import { AccountRepository } from "../../port/AccountRepository.ts"
-import { formatLinkToken, hashApiKey } from "../../port/ApiKey.ts"
+import { formatLinkToken, hashApiKey } from "../../runtime/ApiKey.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type FoundLink, LinkKeys, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
 import { NotKnown } from "../accounts/Accounts.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
-import { repeatInBackground } from "../repeatInBackground.ts"
+import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 const foreignCredential = InvalidParams.of({ path: ["credential_id"], message: "is not a credential of this account" })
 

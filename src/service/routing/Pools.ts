@@ -3,8 +3,13 @@ import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import { roleMay } from "../../domain/Principal.ts"
 import { type Provider, signsTokens } from "../../domain/Provider.ts"
-import { type Cooldown, longestCooldown, cooldownCauseOf, unknown } from "../../domain/routing/Health.ts"
-import { monotonicMillis } from "../../domain/routing/Moment.ts"
+import {
+  type Cooldown,
+  cooldownCauseOf,
+  longestCooldown,
+  monotonicMillis,
+  unknown
+} from "../../domain/routing/Health.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
 import { contextOf, encodeSealingContext, type SealedKey } from "../../domain/SealedKey.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
@@ -17,8 +22,8 @@ import {
   type StoredParking
 } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import { timeLeft, withDeadline } from "../../port/Deadline.ts"
-import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
+import { timeLeft, withDeadline } from "../../runtime/Deadline.ts"
+import { type Holding, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { canSign } from "../tokens/mint.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"

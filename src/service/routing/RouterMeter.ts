@@ -1,8 +1,8 @@
 import { Cause, Effect, Exit, Option } from "effect"
 import { cooldownCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion } from "../../domain/routing/Plan.ts"
-import type { FamilyName } from "../../port/families.ts"
-import { makeMeter } from "../../port/Meter.ts"
+import type { FamilyName } from "../../runtime/families.ts"
+import { makeMeter } from "../../runtime/Meter.ts"
 import type {
   ApiKeyMayNotRoute,
   LeaseRefused,

@@ -1,6 +1,6 @@
 import { Clock, Effect } from "effect"
-import { monotonicMillis } from "../../domain/routing/Moment.ts"
-import { makeRequestQueue } from "../../port/FairQueue.ts"
+import { monotonicMillis } from "../../domain/routing/Health.ts"
+import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 
 /**
  * Makes the turns for work that is linear in a pool: one at a time, in rotation of accounts. A part of it takes milliseconds

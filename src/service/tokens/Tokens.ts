@@ -4,8 +4,8 @@ import { type Cloud, cloudOf } from "../../domain/CloudKey.ts"
 import type { CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
 import { cloudKeyIn } from "../../domain/KeyMaterial.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
-import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
-import { repeatInBackground } from "../repeatInBackground.ts"
+import { type Holding, MemoryBudget } from "../../runtime/MemoryBudget.ts"
+import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
 
 /** Whether a key that should sign tokens never leaves the process (D58). */

@@ -13,11 +13,11 @@ import {
   type WorkspaceUse
 } from "../../port/AccountRepository.ts"
 import { record, recordEach } from "../audit/auditing.ts"
-import { askFirst, askRows, askWhether, type Dated, datedOf } from "../connection/askRows.ts"
+import { askFirst, askRows, askWhether, type Dated, datedOf } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 import { lockApiKeys } from "../rows/principalRows.ts"
 import { eraseAccount } from "./eraseAccount.ts"
-import { findDefaultWorkspace } from "../../port/Prefetched.ts"
+import { findDefaultWorkspace } from "../../runtime/Prefetched.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 
 /** When a workspace was deleted or an API key revoked. */

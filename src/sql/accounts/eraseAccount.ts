@@ -10,7 +10,7 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { type Recorded, recordedOf } from "../rows/credentialRows.ts"
 import { keyColumns } from "../rows/poolRows.ts"
 import { lockApiKeys } from "../rows/principalRows.ts"
-import { erasingRights, missingRights } from "../inspectSession.ts"
+import { erasingRights, missingRights } from "../schema/inspectSession.ts"
 
 const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })
 

@@ -1,7 +1,7 @@
 import { Clock, Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
 import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
-import { askFirst, askRows, askWhether } from "../connection/askRows.ts"
+import { askFirst, askRows, askWhether } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 
 /** The newest entry, and the transactions that may still commit an older one. */

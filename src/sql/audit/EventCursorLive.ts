@@ -1,7 +1,7 @@
 import { Effect, Layer } from "effect"
 import { countLimit } from "../../port/AuditLog.ts"
 import { type CursorState, EventCursor, type Progress } from "../../port/Events.ts"
-import { askFirst, askRows, askWhether } from "../connection/askRows.ts"
+import { askFirst, askRows, askWhether } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 
 /** How long a holder keeps the cursor after its last step: longer than one delivery and its statements take. */

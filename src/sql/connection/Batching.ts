@@ -1,6 +1,6 @@
 import { Array as Arr, Cause, Context, Duration, Effect, Exit, References } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import { CurrentDeadline } from "../../port/Deadline.ts"
+import { CurrentDeadline } from "../../runtime/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
 import { beginSpan, beginStatement, endSpan, type OperationSpan } from "./OperationSpan.ts"

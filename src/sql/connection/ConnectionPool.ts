@@ -1,7 +1,7 @@
 import { Duration, Effect, Exit, Fiber, References, Semaphore } from "effect"
 import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import { timeLeft } from "../../port/Deadline.ts"
+import { timeLeft } from "../../runtime/Deadline.ts"
 import { type Batch, makeBatching } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { beginSpan, endSpan } from "./OperationSpan.ts"

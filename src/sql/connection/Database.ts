@@ -1,7 +1,7 @@
 import { PgClient, PgTypes } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Result } from "effect"
 import { Reactivity } from "effect/reactivity"
-import { queueLimits } from "../../port/FairQueue.ts"
+import { queueLimits } from "../../runtime/FairQueue.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { type ConnectionPool, makeConnectionPool } from "./ConnectionPool.ts"
 import { makeTransport } from "./makeTransport.ts"

@@ -1,6 +1,6 @@
 import { Cause, Effect } from "effect"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import { makeMeter, memoize, timed } from "../../port/Meter.ts"
+import { makeMeter, memoize, timed } from "../../runtime/Meter.ts"
 import type { Operation, Query, retryingWith } from "./Query.ts"
 
 /** The pool for reads, that for writes, and the one for work that no caller waits for. */

@@ -1,7 +1,7 @@
 import { Effect, Option } from "effect"
 import type { Statement } from "effect/sql"
 import { inLockOrder } from "./rowOrder.ts"
-import { compileOnce } from "./compileOnce.ts"
+import { compileOnce } from "./statements.ts"
 import type { ConnectionPool } from "./ConnectionPool.ts"
 import type { Operation } from "./Query.ts"
 

@@ -2,7 +2,7 @@ import { Effect, Layer } from "effect"
 import type { Credential } from "../../domain/Credential.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { CredentialRepository, PoolLimits, type StoredCredential } from "../../port/CredentialRepository.ts"
-import { findCredential, findSealed } from "../../port/Prefetched.ts"
+import { findCredential, findSealed } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import {
@@ -13,11 +13,9 @@ import {
   storedOf,
   type StoredSealed
 } from "../rows/credentialRows.ts"
-import { deleteCredential } from "./deleteCredential.ts"
+import { deleteCredential, reorderCredentials, updateCredential } from "./changeCredential.ts"
 import { createCredential } from "./createCredential.ts"
 import { listCredentials, scanCredentials } from "./listCredentials.ts"
-import { reorderCredentials } from "./reorderCredentials.ts"
-import { updateCredential } from "./updateCredential.ts"
 
 interface Wanted {
   readonly account_id: AccountId

@@ -7,7 +7,7 @@ import { structuredProviders } from "../../domain/Provider.ts"
 import type { SealedKey, BoundCredential } from "../../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import { recordEach, recordOnce } from "../audit/auditing.ts"
-import { findMarks } from "../../port/Prefetched.ts"
+import { findMarks } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import {

@@ -10,7 +10,7 @@ import type {
   ScannedCredential
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { compileOnce } from "../connection/compileOnce.ts"
+import { compileOnce } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { bytesOf, columns, credentialOf, type Stored } from "../rows/credentialRows.ts"
 import { isMarked } from "../rows/parkingRows.ts"

@@ -7,7 +7,7 @@ import { actingPrincipal, actorOf, type Principal } from "../../domain/Principal
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { LinkClosed } from "../../port/Links.ts"
 import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
-import { compileOnce } from "../connection/compileOnce.ts"
+import { compileOnce } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { Operation, Query } from "../connection/Query.ts"

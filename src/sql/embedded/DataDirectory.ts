@@ -15,7 +15,7 @@ import {
 } from "node:fs"
 import { rm } from "node:fs/promises"
 import { dirname, join, resolve } from "node:path"
-import { systemFault } from "../../port/systemFault.ts"
+import { systemFault } from "../../runtime/systemFault.ts"
 import { codeOf, EmbeddedPostgresError, type PostgresBinaries, postgresUser, run } from "./PostgresBinaries.ts"
 
 /** The socket's name, which clients derive from port 5432. */

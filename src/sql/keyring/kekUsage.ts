@@ -2,7 +2,7 @@ import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { countLimit } from "../../port/AuditLog.ts"
 import type { KekRegistry, NamingCredential, RegisteredKey } from "../../port/KekRegistry.ts"
-import { askRows } from "../connection/askRows.ts"
+import { askRows } from "../connection/statements.ts"
 import type { Database } from "../connection/Database.ts"
 
 /** The ids of the keys that credentials or links name: walks the index from one to the next; links are few. */

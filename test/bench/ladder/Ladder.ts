@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto"
-import { formatApiKey } from "../../../src/port/ApiKey.ts"
+import { formatApiKey } from "../../../src/runtime/ApiKey.ts"
 import type { Bed } from "../Bed.ts"
 import { loadOn, put } from "../Load.ts"
 import { cpuOfTree } from "../Process.ts"

@@ -1,6 +1,6 @@
 import { hash, randomBytes, randomInt } from "node:crypto"
 import { parseArgs } from "node:util"
-import { formatApiKey } from "../../../src/port/ApiKey.ts"
+import { formatApiKey } from "../../../src/runtime/ApiKey.ts"
 import { addAccount, type Bed, issue, onBed, seededId } from "../Bed.ts"
 import { service, startTarget } from "../Target.ts"
 import { isDelayed } from "./delayed.ts"

@@ -1,7 +1,7 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { DateTime, Effect, Layer, Redacted } from "effect"
 import { TestClock } from "effect/testing"
-import { hashApiKey } from "../../../src/port/ApiKey.ts"
+import { hashApiKey } from "../../../src/runtime/ApiKey.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { faultOf } from "../../support/keys/issuedKey.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"

@@ -3,7 +3,7 @@ import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.t
 import { CurrentPrincipal, type LinkPrincipal } from "../../../src/domain/Principal.ts"
 import { LinkId } from "../../../src/domain/Identifiers.ts"
 import { NewLink } from "../../../src/domain/Link.ts"
-import { hashApiKey } from "../../../src/port/ApiKey.ts"
+import { hashApiKey } from "../../../src/runtime/ApiKey.ts"
 import { LinkClosed, LinkRepository, PublicUrl } from "../../../src/port/Links.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { Links } from "../../../src/service/links/Links.ts"

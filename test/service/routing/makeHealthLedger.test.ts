@@ -4,7 +4,7 @@ import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { unknown } from "../../../src/domain/routing/Health.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
-import { makeHealthLedger } from "../../../src/service/routing/makeHealthLedger.ts"
+import { makeHealthLedger } from "../../../src/service/routing/ledgers.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 const free = { whole: unknown(1), model: unknown(1) }

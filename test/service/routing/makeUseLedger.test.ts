@@ -6,7 +6,7 @@ import { type LastUse, laterUse, leasedAt, neverUsed, reportedAt } from "../../.
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import type { LeaseTerms } from "../../../src/service/routing/Lease.ts"
-import { makeUseLedger } from "../../../src/service/routing/makeUseLedger.ts"
+import { makeUseLedger } from "../../../src/service/routing/ledgers.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { logLines } from "../../support/process/Recording.ts"
 import { assert, describe, it } from "../../support/it.ts"

@@ -1,6 +1,6 @@
 import { assert } from "@effect/vitest"
 import { OpenApi } from "effect/http-api"
-import { Api } from "../../../src/api/Api.ts"
+import { Api } from "../../../src/contract/TenantsApi.ts"
 import type { Answer } from "./RawConnection.ts"
 
 /** The part of JSON Schema that the OpenAPI document uses. */

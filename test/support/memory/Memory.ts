@@ -4,7 +4,7 @@ import type { Credential } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/Label.ts"
 import { structuredProviders } from "../../../src/domain/Provider.ts"
-import { type Cooldown, join, unknown } from "../../../src/domain/routing/Health.ts"
+import { type Cooldown, join, monotonicMillis, unknown } from "../../../src/domain/routing/Health.ts"
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import { contextOf, type SealedKey } from "../../../src/domain/SealedKey.ts"
 import {
@@ -29,7 +29,6 @@ import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
 import type { Parking } from "../../../src/domain/routing/CredentialStatus.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
-import { monotonicMillis } from "../../../src/domain/routing/Moment.ts"
 
 interface Owned {
   readonly account_id: AccountId

@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
-import { CurrentDeadline } from "../../src/port/Deadline.ts"
-import type { Holding, makeMemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { CurrentDeadline } from "../../src/runtime/Deadline.ts"
+import type { Holding, makeMemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { integer } from "../support/memory/arbitraries.ts"
 
 const total = 100

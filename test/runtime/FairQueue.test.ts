@@ -1,7 +1,7 @@
 import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { makeFairQueue, makeRequestQueue, type Place } from "../../src/port/FairQueue.ts"
-import { CurrentDeadline } from "../../src/port/Deadline.ts"
+import { makeFairQueue, makeRequestQueue, type Place } from "../../src/runtime/FairQueue.ts"
+import { CurrentDeadline } from "../../src/runtime/Deadline.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
 import { assert, describe, it } from "../support/it.ts"
 

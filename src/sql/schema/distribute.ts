@@ -1,9 +1,9 @@
 import { Effect, Option } from "effect"
 import { Reactivity } from "effect/reactivity"
 import type { SqlClient } from "effect/sql"
-import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
-import { failureOf } from "./connection/DatabaseErrors.ts"
-import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
+import { type DatabaseSettings, makeClient } from "../connection/Database.ts"
+import { failureOf } from "../connection/DatabaseErrors.ts"
+import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { changingSchema, inTurn } from "./Migrations.ts"
 
 /** The tables that Citus keeps for `byok migrate --distribute`; the last one says that it has finished. */

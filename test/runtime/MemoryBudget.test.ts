@@ -1,6 +1,6 @@
 import { Arbitrary, Effect, Exit, Fiber } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { makeMemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { makeMemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
 import { anySteps, type Code, isToldApart, runSteps } from "./memoryModel.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
@@ -72,15 +72,15 @@ describe("a budget of memory", () => {
 
   /** Whether some run notices that a text of a source is replaced. */
   const isFound = Effect.fnUntraced(function* (file?: "FairQueue" | "MemoryBudget", edit?: Edit) {
-    const port = new URL("../../src/port/", import.meta.url)
+    const runtime = new URL("../../src/runtime/", import.meta.url)
     const linked = ["effect", "../domain/Errors.ts", "./Deadline.ts", "./Meter.ts"].map((name) => [
       name,
-      name === "effect" ? import.meta.resolve(name) : new URL(name, port).href
+      name === "effect" ? import.meta.resolve(name) : new URL(name, runtime).href
     ])
     const editsOf = (one: string) => (edit === undefined || one !== file ? [] : [edit])
     const imports = Object.fromEntries(linked) as Record<string, string>
-    const queue = plantedUrl("../../port/FairQueue.ts", editsOf("FairQueue"), imports)
-    const url = plantedUrl("../../port/MemoryBudget.ts", editsOf("MemoryBudget"), {
+    const queue = plantedUrl("../../runtime/FairQueue.ts", editsOf("FairQueue"), imports)
+    const url = plantedUrl("../../runtime/MemoryBudget.ts", editsOf("MemoryBudget"), {
       ...imports,
       "./FairQueue.ts": queue
     })

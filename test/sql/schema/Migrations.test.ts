@@ -1,12 +1,12 @@
 import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
-import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
-import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import { current, latest, migrating } from "../../src/sql/Migrations.ts"
-import { migrate } from "../support/database/migrate.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { holdOpen } from "../support/database/transactions.ts"
-import { eventually } from "../support/process/eventually.ts"
-import { assert, describe, it } from "../support/it.ts"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
+import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { current, latest, migrating } from "../../../src/sql/schema/Migrations.ts"
+import { migrate } from "../../support/database/migrate.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
+import { holdOpen } from "../../support/database/transactions.ts"
+import { eventually } from "../../support/process/eventually.ts"
+import { assert, describe, it } from "../../support/it.ts"
 
 const all = ["schema"]
 

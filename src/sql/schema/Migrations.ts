@@ -1,10 +1,10 @@
 import { Effect, Option, Schedule } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { Migrator, SqlClient, type SqlError } from "effect/sql"
-import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
-import { DatabaseFailure } from "../port/DatabaseFailure.ts"
-import { failureOf } from "./connection/DatabaseErrors.ts"
-import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
+import { type DatabaseSettings, makeClient } from "../connection/Database.ts"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { failureOf } from "../connection/DatabaseErrors.ts"
+import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { schema } from "./schema.ts"
 
 const migrations = {

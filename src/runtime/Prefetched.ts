@@ -1,7 +1,7 @@
 import { Context, Effect, Option } from "effect"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
-import type { Prefetched as Rows, PrefetchedRow } from "./ApiKeys.ts"
-import type { Answer } from "./DatabaseFailure.ts"
+import type { Prefetched as Rows, PrefetchedRow } from "../port/ApiKeys.ts"
+import type { Answer } from "../port/DatabaseFailure.ts"
 
 /** The rows that were read along with the caller's API key. */
 export const Prefetched = Context.Reference<Rows | undefined>("byok/Prefetched", {

@@ -1,6 +1,7 @@
 import { DateTime, Effect, Option, Record } from "effect"
 import type { ConnectionPool } from "./ConnectionPool.ts"
 import type { Operation } from "./Query.ts"
+import type { SqlClient, Statement } from "effect/sql"
 
 type Pool = Pick<ConnectionPool, "ask" | "sql">
 type Text = readonly [text: TemplateStringsArray, ...values: ReadonlyArray<unknown>]
@@ -32,3 +33,20 @@ export const datedOf = <A extends object>(row: Dated<A>) =>
   Record.map(row as Record<string, unknown>, (value) =>
     value instanceof Date ? DateTime.fromDateUnsafe(value) : value
   ) as A
+
+/** Compiles a statement once. A parameter that `statement` places several times is sent once. */
+export const compileOnce = <Name extends string, Row extends object>(
+  sql: SqlClient.SqlClient,
+  names: ReadonlyArray<Name>,
+  statement: (parameters: Readonly<Record<Name, string>>) => Statement.Statement<Row>
+) => {
+  const byName = Object.fromEntries(names.map((name) => [name, name])) as Record<Name, Name>
+  const [text, placed] = statement(byName).compile()
+  const sent = Array.from(new Set(placed)) as ReadonlyArray<Name>
+  const numbered = text.replaceAll(/\$(\d+)/g, (_, n: string) => `$${sent.indexOf(placed[Number(n) - 1] as Name) + 1}`)
+  return (values: Readonly<Record<Name, unknown>>) =>
+    sql.unsafe<Row>(
+      numbered,
+      sent.map((name) => values[name])
+    )
+}

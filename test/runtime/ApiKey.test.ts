@@ -1,6 +1,6 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { Effect, Redacted } from "effect"
-import { formatApiKey, hashApiKey, hasWrongChecksum, makeApiKey } from "../../src/port/ApiKey.ts"
+import { formatApiKey, hashApiKey, hasWrongChecksum, makeApiKey } from "../../src/runtime/ApiKey.ts"
 import { anyString, bytes, integer } from "../support/memory/arbitraries.ts"
 import { faultOf, fromBase62, sha256 } from "../support/keys/issuedKey.ts"
 import { assert, describe, it } from "../support/it.ts"

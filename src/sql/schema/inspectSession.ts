@@ -1,10 +1,10 @@
 import { Effect } from "effect"
 import { Reactivity } from "effect/reactivity"
 import type { SqlClient } from "effect/sql"
-import { DatabaseFailure } from "../port/DatabaseFailure.ts"
-import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
-import { failureOf } from "./connection/DatabaseErrors.ts"
-import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { type DatabaseSettings, makeClient } from "../connection/Database.ts"
+import { failureOf } from "../connection/DatabaseErrors.ts"
+import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { distributionOf } from "./distribute.ts"
 
 /** Whether a session cannot write, and whether it acknowledges early, as with `synchronous_commit = off`. */

@@ -1,7 +1,7 @@
 import { Effect, Schema, Struct } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchema, OpenApi } from "effect/http-api"
-import { integer, operationsAt, ready } from "../api/operations.ts"
-import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
+import { integer, operationsAt, ready } from "./operations.ts"
+import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "./HttpErrors.ts"
 import { AccountEvent } from "../domain/AuditEvent.ts"
 import { timestamp } from "../domain/Credential.ts"
 import {

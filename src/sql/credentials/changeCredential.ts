@@ -1,0 +1,176 @@
+import { Effect, Option } from "effect"
+import type { AuditAct } from "../../domain/AuditEvent.ts"
+import type { Credential } from "../../domain/Credential.ts"
+import { ChangeableField } from "../../domain/CredentialChanges.ts"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import type { SealedKey } from "../../domain/SealedKey.ts"
+import type { CredentialOrder, CredentialUpdate, PoolFull, PoolLimits } from "../../port/CredentialRepository.ts"
+import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import type { CredentialKey } from "../connection/rowOrder.ts"
+import { bytesOf, columnTypes, memberBytesOf, type Recorded, recordedOf } from "../rows/credentialRows.ts"
+import { makeWrite } from "./makeWrite.ts"
+import { fits, keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "../rows/poolRows.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
+import { makeLookUp } from "../connection/makeLookUp.ts"
+import { actingPrincipal } from "../../domain/Principal.ts"
+import { LinkClosed } from "../../port/Links.ts"
+import { record } from "../audit/auditing.ts"
+import { closed, whileOpen } from "../rows/principalRows.ts"
+
+/** The columns that an update writes, beside those of the key. */
+const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
+const sealedColumns = ["kek_id", "wrapped_dek", "sealed"] as const
+
+/** The credential as it will be; the columns of a key that stays as it is are null. */
+type Values = Credential &
+  Pick<CredentialUpdate, "revision" | "key_version" | "fields"> & { readonly account_id: AccountId } & {
+    readonly [K in keyof SealedKey]: SealedKey[K] | null
+  }
+
+const actsOf = (values: Values): ReadonlyArray<AuditAct> => {
+  const { fields, key_version, revision } = values
+  const recorded = recordedOf(values)
+  return [
+    { action: "credential.update", ...recorded, revision: revision + 1, fields },
+    ...(fields.includes("key") ? [{ action: "credential.rotate", ...recorded, key_version } as const] : [])
+  ]
+}
+
+/** Updates a credential that still has the revision that was read, if its pool has room for what it becomes. */
+export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
+  const { sql } = pool
+  const find = makeFindRoom(pool)
+  const assignments = sql.csv([
+    ...policyColumns.map((column) => sql`${sql(column)} = given.${sql(column)}`),
+    ...sealedColumns.map((column) => sql`${sql(column)} = coalesce(given.${sql(column)}, credentials.${sql(column)})`),
+    sql`key_version = given.key_version, revision = credentials.revision + 1`
+  ])
+  const sameRow = (table: string) =>
+    sql.literal(
+      `${table}.account_id = given.account_id AND ${table}.id = given.id AND ${table}.revision = given.revision`
+    )
+  const growth = sql`
+    ${bytesOf(sql, "given")} + octet_length(coalesce(given.sealed, before.sealed)) - ${memberBytes(sql, "before")}`
+  const isPossible = sql`
+    target.revision = wanted.revision AND ${fits(sql, limits, { own: "growth", together: "pool_growth" })}`
+
+  const write = makeWrite<Values, CredentialKey, PoolFull>(pool, {
+    operation: "credentials.update",
+    columns: { ...columnTypes, revision: "integer", key_version: "integer" },
+    actsOf,
+    sizeOf: memberBytesOf,
+    change: (passing, confine) => sql`
+      sized AS (
+        SELECT given.*, ${growth} AS growth,
+          sum(greatest(${growth}, 0)) OVER (PARTITION BY ${keyColumns(sql, "given")}) AS pool_growth
+        FROM given JOIN credentials AS before ON ${sameRow("before")} ${confine("before")}
+      ), ${lockTargets(sql, { wanted: "sized", passing, confine }, isPossible)}, changed AS (
+        UPDATE credentials SET ${assignments} FROM locked AS given WHERE ${sameRow("credentials")} ${confine("credentials")}
+        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, 0 AS members, given.growth AS bytes
+      ), ${raisePools(sql, confine)}`,
+    returning: ["account_id", "id"],
+    recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }]),
+    refusal: (row) =>
+      Effect.flatMap(find(row), (room) =>
+        room === undefined || room.held === null
+          ? Effect.void
+          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? (room.sealed ?? 0) : 0))
+      )
+  })
+
+  return (account_id: AccountId, { credential, fields, key_version, revision, sealed }: CredentialUpdate) => {
+    const key = sealed ?? { kek_id: null, wrapped_dek: null, sealed: null }
+    return Effect.map(write({ ...credential, ...key, account_id, fields, key_version, revision }), Option.isSome)
+  }
+}
+
+/** Deletes a credential. Returns false if there is none. */
+export const deleteCredential = (pool: ConnectionPool) => {
+  const { sql } = pool
+  const { account_id, id, label, provider, workspace_id } = columnTypes
+  const find = makeLookUp<CredentialKey, Recorded, Recorded>(pool, {
+    operation: "credentials.locate",
+    by: { account_id: "uuid", id: "uuid" },
+    select: ({ account_id, id }) => sql<Recorded>`
+      SELECT account_id, workspace_id, provider, label, id FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
+    read: ({ account_id, id, label, provider, workspace_id }) => ({ account_id, id, label, provider, workspace_id })
+  })
+  const write = makeWrite<Recorded, CredentialKey>(pool, {
+    operation: "credentials.delete",
+    columns: { account_id, id, label, provider, workspace_id },
+    actsOf: (found) => [{ action: "credential.delete", ...recordedOf(found) }],
+    change: (passing, confine) => sql`
+      ${lockTargets(sql, { wanted: "given", passing, confine }, sql`target.label = wanted.label`)}, changed AS (
+        DELETE FROM credentials USING locked AS given
+        WHERE credentials.account_id = given.account_id AND credentials.id = given.id ${confine("credentials")}
+        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members, -given.held AS bytes
+      ), ${raisePools(sql, confine)}`,
+    returning: ["account_id", "id"],
+    recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }])
+  })
+  /** Looks again if the credential has got another label meanwhile. */
+  const remove = (account_id: AccountId, id: CredentialId): Answer<boolean> =>
+    Effect.flatMap(
+      find({ account_id, id }),
+      Option.match({
+        onNone: () => Effect.succeed(false),
+        onSome: (found) =>
+          Effect.flatMap(write(found), (deleted) =>
+            Option.isSome(deleted) ? Effect.succeed(true) : remove(account_id, id)
+          )
+      })
+    )
+  return remove
+}
+
+interface Placed {
+  readonly id: CredentialId
+  readonly sort_order: number
+  readonly created_at: Date
+}
+
+/** The order in which credentials are tried, as `sort_order` documents it. */
+const byPlace = (one: Placed, other: Placed) =>
+  one.sort_order - other.sort_order ||
+  one.created_at.getTime() - other.created_at.getTime() ||
+  (one.id < other.id ? -1 : 1)
+
+/**
+ * Stores the order of all credentials of a workspace and provider in one transaction; an order that equals
+ * the stored one writes nothing. A credential created meanwhile comes last: its `sort_order` follows the highest before.
+ */
+export const reorderCredentials =
+  ({ ask, sql }: ConnectionPool) =>
+  (account_id: AccountId, { ids, provider, workspace_id }: CredentialOrder) => {
+    const reorder = Effect.gen(function* () {
+      const place = sql`account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
+      yield* sql`SELECT FROM pools WHERE ${place} FOR NO KEY UPDATE`
+      const rows = yield* sql<Placed>`
+        SELECT id, sort_order, created_at FROM credentials
+        WHERE ${place} ORDER BY id FOR UPDATE`
+      const stored = Array.from(rows)
+        .sort(byPlace)
+        .map(({ id }) => id)
+      const given = new Set(ids)
+      const all = new Set(stored)
+      const missing = stored.filter((id) => !given.has(id))
+      const foreign = ids.filter((id) => !all.has(id))
+      if (missing.length > 0 || foreign.length > 0) return Option.some({ missing, foreign })
+      if (stored.every((id, index) => id === ids[index])) return Option.none()
+      yield* sql`
+        UPDATE credentials SET sort_order = place - 1
+        FROM unnest(${ids}::uuid[]) WITH ORDINALITY AS wanted (wanted_id, place)
+        WHERE account_id = ${account_id} AND id = wanted_id`
+      yield* sql`UPDATE pools SET version = version + 1 WHERE ${place}`
+      yield* record(sql, [
+        { action: "credential.reorder", account_id, workspace_id, provider, credential_ids: [...ids] }
+      ])
+      return Option.none()
+    })
+    return Effect.flatMap(actingPrincipal, (principal) => {
+      const written = whileOpen(sql, principal, account_id, sql.withTransaction(reorder), () => undefined)
+      return Effect.flatMap(ask(written, "credentials.reorder"), (result) =>
+        result === closed ? Effect.die(new LinkClosed()) : Effect.succeed(result)
+      )
+    })
+  }

@@ -103,7 +103,10 @@ const makeServer = (...given: Parameters<typeof makeNodeServer>) => {
 const makeGatewayRouting = () =>
   Routing.makeRouting((method, path) => method !== "POST" || path.startsWith("/v1/routes"))
 
-const routes = Layer.merge(HttpApiBuilder.layer(GatewayApi, { openapiPath: "/openapi.json" }), Envelope.layer)
+const routes = Layer.merge(
+  HttpApiBuilder.layer(GatewayApi, { openapiPath: "/openapi.json" }),
+  Layer.fresh(Envelope.layer)
+)
 
 /** Serves gateways on a Unix socket that only the user and group of this process may open. */
 export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">, path: string) =>

@@ -62,7 +62,7 @@ const refusalOf = (failure: unknown, routing: Routing["Service"], url: string) =
   return isUnrouted ? unrouted(routing, url) : undefined
 }
 
-/** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). */
+/** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). Fresh for each router. */
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
     const routing = yield* Routing

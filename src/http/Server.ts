@@ -36,7 +36,11 @@ export class CertificateInUse extends Context.Service<
   }
 >()("byok/CertificateInUse") {}
 
-const routes = Layer.mergeAll(HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }), Docs.layer, Envelope.layer)
+const routes = Layer.mergeAll(
+  HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }),
+  Docs.layer,
+  Layer.fresh(Envelope.layer)
+)
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */
 const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(

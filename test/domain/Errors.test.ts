@@ -18,6 +18,7 @@ const cases = [
   ["RequestTimeout", Errors.RequestTimeout, new Errors.RequestTimeout()],
   ["Conflict", Errors.Conflict, Errors.Conflict.reused()],
   ["CredentialDeleted", Errors.Conflict, Errors.Conflict.deleted()],
+  ["StoredKeyUnreadable", Errors.StoredKeyUnreadable, new Errors.StoredKeyUnreadable()],
   ["PayloadTooLarge", Errors.PayloadTooLarge, new Errors.PayloadTooLarge()],
   ["ExpectationFailed", Errors.ExpectationFailed, new Errors.ExpectationFailed()],
   ["HeadersTooLarge", Errors.HeadersTooLarge, new Errors.HeadersTooLarge()],

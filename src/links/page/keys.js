@@ -418,7 +418,7 @@ const Key = ({ acting, all, manages, show, shown }) => {
             ${verdict.excluded.map((/** @type {any} */ { hint, message }) => html`<li>${message}${hint && html`; <${Name} of=${hint} />`}</li>`)}
           </ul>
           <p>
-            In order:
+            In order:${" "}
             ${steps.length === 0 ? "nothing" : steps.map((/** @type {any} */ step, /** @type {number} */ n) => html`${n > 0 && ", then "}${step}`)}.
           </p>`
       }

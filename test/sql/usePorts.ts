@@ -1,14 +1,18 @@
 import { randomUUID } from "node:crypto"
 import { DateTime, Duration, Effect, Option, Result } from "effect"
-import { CredentialId } from "../../src/domain/Identifiers.ts"
+import { ApiKeyHash, CredentialId, LinkId } from "../../src/domain/Identifiers.ts"
+import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
+import { AuditLog } from "../../src/port/AuditLog.ts"
 import { AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
+import { EventCursor } from "../../src/port/Events.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
+import { LinkKeys, LinkRepository } from "../../src/port/Links.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
@@ -125,6 +129,45 @@ export const usePorts = Effect.gen(function* () {
     delete: repository.delete(account_id, id)
   }
   const created_at = yield* DateTime.now
+  const link = {
+    ...{ link_id: LinkId.make(randomUUID()), account_id, workspace_id, purpose: "connect" as const },
+    ...{ provider: null, credential_id: null, return_url: null },
+    ...{ created_at, expires_at: DateTime.add(created_at, { hours: 1 }) }
+  }
+  const byLink = Effect.provideService(CurrentPrincipal, { kind: "link", ...link, public_key: null })
+  const pair = yield* (yield* LinkKeys).make(link)
+  const linked = yield* LinkRepository
+  const links: UsesOf<LinkRepository["Service"]> = {
+    insert: linked.insert(link, ApiKeyHash.make("07".repeat(32)), pair),
+    list: linked.list(account_id),
+    find: linked.find(ApiKeyHash.make("07".repeat(32))),
+    namesOf: linked.namesOf(link),
+    replaceKeys: Effect.andThen(
+      linked.replaceKeys(link, { ...pair, public_key: pair.public_key.map((byte) => byte ^ 1) }),
+      byLink(repository.insert(account_id, { ...credential, id: CredentialId.make(randomUUID()) }, sealed))
+    ),
+    revoke: linked.revoke(account_id, link.link_id),
+    forget: linked.forget
+  }
+  const { checkpointOf, checkpoints, entries, read, seal, unsealed } = yield* AuditLog
+  const log: UsesOf<AuditLog["Service"]> = {
+    unsealed: unsealed(1),
+    seal: seal(1000),
+    checkpointOf: checkpointOf("07".repeat(32)),
+    checkpoints: checkpoints(0n),
+    entries: entries({ after: 0n, upTo: 10n }),
+    read: Effect.forEach([{ before: 10 }, { after: 0, credential_id: id }], (page) =>
+      read({ ...page, account_id, limit: 1 })
+    )
+  }
+  const { advance, free, state, take } = yield* EventCursor
+  const holder = randomUUID()
+  const cursor: UsesOf<EventCursor["Service"]> = {
+    take: take(holder),
+    state,
+    advance: advance(holder, { after: 1, done: 0 }),
+    free: free(holder, true)
+  }
   const home = { workspace_id, name: "n", created_at }
   const record = { hash: management_key_hash, name: "n", role: "management" as const, created_at }
   const uses: UsesOf<AccountRepository["Service"]> = {
@@ -141,6 +184,8 @@ export const usePorts = Effect.gen(function* () {
     listApiKeys: accounts.listApiKeys(account_id),
     eraseAccount: accounts.eraseAccount(account_id, created_at, 100)
   }
-  const all = [leakedKeys, parkings, pools, lastUse, credentials, uses].flatMap((uses) => Object.values(uses))
+  const all = [leakedKeys, parkings, pools, lastUse, links, log, cursor, credentials, uses].flatMap((uses) =>
+    Object.values(uses)
+  )
   for (const use of all) yield* use
 })

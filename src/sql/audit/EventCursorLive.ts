@@ -24,7 +24,7 @@ export const layer = Layer.effect(
       ) AS counted`,
     take: (holder) => askFirst(background, "event_cursors.take")<Progress>`
       INSERT INTO event_cursors AS cursor (id, seq, holder, held_until)
-      VALUES (1, coalesce((SELECT max(seq) FROM audit_entries), 0), ${holder}, now() + ${lease}::interval)
+      SELECT 1, coalesce(max(seq), 0), ${holder}::uuid, now() + ${lease}::interval FROM audit_entries
       ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
       WHERE (cursor.holder IS NULL OR cursor.held_until < now()) AND (cursor.retry_at IS NULL OR cursor.retry_at <= now())
       RETURNING seq::float8 AS after, done`,

@@ -134,14 +134,16 @@ export const usePorts = Effect.gen(function* () {
     ...{ provider: null, credential_id: null, return_url: null },
     ...{ created_at, expires_at: DateTime.add(created_at, { hours: 1 }) }
   }
-  const byLink = Effect.provideService(CurrentPrincipal, { kind: "link", ...link, public_key: null })
+  const hash = ApiKeyHash.make("07".repeat(32))
+  const byLink = Effect.provideService(CurrentPrincipal, { kind: "link", ...link, hash, public_key: null })
   const pair = yield* (yield* LinkKeys).make(link)
   const linked = yield* LinkRepository
   const links: UsesOf<LinkRepository["Service"]> = {
-    insert: linked.insert(link, ApiKeyHash.make("07".repeat(32)), pair),
+    insert: linked.insert(link, hash, pair),
     list: linked.list(account_id),
-    find: linked.find(ApiKeyHash.make("07".repeat(32))),
+    find: linked.find(hash),
     namesOf: linked.namesOf(link),
+    replaceHash: linked.replaceHash({ ...link, hash }, ApiKeyHash.make("08".repeat(32))),
     replaceKeys: Effect.andThen(
       linked.replaceKeys(link, { ...pair, public_key: pair.public_key.map((byte) => byte ^ 1) }),
       byLink(repository.insert(account_id, { ...credential, id: CredentialId.make(randomUUID()) }, sealed))

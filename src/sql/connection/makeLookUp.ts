@@ -1,7 +1,6 @@
 import { Effect, Option } from "effect"
 import type { Statement } from "effect/sql"
-import { inLockOrder } from "./rowOrder.ts"
-import { compileOnce } from "./statements.ts"
+import { compileOnce, inLockOrder } from "./statements.ts"
 import type { ConnectionPool } from "./ConnectionPool.ts"
 import type { Operation } from "./Query.ts"
 

@@ -50,3 +50,7 @@ export const compileOnce = <Name extends string, Row extends object>(
       sent.map((name) => values[name])
     )
 }
+
+/** Statements that lock several rows lock them in one order, so that no two transactions wait for each other. */
+export const inLockOrder = <A>(nameOf: (one: A) => string, all: ReadonlyArray<A>) =>
+  all.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))

@@ -13,12 +13,14 @@ import { makeLookUp } from "../connection/makeLookUp.ts"
 import {
   bytesOf,
   contextColumns,
+  cursorOf,
+  keyOf,
+  lowest,
   pageBytes,
   type Recorded,
   recordedColumns,
   recordedOf
 } from "../rows/credentialRows.ts"
-import { cursorOf, keyOf, lowest } from "../connection/rowOrder.ts"
 import { changeHealth, isMarked, markOf } from "../rows/parkingRows.ts"
 
 /** How many credentials one statement covers at most. */

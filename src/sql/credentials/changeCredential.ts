@@ -6,8 +6,14 @@ import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import type { CredentialOrder, CredentialUpdate, PoolFull, PoolLimits } from "../../port/CredentialRepository.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import type { CredentialKey } from "../connection/rowOrder.ts"
-import { bytesOf, columnTypes, memberBytesOf, type Recorded, recordedOf } from "../rows/credentialRows.ts"
+import {
+  bytesOf,
+  columnTypes,
+  type CredentialKey,
+  memberBytesOf,
+  type Recorded,
+  recordedOf
+} from "../rows/credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
 import { fits, keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "../rows/poolRows.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"

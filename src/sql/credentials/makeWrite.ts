@@ -11,7 +11,7 @@ import { compileOnce } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { Operation, Query } from "../connection/Query.ts"
-import { type CredentialKey, cursorOf } from "../connection/rowOrder.ts"
+import { type CredentialKey, cursorOf } from "../rows/credentialRows.ts"
 import { closed, whileOpen } from "../rows/principalRows.ts"
 import type { Confine, PoolKey } from "../rows/poolRows.ts"
 

@@ -5,8 +5,16 @@ import { type BoundCredential, contextOf, type SealedKey, type SealingContext } 
 import type { KekRegistry } from "../../port/KekRegistry.ts"
 import { record } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { bytesOf, contextColumns, pageBytes } from "../rows/credentialRows.ts"
-import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "../connection/rowOrder.ts"
+import {
+  bytesOf,
+  contextColumns,
+  type CredentialKey,
+  cursorOf,
+  keyOf,
+  keyOfAll,
+  lowest,
+  pageBytes
+} from "../rows/credentialRows.ts"
 
 /** How many rows one statement scans at most, however few of them name another key. */
 const scanLimit = 10_000

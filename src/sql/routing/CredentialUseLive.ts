@@ -4,7 +4,7 @@ import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { LastUse } from "../../domain/routing/LastUse.ts"
 import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import { Database } from "../connection/Database.ts"
-import { inLockOrder } from "../connection/rowOrder.ts"
+import { inLockOrder } from "../connection/statements.ts"
 
 /** The driver sends no array of nulls alone, so "" stands for null. */
 const timeOf = (at: number | null) => (at === null ? "" : new Date(at).toISOString())

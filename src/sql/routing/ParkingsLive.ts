@@ -6,7 +6,7 @@ import { longestCooldown, cooldownCauseOf, sweptAfter, wholeKey } from "../../do
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { recordEach } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
-import { inLockOrder } from "../connection/rowOrder.ts"
+import { inLockOrder } from "../connection/statements.ts"
 import { type Recorded, recordedColumns, recordedOf } from "../rows/credentialRows.ts"
 import { changeHealth, namesIn } from "../rows/parkingRows.ts"
 

@@ -1,6 +1,5 @@
 import { setImmediate } from "node:timers/promises"
 import { ConfigProvider, Console, Effect, Layer, Logger } from "effect"
-import { deduplicateLogs } from "../../src/wiring/deduplicateLogs.ts"
 import * as Logging from "../../src/wiring/Logging.ts"
 import { assert, it } from "../support/it.ts"
 import { takeLog } from "../support/process/Recording.ts"
@@ -10,7 +9,7 @@ const writtenBy = (effect: Effect.Effect<void>) =>
   Effect.gen(function* () {
     const lines: Array<string> = []
     const format = Logger.make((options) => void lines.push(Logger.formatLogFmt.log(options).replace(/^\S+ /, "")))
-    yield* Effect.provide(effect, Logger.layer([deduplicateLogs(format)]))
+    yield* Effect.provide(effect, Logger.layer([Logging.deduplicateLogs(format)]))
     return lines.map((line) => line.replace(/fiber=\S+ /, ""))
   })
 

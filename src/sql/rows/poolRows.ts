@@ -42,8 +42,9 @@ export const lockTargets = (
   condition: Statement.Fragment = sql`true`
 ) => sql`
   locked AS (
-    SELECT wanted.*, ${memberBytes(sql, "target")} AS held FROM ${sql.literal(wanted)} AS wanted JOIN pools ON ${samePool(sql, "pools", "wanted")}
+    SELECT wanted.*, ${memberBytes(sql, "target")} AS held FROM ${sql.literal(wanted)} AS wanted
     JOIN credentials AS target ON target.account_id = wanted.account_id AND target.id = wanted.id
+    JOIN pools ON ${samePool(sql, "pools", "target")}
     WHERE ${condition} ${confine("pools")} ${confine("target")}
     ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools, target ${passing}
   )`

@@ -4,6 +4,8 @@ import { Summary } from "./test/support/process/Summary.ts"
 
 /** What takes long, or starts many processes: `npm run test:slow`. */
 const slow = ["test/{deploy,examples,faults,leaks}/**/*.test.ts", "test/**/*.slow.test.ts"]
+/** Needs the machine for itself, as it bounds how long answers take: `npm run heap`. */
+const heap = ["test/faults/Heap.test.ts"]
 /** What leaves its process as it was: these files share threads, one after another. */
 const shared = [
   "test/{cli,client,contract,crypto,domain,http,links,port,runtime,serve,service,sql,telemetry,wiring}/**/*.test.ts",
@@ -25,7 +27,8 @@ export default defineConfig({
     projects: [
       { extends: true, test: { name: "shared", include: shared, exclude: slow, pool: "threads", isolate: false } },
       { extends: true, test: { name: "isolated", include: ["test/**/*.test.ts"], exclude: [...slow, ...shared] } },
-      { extends: true, test: { name: "slow", include: slow } }
+      { extends: true, test: { name: "slow", include: slow, exclude: heap } },
+      { extends: true, test: { name: "heap", include: heap } }
     ]
   }
 })

@@ -114,7 +114,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           "DELETE FROM credentials",
           ") AS states",
           "AS parkings",
-          "SELECT FROM pools",
+          "FOR KEY SHARE OF credentials",
           "UPDATE pools SET health",
           "INSERT INTO credential_parkings",
           "DELETE FROM credential_parkings",

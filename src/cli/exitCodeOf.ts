@@ -1,14 +1,14 @@
 import { Cause, Console, Effect, Option } from "effect"
 import { CliError, type Command } from "effect/cli"
 import { KeyStoreUnavailable } from "../port/Cipher.ts"
-import type { OrderRefused } from "../port/Credentials.ts"
+import { type OrderRefused, StoredKeyUnusable } from "../port/Credentials.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
 import type { byok } from "./Commands.ts"
 import { OutputFailed } from "./Output.ts"
 
 /** Defects that have a sentence nevertheless. */
-const explained = [DatabaseFailure, KeyStoreUnavailable, OutputFailed]
+const explained = [DatabaseFailure, KeyStoreUnavailable, OutputFailed, StoredKeyUnusable]
 type Explained = InstanceType<(typeof explained)[number]>
 
 /** Everything that commands and the settings of the log fail with. */
@@ -29,7 +29,8 @@ const sentenceOnOrder = ({ foreign, missing }: OrderRefused) =>
 const untilMended = {
   UnknownKeyId: " Put it back: until then the credential can only be renamed or deleted.",
   AuthenticationFailed: " It can only be renamed or deleted.",
-  UnsupportedFormat: " It can only be renamed or deleted."
+  UnsupportedFormat: " It can only be renamed or deleted.",
+  KeyStoreUnavailable: ""
 }
 
 const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): string => {

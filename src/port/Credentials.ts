@@ -6,7 +6,7 @@ import type { CredentialId, IdempotencyKey, WorkspaceId } from "../domain/Identi
 import type { NewCredential } from "../domain/NewCredential.ts"
 import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { Provider } from "../domain/Provider.ts"
-import type { RewrapFailure } from "./Cipher.ts"
+import type { OpenFailure } from "./Cipher.ts"
 import type { CredentialOrder, CredentialPage, OrderMismatch } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -22,7 +22,7 @@ export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<
 /** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
 export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
   readonly id: CredentialId
-  readonly reason: RewrapFailure
+  readonly reason: OpenFailure
 }> {
   override get message() {
     return `The key of credential ${this.id} cannot be opened: ${this.reason.message}`

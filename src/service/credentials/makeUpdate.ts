@@ -7,7 +7,7 @@ import { actingPrincipal } from "../../domain/Principal.ts"
 import { takesKeyMaterial } from "../../domain/Provider.ts"
 import { contextOf, type SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
-import { Cipher, type OpenFailure, type RewrapFailure } from "../../port/Cipher.ts"
+import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
 import { RequestTimeout, timeLeft } from "../../runtime/Deadline.ts"
 import { StoredKeyUnusable } from "../../port/Credentials.ts"
@@ -45,9 +45,9 @@ export const makeUpdate = Effect.gen(function* () {
   const inTurn = makeTurns()
 
   const asking = <A>(id: CredentialId, call: Effect.Effect<A, OpenFailure | ServiceUnavailable>) => {
-    const unusable = (reason: RewrapFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
+    const unusable = (reason: OpenFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
     return Effect.catchTags(call, {
-      KeyStoreUnavailable: (failure) => Effect.die(failure),
+      KeyStoreUnavailable: (reason) => Effect.die(new StoredKeyUnusable({ id, reason })),
       UnknownKeyId: unusable,
       UnsupportedFormat: unusable,
       AuthenticationFailed: unusable

@@ -144,7 +144,7 @@ const contract = (it: It<Parts>) => {
         assert(Exit.isFailure(exit), JSON.stringify(body))
         const thrown = Cause.squash(exit.cause)
         const isForGood = failure._tag === "UnknownKeyId"
-        assert.deepStrictEqual([Exit.hasDies(exit), thrown instanceof StoredKeyUnusable], [!isForGood, isForGood])
+        assert.deepStrictEqual([Exit.hasDies(exit), thrown instanceof StoredKeyUnusable], [!isForGood, true])
       }
       assert.deepEqual(yield* stored(account_id, credential.id), before)
     }

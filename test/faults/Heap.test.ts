@@ -96,6 +96,7 @@ const bodies: Record<"port" | "socket" | "links", Record<string, object | undefi
   },
   links: {
     "GET /api/links/v1/link": none,
+    "GET /api/links/v1/api-keys": none,
     "POST /api/links/v1/byok": { provider: "openai", name: textOf(255), sealed_key },
     "PATCH /api/links/v1/byok/:id": { name: textOf(255), sealed_key },
     "GET /api/links/v1/byok": none,

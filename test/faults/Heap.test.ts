@@ -97,6 +97,8 @@ const bodies: Record<"port" | "socket" | "links", Record<string, object | undefi
   links: {
     "GET /api/links/v1/link": none,
     "GET /api/links/v1/api-keys": none,
+    // No token: a real one would take the place of the one that the other rows use.
+    "PUT /api/links/v1/link/token": { token: textOf(255) },
     "POST /api/links/v1/byok": { provider: "openai", name: textOf(255), sealed_key },
     "PATCH /api/links/v1/byok/:id": { name: textOf(255), sealed_key },
     "GET /api/links/v1/byok": none,

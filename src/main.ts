@@ -19,7 +19,7 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
     Effect.catchCause(exitCodeOf)
   )
 
-/** Runs the command line of this process. A service that is told to stop has succeeded; an interrupted command has not. */
+/** Runs the command line of this process. SIGINT and SIGTERM end a service with success, any other command with code 130. */
 export const main = (serves: boolean) =>
   run(process.argv.slice(2)).pipe(
     Effect.map((code) => {

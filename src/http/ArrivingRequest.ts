@@ -1,42 +1,42 @@
 import { IncomingMessage } from "node:http"
 import { type Holding, makeMemoryBudget } from "../runtime/MemoryBudget.ts"
 
-/** Of so many bytes, bodies that nobody has asked for yet take three quarters at most: they came along with their heads. */
-const mostUnread = 16 * 1024 * 1024
+/** The budget, in bytes, of bodies that nobody reads yet. Bodies may take three quarters of a budget. */
+const unreadBudgetBytes = 16 * 1024 * 1024
 
-/** How many bytes of a body are discarded behind its answer. */
-const mostDiscarded = 256 * 1024
+/** How many bytes of a body to discard after its answer. */
+const discardLimit = 256 * 1024
 
-let arrived = 0
+let bodies = 0
 
-/** Every body is an account of its own: where too much is unread, the largest one is lost. */
-const unread = makeMemoryBudget(mostUnread)
+/** Each body is an account, so a full budget drops the largest body. */
+const unread = makeMemoryBudget(unreadBudgetBytes)
 
-/** How many bytes of bodies have arrived that nobody has taken on account yet. */
+/** The size of all bodies that have arrived and that no other budget has admitted. */
 export const unreadBytes = () => unread.held.body
 
-const nobody = () => {}
+const noop = () => {}
 
 /**
- * A request whose body arrives in one buffer, as a stream would keep an object for each of its parts. Invariant: until somebody
- * asks for a body, no more of it is read than came in one piece with its head; and what nobody has taken on account yet of all
- * bodies together is at most 12 MiB, of which the largest is lost. A body that was asked for is read even while it waits for
- * memory, as a client that leaves would not be noticed otherwise.
+ * A request that collects its body in one buffer, without a stream's object per chunk. Invariants: before `readAll`, it reads
+ * no more of the body than arrived in one chunk with the head; and all bodies that no other budget has admitted take at most
+ * 12 MiB together, or the largest is dropped. After `readAll`, it reads even while the body waits for memory, to notice a client
+ * that leaves.
  */
 export class ArrivingRequest extends IncomingMessage {
-  /** How much of the body has arrived. */
+  /** How many bytes of the body have arrived. */
   received = 0
-  /** The body was too much to be kept until somebody asked for it. */
-  isLost = false
-  /** The status that its client got in place of an answer, as the rest of it could not be read. */
+  /** The body was dropped for lack of memory. */
+  isDropped = false
+  /** The status of the refusal, if the rest of the request could not be read. */
   refusedWith: number | undefined
   private bytes: Buffer | undefined
   private holding: Holding | undefined
-  private changed = nobody
+  private onProgress = noop
   private state: "unread" | "reading" | "discarding" = "unread"
-  private exceeded = nobody
+  private onExcess = noop
 
-  /** Whether the client sends no body before it is told to. */
+  /** Whether the client waits for 100 Continue before it sends the body. */
   get expectsContinue(): boolean {
     const { complete, headers, httpVersion, received } = this
     return headers.expect !== undefined && httpVersion === "1.1" && !complete && received === 0
@@ -45,30 +45,30 @@ export class ArrivingRequest extends IncomingMessage {
   override push(part: Buffer | null): boolean {
     if (part === null) {
       const isOpen = super.push(null)
-      this.changed()
+      this.onProgress()
       return isOpen
     }
     if (this.state === "discarding") return this.discardPart(part)
     this.received += part.length
-    if (!this.isLost) this.keep(part)
-    this.changed()
-    return this.state === "reading" || this.isLost || this.received === Number(this.headers["content-length"])
+    if (!this.isDropped) this.keep(part)
+    this.onProgress()
+    return this.state === "reading" || this.isDropped || this.received === Number(this.headers["content-length"])
   }
 
-  /** Reads on, and calls a function whenever something has arrived, until the request is answered. */
-  readOn(changed: () => void): void {
-    this.changed = changed
+  /** Reads the rest of the body. Calls `onProgress` at once and for every chunk, until the request is answered. */
+  readAll(onProgress: () => void): void {
+    this.onProgress = onProgress
     this.state = "reading"
-    changed()
+    onProgress()
     if (!this.complete) this._read(0)
   }
 
-  /** Notes that all that has arrived is on somebody's account. */
-  admitted(): void {
+  /** Gives back this body's share of the unread budget, because another budget has admitted the body. */
+  leaveUnreadBudget(): void {
     this.holding?.shrink(0)
   }
 
-  /** The whole body, which whoever takes it wipes. */
+  /** Returns the whole body; the caller must wipe it. */
   takeBody(): Buffer {
     const body = this.bytes?.subarray(0, this.received) ?? Buffer.alloc(0)
     this.bytes = undefined
@@ -77,18 +77,18 @@ export class ArrivingRequest extends IncomingMessage {
     return body
   }
 
-  /** Forgets what has arrived, and discards the rest of the body; more than a little of that is told. */
-  discard(exceeded: () => void): void {
-    this.forget()
+  /** Wipes the body and discards the rest of it. Calls `onExcess` once if the rest is larger than `discardLimit`. */
+  discard(onExcess: () => void): void {
+    this.wipe()
     this.received = 0
     this.state = "discarding"
-    this.exceeded = exceeded
+    this.onExcess = onExcess
     this.resume()
   }
 
-  /** Wipes and gives back what has arrived. */
-  forget(): void {
-    this.changed = nobody
+  /** Wipes the body and gives its memory back. */
+  wipe(): void {
+    this.onProgress = noop
     this.bytes?.fill(0)
     this.bytes = undefined
     this.holding?.release()
@@ -96,25 +96,25 @@ export class ArrivingRequest extends IncomingMessage {
 
   private discardPart(part: Buffer): true {
     this.received += part.length
-    if (this.received > mostDiscarded) {
-      this.exceeded()
-      this.exceeded = nobody
+    if (this.received > discardLimit) {
+      this.onExcess()
+      this.onExcess = noop
     }
     return true
   }
 
-  private lose(): void {
-    this.isLost = true
+  private dropBody(): void {
+    this.isDropped = true
     this.bytes?.fill(0)
     this.bytes = undefined
     this.holding?.release()
   }
 
   private keep(part: Buffer): void {
-    this.holding ??= unread.hold(String((arrived += 1)), "body", () => this.lose())
+    this.holding ??= unread.hold(String((bodies += 1)), "body", () => this.dropBody())
     let isAdmitted = false
-    if (!this.holding.grow(part.length, () => (isAdmitted = true)) && !isAdmitted) this.lose()
-    if (this.isLost) return void part.fill(0)
+    if (!this.holding.grow(part.length, () => (isAdmitted = true)) && !isAdmitted) this.dropBody()
+    if (this.isDropped) return void part.fill(0)
     const { bytes, received } = this
     if (bytes === undefined) {
       this.bytes = part

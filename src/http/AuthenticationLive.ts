@@ -19,29 +19,28 @@ const refusal = (error: Unauthorized | Forbidden, reason?: string) => {
   return Effect.succeed(errorResponse(error, { "www-authenticate": challenge }))
 }
 
-const missingAs = (found?: string) => refusal(Unauthorized.missing(found))
+const missingFor = (problem?: string) => refusal(Unauthorized.missing(problem))
 
-/** Ready-made: a refusal costs less than what it refuses. */
+/** Built once, so that refusing a request is cheap. */
 const missing = {
-  none: missingAs(),
-  empty: missingAs("must be Bearer and a management key, but is empty"),
-  repeated: missingAs("must be sent once, but was sent more often"),
-  bearer: missingAs("must be Bearer and a management key, but has no key"),
-  bare: missingAs("must be Bearer and a management key, but has no scheme"),
-  other: missingAs("must be Bearer and a management key, but has another scheme")
+  none: missingFor(),
+  empty: missingFor("must be Bearer and a management key, but is empty"),
+  repeated: missingFor("must be sent once, but was sent more often"),
+  bearer: missingFor("must be Bearer and a management key, but has no key"),
+  bare: missingFor("must be Bearer and a management key, but has no scheme"),
+  other: missingFor("must be Bearer and a management key, but has another scheme")
 }
 const invalid = refusal(Unauthorized.invalid(), "invalid_token")
 const forbidden = refusal(new Forbidden(), "insufficient_scope")
 
-/** What an `Authorization` header without a Bearer token has instead; never what it says. */
-const foundIn = (header?: string) => {
+/** Classifies an `Authorization` header without a Bearer token. */
+const kindOf = (header?: string) => {
   if (header === undefined) return "none"
   if (header.trim() === "") return "empty"
   if (/^bearer\s*$/i.test(header)) return "bearer"
   return /\S\s+\S/.test(header) ? "other" : "bare"
 }
 
-/** What the rest of the request answers, or why it does not begin. */
 type Answering = Effect.Effect<
   HttpServerResponse.HttpServerResponse,
   Unauthorized | Forbidden | ServiceUnavailable | Types.unhandled,
@@ -50,39 +49,40 @@ type Answering = Effect.Effect<
 
 type Refusal = Effect.Effect<HttpServerResponse.HttpServerResponse>
 
-/** Who has a token, and the rows that were read along with it. */
+/** The principal of a token, and the rows that its look-up also read. */
 export interface Resolved {
   readonly principal: Extract<Principal, { readonly kind: "api_key" | "link" }>
   readonly prefetched?: FoundApiKey["prefetched"]
 }
 
-/** The credential that a request names, and what of it the endpoint reads. */
+/** The credential to read along with the token. */
 interface Reading {
   readonly id: CredentialId | undefined
+  /** Whether the endpoint needs the sealed key too. */
   readonly isSealed: boolean
 }
 
-/** How tokens of one kind are looked up by their hash, and what is answered to those that are refused. */
+/** How to look up tokens of one kind by their hash, and how to answer those that are refused. */
 export interface Tokens {
   readonly resolve: (hash: ApiKeyHash, reading: Reading) => Answer<Result.Result<Resolved, Refusal>>
-  /** No token, or several headers. */
+  /** For no token or several headers. */
   readonly missing: (request: HttpServerRequest.HttpServerRequest) => Refusal
   readonly invalid: Refusal
   readonly forbidden: Refusal
 }
 
-/** The tenant of all tokens that no account is known for. */
+/** The queue's tenant of all tokens whose account is not known. */
 const strangers = "strangers"
 
-/** Remembers the accounts of the keys used last, for the queue alone: every request looks its key up (D42). */
-export const makeKnownAccounts = (remembered = 100_000) => {
+/** Remembers the accounts of recently used keys, only to choose a tenant of the queue: every request looks up its key (D42). */
+export const makeKnownAccounts = (limit = 100_000) => {
   let recent = new Map<ApiKeyHash, AccountId>()
   let older = new Map<ApiKeyHash, AccountId>()
   return {
     tenantOf: (hash: ApiKeyHash): string => recent.get(hash) ?? older.get(hash) ?? strangers,
     remember: (hash: ApiKeyHash, account_id: AccountId) => {
       if (recent.has(hash)) return
-      if (recent.size >= remembered) {
+      if (recent.size >= limit) {
         older = recent
         recent = new Map()
       }
@@ -97,7 +97,6 @@ export const makeKnownAccounts = (remembered = 100_000) => {
 
 const decodeId = Schema.decodeUnknownOption(CredentialId)
 
-/** Runs what a principal may do. */
 const asPrincipal = <A, E, R>(
   app: Effect.Effect<A, E, R>,
   { prefetched, principal }: Resolved
@@ -108,12 +107,12 @@ const asPrincipal = <A, E, R>(
       Context.add(Context.add(context, CurrentPrincipal, principal), Prefetched, prefetched) as Context.Context<R>
   )
 
-const loggedOf = ({ account_id, ...principal }: Resolved["principal"]) =>
+const logContextOf = ({ account_id, ...principal }: Resolved["principal"]) =>
   principal.kind === "link"
     ? { account_id, link_id: principal.link_id }
     : { account_id, api_key_hash: principal.api_key_hash }
 
-/** Resolves the token of each request to a principal, and asks whether it may do what the endpoint is called. */
+/** Resolves the token of each request to a principal, and checks that it may call the endpoint. */
 export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, invalid, missing, resolve }: Tokens) {
   const { reads } = yield* RequestQueues
   const known = makeKnownAccounts()
@@ -127,8 +126,8 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
         const reading = Context.get(endpoint.annotations, ReadsCredential)
         const id = reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
         const hash = hashApiKey(credential, "latin1")
-        const looked = reads(known.tenantOf(hash), resolve(hash, { id, isSealed: reading === "sealed" }))
-        return Effect.flatMap(looked, (resolved): Answering => {
+        const lookUp = reads(known.tenantOf(hash), resolve(hash, { id, isSealed: reading === "sealed" }))
+        return Effect.flatMap(lookUp, (resolved): Answering => {
           if (Result.isFailure(resolved)) {
             known.forget(hash)
             return resolved.failure
@@ -136,12 +135,12 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
           const { principal } = resolved.success
           known.remember(hash, principal.account_id)
           const log = Context.get(context, CurrentRequestLog)
-          if (log !== undefined) Object.assign(log, loggedOf(principal))
+          if (log !== undefined) Object.assign(log, logContextOf(principal))
           if (!mayDo(principal, endpoint.identifier)) return forbidden
-          const answered = asPrincipal(app, resolved.success)
-          if (principal.kind !== "link") return answered
-          // A link that closed meanwhile is looked up again, for the reason.
-          return Effect.catchDefect(answered, (defect) =>
+          const answer = asPrincipal(app, resolved.success)
+          if (principal.kind !== "link") return answer
+          // If the link was closed meanwhile, looking it up again tells why.
+          return Effect.catchDefect(answer, (defect) =>
             defect instanceof LinkClosed
               ? Effect.flatMap(resolve(hash, { id: undefined, isSealed: false }), (again): Answering =>
                   Result.isFailure(again) ? again.failure : Effect.die(defect)
@@ -154,8 +153,8 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
 })
 
 /**
- * Looks up API keys by their hash on every request (D2, D3, D4, D42). A get is one statement, and an update two: the look-up
- * reads the credential along that the path names, and the repository answers from what was `Prefetched`.
+ * Looks up API keys by their hash on every request (D2, D3, D4, D42). The statement also reads the credential in the path, as
+ * `Prefetched` for the repository: so a get takes one statement, and an update two.
  */
 export const layer = Layer.effect(
   Authentication,
@@ -171,7 +170,7 @@ export const layer = Layer.effect(
           })
         ),
       missing: (request) =>
-        isRepeated(request, "authorization") ? missing.repeated : missing[foundIn(request.headers["authorization"])],
+        isRepeated(request, "authorization") ? missing.repeated : missing[kindOf(request.headers["authorization"])],
       invalid,
       forbidden
     })

@@ -1,43 +1,42 @@
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 
-/** How many requests of a connection may wait for the answer before theirs, and of how many bytes their heads may be. */
-const mostWaiting = { requests: 8, bytes: 32 * 1024 }
+/** How many requests of a connection may wait for earlier answers, and how large their heads may be together. */
+const waitingLimit = { requests: 8, bytes: 32 * 1024 }
 
-/** Of how many answers it is remembered what to do if they were not read; the client has read those before. */
-const mostUnread = 32
+/** For how many sent answers to keep `lost`: the client has read all before them. */
+const unreadLimit = 32
 
-/** A request to be answered. */
+/** A request and its answer. */
 export interface Exchange {
-  /** Begins to answer. */
   readonly begin: () => void
-  /** How many bytes its head takes, while it waits. */
+  /** The size of its head, while it waits. */
   bytes?: number
-  /** Called if the client surely did not read the answer. */
+  /** Undoes the answer: called if the client certainly did not read it. */
   lost?: (() => void) | undefined
 }
 
 /**
- * The requests of a connection. Invariant: they are answered one after the other, in their order; those that wait are at most
- * eight, of 32 KiB; and of each answer it is told at most once that it was lost: if it could not be sent, or the connection
- * breaks before the client asks again with nothing left to be answered, which shows that it has read all before.
+ * The requests of a connection. Invariants: it answers them one after the other, in order; at most eight wait, with heads of
+ * 32 KiB together; and it calls `lost` at most once per answer: if it could not send the answer, or if the connection breaks
+ * before the next request arrives with no answer pending, which shows that the client has read all earlier ones.
  */
 export class Connection<Answered extends Exchange> {
-  /** The one that is being answered. */
+  /** The request to answer now. */
   current: Answered | undefined
   readonly waiting: Array<Answered> = []
   private waitingBytes = 0
-  /** What to call if answers that were sent turn out not to have been read. */
+  /** `lost` of the answers that were sent and perhaps not read. */
   private unread: Array<() => void> = []
 
-  /** Whether a further request with a head of so many bytes would be too much. */
+  /** Whether another request, with a head of so many bytes, would exceed the limit of those that wait. */
   isFullFor(bytes: () => number): boolean {
     if (this.current === undefined) return false
-    return this.waiting.length >= mostWaiting.requests || this.waitingBytes + bytes() > mostWaiting.bytes
+    return this.waiting.length >= waitingLimit.requests || this.waitingBytes + bytes() > waitingLimit.bytes
   }
 
-  /** Answers a request, or has it wait; returns whether it waits. */
-  arrived(request: Answered, bytes: () => number): boolean {
+  /** Begins to answer a request, or lets it wait; returns whether it waits. */
+  add(request: Answered, bytes: () => number): boolean {
     if (this.current !== undefined) {
       this.waitingBytes += request.bytes = bytes()
       this.waiting.push(request)
@@ -49,37 +48,36 @@ export class Connection<Answered extends Exchange> {
     return false
   }
 
-  /** The current answer was sent, or never will be. */
-  ended(isSent: boolean): void {
+  /** Ends the current request, whose answer was sent or never will be. */
+  end(isSent: boolean): void {
     const { current } = this
     this.current = undefined
     if (current?.lost === undefined) return
     if (!isSent) return current.lost()
-    if (this.unread.push(current.lost) > mostUnread) this.unread.shift()
+    if (this.unread.push(current.lost) > unreadLimit) this.unread.shift()
   }
 
-  /** Begins the next answer. */
-  goOn(): void {
+  beginNext(): void {
     this.current = this.waiting.shift()
     this.waitingBytes -= this.current?.bytes ?? 0
     this.current?.begin()
   }
 
-  /** The connection is over: either its client has read all that was sent, or that is not known of what it was sent last. */
-  closed(isRead: boolean): ReadonlyArray<Answered> {
-    const left = this.waiting.splice(0)
+  /** Ends the connection and returns the requests that waited. `isRead` says that the client has read everything sent. */
+  close(isRead: boolean): ReadonlyArray<Answered> {
+    const waiting = this.waiting.splice(0)
     if (!isRead) for (const lost of this.unread) lost()
     this.unread = []
-    return left
+    return waiting
   }
 
-  /** Those that are not answered yet. */
+  /** The requests without an answer yet. */
   get pending(): ReadonlyArray<Answered> {
     return this.current === undefined ? this.waiting : [this.current, ...this.waiting]
   }
 }
 
-/** A response that is written at once: Effect asks Node to count its bytes, for which Node writes an empty piece behind each. */
+/** A response without `strictContentLength`, which Effect sets: with it, Node writes an empty chunk after each response. */
 export class ClientResponse<Request extends IncomingMessage = IncomingMessage>
   extends ServerResponse<Request>
   implements Exchange
@@ -90,13 +88,13 @@ export class ClientResponse<Request extends IncomingMessage = IncomingMessage>
 }
 Object.defineProperty(ClientResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
 
-/** Calls a function once if the client surely did not read the response. */
+/** Calls `lost` once if the client certainly did not read the response. */
 export const whenLost = (response: ServerResponse, lost: () => void): void => {
   if (response.destroyed) lost()
   else if (response instanceof ClientResponse) response.lost = lost
 }
 
-/** Ends a connection whatever its client does. Node can reset one of TCP alone, for which the kernel forgets what was not read. */
+/** Ends a connection at once. Resets TCP, so that the kernel drops unread bytes; Node cannot reset other sockets. */
 export const cutOff = (socket: Socket): void => {
   try {
     socket.resetAndDestroy()

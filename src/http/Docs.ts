@@ -9,7 +9,7 @@ import { completeDocument, operationsOf } from "../contract/OpenApiAnnotations.t
 
 const path = "/docs"
 
-/** What Scalar would load from elsewhere, send there or remember is off. */
+/** Turns off everything that Scalar would load from other hosts, send to them or store in the browser. */
 const scalar = {
   withDefaultFonts: false,
   hideClientButton: true,
@@ -23,7 +23,7 @@ const scalar = {
   authentication: { preferredSecurityScheme: "management_key" }
 }
 
-/** The contract, whose optional parameters are off: Scalar would send the default or the first value of each. */
+/** The contract with optional parameters disabled: Scalar would send the default or the first value of each. */
 const api = Api.annotate(OpenApi.Transform, (document) => {
   const spec = completeDocument(document)
   for (const parameter of operationsOf(spec).flatMap(({ parameters }) => parameters)) {
@@ -46,7 +46,7 @@ const scriptsIn = (html: Buffer) => {
   return hashes.join(" ")
 }
 
-/** The page runs the scripts it came with, asks nobody but this service, and nobody may frame it; Scalar writes styles. */
+/** Allows only the page's inline scripts and styles and requests to this service, and forbids framing. */
 const policyOf = (html: Buffer) =>
   [
     "default-src 'none'",
@@ -59,7 +59,7 @@ const policyOf = (html: Buffer) =>
     "frame-ancestors 'none'"
   ].join("; ")
 
-/** The page has 3 MB: it is made at the first request, then kept and sent compressed, as one buffer for all. */
+/** Renders and compresses the page, which has 3 MB uncompressed. */
 const render = Effect.gen(function* () {
   const router = yield* HttpRouter.make
   yield* Layer.build(HttpApiScalar.layer(api, { path, scalar })).pipe(
@@ -79,7 +79,7 @@ const render = Effect.gen(function* () {
   return HttpServerResponse.uint8Array(compressed, { contentType: "text/html; charset=utf-8", headers })
 }).pipe(Effect.scoped)
 
-/** `/docs`, a page to read the contract and try it, and `/`, which leads there. */
+/** Serves `/docs`, a page to read and try the contract, rendered once at the first request; `/` redirects there. */
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const rendered = yield* Effect.cached(render)

@@ -31,7 +31,7 @@ const hostMissing = Effect.succeed(
 const namesOneHost = ({ headers, httpVersion, rawHeaders }: IncomingMessage) =>
   headers.host === undefined ? httpVersion !== "1.1" : !isRepeated({ headers, source: { rawHeaders } }, "host")
 
-/** Of an outage of the database, or a fault that an operator mends, one sentence (D11, F5, C4). */
+/** Logs a plain database failure, such as an outage, in one sentence and anything else with its cause (D11). */
 const logFailure = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
   return failure instanceof DatabaseFailure && failure.isPlain
@@ -39,7 +39,7 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
     : Effect.logError("Unexpected failure", cause)
 }
 
-/** Logs what nobody expected, and answers it: a request that may be repeated is to be, if the database is away. */
+/** Logs an unexpected failure and answers 500; or 503 if the database is away and the request may be repeated. */
 const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
   const defect = Cause.squash(cause)
   const isAway = defect instanceof DatabaseFailure && defect.isAway && mayRepeat
@@ -49,20 +49,20 @@ const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat
   )
 }
 
-/** Answers a request that does not decode: a path then names nothing that exists (D5), and of the rest every fault is reported (D7). */
+/** Answers a request that does not decode: 404 for its path (D5), else 400 with every fault (D7). */
 const undecoded = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
   if (kind === "Body" || kind === "ResponseHeaders") return undefined
   return errorResponse(kind === "Params" ? new NotFound() : InvalidParams.ofSchema(cause.issue))
 }
 
-/** Answers a request that was refused before any handler; undefined if the failure is another one. */
+/** Answers a request that was refused before any handler ran; undefined for other failures. */
 const refusalOf = (failure: unknown, routing: Routing["Service"], url: string) => {
   if (HttpApiError.HttpApiSchemaError.is(failure)) return undecoded(failure)
   const isUnrouted = HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound"
   return isUnrouted ? unrouted(routing, url) : undefined
 }
 
-/** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). Fresh for each router. */
+/** Turns undeclared outcomes into envelopes, and gives every response its headers (D10, D11, D12). Build it anew for each router. */
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
     const routing = yield* Routing
@@ -71,7 +71,7 @@ export const layer = HttpRouter.middleware(
     return (app) =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const request_id = requestIdOf(request.headers["x-request-id"])
-        // As it was sent: Effect takes path and Host from a target in absolute form.
+        // Node's target as sent: Effect replaces a target in absolute form.
         const source = toIncomingMessage(request) as IncomingMessage
         const url = routableUrl(source.url ?? "")
         const routed = !namesOneHost(source)

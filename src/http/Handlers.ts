@@ -21,19 +21,19 @@ import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { cutOff } from "./Connection.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
-const padded = Array.from({ length: 60 }, (_, n) => String(n).padStart(2, "0"))
-let last = { day: Number.NaN, text: "" }
+const twoDigits = Array.from({ length: 60 }, (_, n) => String(n).padStart(2, "0"))
+let cachedDate = { day: Number.NaN, text: "" }
 
-/** A time in ISO 8601, of which only the day is dear to write: those of a page are mostly of few days. */
+/** Formats ISO 8601, caching the date: the times on a page are mostly of few days. */
 const formatIso = ({ epochMilliseconds: at }: DateTime.Utc) => {
   const day = Math.floor(at / 86_400_000)
-  if (day !== last.day) last = { day, text: new Date(at).toISOString().slice(0, -"00:00:00.000Z".length) }
+  if (day !== cachedDate.day) cachedDate = { day, text: new Date(at).toISOString().slice(0, -"00:00:00.000Z".length) }
   const rest = at - day * 86_400_000
-  const of = (unit: number) => padded[Math.floor(rest / unit) % 60]
-  return `${last.text}${of(3_600_000)}:${of(60_000)}:${of(1000)}.${String(rest % 1000).padStart(3, "0")}Z`
+  const of = (unit: number) => twoDigits[Math.floor(rest / unit) % 60]
+  return `${cachedDate.text}${of(3_600_000)}:${of(60_000)}:${of(1000)}.${String(rest % 1000).padStart(3, "0")}Z`
 }
 
-/** A credential as the contract's schema encodes it, without an interpretation of the schema for every answer. */
+/** Encodes a credential as the contract's schema does, without interpreting the schema for every answer. */
 const credentialJson = (credential: Credential) => {
   const json = membersOf<unknown>(credential)
   json.created_at = formatIso(credential.created_at)
@@ -52,14 +52,14 @@ const single = (credential: Credential) => json(credentialBody(credential))
 
 const defaultLimit = 50
 
-/** How many bytes the lists of a credential have in most pages, and the rest of it at most. */
+/** The usual size of the lists in a credential, and the greatest size of its other members, in bytes. */
 const usualLists = 4 * 1024
-const rest = 2 * 1024
+const otherMembers = 2 * 1024
 
-/** How many bytes a page takes for each byte of its text: as rows, as credentials and as text while it is made; then unsent. */
-const bytesPerByte = { made: 4, unsent: 2 }
+/** How many bytes a page takes for each byte of its text: as rows, credentials and text while it is built; then until it is sent. */
+const bytesPerByte = { building: 4, unsent: 2 }
 
-/** Holds what a page takes from before it is read until its last byte has left, or its client has. */
+/** Holds the memory of a page from before it is read until its last byte is sent, or its client has left. */
 const holdUntilSent =
   ({ admit }: MemoryBudget) =>
   <Body extends string | Uint8Array, E, R>(
@@ -71,13 +71,18 @@ const holdUntilSent =
       Effect.gen(function* () {
         const account_id = accountOf(yield* CurrentPrincipal)
         const cut = () => cutOff(response.req.socket)
-        const holding = yield* admit(account_id, "page", bytesPerByte.made * limit * (usualLists + rest), cut)
+        const holding = yield* admit(
+          account_id,
+          "page",
+          bytesPerByte.building * limit * (usualLists + otherMembers),
+          cut
+        )
         const memory: PageMemory = {
           within: limit * usualLists,
           admit: (bytes) =>
             Effect.interruptible(
               untilStarted((start) => {
-                if (holding.grow(bytesPerByte.made * bytes, start)) start()
+                if (holding.grow(bytesPerByte.building * bytes, start)) start()
                 return true
               })
             )
@@ -94,7 +99,7 @@ const holdUntilSent =
 
 const deleted = json(JSON.stringify({ deleted: true }))
 
-/** How an order differs from the credentials that it is for; the first 100 of them. */
+/** How an order differs from the credentials of its workspace and provider; at most 100 issues. */
 const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMismatch): ReadonlyArray<Issue> =>
   [
     ...foreign.map((id) => ({ path: ["ids", ids.indexOf(id)], message: "is not one of these credentials" })),
@@ -102,8 +107,8 @@ const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMism
   ].slice(0, 100)
 
 /**
- * Implements a group of a contract as Effect does, but with the group's middleware alone in the context of its requests: each
- * of them copies it.
+ * Implements a group of a contract as Effect does, but with only the group's middleware in the context of its requests: every
+ * request copies that context.
  */
 export const group: typeof HttpApiBuilder.group = (api, identifier, build) =>
   Layer.effectContext(
@@ -121,14 +126,13 @@ export const group: typeof HttpApiBuilder.group = (api, identifier, build) =>
     })
   )
 
-/** A credential by its path. */
-interface Named {
+interface ById {
   readonly params: { readonly id: CredentialId }
 }
 
-type Sent<Given> = Given & { readonly request: HttpServerRequest.HttpServerRequest }
+type WithRequest<A> = A & { readonly request: HttpServerRequest.HttpServerRequest }
 
-const responseTo = ({ request }: Sent<unknown>) => toServerResponse(request) as ServerResponse
+const responseTo = ({ request }: WithRequest<unknown>) => toServerResponse(request) as ServerResponse
 
 type ListQuery = Partial<ListRequest> & { readonly include?: "status" }
 
@@ -137,13 +141,13 @@ const inQueue =
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
     Effect.flatMap(CurrentPrincipal, (principal) => queue(accountOf(principal), operation))
 
-/** The operations, for the `CurrentPrincipal`: they translate between the contract and the services, nothing else. */
+/** The operations for the `CurrentPrincipal`, which only translate between the contract and the services. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
   const { explainedBody, status, statuses } = yield* Explanations
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
-  const heldUntilSent = holdUntilSent(yield* MemoryBudget)
+  const whileHeld = holdUntilSent(yield* MemoryBudget)
   const [reading, writing] = [inQueue(reads), inQueue(writes)]
   return {
     create: ({
@@ -159,9 +163,9 @@ export const makeOperations = Effect.gen(function* () {
           ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
         })
       ),
-    list: ({ query: { include, ...query }, ...sent }: Sent<{ readonly query: ListQuery }>) => {
+    list: ({ query: { include, ...query }, ...request }: WithRequest<{ readonly query: ListQuery }>) => {
       const page = { offset: 0, limit: defaultLimit, ...query }
-      const body = heldUntilSent(responseTo(sent), page.limit, (memory) =>
+      const body = whileHeld(responseTo(request), page.limit, (memory) =>
         Effect.gen(function* () {
           const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
           const data = listed.map(credentialJson)
@@ -181,20 +185,20 @@ export const makeOperations = Effect.gen(function* () {
       ),
     events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
-    plan: ({ payload, ...sent }: Sent<{ readonly payload: PlanRequest }>) => {
-      const body = heldUntilSent(responseTo(sent), 0, (memory) => reading(explainedBody(payload, memory)))
+    plan: ({ payload, ...request }: WithRequest<{ readonly payload: PlanRequest }>) => {
+      const body = whileHeld(responseTo(request), 0, (memory) => reading(explainedBody(payload, memory)))
       return Effect.map(body, (bytes) => HttpServerResponse.uint8Array(bytes, { contentType }))
     },
-    get: ({ params }: Named) => Effect.map(credentials.get(params.id), single),
-    status: ({ params }: Named) => Effect.map(reading(status(params.id)), (data) => ({ data })),
-    update: ({ params, payload }: Named & { readonly payload: CredentialChanges }) =>
+    get: ({ params }: ById) => Effect.map(credentials.get(params.id), single),
+    status: ({ params }: ById) => Effect.map(reading(status(params.id)), (data) => ({ data })),
+    update: ({ params, payload }: ById & { readonly payload: CredentialChanges }) =>
       Effect.map(
         Effect.catchTag(writing(credentials.update(params.id, payload)), "StoredKeyUnusable", (unusable) =>
           Effect.andThen(Effect.logError(unusable.message), new StoredKeyUnreadable())
         ),
         single
       ),
-    delete: ({ params }: Named) => Effect.as(writing(credentials.delete(params.id)), deleted)
+    delete: ({ params }: ById) => Effect.as(writing(credentials.delete(params.id)), deleted)
   }
 })
 

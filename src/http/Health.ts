@@ -10,8 +10,8 @@ const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })
 const notReady = errorResponse(new ServiceUnavailable())
 
-/** Anybody may ask, as often as they like: who asks within a second gets one answer, whatever the system's clock does. */
-const oncePerSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+/** Shares one answer for a second, measured on a monotonic clock: anybody may ask as often as they like. */
+const cachedForOneSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.map(Effect.cachedInvalidateWithTTL(effect, Duration.infinity), ([cached, invalidate]) => {
     let expires = 0
     return Effect.suspend(() => {
@@ -21,12 +21,12 @@ const oncePerSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     })
   })
 
-/** 200 or 503: whether the service can work. `note` sees each report that was made for an answer. */
-export const makeReady = Effect.fnUntraced(function* (note: (report: HealthReport) => Effect.Effect<void>) {
+/** Answers 200 if the service can work, else 503. Calls `onReport` with each new report. */
+export const makeReady = Effect.fnUntraced(function* (onReport: (report: HealthReport) => Effect.Effect<void>) {
   const readiness = yield* Readiness
   const isDraining = yield* Draining
-  const answer = yield* oncePerSecond(
-    Effect.map(Effect.tap(Effect.all(readiness, { concurrency: 2 }), note), ({ problems }) =>
+  const answer = yield* cachedForOneSecond(
+    Effect.map(Effect.tap(Effect.all(readiness, { concurrency: 2 }), onReport), ({ problems }) =>
       problems.length === 0 ? ready : notReady
     )
   )
@@ -40,13 +40,13 @@ export const layer = group(
   Effect.fnUntraced(function* (handlers) {
     let logged = ""
     const ready = yield* makeReady(({ problems, warnings }) => {
-      const found = [...problems, ...warnings].join("; ")
-      if (found === logged) return Effect.void
-      logged = found
-      if (found === "") return Effect.logInfo("Ready")
-      return Effect.logWarning(`${problems.length > 0 ? "Not ready" : "Ready, but"}: ${found}`)
+      const summary = [...problems, ...warnings].join("; ")
+      if (summary === logged) return Effect.void
+      logged = summary
+      if (summary === "") return Effect.logInfo("Ready")
+      return Effect.logWarning(`${problems.length > 0 ? "Not ready" : "Ready, but"}: ${summary}`)
     })
-    // What is not ready at the start is in the log before anybody asks.
+    // Logs the state at startup, before anybody asks.
     yield* Effect.forkScoped(ready)
     return handlers.handleAll({ live: () => Effect.succeed(live), ready: () => ready })
   })

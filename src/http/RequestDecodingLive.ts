@@ -15,10 +15,10 @@ import { errorResponse } from "./Envelope.ts"
 const maxBytes = 256 * 1024
 const refused = (message: string) => InvalidParams.of({ path: [], message })
 
-/** How many bytes a request takes for each byte of its body: as it arrives, as text, parsed, decoded and sealed. */
+/** How many bytes a request takes for each byte of its body: in the buffer, as text, parsed, decoded and sealed. */
 const bytesPerByte = 8
 
-/** Why a body is not read; none if it is. */
+/** Why the server refuses to read a body; undefined if it reads it. */
 const refusalOf = ({
   "content-encoding": encoding = "identity",
   "content-length": length = "0",
@@ -30,23 +30,23 @@ const refusalOf = ({
   return undefined
 }
 
-/** Leaves out a byte order mark, as Effect does. */
+/** Skips a byte order mark, as Effect does. */
 const decoder = new TextDecoder()
 
-/** How long a body that has arrived may wait for memory, in milliseconds: as long as one may take to arrive. */
-const longestWait = 8_000
+/** How long a complete body may wait for memory, in milliseconds: as long as Node lets a body take to arrive. */
+const memoryTimeout = 8_000
 
-const tooLate = errorResponse(new RequestTimeout(), { connection: "close" })
+const timedOut = errorResponse(new RequestTimeout(), { connection: "close" })
 
-/** Reads a body, of which each piece is taken on account as it arrives. Undefined if it waits too long for memory. */
+/** Reads a body, and holds memory for each chunk as it arrives. Undefined if it waits too long for memory. */
 const readBody = (source: ArrivingRequest, holding: Holding) =>
   Effect.callback<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>((resume) => {
     let admitted = 0
     let isWaiting = false
-    // Node itself has a limit for those that have not arrived.
+    // Node limits how long a body may take to arrive.
     const timer = setTimeout(() => {
       if (source.complete) resume(Effect.undefined)
-    }, longestWait)
+    }, memoryTimeout)
     const end = (result: Effect.Effect<Buffer, PayloadTooLarge | ServiceUnavailable>) => {
       clearTimeout(timer)
       resume(result)
@@ -54,12 +54,12 @@ const readBody = (source: ArrivingRequest, holding: Holding) =>
     const advance = () => {
       const { received } = source
       if (received > maxBytes) return end(Effect.fail(new PayloadTooLarge()))
-      if (source.isLost) return end(Effect.fail(new ServiceUnavailable()))
+      if (source.isDropped) return end(Effect.fail(new ServiceUnavailable()))
       if (isWaiting) return
       const admit = () => {
         isWaiting = false
         admitted = received
-        if (source.received === received) source.admitted()
+        if (source.received === received) source.leaveUnreadBudget()
       }
       if (received > admitted) {
         isWaiting = true
@@ -68,11 +68,11 @@ const readBody = (source: ArrivingRequest, holding: Holding) =>
       }
       if (source.complete) end(Effect.succeed(source.takeBody()))
     }
-    source.readOn(advance)
+    source.readAll(advance)
     return Effect.sync(() => clearTimeout(timer))
   })
 
-/** Reads a body of JSON on the account of whoever sent it. */
+/** Runs `app` with the text of a JSON body, whose memory counts for `sender`. */
 export const withJsonBody = <E, R>(
   budget: MemoryBudget,
   sender: string,
@@ -86,7 +86,7 @@ export const withJsonBody = <E, R>(
     const answer = (
       bytes: Buffer | undefined
     ): Effect.Effect<HttpServerResponse.HttpServerResponse, E | InvalidParams, R> => {
-      if (bytes === undefined) return Effect.succeed(tooLate)
+      if (bytes === undefined) return Effect.succeed(timedOut)
       const text = isUtf8(bytes) ? decoder.decode(bytes) : undefined
       bytes.fill(0)
       if (text === undefined) return Effect.fail(refused("must be UTF-8"))
@@ -103,7 +103,7 @@ export const withJsonBody = <E, R>(
       (holding) => Effect.flatMap(withoutDeadline(readBody(source, holding)), answer),
       (holding) =>
         Effect.sync(() => {
-          source.forget()
+          source.wipe()
           holding.release()
         })
     )

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto"
 import type { HttpServerRequest } from "effect/http"
 
-/** The request's own id if it is 1 to 128 characters of `[A-Za-z0-9._-]`, else a new one (D12). */
-export const requestIdOf = (given: string | ReadonlyArray<string> | undefined): string =>
-  typeof given === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID()
+/** The id in the client's header if it is 1 to 128 characters of `[A-Za-z0-9._-]`, else a new one (D12). */
+export const requestIdOf = (header: string | ReadonlyArray<string> | undefined): string =>
+  typeof header === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(header) ? header : randomUUID()
 
 type Headers = Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
 

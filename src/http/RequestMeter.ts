@@ -2,18 +2,18 @@ import { Effect } from "effect"
 import { unreadBytes } from "./ArrivingRequest.ts"
 import { makeMeter, memoize } from "../runtime/Meter.ts"
 
-/** The methods that have a meaning in HTTP, in the order of `Allow`. */
+/** The methods of HTTP, in the order of `Allow`. */
 export const methods: ReadonlySet<string> = new Set([
   ...["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"]
 ])
 
-/** The method, if it is one of these: others are not repeated. */
+/** The method if it is a known one, else `_OTHER`, to bound the number of series. */
 export const methodOf = (method: string) => (methods.has(method) ? method : "_OTHER")
 
-/** The status, on no wire, of a request whose client left before it was answered: nginx has it too. */
+/** The status, in series and logs only, of a request whose client left before its answer, as in nginx. */
 export const clientGone = 499
 
-/** Measures connections, and requests from when they begin until they are answered or their clients abandon them. */
+/** Measures connections, and requests until they are answered or abandoned by their clients. */
 export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: number) {
   const { counter, gauge, histogram } = yield* makeMeter
   let active = 0
@@ -38,7 +38,7 @@ export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: num
     disconnected: () => void (connections -= 1),
     dropped: counter("byok.http.connections.dropped"),
     began: () => void (active += 1),
-    /** The template of the route is undefined if it is unknown. */
+    /** `route` is its template; undefined for an unknown path. */
     ended: (method: string, route: string | undefined, status: number, seconds: number) => {
       active -= 1
       recordOf(route ?? "unmatched")(methodOf(method))(status)(seconds)

@@ -19,7 +19,7 @@ import * as Routing from "./Routing.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
 import { AccessLog } from "./traceAndLog.ts"
 
-/** Where the server listens, and what it grants its clients. */
+/** The address of a server, and the limits for its clients. */
 export interface ServerSettings extends ServerLimits {
   readonly host: string
   readonly port: number
@@ -27,7 +27,7 @@ export interface ServerSettings extends ServerLimits {
   readonly accessLog: boolean
 }
 
-/** The certificate that the running server shows; none over plain HTTP. */
+/** The certificate of the running server; unused over plain HTTP. */
 export class CertificateInUse extends Context.Service<
   CertificateInUse,
   {
@@ -47,12 +47,12 @@ const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
   Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer))
 )
 
-/** Listens until the scope closes. One that closes before Node listens would not stop it: whoever interrupts this waits. */
-export const listen = (...given: Parameters<typeof NodeHttpServer.make>) =>
-  Effect.uninterruptible(NodeHttpServer.make(...given))
+/** Listens until the scope closes. Uninterruptible: a scope that closes before Node listens would not stop the server. */
+export const listen = (...args: Parameters<typeof NodeHttpServer.make>) =>
+  Effect.uninterruptible(NodeHttpServer.make(...args))
 
-/** What a request may use besides what its route was built with: every request copies this context. */
-const ofRequests = Context.pick(
+/** The services that requests get from the server's context: few, because every request copies them. */
+const pickRequestServices = Context.pick(
   Scope.Scope,
   CurrentPrincipal,
   Tracer.Tracer,
@@ -63,13 +63,12 @@ const ofRequests = Context.pick(
   References.TracerEnabled
 )
 
-/** Gives a server the routes of the router, once all that they need is built. */
 export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.HttpServer["Service"]) {
   const router = yield* HttpRouter.HttpRouter
   yield* serve(router.asHttpEffect()).pipe(
     Effect.updateContext((context: Context.Context<Scope.Scope>) =>
-      // The envelope traces requests: it knows their ids.
-      Context.add(ofRequests(context), HttpMiddleware.TracerDisabledWhen, () => true)
+      // The envelope traces requests, because it knows their ids.
+      Context.add(pickRequestServices(context), HttpMiddleware.TracerDisabledWhen, () => true)
     )
   )
 })
@@ -77,8 +76,8 @@ export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.Ht
 const serving = Layer.effectDiscard(Effect.flatMap(HttpServer.HttpServer, serveRoutes))
 
 /**
- * Listens once everything the routes need is built, and stops before any of it is released; with a certificate, HTTPS.
- * `more` are the routes of other rooms.
+ * Serves the contract and the routes of `more`; with a certificate, over HTTPS. Starts to listen once everything that the
+ * routes need is built, and stops before any of it is released.
  */
 export const layer = <R = never>(
   settings: ServerSettings,

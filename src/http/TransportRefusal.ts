@@ -7,11 +7,11 @@ import { requestIdOf } from "./RequestHeaders.ts"
 /** How long a client may take to read a refusal, in milliseconds. */
 const lingerTimeout = 1_000
 
-/** Why a request never reaches the router. */
+/** Why the transport refuses a request before the router. */
 export type Refusal =
   InvalidParams | MethodNotAllowed | RequestTimeout | ExpectationFailed | HeadersTooLarge | ServiceUnavailable
 
-/** Why Node could not read a request, by the code of its error. */
+/** Converts the code of Node's parse error. */
 export const refusalOf = (code: string | undefined): Refusal => {
   switch (code) {
     case "ERR_HTTP_REQUEST_TIMEOUT":
@@ -23,7 +23,6 @@ export const refusalOf = (code: string | undefined): Refusal => {
   }
 }
 
-/** The answer to a refused request. */
 export const answerTo = ({ error }: Refusal, request?: IncomingMessage) => {
   const body = JSON.stringify({ error })
   const headers = {
@@ -32,20 +31,20 @@ export const answerTo = ({ error }: Refusal, request?: IncomingMessage) => {
     "cache-control": "no-store",
     "x-request-id": requestIdOf(request?.headers["x-request-id"]),
     connection: "close",
-    // Only a tunnel is refused here, which no method opens.
+    // 405 is for CONNECT only; a tunnel has no allowed methods.
     ...(error.code === 405 ? { allow: "" } : {}),
     ...(error.code === 503 ? { "retry-after": "1" } : {})
   }
   return { body, headers, status: error.code }
 }
 
-/** Sends what is left to say, and gives the client time to read it: closing with bytes unread would lose it. */
+/** Ends the response and keeps reading for a second: closing with unread bytes would reset the connection and lose it. */
 export const linger = (socket: Duplex, text?: string) => {
   socket.end(text).resume()
   setTimeout(() => socket.destroy(), lingerTimeout).unref()
 }
 
-/** Writes the answer to a refused request where Node has no response for it, and ends the connection. */
+/** Writes a refusal to the socket, without a response of Node, and ends the connection. */
 export const endWith = (socket: Duplex, { body, headers, status }: ReturnType<typeof answerTo>): void => {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
   linger(socket, `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`)

@@ -11,57 +11,57 @@ import { clientGone, type RequestMeter } from "./RequestMeter.ts"
 import { routableUrl, type Routing } from "./Routing.ts"
 import { answerTo, endWith, linger, type Refusal, refusalOf } from "./TransportRefusal.ts"
 
-/** What the server grants its clients. */
+/** The limits for clients of a server. */
 export interface ServerLimits {
-  /** Further connections are dropped. */
+  /** The server drops further connections. */
   readonly maxConnections: number
   readonly keepAliveTimeout: Duration.Duration
-  /** After how long without progress a client that does not read its answer is cut off, at the latest after twice that. */
+  /** After how long without progress, at most twice this, to cut off a client that does not read its answer. */
   readonly sendTimeout: Duration.Duration
 }
 
-/** A certificate, with the chain below it, and its private key, both in PEM. */
+/** A certificate with its chain, and its private key, both in PEM. */
 export interface Certificate {
   readonly cert: string
   readonly key: string
 }
 
-/** How long a client that has half-closed its connection waits for its answers, in milliseconds. */
+/** How long a client that has half-closed its connection may still get answers, in milliseconds. */
 const halfClosedTimeout = 2_000
 
 /** How long an idle connection may still send a request once the server closes, in milliseconds. */
 const gracePeriod = 1_000
 
-/** What Node emits for a request. */
+/** The events that Node emits for a request. */
 const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", "checkExpectation"])
 
 /** `HTTPParser.kOnExecute` of Node. */
-const parsed = 5
+const onExecute = 5
 
-/** Node's own parser of a connection, which has parsed all requests of a piece before anything else happens. */
+/** Node's parser of a connection. It parses all requests of a chunk before anything else runs. */
 interface Parser {
   onIncoming: (request: ArrivingRequest & { upgrade: boolean }, keepAlive: boolean) => number
-  /** How many bytes of the piece were parsed, or why they could not be. */
-  [parsed]: (result: number | Error) => void
+  /** Takes how many bytes of the chunk were parsed, or why parsing failed. */
+  [onExecute]: (result: number | Error) => void
   readonly execute: (bytes: Buffer) => number | Error
   readonly getCurrentBuffer: () => Buffer
 }
 
-/** What makes the parser take the rest of a piece for something else than HTTP. */
+/** A result of `onIncoming` that ends the parsing of a chunk. */
 const stopParsing = 2
 
-/** About how many bytes the head of a request takes. */
+/** Estimates the bytes that the head of a request takes. */
 const headBytes = ({ rawHeaders, url = "" }: IncomingMessage) =>
   rawHeaders.reduce((sum, { length }) => sum + length + 32, url.length)
 
-/** A connection of a client, which is not read while a request waits or once it is to be closed. */
+/** A client's connection. The server does not read it while a request waits, or after a refusal. */
 class ClientConnection extends Connection<ClientResponse<ArrivingRequest>> {
-  /** The last one that arrived, while its request is incomplete. */
+  /** The last response, while its request is incomplete. */
   latest: ClientResponse<ArrivingRequest> | undefined
   isRefused = false
 }
 
-/** Nothing that a client sends after the last response may take effect: the client could not learn the outcome. */
+/** Closes the connection after this response, so that later requests have no effect: the client could not learn their outcome. */
 const makeLast = (response: ServerResponse) => {
   response.shouldKeepAlive = false
 }
@@ -71,17 +71,17 @@ const limits = {
   requestTimeout: 8_000,
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16_384,
-  // Joins repeated headers with a comma: by default Node drops a second Content-Type or Authorization (D2, D8).
+  // Joins repeated headers with a comma. By default, Node drops a second Content-Type or Authorization (D2, D8).
   joinDuplicateHeaders: true,
-  // Node's own answer to a missing Host header has no body.
+  // Node answers a missing Host header without a body.
   requireHostHeader: false,
   IncomingMessage: ArrivingRequest,
   ServerResponse: ClientResponse
 }
 
 /**
- * A Node server with limits whose own refusals are envelopes. Its `close` stops listening at once, answers requests
- * that still arrive with `Connection: close`, and ends idle connections: Node's own would keep a fresh one open.
+ * Makes a Node server with limits, whose refusals are envelopes. `close` stops listening at once, answers requests that still
+ * arrive with `Connection: close`, and ends idle connections: Node's `close` would keep a new one open.
  */
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
@@ -103,21 +103,21 @@ export const makeNodeServer = (
   const connections = new Map<Duplex, ClientConnection>()
   let closing = false
 
-  const closed = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
+  const endResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
     const { req: request } = response
     const { socket } = request
     const isLast = !response.shouldKeepAlive || closing
     request.discard(() => linger(socket))
     if (request.complete && connection.latest === response) connection.latest = undefined
-    if (connection.current === response) connection.ended(response.writableFinished)
+    if (connection.current === response) connection.end(response.writableFinished)
     if (!socket.writable) return
     if (isLast && request.complete) return socket.destroySoon()
     if (isLast) return linger(socket)
-    connection.goOn()
+    connection.beginNext()
     if (connection.waiting.length === 0) socket.resume()
   }
 
-  const arrived = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
+  const beginResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
     const { req: request } = response
     const { method = "", url = "" } = request
     const began = performance.now()
@@ -130,9 +130,9 @@ export const makeNodeServer = (
     response.once("close", () => {
       const status = response.headersSent ? response.statusCode : (request.refusedWith ?? clientGone)
       meter?.ended(method, routing?.routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
-      closed(response, connection)
+      endResponse(response, connection)
     })
-    if (connection.arrived(response, () => headBytes(request))) request.socket.pause()
+    if (connection.add(response, () => headBytes(request))) request.socket.pause()
   }
   const emit = server.emit.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => boolean
   server.emit = (event: string, ...args: ReadonlyArray<unknown>) => {
@@ -140,14 +140,14 @@ export const makeNodeServer = (
     const connection = requestEvents.has(event) ? connections.get(request.socket) : undefined
     if (connection === undefined) return emit(event, ...args)
     response.begin = () => emit(event, request, response)
-    arrived(response, connection)
+    beginResponse(response, connection)
     return true
   }
-  // Every protocol is HTTP here: whoever offers to upgrade is answered in HTTP/1.1.
+  // Without a listener for upgrades, Node answers requests to upgrade in HTTP/1.1.
   const on = server.on.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => Server
   server.on = (event: string, ...args: ReadonlyArray<unknown>) => (event === "upgrade" ? server : on(event, ...args))
 
-  /** Answers and closes the connection, once the requests that have arrived in full are answered. Of several, the first counts. */
+  /** Sends a refusal after the answers to all complete requests, then closes the connection. Only the first refusal counts. */
   const refuse = (socket: Duplex, refusal: Refusal, request?: IncomingMessage) => {
     const connection = connections.get(socket)
     if (connection?.isRefused !== false) return
@@ -156,7 +156,7 @@ export const makeNodeServer = (
     const unfinished = latest?.req.complete === false ? latest : undefined
     const answer = () => {
       if (!socket.writable) return
-      // It was answered before all of it arrived.
+      // The request was answered before all of it had arrived.
       if (unfinished?.headersSent === true) return linger(socket)
       const refused = answerTo(refusal, request ?? unfinished?.req)
       if (unfinished === undefined) {
@@ -174,8 +174,8 @@ export const makeNodeServer = (
     const connection = new ClientConnection()
     connections.set(socket, connection)
     const { parser } = socket as Socket & { readonly parser: Parser }
-    const { onIncoming, [parsed]: onParsed } = parser
-    let offer: ArrivingRequest | undefined
+    const { onIncoming, [onExecute]: onParsed } = parser
+    let upgrading: ArrivingRequest | undefined
     parser.onIncoming = (request, keepAlive) => {
       if (!connection.isRefused && connection.isFullFor(() => headBytes(request))) {
         refuse(socket, new ServiceUnavailable(), request)
@@ -185,15 +185,15 @@ export const makeNodeServer = (
         request.upgrade = false
         return stopParsing
       }
-      if (request.upgrade && request.method !== "CONNECT") offer = request
+      if (request.upgrade && request.method !== "CONNECT") upgrading = request
       return onIncoming(request, keepAlive)
     }
-    // The parser stops behind an offer to upgrade, and Node would drop the rest of the piece.
-    parser[parsed] = (first) => {
-      let rest = offer && parser.getCurrentBuffer()
+    // The parser stops after a request to upgrade, and Node would drop the rest of the chunk.
+    parser[onExecute] = (first) => {
+      let rest = upgrading && parser.getCurrentBuffer()
       let result = first
-      while (rest !== undefined && offer?.complete === true && typeof result === "number") {
-        offer = undefined
+      while (rest !== undefined && upgrading?.complete === true && typeof result === "number") {
+        upgrading = undefined
         rest = rest.subarray(result)
         if (rest.length > 0) result = parser.execute(rest)
       }
@@ -203,13 +203,13 @@ export const makeNodeServer = (
       .once("close", (hadError) => {
         connections.delete(socket)
         const isRead = !hadError && connection.current === undefined
-        for (const response of connection.closed(isRead)) response.emit("close")
+        for (const response of connection.close(isRead)) response.emit("close")
       })
-      // Node resumes it whenever an answer is sent.
+      // Node resumes the socket after every answer.
       .on("resume", () => {
         if (connection.waiting.length > 0) socket.pause()
       })
-      // A client that half-closes has its answers still, unless they take long: then it counts as gone.
+      // A client that half-closes still gets its answers, within a time limit.
       .once("end", () => {
         const gone = setTimeout(() => socket.destroy(), halfClosedTimeout).unref()
         socket.once("close", () => clearTimeout(gone))
@@ -230,7 +230,7 @@ export const makeNodeServer = (
     })
     .on("clientError", (error: NodeJS.ErrnoException, socket) => refuse(socket, refusalOf(error.code)))
     .on("connect", (request, socket) => {
-      // Node no longer handles the errors of this socket.
+      // Node stops handling errors of this socket.
       socket.on("error", () => {}).resume()
       refuse(socket, new MethodNotAllowed(), request)
     })

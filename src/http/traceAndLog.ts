@@ -7,19 +7,19 @@ import type { Routing } from "./Routing.ts"
 
 export const AccessLog = Context.Reference<boolean>("byok/AccessLog", { defaultValue: () => false })
 
-/** What is learned of a request's caller while it is answered. */
+/** The caller of a request, filled in by authentication. */
 interface RequestLogContext {
   api_key_hash?: ApiKeyHash
   link_id?: LinkId
   account_id?: AccountId
 }
 
-/** Of the current request; none unless it is logged. */
+/** The log context of the current request; undefined unless requests are logged. */
 export const CurrentRequestLog = Context.Reference<RequestLogContext | undefined>("byok/CurrentRequestLog", {
   defaultValue: () => undefined
 })
 
-/** Begins the span of a request, under the span of its caller if it names one; none if the trace is not recorded. */
+/** Begins the span of a request under the span of its caller, if the headers name one. Undefined if the trace is not recorded. */
 const beginRequestSpan = (
   fiber: Fiber.Fiber<unknown, unknown>,
   { headers, method }: HttpServerRequest.HttpServerRequest,
@@ -44,7 +44,7 @@ const beginRequestSpan = (
   return span
 }
 
-/** Ends it. A 5XX is an error; nothing of the failure's text is kept. */
+/** Ends the span, with an error for a 5XX but without its text. */
 const endRequestSpan = (
   fiber: Fiber.Fiber<unknown, unknown>,
   span: Tracer.Span,
@@ -63,35 +63,36 @@ const endRequestSpan = (
   span.end(ended, Exit.fail(status))
 }
 
-interface Observed {
+interface RoutedRequest {
   readonly request: HttpServerRequest.HttpServerRequest
   readonly request_id: string
-  /** As the router takes it. */
+  /** The target as the router matches it. */
   readonly url: string
 }
 
-type Answered<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
+type Answer<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
 
 /**
- * Answers a request within a span and, if wanted, logs a line. Both name the template of its route and the hash of the
- * caller's key, nothing that the client wrote but its request id. Probes make no trace, and a line at `debug` only.
+ * Answers a request within a span and, if access logs are on, logs a line. Both name the route's template, the line also the
+ * hash of the caller's key. Apart from the request id, neither has text of the client. A probe is not traced, and is logged at
+ * `debug`.
  */
 export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
   Effect.map(
     AccessLog,
     (logged) =>
-      <E, R>({ request, request_id, url }: Observed, answered: Answered<E, R>): Answered<E, R> =>
-        Effect.withFiber((fiber): Answered<E, R> => {
+      <E, R>({ request, request_id, url }: RoutedRequest, answer: Answer<E, R>): Answer<E, R> =>
+        Effect.withFiber((fiber): Answer<E, R> => {
           const traceable =
             fiber.getRef(References.TracerEnabled) && fiber.getRef(Tracer.Tracer) !== Tracer.nativeTracer
-          if (!traceable && !logged) return answered
+          if (!traceable && !logged) return answer
           const began = performance.now()
           const { method } = request
           const route = routeOf(method, url)
           const isProbe = route?.startsWith("/health/") === true
           const span = traceable && !isProbe ? beginRequestSpan(fiber, request, route) : undefined
           const logContext: RequestLogContext | undefined = logged ? {} : undefined
-          if (span === undefined && logContext === undefined) return answered
+          if (span === undefined && logContext === undefined) return answer
           const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
             const sent = Exit.isSuccess(exit) ? exit.value.status : clientGone
             const status = (request.source as ArrivingRequest).refusedWith ?? sent
@@ -103,7 +104,7 @@ export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
               Effect.annotateLogs({ ...named, status, duration_ms, request_id, ...logContext })
             )
           }
-          const ended = logContext === undefined && span?.sampled !== true ? answered : Effect.onExit(answered, end)
+          const ended = logContext === undefined && span?.sampled !== true ? answer : Effect.onExit(answer, end)
           return Effect.updateContext(ended, (context: Context.Context<R>) => {
             const within = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
             return logContext === undefined ? within : Context.add(within, CurrentRequestLog, logContext)

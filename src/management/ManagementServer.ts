@@ -39,7 +39,7 @@ const makeRoutes = Effect.gen(function* () {
   )
   const metrics = Effect.sync(() => HttpServerResponse.text(prometheusText(context), { contentType: prometheusType }))
   const reloaded = reload.pipe(
-    Effect.map((found) => json(found)),
+    Effect.map((report) => json(report)),
     Effect.catchTag("KeyringNotReloaded", ({ message }) =>
       Effect.succeed(
         errorResponse({ error: { code: 409, message: "Keyring not reloaded", metadata: { reason: message } } })
@@ -55,7 +55,7 @@ const makeRoutes = Effect.gen(function* () {
   ])
 })
 
-/** Whether a page in a browser asks, under its own origin or, at a port for this machine only, under a name of its own. */
+/** Whether a browser's page sent the request: it has an origin or, on a loopback address, a Host that is not loopback. */
 const isFromBrowser = (listening: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>
   origin !== undefined || (isLoopback(listening) && !isLoopback(host.replace(/:\d+$/, "")))
 
@@ -85,7 +85,7 @@ const answerWith = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
     )
   })
 
-/** Serves metrics, details of health and the reload of the keyring on a port of its own, for operators and their tools. */
+/** Serves metrics, health details and keyring reload on a separate port, for operators and their tools. */
 export const layer = (settings: ServerSettings) =>
   Layer.effectDiscard(
     Effect.gen(function* () {

@@ -21,30 +21,30 @@ const arriving = (parts: number, bytes: number) => {
   return request
 }
 
-describe("a body that nobody has asked for", () => {
-  it("takes about its bytes, in however many parts it arrives", () => {
+describe("a body that no handler reads yet", () => {
+  it("takes about as much memory as its bytes, however many parts it arrives in", () => {
     const before = memory()
     const request = arriving(65_536, 1)
     assert.isBelow(memory() - before, 1_000_000)
-    request.readOn(() => {})
+    request.readAll(() => {})
     request.push(null)
     assert.strictEqual(request.takeBody().toString(), "x".repeat(65_536))
   })
 
-  it("is lost if it is the largest of too many, and those that are not stay within 12 MiB", () => {
+  it("is dropped if it is the largest when bodies exceed 12 MiB together", () => {
     const small = arriving(1, 1_000)
     const before = memory()
     const requests = Array.from({ length: 1_000 }, () => arriving(1, 62_000))
-    const kept = requests.filter(({ isLost }) => !isLost).length
+    const kept = requests.filter(({ isDropped }) => !isDropped).length
     assert.isAtMost(kept * 62_000, 12 * 1024 * 1024)
     assert.isAbove(kept, 190)
     assert.isBelow(memory() - before, 32 * 1024 * 1024)
-    assert.isFalse(small.isLost)
-    for (const request of [...requests, small]) request.forget()
-    assert.isFalse(arriving(1, 62_000).isLost, "room is given back")
+    assert.isFalse(small.isDropped)
+    for (const request of [...requests, small]) request.wipe()
+    assert.isFalse(arriving(1, 62_000).isDropped, "room is given back")
   })
 
-  it("is wiped once the request is answered without it", () => {
+  it("is wiped once the request is answered without reading it", () => {
     const part = Buffer.from("a key")
     const request = new ArrivingRequest(new Socket())
     request.push(part)
@@ -52,7 +52,7 @@ describe("a body that nobody has asked for", () => {
     assert.isTrue(part.every((byte) => byte === 0))
   })
 
-  it("is discarded to its end, unless that is more than 256 KiB", () => {
+  it("is discarded after the answer, up to 256 KiB", () => {
     const request = new ArrivingRequest(new Socket())
     let excess = 0
     request.discard(() => (excess += 1))

@@ -65,22 +65,22 @@ const subject = () => {
     ask: (id: number, { bytes, isWatched }: Step) => {
       if (connection.isFullFor(() => bytes)) return void events.push(`${id} is too much`)
       const lost = isWatched ? () => void events.push(`${id} lost`) : undefined
-      connection.arrived({ id, begin: () => events.push(`${id} begins`), lost }, () => bytes)
+      connection.add({ id, begin: () => events.push(`${id} begins`), lost }, () => bytes)
     },
     answer: ({ isSent }: Step) => {
       if (connection.current === undefined) return
-      connection.ended(isSent)
-      connection.goOn()
+      connection.end(isSent)
+      connection.beginNext()
     },
     end: (isRead: boolean) => {
-      for (const { id } of connection.closed(isRead)) events.push(`${id} is left`)
+      for (const { id } of connection.close(isRead)) events.push(`${id} is left`)
       connection = new Connection()
     }
   }
 }
 
-describe("the requests of a connection", () => {
-  it.prop("are as by the book, however they are pipelined", { steps: anySteps }, ({ steps }) => {
+describe("a connection's requests", () => {
+  it.prop("match a plain model, however they are pipelined", { steps: anySteps }, ({ steps }) => {
     const subjects = [subject(), reference()]
     for (const [id, step] of [...steps, { ...steps[0], act: "break", isRead: false } as Step].entries()) {
       for (const one of subjects) {
@@ -92,17 +92,17 @@ describe("the requests of a connection", () => {
     }
   })
 
-  it("of those that are never answered in full, the last 32 are remembered", () => {
+  it("report only the last 32 answers as unread", () => {
     const connection = new Connection<Exchange>()
     const lost: Array<number> = []
-    const ask = (id: number) => connection.arrived({ begin: () => {}, lost: () => lost.push(id) }, () => 1)
+    const ask = (id: number) => connection.add({ begin: () => {}, lost: () => lost.push(id) }, () => 1)
     ask(0)
     for (let id = 1; id <= 100; id++) {
       ask(id)
-      connection.ended(true)
-      connection.goOn()
+      connection.end(true)
+      connection.beginNext()
     }
-    connection.closed(false)
+    connection.close(false)
     assert.deepStrictEqual(
       lost,
       Array.from({ length: 32 }, (_, n) => 68 + n)

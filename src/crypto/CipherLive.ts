@@ -11,7 +11,7 @@ import { Rewrapper } from "../port/KekRegistry.ts"
 const errorOf = (cause: Cause.Cause<{ readonly _tag: string }>) =>
   Option.match(Cause.findErrorOption(cause), { onNone: () => "defect", onSome: ({ _tag }) => _tag })
 
-/** Failures that have series from the start: only so does the first of them show as an increase. */
+/** Failures whose series exist from the start, so that the first failure shows as an increase. */
 const failures: ReadonlyArray<OpenFailure["_tag"] | "defect"> = [
   "AuthenticationFailed",
   "KeyStoreUnavailable",
@@ -20,7 +20,7 @@ const failures: ReadonlyArray<OpenFailure["_tag"] | "defect"> = [
   "defect"
 ]
 
-/** Runs operations and times them by the tag of their error, except those that were interrupted. */
+/** Times operations by the tag of their error, except interrupted ones. */
 export const makeCryptoTimer = Effect.map(makeMeter, ({ histogram }) => (operation: "seal" | "unwrap" | "rewrap") => {
   const seriesOf = memoize((error: string | undefined) =>
     histogram("byok.crypto.operation.duration", {
@@ -40,7 +40,7 @@ const encode = (context: SealingContext) => Buffer.from(context.text)
 
 const digestOf = (bytes: Uint8Array) => hash("sha256", bytes, "buffer")
 
-/** Wipes a key when its use ends, however it ends. */
+/** Wipes a key after its use, even if that throws. */
 const wipingAfter =
   <A>(use: (key: Buffer) => A) =>
   (opened: Buffer) => {
@@ -58,14 +58,14 @@ export const layer = Layer.effect(
     const keys = yield* KeyEncryption
     const budget = yield* WrapBudget
     const timer = yield* makeCryptoTimer
-    const asking = (operation: "seal" | "unwrap") => {
+    const calling = (operation: "seal" | "unwrap") => {
       const timed = timer(operation)
       return <A, E extends { readonly _tag: string }>(call: () => Effect.Effect<A, E>) =>
         timed(withKeyStoreTimeout(Effect.suspend(call)))
     }
-    const [sealing, unwrapping] = [asking("seal"), asking("unwrap")]
+    const [sealing, unwrapping] = [calling("seal"), calling("unwrap")]
 
-    /** The id of the key that seals, with one wrap of its budget spent. */
+    /** Spends one wrap of the primary key's budget and returns its id. */
     const spend = Effect.suspend(() => {
       const primary = keys.primary()
       return primary === undefined
@@ -94,9 +94,9 @@ export const layer = Layer.effect(
       open: (sealed, context) => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8"))),
       holds: (sealed, context, key) =>
         read(sealed, context, (opened) => {
-          const given = Buffer.from(Redacted.value(key))
-          const isSame = timingSafeEqual(digestOf(opened), digestOf(given))
-          given.fill(0)
+          const candidate = Buffer.from(Redacted.value(key))
+          const isSame = timingSafeEqual(digestOf(opened), digestOf(candidate))
+          candidate.fill(0)
           return isSame
         }),
       read,

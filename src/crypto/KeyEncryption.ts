@@ -3,7 +3,7 @@ import { type AuthenticationFailed, KeyStoreUnavailable, type UnknownKeyId } fro
 import { timeLeft } from "../runtime/Deadline.ts"
 import type { RequestQueue } from "../runtime/FairQueue.ts"
 
-/** What is known of a key-encryption key outside its store. */
+/** The public part of a key-encryption key. */
 export interface KnownKek {
   readonly kek_id: string
   readonly check_value: Uint8Array
@@ -17,8 +17,8 @@ export class KeyEncryption extends Context.Service<
     readonly primary: () => string | undefined
     readonly keks: () => ReadonlyArray<KnownKek>
     /**
-     * Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. A store in this process wraps when this
-     * is called.
+     * Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. A store in this process wraps during the
+     * call, before the effect runs.
      */
     readonly wrap: (
       kek_id: string,
@@ -26,15 +26,15 @@ export class KeyEncryption extends Context.Service<
       aad: Uint8Array
     ) => Effect.Effect<Uint8Array, UnknownKeyId | KeyStoreUnavailable>
     /**
-     * Returns the data key in a buffer that the caller must wipe. One that comes after the caller has left is wiped here.
-     * A store in this process unwraps when this is called.
+     * Returns the data key in a buffer that the caller must wipe. The store wipes a data key whose caller has left. A store in
+     * this process unwraps during the call, before the effect runs.
      */
     readonly unwrap: (
       kek_id: string,
       wrapped_dek: Uint8Array,
       aad: Uint8Array
     ) => Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed | KeyStoreUnavailable>
-    /** In which accounts wait for a store that serves few calls at a time. */
+    /** The queue, fair to accounts, of a store that serves few calls at a time. */
     readonly queue?: RequestQueue
   }
 >()("byok/KeyEncryption") {}
@@ -43,17 +43,17 @@ type Keys = KeyEncryption["Service"]
 
 const tooMany = () => Effect.fail(new KeyStoreUnavailable({ reason: "too many calls are waiting for it" }))
 
-/** A store for the calls of an account, which wait for its turn. */
+/** A store whose calls wait for the account's turn in the queue. */
 export const inTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unwrap"> => {
   const { queue, unwrap, wrap } = keys
   if (queue === undefined) return keys
   return {
-    wrap: (...given) => Effect.catchTag(queue(account_id, wrap(...given)), "ServiceUnavailable", tooMany),
-    unwrap: (...given) => Effect.catchTag(queue(account_id, unwrap(...given)), "ServiceUnavailable", tooMany)
+    wrap: (...args) => Effect.catchTag(queue(account_id, wrap(...args)), "ServiceUnavailable", tooMany),
+    unwrap: (...args) => Effect.catchTag(queue(account_id, unwrap(...args)), "ServiceUnavailable", tooMany)
   }
 }
 
-/** Combines two stores while credentials move to the first: it seals with the first and opens with both. */
+/** Combines two stores while credentials move to the first: seals with the first and opens with both. */
 export const makeUnion = (first: Keys, second: Keys): Keys => {
   const storeOf = (kek_id: string) => (first.keks().some((kek) => kek.kek_id === kek_id) ? first : second)
   return {

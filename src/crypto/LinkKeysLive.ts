@@ -8,7 +8,7 @@ import { LinkKeys, NotForThisLink } from "../port/Links.ts"
 
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
-/** Private keys are read here: the library would have Node print that a part of its cryptography is experimental. */
+/** Imports private keys without the library, which would make Node print a warning about experimental cryptography. */
 const ecdh = { name: "ECDH", namedCurve: "P-256" }
 
 export const layer = Layer.effect(

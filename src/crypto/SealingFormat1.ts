@@ -15,7 +15,7 @@ import { type FillRandom, fillRandom } from "./SecureRandomLive.ts"
 const header = Buffer.from([1 /* version */, 1 /* suite: HKDF-SHA-256, AES-256-GCM */])
 const commitmentEnd = header.length + 32
 const kdfInfo = Buffer.concat([Buffer.from("byok/v1/"), header])
-/** As bytes: Node takes longer over an empty string. */
+/** Bytes, because Node is slower with an empty string. */
 const noSalt = new Uint8Array(0)
 const wrapLabel = Buffer.from("wrap")
 const dataLabel = Buffer.from("data")
@@ -34,7 +34,7 @@ const withDataKey = <A>(
   dek: Uint8Array,
   use: (dataKey: ReturnType<typeof createSecretKey>, commitment: Buffer) => A
 ) => {
-  // Passing a KeyObject is much faster: for bytes, Node first tries, and fails, to read one.
+  // A KeyObject is much faster than bytes, which Node first tries to parse as a key.
   const okm = Buffer.from(hkdfSync("sha256", createSecretKey(dek), noSalt, kdfInfo, 64))
   const key = createSecretKey(okm.subarray(0, 32))
   try {
@@ -44,13 +44,13 @@ const withDataKey = <A>(
   }
 }
 
-/** Zero-fills a secret when its use ends, however it ends. */
+/** Zero-fills a secret after its use, even if that fails. */
 export const wiping = <A, E>(secret: Uint8Array, use: () => Effect.Effect<A, E>) =>
   Effect.onExit(Effect.suspend(use), () => Effect.sync(() => void secret.fill(0)))
 
 type Keys = KeyEncryption["Service"]
 
-/** Seals a plaintext to a context under a new DEK, which is wrapped by the KEK `kek_id`: when it is called. */
+/** Seals a plaintext to a context under a new DEK, wrapped by the KEK `kek_id`. Encrypts during the call, before the effect runs. */
 export const seal = (
   keys: Pick<Keys, "wrap">,
   kek_id: string,
@@ -80,7 +80,7 @@ const unwrap = (
     ? keys.unwrap(kek_id, wrapped_dek, aad)
     : Effect.fail(new UnsupportedFormat())
 
-/** Rewraps the DEK of a row with the KEK `to`. Of `sealed` the first two bytes, version and suite, are enough. */
+/** Rewraps the DEK of a row with the KEK `to`. Reads only the first two bytes of `sealed`, version and suite. */
 export const rewrap = (
   keys: Pick<Keys, "unwrap" | "wrap">,
   to: string,
@@ -93,7 +93,7 @@ export const rewrap = (
     )
   ).pipe(Effect.map((wrapped_dek) => ({ kek_id: to, wrapped_dek })))
 
-/** What a row and its context say before any key is used. */
+/** The parts of a row and its context that need no key. */
 const partsOf = ({ kek_id, sealed }: SealedKey, context: Uint8Array) => {
   const commitment = sealed.subarray(header.length, commitmentEnd)
   return {
@@ -105,7 +105,7 @@ const partsOf = ({ kek_id, sealed }: SealedKey, context: Uint8Array) => {
 }
 type Parts = ReturnType<typeof partsOf>
 
-/** Passes the data key of a row to `use`, if the KEK, the wrapped DEK, the context and the commitment belong together. */
+/** Passes the data key of a row to `use` if KEK, wrapped DEK, context and commitment belong together. */
 const withDataKeyOf = <A>(
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
@@ -121,7 +121,7 @@ const withDataKeyOf = <A>(
     return used === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(used)
   })
 
-/** Returns the plaintext if the row's KEK, both ciphertexts and the context are exactly those of one `seal`. */
+/** Returns the plaintext if the row's KEK, both ciphertexts and the context are those of one `seal`. */
 export const open = (
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
@@ -131,7 +131,7 @@ export const open = (
   return withDataKeyOf(keys, row, parts, (dataKey) => decrypt(dataKey, parts.box, parts.dataAad))
 }
 
-/** Proves that KEK, wrapped DEK, commitment and context are those of one `seal`, without opening what is sealed. */
+/** Proves that KEK, wrapped DEK, commitment and context are those of one `seal`, without decrypting the plaintext. */
 export const verify = (
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,

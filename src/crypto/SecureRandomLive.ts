@@ -2,10 +2,10 @@ import { randomFillSync } from "node:crypto"
 import { Layer } from "effect"
 import { SecureRandom } from "effect/crypto"
 
-/** Fills a buffer with random bytes. Golden ciphertexts are made with fixed ones. */
+/** Fills a buffer with random bytes; tests of golden ciphertexts use fixed bytes. */
 export type FillRandom = (target: Buffer) => void
 
-/** Draws random bytes in large blocks: asking the system for a few at a time is slow. */
+/** Reads random bytes from the system in large blocks, because small reads are slow. */
 export class RandomBlock {
   readonly #block: Buffer
   #used: number
@@ -30,7 +30,7 @@ export class RandomBlock {
 
 export const fillRandom: FillRandom = new RandomBlock(64 * 1024).fill
 
-/** Draws ids and API keys from a block of their own. */
+/** Provides random bytes for ids and API keys from a separate block. */
 export const layer = Layer.sync(SecureRandom.SecureRandom, () => {
   const { fill } = new RandomBlock(16 * 1024)
   return SecureRandom.make((size) => {

@@ -11,8 +11,8 @@ export class WrapBudget extends Context.Service<
   WrapBudget,
   {
     /**
-     * Spends a wrap when it is called, if there is one. `keks` returns the keys of the store that holds the key: it decides
-     * whether a new key may seal.
+     * Spends a wrap during the call, before the effect runs, if one is reserved. `keks` returns all keys of the store: the
+     * registry decides from them whether a new key may seal.
      */
     readonly spend: (kek_id: string, keks: Keks) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable>
   }

@@ -24,21 +24,21 @@ export const makeKek = (id: string, bytes: Uint8Array): Kek => {
   return { id, key, check_value }
 }
 
-/** A snapshot of an instance's keys. The first seals and opens; the others, pending or being retired, only open. */
+/** A snapshot of an instance's keys. The primary key seals and opens; the others, pending or being retired, only open. */
 export interface Ring {
   readonly primary: Kek | undefined
   readonly byId: ReadonlyMap<string, Kek>
 }
 
-/** The keys that this instance uses. A reload replaces all of them: call `current` once for keys that must match. */
+/** The keys of this instance. A reload replaces all of them: call `current` once for keys that must match. */
 export class Keyring extends Context.Service<Keyring, { readonly current: () => Ring }>()("byok/Keyring") {}
 
-/** Says which key is wrong and what was expected, never what it holds. */
+/** Names the invalid key and the expected form, never the key's bytes. */
 export class InvalidKeyring extends Data.TaggedError("InvalidKeyring")<{ readonly message: string }> {}
 
 const parseEntry = (text: string, position: number): Kek => {
-  const refuse = (found: string) => {
-    const message = `key ${position}: expected id:base64 of 32 bytes, with an id of ${kekIdForm}; found ${found}`
+  const refuse = (actual: string) => {
+    const message = `key ${position}: expected id:base64 of 32 bytes, with an id of ${kekIdForm}; found ${actual}`
     return new InvalidKeyring({ message })
   }
   const [id, base64, more] = text.split(":")
@@ -67,7 +67,7 @@ export const parseKeyring = (text: string): Ring => {
   return { primary: keks[0], byId }
 }
 
-/** Parses a keyring that can seal, which takes at least one key. */
+/** Parses a keyring that must have at least one key, to seal. */
 export const parseSealingKeyring = (text: string): Effect.Effect<Ring, InvalidKeyring> =>
   Effect.try({
     try: () => {
@@ -90,7 +90,7 @@ export const generateKeyring = (
   return line
 }
 
-/** The database knows other bytes under these ids. */
+/** The error that the database knows other bytes under these ids. */
 export const otherBytes = (kek_ids: ReadonlyArray<string>) =>
   new InvalidKeyring({
     message: `expected the keys that the database knows; found other bytes under ${kek_ids.join(", ")}`
@@ -108,15 +108,15 @@ export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
   return yield* new InvalidKeyring({ message: `expected a primary key that is not retired; found ${kek_id}` })
 })
 
-/** Checks a keyring that only opens, and returns it. */
+/** Checks and returns a keyring that only opens. */
 export const checkOpening = (ring: Ring) =>
   Effect.as(checkKeks(Array.from(ring.byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value }))), ring)
 
-/** Checks a keyring that seals, and returns it. */
+/** Checks and returns a keyring that seals. */
 export const checkKeyring = (ring: Ring) =>
   Effect.tap(checkOpening(ring), ({ primary }) => (primary === undefined ? Effect.void : checkPrimary(primary.id)))
 
-/** Wraps synchronously in this process, with the keys that the keyring has at the time. */
+/** Wraps synchronously in this process, with the current keys of the keyring. */
 export const makeKeyringEncryption = (
   { current }: Pick<Keyring["Service"], "current">,
   fill: FillRandom = fillRandom

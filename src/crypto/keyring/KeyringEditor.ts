@@ -11,14 +11,14 @@ import {
 } from "./Keyring.ts"
 import { editKeyringFile } from "./KeyringFile.ts"
 
-/** A change that would make the keyring unusable, or that the state of its keys does not allow. */
+/** Refuses a change that the state of the keys does not allow, or that would make the keyring unusable. */
 class KeyringRefusal extends Data.TaggedError("KeyringRefusal")<{ readonly message: string }> {}
 
 /** Changes the keyring file; running instances reload it on SIGHUP. */
 export class KeyringEditor extends Context.Service<
   KeyringEditor,
   {
-    /** Appends a new key, registers it with the database and returns its id, which defaults to one with the date. */
+    /** Appends a new key, registers it with the database and returns its id. The default id includes the date. */
     readonly add: (id: string | undefined) => Effect.Effect<string, KeyringRefusal>
     /** Makes a registered key the primary key. The audit event is recorded before the file is replaced. */
     readonly promote: (kek_id: string) => Effect.Effect<void, KeyringRefusal>
@@ -37,7 +37,7 @@ interface Lines {
   readonly lines: ReadonlyMap<string, string>
 }
 
-/** Edits the keyring file at a path. What is wrong with the file is reported under the name of its setting. */
+/** Edits the keyring file at a path. Errors in the file name its setting. */
 export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, setting: string) {
   const registry = yield* KekRegistry
 
@@ -80,16 +80,16 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
           const [kek, line] = [ring.byId.get(kek_id), lines.get(kek_id)]
           if (kek === undefined || line === undefined) return yield* noSuchKey
           if (ring.primary === kek) return yield* refuse(`Key ${kek_id} is already the primary key.`)
-          const [found] = yield* registry.known([kek_id])
-          if (found === undefined) {
+          const [registered] = yield* registry.known([kek_id])
+          if (registered === undefined) {
             return yield* refuse(
               `The database does not know key ${kek_id}: reload the keyring in the service first (SIGHUP).`
             )
           }
-          if (Buffer.compare(found.check_value, kek.check_value) !== 0) {
+          if (Buffer.compare(registered.check_value, kek.check_value) !== 0) {
             return yield* otherBytes([kek_id])
           }
-          if (found.retired) return yield* refuse(`Key ${kek_id} is retired: add a new one.`)
+          if (registered.retired) return yield* refuse(`Key ${kek_id} is retired: add a new one.`)
           const lacking = yield* registry.lacking(kek_id)
           if (lacking.length > 0) {
             return yield* refuse(

@@ -14,7 +14,7 @@ import { dirname } from "node:path"
 import { Effect } from "effect"
 import { readPrivateFile, UnusableFile, whileOpen } from "./SecretFile.ts"
 
-/** Writes a new file of mode 0600, complete before it gets its name, so a killed start leaves nothing that blocks. */
+/** Creates a file of mode 0600 atomically: a process killed meanwhile leaves no incomplete file under the name. */
 export const writeKeyringFile = (path: string, text: string): Effect.Effect<void, UnusableFile> =>
   Effect.try({
     try: () => {
@@ -32,7 +32,7 @@ export const writeKeyringFile = (path: string, text: string): Effect.Effect<void
 
 const failureToReplace = UnusableFile.to("replaced")
 
-/** Creates the file that will replace a keyring file. Its fixed name locks out other changes meanwhile. */
+/** Creates the file that will replace a keyring file. Its fixed name excludes concurrent changes. */
 const beginReplacement = (path: string) =>
   Effect.try({
     try: () => {
@@ -48,7 +48,7 @@ const beginReplacement = (path: string) =>
     }
   })
 
-/** Readers see the old file or the complete new one, even after a crash. Keeps owner and mode. */
+/** Replaces the file atomically, even if the machine crashes. Keeps owner and mode. */
 const putIntoPlace = (target: string, temporary: string, text: string) =>
   Effect.try({
     try: () => {
@@ -63,7 +63,7 @@ const putIntoPlace = (target: string, temporary: string, text: string) =>
     catch: failureToReplace
   })
 
-/** Replaces the text of a keyring file with what `edit` returns; leaves the file alone if that fails. */
+/** Replaces the text of a keyring file by the result of `edit`; leaves the file alone if `edit` fails. */
 export const editKeyringFile = <E, R>(path: string, edit: (text: string) => Effect.Effect<string, E, R>) =>
   Effect.acquireUseRelease(
     beginReplacement(path),

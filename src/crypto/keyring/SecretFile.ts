@@ -2,16 +2,16 @@ import { closeSync, fstatSync, openSync, readFileSync, type Stats } from "node:f
 import { Data, Effect } from "effect"
 import { systemFault } from "../../runtime/systemFault.ts"
 
-/** A secret file that cannot be used. Says what was expected and found, never its content. */
+/** Reports an unusable secret file: what the service expected and found, never the content. */
 export class UnusableFile extends Data.TaggedError("UnusableFile")<{ readonly message: string }> {
-  /** Converts what `node:fs` throws, without the path. */
+  /** Converts an error of `node:fs`, without the path. */
   static readonly to = (use: string) => (cause: unknown) =>
     cause instanceof UnusableFile
       ? cause
       : new UnusableFile({ message: `expected a file that can be ${use}: ${systemFault(cause)}` })
 }
 
-/** Opens a path for reading, and closes it when `use` ends. */
+/** Opens a path for reading, and closes it after `use`. */
 export const whileOpen = <A>(path: string, use: (descriptor: number) => A): A => {
   const descriptor = openSync(path, "r")
   try {
@@ -21,12 +21,12 @@ export const whileOpen = <A>(path: string, use: (descriptor: number) => A): A =>
   }
 }
 
-const ownGroups = () => [
+const processGroups = () => [
   ...(process.getgroups?.() ?? []),
   ...(process.getegid === undefined ? [] : [process.getegid()])
 ]
 
-/** Mode 0400 or 0600; or 0440 if root owns it and we are in its group, as Kubernetes mounts it for an `fsGroup`. */
+/** Whether the mode is 0400 or 0600; or 0440, owner root and one of our groups, as Kubernetes mounts for an `fsGroup`. */
 export const isPrivate = (
   { gid, mode, uid }: Pick<Stats, "gid" | "mode" | "uid">,
   groups: ReadonlyArray<number>
@@ -38,12 +38,12 @@ export const isPrivate = (
 /** Throws an `UnusableFile` unless an open file is private. */
 export const refuseShared = (file: number): void => {
   const stats = fstatSync(file)
-  if (isPrivate(stats, ownGroups())) return
-  const found = (stats.mode & 0o777).toString(8).padStart(4, "0")
-  throw new UnusableFile({ message: `expected a file of mode 0400 or 0600; found ${found}` })
+  if (isPrivate(stats, processGroups())) return
+  const actual = (stats.mode & 0o777).toString(8).padStart(4, "0")
+  throw new UnusableFile({ message: `expected a file of mode 0400 or 0600; found ${actual}` })
 }
 
-/** Reads the bytes of a file that is private; refuses any other. */
+/** Reads a private file; refuses any other. */
 export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFile> =>
   Effect.try({
     try: () =>

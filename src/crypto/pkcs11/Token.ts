@@ -19,11 +19,11 @@ import { fillRandom } from "../SecureRandomLive.ts"
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly pin: Redacted.Redacted
-  /** How long a caller waits for an answer, and how long a process that owes one may be silent. */
+  /** How long a caller waits for an answer, and how long the process may be silent while it owes one. */
   readonly deadline: Duration.Duration
 }
 
-/** The token does not match the settings. The message says what was expected, and holds no value. */
+/** The token does not match the settings. The message states the expectation, without a value. */
 class TokenRefused extends Data.TaggedError("TokenRefused")<TokenRefusal> {}
 
 export interface Token {
@@ -38,7 +38,7 @@ interface Running {
   /** Passes the answer to a caller. Returns false if the caller has left. */
   readonly pending: Map<number, (answer: TokenAnswer | undefined) => boolean>
   readonly send: (request: TokenRequest) => void
-  /** How many messages have arrived from it. */
+  /** How many messages the process has sent. */
   readonly received: () => number
   /** Ends the process, and kills it after `timeout` milliseconds. */
   readonly stop: (timeout: number) => Promise<void>
@@ -48,7 +48,7 @@ const program = fileURLToPath(new URL(`./TokenProcess${extname(import.meta.url)}
 const openTimeout = 10_000
 const stopTimeout = 1000
 const reopenDelay = 1000
-/** Maximum waiting calls; beyond it, a call fails at once instead of at its deadline. */
+/** How many calls may wait; further ones fail at once instead of at their deadline. */
 const maxPending = 1000
 
 const unavailable = (reason: string) => new KeyStoreUnavailable({ reason })
@@ -94,9 +94,9 @@ const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, 
   })
 
 /**
- * Opens the token, until the scope closes, in a process of its own, since a PKCS#11 call may hang or crash. If that
- * process ends, or is silent until the deadline of a call (even one whose caller has left), the next call starts
- * another, at most once a second; none after the token refuses the PIN, so as not to lock it.
+ * Opens the token in a child process until the scope closes, because a PKCS#11 call may hang or crash. If the process ends, or
+ * is silent until the deadline of a call (even one whose caller has left), the next call starts another, at most once a second;
+ * but none after the token refuses the PIN, so as not to lock the token.
  */
 export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target }: TokenSettings) {
   let known: ReadonlyArray<KnownKek> | undefined
@@ -177,10 +177,10 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
 
 const wrappedLength = overhead + 32
 
-/** The token serves one call at a time; a few more are on their way. */
+/** Limits of calls: the token serves one at a time, and a few more are in transit. */
 const limits = { inProgress: 4, waiting: 1000 }
 
-/** Wraps on a PKCS#11 token; its keys never leave it. */
+/** Wraps on a PKCS#11 token, whose keys never leave it. */
 export const makeTokenEncryption = ({ ask, keks }: Token): KeyEncryption["Service"] => {
   const has = (kek_id: string) => keks.some((kek) => kek.kek_id === kek_id)
   return {

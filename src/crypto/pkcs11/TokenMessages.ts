@@ -8,7 +8,7 @@ export interface TokenTarget {
   readonly kek_ids: ReadonlyArray<string>
 }
 
-/** Which part of the target was refused, and what was expected. */
+/** The refused part of the target, and the expectation. */
 export interface TokenRefusal {
   readonly part: keyof TokenTarget
   readonly message: string
@@ -33,13 +33,13 @@ export type TokenAnswer =
   | { readonly id: number; readonly failure: "AuthenticationFailed" }
   | { readonly id: number; readonly failure: "KeyStoreUnavailable"; readonly reason: string }
 
-/** Bytes that arrived in a message, not copied. */
+/** Views the bytes of a message as a buffer, without a copy. */
 export const bytesOf = ({ buffer, byteLength, byteOffset }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength)
 
-/** Whether the keys of a token are those that it had before. */
-export const sameKeys = (some: ReadonlyArray<KnownKek>, others: ReadonlyArray<KnownKek>): boolean =>
-  some.every((kek, index) => Buffer.compare(kek.check_value, others[index]?.check_value ?? Buffer.alloc(0)) === 0)
+/** Whether two lists of keys have the same check values. */
+export const sameKeys = (keks: ReadonlyArray<KnownKek>, others: ReadonlyArray<KnownKek>): boolean =>
+  keks.every((kek, index) => Buffer.compare(kek.check_value, others[index]?.check_value ?? Buffer.alloc(0)) === 0)
 
-/** Milliseconds of a clock that nobody sets, the same in all processes of the machine. */
+/** Milliseconds of a monotonic clock that all processes of the machine share. */
 export const monotonicMillis = (): number => Number(process.hrtime.bigint() / 1_000_000n)

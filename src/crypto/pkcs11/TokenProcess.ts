@@ -12,7 +12,7 @@ import {
 
 const answer = (message: TokenAnswer, then?: () => void) => void process.send?.(message, undefined, undefined, then)
 
-/** Exits once the answer is sent. Requests that wait are not tried: each login may be one more with a wrong PIN. */
+/** Exits once the answer is sent. Drops waiting requests: each could log in again with a wrong PIN. */
 const answerAndExit = (message: TokenAnswer) => {
   process.removeAllListeners("message")
   answer(message, () => process.exit())
@@ -33,7 +33,7 @@ const nameOf = (cause: unknown) =>
 const isTrue = (value: Buffer | undefined) => value?.[0] === 1
 const numberOf = (value: Buffer | undefined) => (value === undefined ? undefined : value.readUInt32LE(0))
 
-/** GCM never encrypts this block under the same key: its blocks are all zero, or end with a counter of 1 to 3. */
+/** A block that GCM never encrypts under the same key: GCM's blocks are all zero, or end with a counter of 1 to 3. */
 const checkBlock = (kek_id: string) =>
   Buffer.concat([createHash("sha256").update(`byok/kcv/${kek_id}`).digest().subarray(0, 12), Buffer.from("byok")])
 
@@ -73,15 +73,15 @@ const connect = async (target: TokenTarget) => {
       { type: constant("CKA_CLASS"), value: constant("CKO_SECRET_KEY") },
       { type: constant("CKA_LABEL"), value: kek_id }
     ])
-    const found = token.C_FindObjects(session, 2)
+    const objects = token.C_FindObjects(session, 2)
     token.C_FindObjectsFinal(session)
-    const refuse = (what: string) =>
+    const refuse = (actual: string) =>
       new Refused(
         "kek_ids",
-        `key ${position}: expected one AES-256 key with this label, sensitive and not extractable; found ${what}`
+        `key ${position}: expected one AES-256 key with this label, sensitive and not extractable; found ${actual}`
       )
-    const [key] = found
-    if (key === undefined || found.length > 1) throw refuse(key === undefined ? "none" : "several")
+    const [key] = objects
+    if (key === undefined || objects.length > 1) throw refuse(key === undefined ? "none" : "several")
     const wanted = ["CKA_KEY_TYPE", "CKA_VALUE_LEN", "CKA_SENSITIVE", "CKA_EXTRACTABLE"] as const
     const [type, length, sensitive, extractable] = token
       .C_GetAttributeValue(
@@ -99,9 +99,9 @@ const connect = async (target: TokenTarget) => {
     try {
       token.C_Login(session, constant("CKU_USER"), target.pin)
     } catch (cause) {
-      const found = nameOf(cause)
-      throw found.startsWith("CKR_PIN_")
-        ? new Refused("pin", `expected the PIN of the token's user; found ${found}`)
+      const code = nameOf(cause)
+      throw code.startsWith("CKR_PIN_")
+        ? new Refused("pin", `expected the PIN of the token's user; found ${code}`)
         : cause
     }
   }
@@ -136,7 +136,7 @@ const connect = async (target: TokenTarget) => {
 type Connected = Awaited<ReturnType<typeof connect>>
 type Session = ReturnType<Connected["open"]>
 
-/** What C_Decrypt returns for altered bytes, among other causes. */
+/** The return codes of C_Decrypt for altered bytes, which also have other causes. */
 const mayBeAltered =
   /^CKR_(GENERAL_ERROR|FUNCTION_FAILED|ENCRYPTED_DATA_\w+|AEAD_DECRYPT_FAILED|DATA_INVALID|SIGNATURE_INVALID)$/
 
@@ -177,7 +177,7 @@ const reply = (id: number, output: Buffer) => {
   output.fill(0)
 }
 
-/** Retries a failure once in a new session: what still does not decrypt was altered. A retried wrap keeps its nonce. */
+/** Retries a failure once in a new session: a box that still does not decrypt was altered. A retried wrap keeps its nonce. */
 const serve = (connected: Connected, first: Session) => {
   let session = first
 
@@ -208,7 +208,7 @@ const serve = (connected: Connected, first: Session) => {
   }
 }
 
-/** Calls the token one at a time: a call that hangs or crashes takes nothing else with it. The service ends it. */
+/** The child process calls the token, one call at a time. Ignores signals: the service ends it by closing the channel. */
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {})
 process.once("disconnect", () => process.exit())
 process.once("message", (target: TokenTarget) => {

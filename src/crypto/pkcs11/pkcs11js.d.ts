@@ -1,4 +1,4 @@
-/** The calls of pkcs11js that are used here: types must also check where the optional package is not installed. */
+/** The used part of pkcs11js, so that types also check without this optional package. */
 declare module "pkcs11js" {
   interface Attribute {
     readonly type: number

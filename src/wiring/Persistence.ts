@@ -22,7 +22,7 @@ import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistryLive from "../sql/keyring/KekRegistryLive.ts"
 import * as LinkRepositoryLive from "../sql/links/LinkRepositoryLive.ts"
 import * as LeakedKeysLive from "../sql/credentials/LeakedKeysLive.ts"
-import { type Migrating, openSchema, type SchemaState } from "../sql/schema/Migrations.ts"
+import { type MigrationMode, openSchema, type SchemaState } from "../sql/schema/Migrations.ts"
 import * as ParkingsLive from "../sql/routing/ParkingsLive.ts"
 import * as IdempotencyRecordsLive from "../sql/credentials/IdempotencyRecordsLive.ts"
 
@@ -51,13 +51,13 @@ const targetOf = Effect.fnUntraced(function* (
 const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DATABASE_URL" : "The embedded database")
 
 /**
- * How many seconds a database that may still be starting gets: fewer if its name, which may be mistyped, is not known, and
- * none for a command if nothing listens.
+ * How many seconds to wait for a database that may be starting: few for an unknown name, which may be mistyped, and none for
+ * a command if nothing listens.
  */
 const startupTimeout = ({ sqlstate }: DatabaseFailure, user: EmbeddedPostgres.User) =>
   sqlstate === "ENOTFOUND" ? 2 : sqlstate === "ECONNREFUSED" && user === "command" ? 0 : 10
 
-/** Retries transient failures, with a warning if that takes more than a second. */
+/** Retries transient failures, and warns after a second. */
 const whenReachable = Effect.fnUntraced(function* <A>(
   settings: Settings,
   user: EmbeddedPostgres.User,
@@ -86,7 +86,7 @@ const whenReachable = Effect.fnUntraced(function* <A>(
   )
 })
 
-/** What an acknowledgement means must not depend on how somebody else set up the database. */
+/** Session settings that keep acknowledged writes durable even if the database has `synchronous_commit` off. */
 const sessionFor = (early: boolean, { database }: Settings) => {
   if (!early) return Effect.succeed({})
   const warning = database.pooler
@@ -95,7 +95,7 @@ const sessionFor = (early: boolean, { database }: Settings) => {
   return Effect.as(Effect.logWarning(warning), durableSession)
 }
 
-/** A schema that a newer version migrated is refused to commands only: `serve` must remain able to roll back. */
+/** Refuses a schema that is behind, and for commands a newer one too: `serve` accepts it, to allow a rollback. */
 const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.User) => {
   if (state === "behind") {
     return refuse(`${name}: the schema is behind this version, and BYOK_MIGRATE is check: run \`byok migrate\`.`)
@@ -105,10 +105,10 @@ const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.Us
   return user === "service" ? Effect.logWarning(newer) : refuse(`${newer}: use the version that migrated it.`)
 }
 
-/** Connects to the database, and brings its schema up to date as far as it may. */
+/** Checks the user's rights, and checks or migrates the schema. */
 const connect = Effect.fnUntraced(function* (
   settings: Settings,
-  may: Migrating,
+  mode: MigrationMode,
   user: EmbeddedPostgres.User,
   rights: Rights = {}
 ) {
@@ -121,11 +121,11 @@ const connect = Effect.fnUntraced(function* (
     return yield* refuse(`${name}: the user lacks rights that docs/operating.md says to grant: ${lacking}.`)
   }
   const session = yield* sessionFor(early, settings)
-  const schema = yield* whenReachable(settings, user, openSchema(target, settings.database, may))
+  const schema = yield* whenReachable(settings, user, openSchema(target, settings.database, mode))
   return { name, target, session, distribution, ...schema }
 })
 
-/** Connects to the database, and migrates it if the settings allow that. */
+/** Connects to the database, and migrates it if the settings allow. */
 export const openDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   user: EmbeddedPostgres.User = "service",
@@ -146,7 +146,7 @@ export const openDatabase = Effect.fnUntraced(function* (
   return opened
 })
 
-/** Migrates, and restores foreign keys that were lost; or spreads the accounts over the nodes of Citus. */
+/** Migrates and restores missing foreign keys; or distributes accounts over the nodes of Citus. */
 export const migrateDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   { distribute: distributes }: { readonly distribute: boolean }
@@ -179,7 +179,7 @@ const repositories = Layer.mergeAll(
   AccountRepositoryLive.workspaceResolver
 )
 
-/** Every port that stores data, on PostgreSQL. */
+/** Implements every port that stores data on PostgreSQL. */
 export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service", rights: Rights = servingRights) => {
   const database = Layer.unwrap(
     Effect.map(openDatabase(settings, user, rights), ({ distribution, session, target }) =>

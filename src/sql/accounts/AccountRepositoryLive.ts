@@ -13,14 +13,14 @@ import {
   type WorkspaceUse
 } from "../../port/AccountRepository.ts"
 import { record, recordEach } from "../audit/auditing.ts"
-import { askFirst, askRows, askWhether, type Dated, datedOf } from "../connection/statements.ts"
+import { askFirst, askRows, askExists, type Dated, datedOf } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 import { lockApiKeys } from "../rows/principalRows.ts"
 import { eraseAccount } from "./eraseAccount.ts"
 import { findDefaultWorkspace } from "../../runtime/Prefetched.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 
-/** When a workspace was deleted or an API key revoked. */
+/** The time at which a workspace was deleted or an API key revoked. */
 interface Ended {
   readonly account_id: AccountId
   readonly at: Date
@@ -33,7 +33,7 @@ export const layer = Layer.effect(
     const { sql } = writes
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
-    /** Whether the row exists now (for an unknown account it does not), and the act to record if it is new. */
+    /** Inserts a row unless it exists. Returns whether it exists now, and the act to record if it is new. */
     const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
       Effect.map(insert, (rows) => ({
         stored: rows.length > 0,
@@ -42,7 +42,7 @@ export const layer = Layer.effect(
     const recorded = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
-    /** Deletes or revokes a row and records the act, unless that was done before. Returns when it was done. */
+    /** Deletes or revokes a row and records the act, unless it was done before. Returns the time of the act. */
     const endOnce = (
       end: Statement.Statement<Ended>,
       find: Statement.Statement<Ended>,
@@ -51,8 +51,8 @@ export const layer = Layer.effect(
       Effect.gen(function* () {
         const ended = yield* end
         yield* recordEach(sql, ended, ({ account_id }) => actOf(account_id))
-        const [found] = ended.length > 0 ? ended : yield* find
-        return Option.map(Option.fromUndefinedOr(found), ({ at }) => DateTime.fromDateUnsafe(at))
+        const [row] = ended.length > 0 ? ended : yield* find
+        return Option.map(Option.fromUndefinedOr(row), ({ at }) => DateTime.fromDateUnsafe(at))
       }).pipe(sql.withTransaction)
 
     const insertWorkspace = (
@@ -79,7 +79,7 @@ export const layer = Layer.effect(
         { action: "api_key.issue", account_id, api_key_hash: hash, role }
       ).pipe((insert) => Effect.andThen(lockApiKeys(writes, account_id, "_shared"), insert))
 
-    /** A row with the same hash and equal columns counts as this one: a retried insert finds its own row. */
+    /** Adds a key. An existing row with equal columns counts as added, because a retried insert meets its own row. */
     const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {
       const { created_at, hash, name, role } = key
       if (!(yield* recorded(insertApiKey(account_id, key)))) return "no account"
@@ -98,12 +98,12 @@ export const layer = Layer.effect(
         (account_id) => ({ action: "workspace.delete", account_id, workspace_id })
       )
 
-    /** The old default ends first, since an account has at most one at a time. */
+    /** Unsets the old default first, because an account has at most one at a time. */
     const makeDefault = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId) {
-      const found = yield* sql`
+      const rows = yield* sql`
         SELECT 1 FROM workspaces
         WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR UPDATE`
-      if (found.length === 0) return false
+      if (rows.length === 0) return false
       yield* sql`
         UPDATE workspaces SET is_default = false
         WHERE account_id = ${account_id} AND is_default AND id <> ${workspace_id}`
@@ -123,10 +123,10 @@ export const layer = Layer.effect(
         (account_id) => ({ action: "api_key.revoke", account_id, api_key_hash })
       )
     return {
-      hasAccounts: askWhether(reads, "accounts.exist")`SELECT 1 FROM accounts LIMIT 1`,
+      hasAccounts: askExists(reads, "accounts.exist")`SELECT 1 FROM accounts LIMIT 1`,
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
-          // The last step of an erasure has an operation, as has whatever changed a credential of an account.
+          // Finds erased accounts: the last step of an erasure has an operation, like every change of a credential.
           const [earlier] = yield* sql`
             SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation IS NOT NULL LIMIT 1`
           const created =
@@ -140,11 +140,11 @@ export const layer = Layer.effect(
                 )
               : { stored: false, acts: [] }
           if (!created.stored) {
-            const [found] = yield* sql<{ name: string }>`SELECT name FROM accounts WHERE id = ${account_id}`
-            if (found === undefined) return "deleted"
-            // An attempt whose answer was lost has stored the key.
-            const own = yield* sql`SELECT 1 FROM api_keys WHERE hash = ${bytes(key.hash)}`
-            if (own.length === 0) return found.name === name ? "exists" : "differs"
+            const [existing] = yield* sql<{ name: string }>`SELECT name FROM accounts WHERE id = ${account_id}`
+            if (existing === undefined) return "deleted"
+            // The key exists if an earlier attempt succeeded and its answer was lost.
+            const keys = yield* sql`SELECT 1 FROM api_keys WHERE hash = ${bytes(key.hash)}`
+            if (keys.length === 0) return existing.name === name ? "exists" : "differs"
           }
           const inserted = [
             created,

@@ -22,7 +22,7 @@ const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 interface KeyRow {
   readonly key_account_id: AccountId
   readonly role: ApiKeyRole
-  /** Undefined where accounts are spread over nodes: their look-up reads the API key alone. */
+  /** Undefined where accounts are distributed: then the look-up reads only the API key. */
   readonly default_workspace_id?: WorkspaceId | null
   readonly has_marks?: boolean
 }
@@ -32,10 +32,10 @@ interface Reading {
   readonly id: CredentialId
 }
 
-/** A key with the credential that it reads; its columns are null if the account has no such credential. */
+/** A key with the credential that the request reads; all null if the account has no such credential. */
 type ReadingRow<Row> = Pick<KeyRow, "key_account_id" | "role"> & (Row | { readonly id: null })
 
-/** Reads the rows that the request needs next together with its key: a get takes one round trip, a create and an update two. */
+/** Reads the rows that the request needs next together with its key, so that a get takes one round trip, and a create or update two. */
 export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {
@@ -64,7 +64,7 @@ export const layer = Layer.effect(
     const makeFindReading = <Row extends { readonly id: CredentialId }>(
       operation: Operation,
       columns: Statement.Fragment,
-      readAlong: (id: CredentialId, found: Option.Option<Row>) => Omit<Prefetched, "account_id">
+      prefetchedOf: (id: CredentialId, credential: Option.Option<Row>) => Omit<Prefetched, "account_id">
     ) =>
       makeLookUp<Reading, ReadingRow<Row>, FoundApiKey>(reads, {
         operation,
@@ -75,19 +75,19 @@ export const layer = Layer.effect(
           WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
         read: (row, { id }) => {
           const { key_account_id: account_id, role } = row
-          const found = row.id === null ? Option.none() : Option.some(row)
-          return { account_id, role, prefetched: { account_id, ...readAlong(id, found) } }
+          const credential = row.id === null ? Option.none() : Option.some(row)
+          return { account_id, role, prefetched: { account_id, ...prefetchedOf(id, credential) } }
         }
       })
     const findReading = makeFindReading<Stored>(
       "api_keys.find_with_credential",
       sql.csv(columns.map((column) => sql`credentials.${sql(column)}`)),
-      (id, found) => ({ credential: { id, found: Option.map(found, credentialOf) } })
+      (id, credential) => ({ credential: { id, found: Option.map(credential, credentialOf) } })
     )
     const findChanging = makeFindReading<StoredSealed>(
       "api_keys.find_with_sealed_credential",
       storedColumns(sql, sql`credentials.account_id`),
-      (id, found) => ({ sealed: { id, found: Option.map(found, storedOf) } })
+      (id, credential) => ({ sealed: { id, found: Option.map(credential, storedOf) } })
     )
 
     return {

@@ -15,21 +15,21 @@ import { erasingRights, missingRights } from "../schema/inspectSession.ts"
 const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })
 
 /**
- * Deletes a part of an account in one transaction, with an event for everything in it. The lock on the account
- * holds up statements that add to it, and deleting its workspaces waits for creates that have begun: what the last step
- * finds empty stays empty.
+ * Deletes a part of an account in one transaction, with an event for each deletion. The lock on the account blocks statements
+ * that add to it, and deleting its workspaces waits for creates in progress: so an account that the last step finds empty stays
+ * empty.
  */
 export const eraseAccount =
   ({ ask, distributed, sql }: ConnectionPool) =>
   (account_id: AccountId, at: DateTime.Utc, limit: number) => {
     const operation = randomUUID()
     const step = Effect.gen(function* () {
-      // A role that may not do the last step must not do the first.
+      // Fails before the first step if the role lacks a right for the last.
       if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* Effect.die(notGranted)
       yield* lockApiKeys({ distributed, sql }, account_id, "")
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
       if (accounts.length === 0) {
-        // The answer to an earlier attempt was lost if that has deleted the account.
+        // An earlier attempt may have deleted the account, and its answer was lost.
         const done = yield* wasRecorded(sql, account_id, operation)
         return done ? Option.some({ credentials: 0, idempotency_records: 0, done }) : Option.none<ErasureStep>()
       }

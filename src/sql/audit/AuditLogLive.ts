@@ -1,7 +1,7 @@
 import { Clock, Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
 import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
-import { askFirst, askRows, askWhether } from "../connection/statements.ts"
+import { askFirst, askRows, askExists } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 
 /** The newest entry, and the transactions that may still commit an older one. */
@@ -10,7 +10,7 @@ interface Horizon {
   readonly writers: ReadonlyArray<string>
 }
 
-/** Limits on the entries sealed or read at a time; `bytes` is their stored, compressed size. */
+/** Limits of the entries to seal or read at a time; `bytes` is their stored, compressed size. */
 const page = { entries: 200, bytes: 65_536 }
 const checkpoints = 100
 
@@ -25,7 +25,7 @@ export const layer = Layer.effect(
     const { background, reads } = yield* Database
     const { sql } = background
 
-    /** The first entries that match in an order: at least one, if there are any. */
+    /** The first matching entries in an order, at least one if there are any. */
     const firstEntries = (matching: Statement.Fragment, limit = page.entries, order = "seq") => sql`
       SELECT account_id, seq, at, events FROM (
         SELECT *, sum(pg_column_size(events)) OVER (ORDER BY ${sql.literal(order)}) - pg_column_size(events) AS before
@@ -38,22 +38,22 @@ export const layer = Layer.effect(
     const actorHash = sql`(events -> 0 -> 'actor' ->> 'api_key_hash')`
     const isoTime = sql`coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at`
 
-    /** A transaction takes this lock before its entry gets a number, and holds it until it ends. */
+    /** Transactions with entries: each takes this lock before its entry gets a number, and holds it until its end. */
     const writers = sql`
       SELECT virtualtransaction FROM pg_locks
       WHERE locktype = 'relation' AND relation = 'audit_entries'::regclass AND mode = 'RowExclusiveLock' AND granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-    /** The locks are read after the snapshot. */
+    /** PostgreSQL reads the locks after the snapshot, so no writer is missed. */
     const horizon = askFirst(background, "audit.horizon")<Horizon>`
       SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`
-    const stillWriting = (before: ReadonlyArray<string>) => askWhether(background, "audit.writers")`
+    const stillWriting = (before: ReadonlyArray<string>) => askExists(background, "audit.writers")`
       SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`
 
     const head = askFirst(background, "audit.head")<AuditHead>`
       SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`
 
-    /** Makes the next checkpoint, unless another instance is making it. Returns whether it did. */
+    /** Writes the next checkpoint, unless another instance does. Returns whether it did. */
     const sealPage = (upTo: bigint) =>
       Effect.gen(function* () {
         const [attempt] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${lock}::bigint) AS mine`

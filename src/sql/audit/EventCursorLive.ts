@@ -1,10 +1,10 @@
 import { Effect, Layer } from "effect"
 import { countLimit } from "../../port/AuditLog.ts"
 import { type CursorState, EventCursor, type Progress } from "../../port/Events.ts"
-import { askFirst, askRows, askWhether } from "../connection/statements.ts"
+import { askFirst, askRows, askExists } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 
-/** How long a holder keeps the cursor after its last step: longer than one delivery and its statements take. */
+/** How long a holder keeps the cursor after a step: longer than one delivery and its statements take. */
 const lease = "30 seconds"
 
 const longestPause = 300
@@ -28,7 +28,7 @@ export const layer = Layer.effect(
       ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
       WHERE (cursor.holder IS NULL OR cursor.held_until < now()) AND (cursor.retry_at IS NULL OR cursor.retry_at <= now())
       RETURNING seq::float8 AS after, done`,
-    advance: (holder, { after, done }) => askWhether(background, "event_cursors.advance")`
+    advance: (holder, { after, done }) => askExists(background, "event_cursors.advance")`
       UPDATE event_cursors SET seq = ${String(after)}::bigint, done = ${done}, failures = 0, retry_at = NULL,
         held_until = now() + ${lease}::interval
       WHERE holder = ${holder} RETURNING 1`,

@@ -13,8 +13,8 @@ const accountOf = (act: AuditAct) => ("account_id" in act ? act.account_id : "")
 const subjectOf = (act: AuditAct) => `${accountOf(act)} ${"credential_id" in act ? act.credential_id : ""}`
 
 /**
- * Records acts of the acting principal in the transaction that performs them: one entry for each credential and one for the
- * other acts of each account, in order of first mention, and one for the acts that concern no account.
+ * Records acts of the acting principal in the transaction that performs them: one entry per credential, one for the other acts
+ * of each account, in order of first mention, and one for the acts that concern no account.
  */
 export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) =>
   Effect.flatMap(actingPrincipal, (principal) => {
@@ -28,7 +28,6 @@ export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) 
       ) WITH ORDINALITY AS entry (account_id, events, n) ORDER BY n`)
   })
 
-/** Records an act for each row that a statement has changed. */
 export const recordEach = <Row>(sql: SqlClient.SqlClient, rows: ReadonlyArray<Row>, actOf: (row: Row) => AuditAct) =>
   record(sql, rows.map(actOf))
 
@@ -38,13 +37,13 @@ interface Entry {
   readonly entry: string
 }
 
-/** An operation is recorded once in its account, or once if it concerns none: the statement may run twice. */
+/** Inserts an entry once per account and operation, so that the statement may run twice. */
 export const insertEntry = (sql: SqlClient.SqlClient, { account_id, entry, operation }: Entry) =>
   Effect.asVoid(sql`
     INSERT INTO audit_entries (account_id, operation, events) VALUES (${account_id}, ${operation}, ${entry}::json)
     ON CONFLICT (account_id, operation) WHERE operation IS NOT NULL DO NOTHING`)
 
-/** Records an act that concerns no account, once for its operation. */
+/** Records an act that concerns no account, once per operation. */
 export const recordOnce = (sql: SqlClient.SqlClient, operation: string, act: AuditAct) =>
   Effect.flatMap(actingPrincipal, (principal) =>
     insertEntry(sql, { account_id: null, operation, entry: entryOf(actorOf(principal), [act]) })

@@ -8,14 +8,14 @@ import { deadlock, type Operation, type Query } from "./Query.ts"
 
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 
-/** A query for one request, and for a batch, whose answers come in the order of its requests. */
+/** The query for one request, and the query for a batch, which returns answers in the order of requests. */
 interface Queries<Request, Answer> {
   readonly operation: Operation
   readonly one: (request: Request) => Query<Answer>
   readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
-  /** Roughly how many bytes a request adds to the statement or its answer, if they can be many. */
+  /** Estimates how many bytes a request adds to the statement or its answer, if they can be many. */
   readonly sizeOf?: ((request: Request) => number) | undefined
-  /** What a statement locks for the request. While it runs, other requests for the same wait: they would meet the lock. */
+  /** The lock that a statement takes for the request. Other requests for the lock wait until the statement ends. */
   readonly lockOf?: ((request: Request) => string) | undefined
 }
 
@@ -33,31 +33,31 @@ interface Options {
   readonly timedOut: Exit.Exit<never>
 }
 
-/** How many statements of one kind run at a time; the next batch grows meanwhile. */
+/** How many statements of one kind may run at a time, while the next batch grows. */
 const maxInFlight = 2
 
-/** How many bytes requests may add to one statement: ample for small ones, while large ones delay nobody for long. */
+/** How many bytes requests may add to one statement, so that large requests do not delay the others for long. */
 const maxBytes = 4 * 1024 * 1024
 
 /**
- * Of more requests for locks than this, half go into a statement. The others follow when it has ended, while the callers of the
- * first ones are answered: all in one would leave the database and this process idle in turn.
+ * Splits batches of more locking requests than this into halves: while the second half runs, this process answers the first.
+ * In one statement, the database and this process would be idle in turn.
  */
-const unhalved = 32
+const splitThreshold = 32
 
 /** How often deadlines are checked, in milliseconds. */
 const sweepInterval = 50
 
 const unavailable = Exit.fail(new ServiceUnavailable())
 
-/** A deadlock, a statement cancelled at its timeout, as while it waits for a lock, and a lock not free in time. */
+/** SQLSTATEs of a deadlock, a statement timeout, as while waiting for a lock, and a lock timeout. */
 const locked = new Set([deadlock, "57014", "55P03"])
 
-/** Whether the failure may be one row's own; the others may succeed. */
+/** Whether a single row may have caused the failure, so that the others may succeed. */
 const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
   kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22") || locked.has(sqlstate)
 
-/** A waiting caller. `settle` is cleared on use: a batch that lives longer must not retain the caller. */
+/** A waiting caller. `settle` is cleared on use, so that a batch does not retain the caller. */
 interface Waiting<Request, Answer> {
   readonly request: Request
   readonly arrived: number
@@ -67,21 +67,21 @@ interface Waiting<Request, Answer> {
   readonly span: OperationSpan | undefined
 }
 
-/** When the last caller that still waits times out. */
+/** The latest deadline of the callers that still wait. */
 const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly settle: unknown }>) =>
   entries.reduce((last, { settle, until }) => (settle === undefined ? last : Math.max(last, until)), 0)
 
 /**
- * Batches the requests of one turn of the event loop, and of longer while `maxInFlight` statements run. As long as requests
- * come one by one, each goes at once. A batch runs detached from its callers: one that leaves or times out does not affect
- * the others.
+ * Batches the requests of one turn of the event loop, or of more turns while `maxInFlight` statements run. Sends requests at
+ * once as long as they arrive one by one. A batch runs detached from its callers: a caller that leaves or times out does not
+ * affect the others.
  */
 export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, timedOut, queue, retrying }: Options) {
-  // The spans that the client makes of statements are named after the database: those of operations stand for them.
+  // Suppresses the client's spans of statements, which the spans of operations replace.
   const fork = Effect.runForkWith(Context.add(yield* Effect.context(), References.MinimumTraceLevel, "None"))
   const longest = Duration.toMillis(deadline)
   const expiries: Array<(now: number) => void> = []
-  /** What the statements lock that run, and how many of them. */
+  /** The locks of running statements, with how many statements take each. */
   const locks = new Map<string, number>()
   const flushes: Array<() => void> = []
   const lock = (name: string) => locks.set(name, (locks.get(name) ?? 0) + 1)
@@ -90,7 +90,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
     if (others > 0) locks.set(name, others)
     else locks.delete(name)
   }
-  /** Keeps requests for a lock out of batches while a statement of its own runs that takes it. */
+  /** Runs a statement outside batches that takes a lock; batches leave out requests for the lock meanwhile. */
   const holding = <A, E, R>(name: string, statement: Effect.Effect<A, E, R>) =>
     Effect.suspend(() => {
       lock(name)
@@ -122,7 +122,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
     let scheduled = false
-    /** Whether the last statement answered one request: then the next request waits for no others. */
+    /** Whether the last statement answered one request; then the next request is sent at once. */
     let wasAlone = false
 
     const settle = (entry: Entry, exit: Exit.Exit<Answer, ServiceUnavailable>) => {
@@ -165,7 +165,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
           onFailure: (failure) =>
             isRowFailure(failure)
               ? Effect.forEach(entries, runOne, {
-                  // Rows that meet the lock again must not hold up the others.
+                  // Rows that wait for the lock again must not delay the others.
                   concurrency: locked.has(failure.sqlstate ?? "") ? "unbounded" : maxInFlight,
                   discard: true
                 })
@@ -204,7 +204,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
         let bytes = 0
         const full = free.findIndex(({ request }) => (bytes += sizeOf(request)) > maxBytes)
         const fitting = full < 0 ? free : free.slice(0, Math.max(full, 1))
-        const most = lockOf === undefined ? fitting.length : Math.max(unhalved, Math.ceil(fitting.length / 2))
+        const most = lockOf === undefined ? fitting.length : Math.max(splitThreshold, Math.ceil(fitting.length / 2))
         const entries = fitting.slice(0, most)
         const started = new Set(entries)
         collected = pending.filter((entry) => !started.has(entry))

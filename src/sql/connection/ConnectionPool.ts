@@ -8,18 +8,17 @@ import { beginSpan, endSpan } from "./OperationSpan.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
 import { type Operation, type Query, retryingWith } from "./Query.ts"
 
-/** A pool of connections and the two ways to use it. */
 export interface ConnectionPool {
   readonly sql: SqlClient.SqlClient
-  /** Citus spreads the rows of tenants over nodes by account: each statement of a request must name one as a value. */
+  /** Whether Citus spreads rows over nodes by account: then each statement of a request must name an account as a value. */
   readonly distributed: boolean
-  /** Answers by the deadline of request or pool; who leaves cancels nothing. Dies with a `DatabaseFailure`. */
+  /** Answers by the deadline of request or pool; interruption does not cancel the query. Dies with a `DatabaseFailure`. */
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
-  /** Runs a query however much is queued, and takes no place in the queue. For the service's own occasional questions. */
+  /** Runs a query without a place in the queue, however full it is. For the service's occasional queries. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
-  /** Runs a query that many callers make at once: they may share a statement, but not each other's failures. */
+  /** Runs a query of many concurrent callers, who share statements but not failures. */
   readonly batch: Batch
-  /** Runs a statement that takes a lock; requests of batches that take it too wait meanwhile. */
+  /** Runs a statement that takes a lock; batched requests for the lock wait meanwhile. */
   readonly holding: <A, E, R>(lock: string, statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Whether a statement failed in the last minute because the disk of the database is full. */
   readonly metFullDisk: () => boolean
@@ -29,7 +28,7 @@ export interface PoolSettings {
   readonly deadline: Duration.Duration
   readonly queue: number
   readonly poolSize: number
-  /** How many connections only `batch` and `probe` use, as far as the pool has others. */
+  /** How many connections only `batch` and `probe` use; at least one remains for `ask`. */
   readonly reserved: number
   readonly batching: boolean
   readonly distributed: boolean
@@ -38,7 +37,7 @@ export interface PoolSettings {
   readonly meter: PoolMeter
 }
 
-/** SQLSTATE of a statement for which the disk has no room. */
+/** SQLSTATE of a full disk. */
 const diskFull = "53100"
 
 const timedOut = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
@@ -52,13 +51,13 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   const metFullDisk = () => performance.now() - fullDiskAt < 60_000
   const connections = Semaphore.makeUnsafe(settings.poolSize)
   const unreserved = Semaphore.makeUnsafe(Math.max(1, settings.poolSize - settings.reserved))
-  /** A node of Citus that is down must not keep the connections busy that serve the accounts of others. */
+  /** A longer pause with Citus, so that retries for a node that is down leave connections to the other nodes. */
   const pause = settings.distributed ? 1000 : undefined
-  /** A query is sent only if its deadline has not passed by the time it has a connection. */
-  const retryingIn = (within: <A>(query: Query<A>) => Query<A>) =>
+  /** Sends a query only if its deadline has not passed once it has a connection. */
+  const retryingIn = (limited: <A>(query: Query<A>) => Query<A>) =>
     meter.timing((query, until) => {
       const inTime = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
-      return retryingWith(settings.unreplicated, onFailure, pause)(within(connections.withPermit(inTime)), until)
+      return retryingWith(settings.unreplicated, onFailure, pause)(limited(connections.withPermit(inTime)), until)
     })
   const retrying = retryingIn((query) => query)
   const retryingUnreserved = retryingIn((query) => unreserved.withPermit(query))
@@ -66,9 +65,9 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   let waiting = 0
   meter.queue(() => waiting)
 
-  /** Runs a query detached from its caller. If it is `queued`, it keeps its place until it has ended. */
+  /** Runs a query detached from its caller. If `queued`, it keeps its place in the queue until it ends. */
   const run = <A>(query: Query<A>, operation: Operation, retry: typeof retrying, queued = true) => {
-    const asked = Effect.flatMap(timeLeft(longest), (duration) => {
+    const answer = Effect.flatMap(timeLeft(longest), (duration) => {
       if (queued && waiting >= settings.queue) {
         meter.refused()
         return Effect.fail(new ServiceUnavailable())
@@ -77,7 +76,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       const until = performance.now() + duration
       const places = queued ? 1 : 0
       waiting += places
-      // The spans that the client makes of statements are named after the database: those of operations stand for them.
+      // Suppresses the client's spans of statements, which the spans of operations replace.
       const detached = Effect.provideService(
         Effect.ensuring(
           Effect.orDie(retry(query, () => until, operation)),
@@ -92,7 +91,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     })
     return Effect.withFiber((fiber): Effect.Effect<A, ServiceUnavailable> => {
       const span = beginSpan(fiber, operation, "client")
-      return span === undefined ? asked : Effect.onExit(asked, (exit) => Effect.sync(() => endSpan(span, exit)))
+      return span === undefined ? answer : Effect.onExit(answer, (exit) => Effect.sync(() => endSpan(span, exit)))
     })
   }
   const one: Batch =

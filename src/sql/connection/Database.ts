@@ -15,16 +15,16 @@ export interface DatabaseSettings {
   readonly statementTimeout: Duration.Duration
   /** After how long the service stops waiting for an answer; longer than the statement timeout. */
   readonly deadline: Duration.Duration
-  /** The age at which a connection is replaced before its next use, give or take a tenth: load moves after a failover. */
+  /** The age, give or take a tenth, at which to replace a connection before its next use, so that load moves after a failover. */
   readonly maxAge: Duration.Duration
-  /** DATABASE_QUEUE, from which `queueLimits` derives what may wait or run before more is refused. */
+  /** DATABASE_QUEUE, from which `queueLimits` derives the limits of all queues. */
   readonly queue: number
   readonly batching: boolean
-  /** The target is a transaction pooler: no prepared statements, no session settings. */
+  /** Whether the target is a transaction pooler, which allows no prepared statements and no session settings. */
   readonly pooler: boolean
 }
 
-/** Reads and writes have separate pools: a lock that stalls writes delays no reads. */
+/** Separate pools, so that a lock that stalls writes delays no reads. */
 export class Database extends Context.Service<
   Database,
   { readonly reads: ConnectionPool; readonly writes: ConnectionPool; readonly background: ConnectionPool }
@@ -40,7 +40,7 @@ const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Reco
           statement_timeout: milliseconds,
           lock_timeout: milliseconds,
           idle_in_transaction_session_timeout: milliseconds,
-          // Compiling a statement takes longer than any of these runs.
+          // Compiling takes longer than running any of these statements.
           jit: "off"
         }
       }
@@ -48,13 +48,13 @@ const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Reco
 
 const textOid = 25
 
-/** The array that was read last, and a view of it: one for each text would cost as much as the text. */
-let last: Uint8Array = Buffer.alloc(0)
-let view = Buffer.from(last.buffer, 0, 0)
+/** The last array and its view, cached: a view for each text would cost as much as the text. */
+let lastBytes: Uint8Array = Buffer.alloc(0)
+let view = Buffer.from(lastBytes.buffer, 0, 0)
 
 const read = (bytes: Uint8Array, offset: number, size: number) => {
-  if (bytes !== last) {
-    last = bytes
+  if (bytes !== lastBytes) {
+    lastBytes = bytes
     view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   }
   return view.toString("utf8", offset, offset + size)
@@ -71,7 +71,7 @@ const pgTypes = (): PgTypes.Registry => {
   return types
 }
 
-/** What PostgreSQL shows of every session. */
+/** The name of every session in PostgreSQL. */
 export const applicationName = "byok"
 
 /** A client whose errors are not scrubbed: only pools and migrations may run its statements. */
@@ -105,7 +105,7 @@ export const layer = (
   const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings, reserved: number) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
-    // Pools of several instances do not all connect at the same time.
+    // Random, so that the pools of several instances do not reconnect at the same time.
     const connectionTTL = Duration.times(settings.maxAge, 0.9 + 0.2 * Math.random())
     const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream, connectionTTL })
     const meter = yield* makePoolMeter(name)
@@ -119,7 +119,7 @@ export const layer = (
     })
   })
   const pools = {
-    // API keys are looked up in batches: long reads of one account leave them connections.
+    // Reserves connections for looking up API keys, which long reads of one account could otherwise occupy.
     reads: poolOf("reads", settings, 2),
     writes: poolOf("writes", settings, 0),
     background: poolOf("background", { ...settings, poolSize: 1, batching: false }, 0)

@@ -2,8 +2,8 @@ import type { SqlError } from "effect/sql"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
 const wordOf = (value: unknown, key: string) => {
-  const found: unknown = typeof value === "object" && value !== null ? Reflect.get(value, key) : undefined
-  return typeof found === "string" && /^[\w.]{1,63}$/.test(found) ? found : undefined
+  const word: unknown = typeof value === "object" && value !== null ? Reflect.get(value, key) : undefined
+  return typeof word === "string" && /^[\w.]{1,63}$/.test(word) ? word : undefined
 }
 
 /** Connection errors that the driver reports without a code. */
@@ -11,12 +11,12 @@ const uncoded: Readonly<Record<string, { readonly kind?: string; readonly sqlsta
   "PgConnection: Connection timed out": { sqlstate: "ETIMEDOUT" },
   "PgConnection: Connection closed during startup": { sqlstate: "ECONNRESET" },
   "PgConnection: Connection closed": { sqlstate: "ECONNRESET" },
-  // PgBouncer passes on why the server ended a connection, and adds an error of its own.
+  // PgBouncer forwards the server's error when a connection ends, and adds another one.
   "PgConnection: Unexpected ErrorResponse after ErrorResponse": { sqlstate: "08P01" },
   "PgConnection: Server refused TLS": { kind: "TlsDeclined" }
 }
 
-/** The one place where a driver's error becomes ours. */
+/** Converts a driver's error. */
 export const failureOf = ({ reason }: SqlError.SqlError): DatabaseFailure =>
   new DatabaseFailure({
     kind: reason._tag,

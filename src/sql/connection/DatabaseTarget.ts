@@ -2,7 +2,7 @@ import { isIP } from "node:net"
 import type { ConnectionOptions } from "node:tls"
 import { Data, Redacted } from "effect"
 
-/** Where the database is and how to reach it, parsed and checked: no driver ever sees the URL. */
+/** The parsed and checked address of the database; drivers never see the URL. */
 export interface DatabaseTarget {
   /** A host name, an address, or the absolute path of a Unix socket's directory. */
   readonly host: string
@@ -13,7 +13,7 @@ export interface DatabaseTarget {
   readonly tls: ConnectionOptions | undefined
 }
 
-/** Says what is wrong with the URL without quoting it. */
+/** Describes the mistake in the URL without quoting it. */
 export class InvalidDatabaseUrl extends Data.TaggedError("InvalidDatabaseUrl")<{ readonly message: string }> {}
 
 const tlsModes = ["require", "verify-ca", "verify-full"]
@@ -38,8 +38,8 @@ const tlsOptions = (host: string, ca: string | undefined): ConnectionOptions => 
 })
 
 /**
- * Parses `postgres://user:password@host:port/database?sslmode=verify-full`. Other machines are reached over TLS only;
- * in every mode their certificate is checked against `ca` or the system's authorities. Throws `InvalidDatabaseUrl`.
+ * Parses `postgres://user:password@host:port/database?sslmode=verify-full`. Requires TLS for other machines, whose certificate
+ * is checked in every mode against `ca` or the system's authorities. Throws `InvalidDatabaseUrl`.
  */
 export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): DatabaseTarget => {
   const refuse = (message: string) => new InvalidDatabaseUrl({ message })

@@ -4,37 +4,38 @@ const parameterStatus = 0x53 // S
 const readyForQuery = 0x5a // Z
 
 const unreplicated = "C01000\0"
-/** Where Citus warns that it reached no node; a statement that needs the node fails by itself. */
+/** The source of Citus's warning that it reached no node. Ignored: a statement that needs the node fails anyway. */
 const unreached = "Fremote_commands.c\0"
 const readOnly = "C25006\0"
 const standby = "in_hot_standby\0on\0"
 
-/** What the driver does not report. */
+/** Events that the driver does not report. */
 interface Events {
   /** SQLSTATE 01000: a commit gave up waiting for a synchronous replica and may exist on this server only. */
   readonly onUnreplicated: () => void
   /** The server refused a write (25006). */
   readonly onReadOnly: () => void
-  /** The server says that it is a standby. A pooler repeats what it heard when it first connected. */
+  /** The server is a standby. A pooler repeats the state of when it first connected. */
   readonly onStandby: () => void
   readonly onReady: () => void
 }
 
+/** Reads the server's messages along with the driver. */
 export class MessageTap {
   readonly #events: Events
-  /** How many bytes are left of a message that is skipped. */
+  /** How many bytes of the current message to skip. */
   #skip = 0
   #ready = false
-  /** The start of a message that has not fully arrived. */
-  #kept: Buffer = Buffer.alloc(0)
+  /** The start of an incomplete message. */
+  #partial: Buffer = Buffer.alloc(0)
 
   constructor(events: Events) {
     this.#events = events
   }
 
   read(chunk: Buffer): void {
-    let rest = this.#kept.length === 0 ? chunk : Buffer.concat([this.#kept, chunk])
-    this.#kept = Buffer.alloc(0)
+    let rest = this.#partial.length === 0 ? chunk : Buffer.concat([this.#partial, chunk])
+    this.#partial = Buffer.alloc(0)
     while (rest.length > 0) {
       if (this.#skip > 0) {
         const skipped = Math.min(this.#skip, rest.length)
@@ -46,7 +47,7 @@ export class MessageTap {
       const length = rest.length < 5 ? Number.POSITIVE_INFINITY : 1 + rest.readUInt32BE(1)
       const wanted = type === notice || type === error || type === parameterStatus || type === readyForQuery
       if (rest.length < 5 || (wanted && rest.length < length)) {
-        this.#kept = rest
+        this.#partial = rest
         return
       }
       if (wanted) this.#message(type, rest.subarray(5, length))

@@ -2,7 +2,7 @@ import { Cause, Clock, Context, Exit, type Fiber, Option, References, Tracer } f
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Operation } from "./Query.ts"
 
-/** The span of an operation, with what is needed to end it and to begin others. */
+/** The span of an operation, with the tracer and clock of its fiber. */
 export interface OperationSpan {
   readonly operation: Operation
   readonly span: Tracer.Span
@@ -32,7 +32,7 @@ const begin = (
   return { operation, span, tracer, clock }
 }
 
-/** A span of the current trace, if that is recorded: a statement outside a trace starts none. */
+/** Begins a span in the current trace; undefined without a recorded trace. */
 export const beginSpan = (fiber: Fiber.Fiber<unknown, unknown>, operation: Operation, kind: Tracer.SpanKind) => {
   const parent = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
   if (parent === undefined || !parent.sampled || !fiber.getRef(References.TracerEnabled)) return undefined
@@ -40,17 +40,17 @@ export const beginSpan = (fiber: Fiber.Fiber<unknown, unknown>, operation: Opera
   return begin({ operation, tracer, clock }, kind, Option.some(parent))
 }
 
-/** The span of a statement: the child of a single request's; of several, none's child, and each links to it. */
+/** Begins the span of a statement: for one request, a child of its span; for several, a root that their spans link to. */
 export const beginStatement = (waiting: ReadonlyArray<OperationSpan>, size: number) => {
   const [first] = waiting
   if (first === undefined || size === 1) return first && begin(first, "client", Option.some(first.span))
-  const made = begin(first, "client", Option.none())
-  made.span.attribute("db.operation.batch.size", size)
-  for (const { span } of waiting) span.addLinks([{ span: made.span, attributes: {} }])
-  return made
+  const shared = begin(first, "client", Option.none())
+  shared.span.attribute("db.operation.batch.size", size)
+  for (const { span } of waiting) span.addLinks([{ span: shared.span, attributes: {} }])
+  return shared
 }
 
-/** Ends a span. `error.type` is the state that PostgreSQL reports, or the kind of the failure. */
+/** Ends a span. `error.type` is PostgreSQL's SQLSTATE, or the kind of the failure. */
 export const endSpan = ({ clock, span }: OperationSpan, exit: Exit.Exit<unknown, unknown>): void => {
   if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) {
     const failure = Cause.squash(exit.cause)

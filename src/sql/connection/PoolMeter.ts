@@ -3,7 +3,7 @@ import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { makeMeter, memoize, timed } from "../../runtime/Meter.ts"
 import type { Operation, Query, retryingWith } from "./Query.ts"
 
-/** The pool for reads, that for writes, and the one for work that no caller waits for. */
+/** `background` is for work that no caller waits for. */
 export type PoolName = "reads" | "writes" | "background"
 
 const errorOf = (cause: Cause.Cause<DatabaseFailure>) => {
@@ -15,7 +15,7 @@ type Retrying = ReturnType<typeof retryingWith>
 
 export const makePoolMeter = (lane: PoolName) =>
   Effect.map(makeMeter, ({ counter, gauge, histogram }) => {
-    const ranOf = memoize((operation: Operation) =>
+    const durationOf = memoize((operation: Operation) =>
       memoize((error: string | undefined) =>
         histogram("db.client.operation.duration", {
           "db.operation.name": operation,
@@ -23,7 +23,7 @@ export const makePoolMeter = (lane: PoolName) =>
         })
       )
     )
-    const batchedOf = memoize((operation: Operation) =>
+    const batchSizeOf = memoize((operation: Operation) =>
       histogram("byok.db.batch.size", { "db.operation.name": operation })
     )
     const queues: Array<() => number> = []
@@ -34,13 +34,13 @@ export const makePoolMeter = (lane: PoolName) =>
         (retrying: Retrying) =>
         <A>(query: Query<A>, until: () => number, operation: Operation) =>
           timed(retrying(query, until), (seconds, exit) =>
-            ranOf(operation)(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
+            durationOf(operation)(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
           ),
-      batched: (operation: Operation, size: number) => batchedOf(operation)(size),
-      /** How long a request waited for its batch to start. */
+      batched: (operation: Operation, size: number) => batchSizeOf(operation)(size),
+      /** Records how long a request waited for its batch to start. */
       waited: histogram("byok.db.queue.wait.duration", { lane }),
       refused: counter("byok.db.refusals", { lane }),
-      /** Adds what `read` returns to the depth of the queue. */
+      /** Adds the result of `read` to the depth of the queue. */
       queue: (read: () => number) => void queues.push(read)
     }
   })

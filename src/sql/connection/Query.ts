@@ -5,21 +5,21 @@ import { failureOf } from "./DatabaseErrors.ts"
 
 export type QueryError = SqlError.SqlError | Schema.SchemaError
 
-/** What a statement is called in traces and metrics. */
+/** The name of a statement in traces and metrics. */
 export type Operation = `${string}.${string}`
 
-/** A query as adapters write it, its errors not yet scrubbed. It must be safe to run twice. */
+/** A query of an adapter, before its errors are scrubbed. It must be safe to run twice. */
 export type Query<A> = Effect.Effect<A, QueryError>
 
-/** SQLSTATE of a transaction that was rolled back because it and another one waited for each other. */
+/** SQLSTATE of a deadlock. */
 export const deadlock = "40P01"
 
-/** Milliseconds between attempts. The first retry comes at once: the pool may have handed out a dead connection. */
-const usualPause = 100
+/** Milliseconds between attempts, except the first retry, which is immediate: the pool may have returned a dead connection. */
+const defaultPause = 100
 
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
-/** A transaction that loses its connection cannot be rolled back either, which turns both errors into defects. */
+/** The SQL error in a cause. Also looks in defects: Effect dies if a transaction loses its connection and cannot roll back. */
 const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
   reasons
     .map((reason) => (reason._tag === "Fail" ? reason.error : reason._tag === "Die" ? reason.defect : undefined))
@@ -32,7 +32,7 @@ const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
 export const retryingWith = (
   unreplicated: () => number,
   onFailure: (failure: DatabaseFailure) => void = () => {},
-  pause = usualPause
+  pause = defaultPause
 ) => {
   const attempt = <A>(query: Query<A>, until: () => number, retries: number): Effect.Effect<A, DatabaseFailure> =>
     Effect.suspend(() => {
@@ -45,8 +45,8 @@ export const retryingWith = (
           const failure = failureOf(error)
           onFailure(failure)
           const wait = retries === 0 ? 0 : pause
-          const mayPass = failure.isTransient || failure.sqlstate === deadlock
-          if (!mayPass || performance.now() + wait >= until()) return Effect.fail(failure)
+          const mayRetry = failure.isTransient || failure.sqlstate === deadlock
+          if (!mayRetry || performance.now() + wait >= until()) return Effect.fail(failure)
           const again = attempt(query, until, retries + 1)
           return wait === 0 ? again : Effect.andThen(Effect.sleep(wait), again)
         }

@@ -4,7 +4,7 @@ import { compileOnce, inLockOrder } from "./statements.ts"
 import type { ConnectionPool } from "./ConnectionPool.ts"
 import type { Operation } from "./Query.ts"
 
-/** A row of a batch has the number of its request as well, which is no column: copying rows without it would cost a get. */
+/** In a batch, a row also has the number of its request. `read` ignores it: copying rows without it would be slow. */
 interface Numbered {
   readonly n?: number
 }
@@ -15,11 +15,11 @@ interface LookUp<Wanted, Row extends object, A> {
   readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
   readonly select: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
   readonly read: (row: Row & Numbered, wanted: Wanted) => A
-  /** Requests of one name share a row, and rows are locked in the order of their names. */
+  /** For a SELECT that locks: requests of one name share a row, and rows are locked in the order of their names. */
   readonly nameOf?: (wanted: Wanted) => string
 }
 
-/** Looks a row up, alone or in a batch, which runs the SELECT for each; OFFSET 0 has PostgreSQL use the same index. */
+/** Looks a row up, alone or in a batch, which runs the SELECT per request; OFFSET 0 makes PostgreSQL use the same index. */
 export const makeLookUp = <Wanted extends object, Row extends object, A>(
   { batch, sql }: ConnectionPool,
   { by, nameOf, operation, read, select }: LookUp<Wanted, Row, A>
@@ -28,15 +28,15 @@ export const makeLookUp = <Wanted extends object, Row extends object, A>(
   const names = Object.keys(by) as Array<Name>
   const each = <Value>(valueOf: (name: Name) => Value) =>
     Object.fromEntries(names.map((name) => [name, valueOf(name)])) as Record<Name, Value>
-  const one = compileOnce(sql, names, (given) => select(each((name) => sql`${given[name]}`)))
+  const one = compileOnce(sql, names, (parameters) => select(each((name) => sql`${parameters[name]}`)))
   const many = compileOnce(
     sql,
     names,
-    (given) => sql<Row & Required<Numbered>>`
-      SELECT wanted.n::int AS n, found.* FROM unnest(
-        ${sql.csv(names.map((name) => sql`${given[name]}::${sql.literal(by[name])}[]`))}
+    (parameters) => sql<Row & Required<Numbered>>`
+      SELECT wanted.n::int AS n, matching.* FROM unnest(
+        ${sql.csv(names.map((name) => sql`${parameters[name]}::${sql.literal(by[name])}[]`))}
       ) WITH ORDINALITY AS wanted (${sql.csv(names)}, n),
-      LATERAL (${select(each((name) => sql.literal(`wanted.${name}`)))} OFFSET 0) AS found`
+      LATERAL (${select(each((name) => sql.literal(`wanted.${name}`)))} OFFSET 0) AS matching`
   )
   return batch<Wanted, Option.Option<A>>({
     operation,
@@ -47,9 +47,9 @@ export const makeLookUp = <Wanted extends object, Row extends object, A>(
       const distinct = Array.from(new Map(all.map((wanted) => [keyOf(wanted), wanted])).values())
       const sorted = nameOf === undefined ? distinct : inLockOrder(nameOf, distinct)
       return Effect.map(many(each((name) => sorted.map((wanted) => wanted[name]))), (rows) => {
-        const found = new Map(rows.map((row) => [keyOf(sorted[row.n - 1] as Wanted), row]))
+        const rowOf = new Map(rows.map((row) => [keyOf(sorted[row.n - 1] as Wanted), row]))
         return all.map((wanted) =>
-          Option.map(Option.fromUndefinedOr(found.get(keyOf(wanted))), (row) => read(row, wanted))
+          Option.map(Option.fromUndefinedOr(rowOf.get(keyOf(wanted))), (row) => read(row, wanted))
         )
       })
     }

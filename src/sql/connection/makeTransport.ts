@@ -4,15 +4,15 @@ import { connect as connectTls, type TLSSocket } from "node:tls"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { MessageTap } from "./MessageTap.ts"
 
-/** When a connection is destroyed; times in milliseconds. */
+/** When to destroy a connection. */
 interface Lifetime {
-  /** A statement runs and nothing has arrived for this long. */
+  /** How many milliseconds a running statement may receive nothing. */
   readonly silence: number
-  /** A pooler's word that the server is a standby may be out of date; a refused write is not. */
+  /** Whether to ignore that the server reports to be a standby: a pooler's report may be outdated, a refused write is not. */
   readonly pooler: boolean
 }
 
-/** Destroys a silent connection. Returns a callback for when PostgreSQL is ready for the next statement. */
+/** Destroys a connection that falls silent. Call the result when PostgreSQL is ready for the next statement. */
 const watch = (socket: Socket | TLSSocket, { silence }: Lifetime) => {
   let writtenWhenReady = 0
   let read = 0
@@ -36,7 +36,7 @@ const watch = (socket: Socket | TLSSocket, { silence }: Lifetime) => {
 const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
 const accepted = 0x53 // S
 
-/** A stream over a connection on which PostgreSQL agrees to TLS before anything else is sent. */
+/** Returns a stream that sends nothing before PostgreSQL has agreed to TLS. */
 const negotiateTls = (raw: Socket): Duplex => {
   const [stream, behind] = duplexPair()
   const closed = () => stream.destroy(Object.assign(new Error("Connection closed"), { code: "ECONNRESET" }))
@@ -52,9 +52,8 @@ const negotiateTls = (raw: Socket): Duplex => {
 }
 
 /**
- * Opens connections that are destroyed once they are silent or lead to a read-only server; the pool opens new ones.
- * `onUnreplicated` is called when a commit may not have reached its synchronous replicas, which the driver does not
- * report.
+ * Opens connections, and destroys those that fall silent or lead to a read-only server; the pool opens new ones. Calls
+ * `onUnreplicated` when a commit may not have reached its synchronous replicas, which the driver does not report.
  */
 export const makeTransport =
   (target: DatabaseTarget, lifetime: Lifetime, onUnreplicated: () => void) => (): Socket | TLSSocket => {

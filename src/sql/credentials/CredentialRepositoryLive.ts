@@ -22,7 +22,7 @@ interface Wanted {
   readonly id: CredentialId
 }
 
-/** Statements name their columns: the sealed key leaves the database only where it is asked for. */
+/** Statements name their columns, so that sealed keys leave the database only where needed. */
 export const layer = Layer.effect(
   CredentialRepository,
   Effect.gen(function* () {

@@ -9,7 +9,7 @@ interface Wanted {
   readonly key_hash: Uint8Array
 }
 
-interface Found {
+interface Row {
   readonly credential_id: CredentialId
   readonly fingerprint: Uint8Array
 }
@@ -22,11 +22,11 @@ export const layer = Layer.effect(
   IdempotencyRecords,
   Effect.map(Database, ({ writes }) => {
     const { distributed, sql } = writes
-    /** The lock makes this a commit of its own, which waits for the same replicas as the insert of the record. */
-    const find = makeLookUp<Wanted, Found, Found>(writes, {
+    /** The lock makes the commit wait for the same replicas as the insert of the record. */
+    const find = makeLookUp<Wanted, Row, Row>(writes, {
       operation: "idempotency_records.find",
       by: { account_id: "uuid", key_hash: "bytea" },
-      select: ({ account_id, key_hash }) => sql<Found>`
+      select: ({ account_id, key_hash }) => sql<Row>`
         SELECT credential_id, fingerprint FROM idempotency_records
         WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
       read: ({ credential_id, fingerprint }) => ({ credential_id, fingerprint }),
@@ -35,7 +35,7 @@ export const layer = Layer.effect(
 
     return {
       find: (account_id, key_hash) => find({ account_id, key_hash }),
-      /** Rows are found by `ctid`, and by key as well: a `ctid` alone is ambiguous in a partitioned table. Citus locks no rows of several nodes. */
+      /** Deletes by `ctid` and key, because `ctid` alone is ambiguous in a partitioned table. Citus cannot lock rows of several nodes. */
       forget: (age, limit) =>
         Effect.map(
           writes.ask(

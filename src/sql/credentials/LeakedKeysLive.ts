@@ -23,18 +23,18 @@ import {
 } from "../rows/credentialRows.ts"
 import { changeHealth, isMarked, markOf } from "../rows/parkingRows.ts"
 
-/** How many credentials one statement covers at most. */
-const size = 1000
+/** The greatest number of credentials in a page. */
+const pageSize = 1000
 
 const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
 
-/** A suspect as the driver reads it: the database's types and constraints guarantee the form of every field. */
+/** A suspect as the driver reads it. */
 type SuspectRow = BoundCredential & SealedKey & Pick<Suspect, "label" | "key_version">
 
 const suspected = (sql: SqlClient.SqlClient, labels: ReadonlyArray<string>) =>
   sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source} OR provider = ANY(${structuredProviders}::text[]))`
 
-/** A suspect and the extent of its page. A page without suspects is one row without a credential; an empty page has none. */
+/** A suspect and its page. A page without suspects is one row without a credential; an empty page has no row. */
 type Row = {
   readonly searched: number
   readonly is_last: boolean
@@ -44,39 +44,38 @@ type Row = {
 
 const isSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
 
-/** The row holds its context beside the other columns. */
 const suspectOf = (row: SuspectRow): Suspect => {
   const { kek_id, key_version, label, sealed, wrapped_dek } = row
   return { context: row, sealed: { kek_id, wrapped_dek, sealed }, label, key_version }
 }
 
-/** The keys as rows `found (account_id, credential_id, key_version, n)`. */
-const rowsOf = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql`
+/** Keys as rows `key (account_id, credential_id, key_version, n)`. */
+const rowsOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<FoundKey>) => sql`
   unnest(
-    ${found.map(({ account_id }) => account_id)}::uuid[],
-    ${found.map(({ credential_id }) => credential_id)}::uuid[],
-    ${found.map(({ key_version }) => key_version)}::integer[]
-  ) WITH ORDINALITY AS found (account_id, credential_id, key_version, n)`
+    ${keys.map(({ account_id }) => account_id)}::uuid[],
+    ${keys.map(({ credential_id }) => credential_id)}::uuid[],
+    ${keys.map(({ key_version }) => key_version)}::integer[]
+  ) WITH ORDINALITY AS key (account_id, credential_id, key_version, n)`
 
 type RecordedKey = Recorded & Pick<FoundKey, "key_version">
 
 const keyActOf = (row: RecordedKey) => ({ ...recordedOf(row), key_version: row.key_version })
 
-/** What audit events say of keys whose pools are locked. */
-const recordedKeys = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<RecordedKey>`
+/** The columns for audit events about keys whose pools are locked. */
+const recordedKeys = (sql: SqlClient.SqlClient, keys: ReadonlyArray<FoundKey>) => sql<RecordedKey>`
   SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))}, credentials.key_version
-  FROM ${rowsOf(sql, found)}
-  JOIN credentials ON credentials.account_id = found.account_id AND credentials.id = found.credential_id
-  ORDER BY found.n`
+  FROM ${rowsOf(sql, keys)}
+  JOIN credentials ON credentials.account_id = key.account_id AND credentials.id = key.credential_id
+  ORDER BY key.n`
 
-/** Marks the keys that are still current. Returns those that were not marked before. */
-const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<OwnedCredential>`
+/** Marks the keys that are still current. Returns the newly marked ones. */
+const mark = (sql: SqlClient.SqlClient, keys: ReadonlyArray<FoundKey>) => sql<OwnedCredential>`
   INSERT INTO credential_parkings AS parked
     (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
-  SELECT credentials.account_id, credentials.id, '', found.key_version, 'leaked', 0, NULL, now()
-  FROM ${rowsOf(sql, found)}
-  JOIN credentials ON credentials.account_id = found.account_id AND credentials.id = found.credential_id
-  AND credentials.key_version = found.key_version
+  SELECT credentials.account_id, credentials.id, '', key.key_version, 'leaked', 0, NULL, now()
+  FROM ${rowsOf(sql, keys)}
+  JOIN credentials ON credentials.account_id = key.account_id AND credentials.id = key.credential_id
+  AND credentials.key_version = key.key_version
   ORDER BY credentials.account_id, credentials.id
   ON CONFLICT (account_id, credential_id, model) DO UPDATE
   SET key_version = excluded.key_version, cause = excluded.cause, strikes = 0, until = NULL, parked_at = excluded.parked_at
@@ -98,7 +97,7 @@ export const layer = Layer.effect(
         reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`, "credentials.count"),
         ([row]) => row?.count ?? 0
       ),
-      /** The page is limited before labels are compared, so it costs the same however rare suspects are. */
+      /** Limits the page before comparing labels, so that a page costs the same however rare suspects are. */
       scan: ({ after, labels }) => {
         const { ask, sql } = reads
         const { account_id, id } = after === undefined ? lowest : keyOf(after)
@@ -108,18 +107,18 @@ export const layer = Layer.effect(
             row_number() OVER (ORDER BY account_id, id) AS n
           FROM (
             SELECT ${sql.csv(columns)} FROM credentials
-            WHERE (account_id, id) > (${account_id}::uuid, ${id}::uuid) ORDER BY account_id, id LIMIT ${size}
+            WHERE (account_id, id) > (${account_id}::uuid, ${id}::uuid) ORDER BY account_id, id LIMIT ${pageSize}
           ) AS next
         ), page AS MATERIALIZED (SELECT * FROM read WHERE bytes <= ${pageBytes} OR n = 1)
         SELECT covered.*, suspects.* FROM (
           SELECT account_id AS last_account_id, id AS last_id, n::int AS searched,
-            n < ${size} AND n = (SELECT count(*) FROM read) AS is_last
+            n < ${pageSize} AND n = (SELECT count(*) FROM read) AS is_last
           FROM page ORDER BY n DESC LIMIT 1
         ) AS covered LEFT JOIN (SELECT ${sql.csv(columns)} FROM page WHERE ${labels === undefined ? sql`true` : suspected(sql, labels)}) AS suspects ON true`
-        return Effect.map(ask(rows, "leaked_keys.scan"), (found) => {
-          const [first] = found
+        return Effect.map(ask(rows, "leaked_keys.scan"), (page) => {
+          const [first] = page
           return {
-            suspects: found.filter(isSuspect).map(suspectOf),
+            suspects: page.filter(isSuspect).map(suspectOf),
             searched: first?.searched ?? 0,
             next:
               first === undefined || first.is_last
@@ -131,22 +130,24 @@ export const layer = Layer.effect(
       conclude: ({ found, park, searched }) => {
         const { ask, sql } = writes
         const operation = randomUUID()
-        const concluded = Effect.gen(function* () {
+        const conclusion = Effect.gen(function* () {
           yield* recordOnce(sql, operation, { action: "leak.search", searched, found: found.length })
           const changed = park && found.length > 0 ? yield* mark(sql, found) : []
-          const names = new Set(changed.map(({ account_id, credential_id }) => `${account_id} ${credential_id}`))
-          const parked = found.filter(({ account_id, credential_id }) => names.has(`${account_id} ${credential_id}`))
+          const changedNames = new Set(changed.map(({ account_id, credential_id }) => `${account_id} ${credential_id}`))
+          const parked = found.filter(({ account_id, credential_id }) =>
+            changedNames.has(`${account_id} ${credential_id}`)
+          )
           const keys = parked.length > 0 ? yield* recordedKeys(sql, parked) : []
           yield* recordEach(sql, keys, (key) => ({ action: "credential.park", ...keyActOf(key) }))
           const marks = yield* sql<{ n: number }>`
             SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked
-            ON parked.account_id = found.account_id AND parked.credential_id = found.credential_id
-            AND parked.key_version = found.key_version AND ${markOf(sql)}`
+            ON parked.account_id = key.account_id AND parked.credential_id = key.credential_id
+            AND parked.key_version = key.key_version AND ${markOf(sql)}`
           const marked = new Set(marks.map(({ n }) => n))
           return { changed, answer: found.map((_, index) => marked.has(index + 1)) }
         })
         return ask(
-          changeHealth(writes, park ? found : [], () => concluded),
+          changeHealth(writes, park ? found : [], () => conclusion),
           "leaked_keys.conclude"
         )
       },
@@ -159,7 +160,7 @@ export const layer = Layer.effect(
           )) AND ${suspected(sql, labels())} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
         return Effect.flatMap(findMarks(account_id, findMark), (has_marks) =>
           has_marks
-            ? Effect.map(ask(rows(), "leaked_keys.marked"), (found) => found.map(suspectOf))
+            ? Effect.map(ask(rows(), "leaked_keys.marked"), (suspects) => suspects.map(suspectOf))
             : Effect.succeed([])
         )
       },

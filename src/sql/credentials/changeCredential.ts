@@ -23,11 +23,11 @@ import { LinkClosed } from "../../port/Links.ts"
 import { record } from "../audit/auditing.ts"
 import { closed, whileOpen } from "../rows/principalRows.ts"
 
-/** The columns that an update writes, beside those of the key. */
+/** The columns that an update writes, apart from the key's. */
 const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
 const sealedColumns = ["kek_id", "wrapped_dek", "sealed"] as const
 
-/** The credential as it will be; the columns of a key that stays as it is are null. */
+/** The new values of a credential; the key's columns are null if the key stays. */
 type Values = Credential &
   Pick<CredentialUpdate, "revision" | "key_version" | "fields"> & { readonly account_id: AccountId } & {
     readonly [K in keyof SealedKey]: SealedKey[K] | null
@@ -42,23 +42,23 @@ const actsOf = (values: Values): ReadonlyArray<AuditAct> => {
   ]
 }
 
-/** Updates a credential that still has the revision that was read, if its pool has room for what it becomes. */
+/** Updates a credential if it still has the revision that was read, and its pool has room. */
 export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
   const { sql } = pool
   const find = makeFindRoom(pool)
   const assignments = sql.csv([
-    ...policyColumns.map((column) => sql`${sql(column)} = given.${sql(column)}`),
-    ...sealedColumns.map((column) => sql`${sql(column)} = coalesce(given.${sql(column)}, credentials.${sql(column)})`),
-    sql`key_version = given.key_version, revision = credentials.revision + 1`
+    ...policyColumns.map((column) => sql`${sql(column)} = input.${sql(column)}`),
+    ...sealedColumns.map((column) => sql`${sql(column)} = coalesce(input.${sql(column)}, credentials.${sql(column)})`),
+    sql`key_version = input.key_version, revision = credentials.revision + 1`
   ])
   const sameRow = (table: string) =>
     sql.literal(
-      `${table}.account_id = given.account_id AND ${table}.id = given.id AND ${table}.revision = given.revision`
+      `${table}.account_id = input.account_id AND ${table}.id = input.id AND ${table}.revision = input.revision`
     )
   const growth = sql`
-    ${bytesOf(sql, "given")} + octet_length(coalesce(given.sealed, before.sealed)) - ${memberBytes(sql, "before")}`
+    ${bytesOf(sql, "input")} + octet_length(coalesce(input.sealed, before.sealed)) - ${memberBytes(sql, "before")}`
   const isPossible = sql`
-    target.revision = wanted.revision AND ${fits(sql, limits, { own: "growth", together: "pool_growth" })}`
+    target.revision = wanted.revision AND ${fits(sql, limits, { alone: "growth", together: "pool_growth" })}`
 
   const write = makeWrite<Values, CredentialKey, PoolFull>(pool, {
     operation: "credentials.update",
@@ -67,12 +67,12 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     sizeOf: memberBytesOf,
     change: (passing, confine) => sql`
       sized AS (
-        SELECT given.*, ${growth} AS growth,
-          sum(greatest(${growth}, 0)) OVER (PARTITION BY ${keyColumns(sql, "given")}) AS pool_growth
-        FROM given JOIN credentials AS before ON ${sameRow("before")} ${confine("before")}
+        SELECT input.*, ${growth} AS growth,
+          sum(greatest(${growth}, 0)) OVER (PARTITION BY ${keyColumns(sql, "input")}) AS pool_growth
+        FROM input JOIN credentials AS before ON ${sameRow("before")} ${confine("before")}
       ), ${lockTargets(sql, { wanted: "sized", passing, confine }, isPossible)}, changed AS (
-        UPDATE credentials SET ${assignments} FROM locked AS given WHERE ${sameRow("credentials")} ${confine("credentials")}
-        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, 0 AS members, given.growth AS bytes
+        UPDATE credentials SET ${assignments} FROM locked AS input WHERE ${sameRow("credentials")} ${confine("credentials")}
+        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, 0 AS members, input.growth AS bytes
       ), ${raisePools(sql, confine)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }]),
@@ -104,24 +104,24 @@ export const deleteCredential = (pool: ConnectionPool) => {
   const write = makeWrite<Recorded, CredentialKey>(pool, {
     operation: "credentials.delete",
     columns: { account_id, id, label, provider, workspace_id },
-    actsOf: (found) => [{ action: "credential.delete", ...recordedOf(found) }],
+    actsOf: (row) => [{ action: "credential.delete", ...recordedOf(row) }],
     change: (passing, confine) => sql`
-      ${lockTargets(sql, { wanted: "given", passing, confine }, sql`target.label = wanted.label`)}, changed AS (
-        DELETE FROM credentials USING locked AS given
-        WHERE credentials.account_id = given.account_id AND credentials.id = given.id ${confine("credentials")}
-        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members, -given.held AS bytes
+      ${lockTargets(sql, { wanted: "input", passing, confine }, sql`target.label = wanted.label`)}, changed AS (
+        DELETE FROM credentials USING locked AS input
+        WHERE credentials.account_id = input.account_id AND credentials.id = input.id ${confine("credentials")}
+        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members, -input.held AS bytes
       ), ${raisePools(sql, confine)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }])
   })
-  /** Looks again if the credential has got another label meanwhile. */
+  /** Retries if the label has changed meanwhile. */
   const remove = (account_id: AccountId, id: CredentialId): Answer<boolean> =>
     Effect.flatMap(
       find({ account_id, id }),
       Option.match({
         onNone: () => Effect.succeed(false),
-        onSome: (found) =>
-          Effect.flatMap(write(found), (deleted) =>
+        onSome: (row) =>
+          Effect.flatMap(write(row), (deleted) =>
             Option.isSome(deleted) ? Effect.succeed(true) : remove(account_id, id)
           )
       })
@@ -129,21 +129,21 @@ export const deleteCredential = (pool: ConnectionPool) => {
   return remove
 }
 
-interface Placed {
+interface Ordered {
   readonly id: CredentialId
   readonly sort_order: number
   readonly created_at: Date
 }
 
-/** The order in which credentials are tried, as `sort_order` documents it. */
-const byPlace = (one: Placed, other: Placed) =>
+/** Compares by the order of routing: `sort_order`, time of creation, id. */
+const byOrder = (one: Ordered, other: Ordered) =>
   one.sort_order - other.sort_order ||
   one.created_at.getTime() - other.created_at.getTime() ||
   (one.id < other.id ? -1 : 1)
 
 /**
- * Stores the order of all credentials of a workspace and provider in one transaction; an order that equals
- * the stored one writes nothing. A credential created meanwhile comes last: its `sort_order` follows the highest before.
+ * Stores the order of all credentials of a workspace and provider in one transaction. Writes nothing if the order is stored
+ * already. A credential created meanwhile comes last: its `sort_order` follows the highest before.
  */
 export const reorderCredentials =
   ({ ask, sql }: ConnectionPool) =>
@@ -151,15 +151,15 @@ export const reorderCredentials =
     const reorder = Effect.gen(function* () {
       const place = sql`account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
       yield* sql`SELECT FROM pools WHERE ${place} FOR NO KEY UPDATE`
-      const rows = yield* sql<Placed>`
+      const rows = yield* sql<Ordered>`
         SELECT id, sort_order, created_at FROM credentials
         WHERE ${place} ORDER BY id FOR UPDATE`
       const stored = Array.from(rows)
-        .sort(byPlace)
+        .sort(byOrder)
         .map(({ id }) => id)
-      const given = new Set(ids)
+      const requested = new Set(ids)
       const all = new Set(stored)
-      const missing = stored.filter((id) => !given.has(id))
+      const missing = stored.filter((id) => !requested.has(id))
       const foreign = ids.filter((id) => !all.has(id))
       if (missing.length > 0 || foreign.length > 0) return Option.some({ missing, foreign })
       if (stored.every((id, index) => id === ids[index])) return Option.none()

@@ -17,10 +17,10 @@ import {
 import { makeWrite } from "./makeWrite.ts"
 import { keyColumns, makeFindRoom, memberBytes, poolKey, refuseBytes, samePool } from "../rows/poolRows.ts"
 
-/** A new row, and the idempotency record that is stored with it, if any. */
+/** A new row, with its idempotency record, if any. */
 type Creation = NewRow & { readonly [K in keyof IdempotencyRecord]: Uint8Array | null }
 
-/** What the database assigns to a new row, the time to the millisecond, as JavaScript will read it. */
+/** The columns that the database assigns to a new row; the time has milliseconds, as in JavaScript. */
 interface Assigned {
   readonly account_id: AccountId
   readonly id: CredentialId
@@ -32,29 +32,29 @@ const assigned = ["account_id", "id", "sort_order", "created_at"] as const
 const recordColumns = ["account_id", "key_hash", "credential_id", "fingerprint", "created_at"]
 
 /**
- * Creates credentials, each with an event and, if so wanted, with an idempotency record. The row of the pool gives a new
- * member its place, behind all others, and has room for it or not; the workspace stays as it is until the transaction ends.
+ * Creates credentials, each with an event and perhaps an idempotency record. The row of the pool checks the limits and assigns
+ * the position, after all others. A lock keeps the workspace until the transaction ends.
  */
 const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolean) => {
   const { sql } = pool
   const find = makeFindRoom(pool)
-  const [most, mostBytes] = [sql.literal(String(limits.credentials)), sql.literal(String(limits.bytes))]
+  const [maxMembers, maxBytes] = [sql.literal(String(limits.credentials)), sql.literal(String(limits.bytes))]
   const now = sql`date_trunc('milliseconds', now())`
   const room = sql`
     ON CONFLICT (${sql.csv(poolKey)}) DO UPDATE SET version = pool.version + 1, members = pool.members + excluded.members,
       next_order = pool.next_order + excluded.members, bytes = pool.bytes + excluded.bytes
-    WHERE pool.members + excluded.members <= ${most} AND pool.bytes + excluded.bytes <= ${mostBytes}`
+    WHERE pool.members + excluded.members <= ${maxMembers} AND pool.bytes + excluded.bytes <= ${maxBytes}`
   const reserve = sql`INSERT INTO pools AS pool (${sql.csv(poolKey)}, version, members, next_order, bytes)`
   const credentials = sql`INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)`
   const records = sql`INSERT INTO idempotency_records (${sql.csv(recordColumns)})`
-  /** What the rows of a table add to each of their pools. */
+  /** The members and bytes that the rows of a table add to each pool. */
   const addedBy = (table: string) => sql`
     SELECT ${keyColumns(sql, table)}, count(*)::integer AS members, sum(${memberBytes(sql, table)}) AS bytes
     FROM ${sql.literal(table)} GROUP BY ${keyColumns(sql, table)}`
   const reserveFor = (table: string) => sql`
     ${reserve} SELECT ${keyColumns(sql, "wanted")}, 1, wanted.members, wanted.members, wanted.bytes
     FROM (${addedBy(table)}) AS wanted`
-  /** New members come one after the other, the last of them just before the `next_order` of their pool. */
+  /** New members get consecutive positions, the last just before the `next_order` of their pool. */
   const createFrom = (table: string) => sql`
     ${credentials} SELECT ${sql.csv(newColumns.map((column) => sql.literal(`${table}.${column}`)))},
       next_order - row_number() OVER (PARTITION BY ${keyColumns(sql, table)} ORDER BY n DESC), ${now}
@@ -65,26 +65,26 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     )
   const change = sql`
     reserved AS (
-      ${reserveFor("given")} JOIN workspaces ON ${isOpen("wanted")}
-      WHERE wanted.members <= ${most} AND wanted.bytes <= ${mostBytes}
+      ${reserveFor("input")} JOIN workspaces ON ${isOpen("wanted")}
+      WHERE wanted.members <= ${maxMembers} AND wanted.bytes <= ${maxBytes}
       ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${room}
       RETURNING ${sql.csv(poolKey)}, next_order
-    ), changed AS (${createFrom("given")} WHERE next_order IS NOT NULL RETURNING ${sql.csv(assigned)})`
+    ), changed AS (${createFrom("input")} WHERE next_order IS NOT NULL RETURNING ${sql.csv(assigned)})`
   /**
-   * Pools are locked before the keys are taken, so that those with room keep it, and all in the order of their keys. Who takes a
-   * key of a pool that is new, and full by the time it is reserved, has no place in it: that fails.
+   * Locks pools in the order of their keys, before it takes idempotency keys, so that the room in a pool remains. A pool that is
+   * new cannot be locked: if it is full once it is reserved, the member has no position, and the statement fails.
    */
   const changeOnce = sql`
     opened AS (
-      SELECT given.* FROM given JOIN workspaces ON ${isOpen("given")}
-      ORDER BY ${keyColumns(sql, "given")} FOR SHARE OF workspaces
+      SELECT input.* FROM input JOIN workspaces ON ${isOpen("input")}
+      ORDER BY ${keyColumns(sql, "input")} FOR SHARE OF workspaces
     ), held AS (
       SELECT pools.* FROM pools JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "pools", "wanted")}
       ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools
     ), fitting AS (
       SELECT opened.* FROM opened JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "opened", "wanted")}
       LEFT JOIN held ON ${samePool(sql, "opened", "held")}
-      WHERE coalesce(held.members, 0) + wanted.members <= ${most} AND coalesce(held.bytes, 0) + wanted.bytes <= ${mostBytes}
+      WHERE coalesce(held.members, 0) + wanted.members <= ${maxMembers} AND coalesce(held.bytes, 0) + wanted.bytes <= ${maxBytes}
     ), stored AS (
       ${records} SELECT account_id, key_hash, id, fingerprint, now() FROM fitting ORDER BY account_id, key_hash
       ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id, credential_id AS id
@@ -106,7 +106,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     change: () => (withRecord ? changeOnce : change),
     ...(withRecord ? { takesKeys: true } : {}),
     returning: assigned,
-    /** In a single statement, Citus would send what a CTE returns to every node; one that is down would fail all creates. */
+    /** Several statements: in one, Citus would send the result of a CTE to every node, and one that is down would fail all creates. */
     routed: Effect.fnUntraced(function* (row) {
       const { account_id, provider, workspace_id } = row
       const workspaces = yield* sql`

@@ -15,14 +15,14 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { bytesOf, columns, credentialOf, type Stored } from "../rows/credentialRows.ts"
 import { isMarked } from "../rows/parkingRows.ts"
 
-/** A row of the page, or one without a credential if it is empty. Lists of more bytes than may be read are null. */
+/** A row of the page; an empty page is one row without a credential. Lists are null if they exceed the bytes to read. */
 type Row = { readonly total_count: number } & (
   ({ readonly bytes: number } & Stored) | { readonly bytes: null; readonly id: null }
 )
 
 const isStored = (row: Row): row is Row & Stored => row.id !== null
 
-/** The state of a row of `credentials` whose key opens, as the domain's `stateOf` has it. */
+/** The state of a row of `credentials`, as the domain's `stateOf`, supposing that the key opens. */
 const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
   CASE
     WHEN ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`credentials.key_version`)} THEN 'leaked'
@@ -45,7 +45,7 @@ type Listed = Effect.Success<ReturnType<CredentialRepository["Service"]["list"]>
 
 const isList = (column: string) => (listNames as ReadonlyArray<string>).includes(column)
 
-/** Which page, and how many bytes its lists may have. */
+/** The parameters of a page; `within` limits the bytes of its lists. */
 const paging = {
   account_id: "uuid",
   workspace_id: "uuid",
@@ -60,13 +60,13 @@ type Place = Pick<CredentialPage, "limit" | "offset" | "workspace_id"> & {
   readonly within: number
 }
 
-/** Beyond the lists of any page: the largest integer. */
+/** More than the bytes of any page's lists. */
 const unbounded = 2_147_483_647
 
-/** How far lists skip that share a statement: one that takes long would delay the others. */
-const shallow = 1000
+/** The greatest offset of lists that share a statement: a long skip would delay the others. */
+const maxSharedOffset = 1000
 
-/** How many bytes the rest of a row has in most pages. */
+/** The usual size of a row without its lists. */
 const rowBytes = 1024
 
 const pageOf = (rows: ReadonlyArray<Row>) => ({
@@ -75,8 +75,8 @@ const pageOf = (rows: ReadonlyArray<Row>) => ({
 })
 
 /**
- * Lists with one statement, so page and count come from one snapshot. The count is the sum of what `pools` keep, unless a filter
- * selects by more than the provider. The page begins at the key that the index `credentials_list` has behind the offset.
+ * Lists in one statement, so that page and count are of one snapshot. Counts the members in `pools`, unless there are filters
+ * besides the provider. The page begins at the key after the offset in the index `credentials_list`.
  */
 export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
   const select = (
@@ -113,25 +113,26 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
   const one = compileOnce(
     sql,
     pagingNames,
-    (given) => sql<Row>`${select((name) => sql`${given[name]}::${sql.literal(paging[name])}`)} ORDER BY created_at, id`
+    (parameters) =>
+      sql<Row>`${select((name) => sql`${parameters[name]}::${sql.literal(paging[name])}`)} ORDER BY created_at, id`
   )
   const many = compileOnce(
     sql,
     pagingNames,
-    (given) => sql<Row & { readonly n: number }>`
-      SELECT wanted.n::int AS n, found.* FROM unnest(
-        ${sql.csv(pagingNames.map((name) => sql`${given[name]}::${sql.literal(paging[name])}[]`))}
+    (parameters) => sql<Row & { readonly n: number }>`
+      SELECT wanted.n::int AS n, listed.* FROM unnest(
+        ${sql.csv(pagingNames.map((name) => sql`${parameters[name]}::${sql.literal(paging[name])}[]`))}
       ) WITH ORDINALITY AS wanted (${sql.csv(pagingNames.map((name) => sql`${sql(name)}`))}, n),
-      LATERAL (${select((name) => sql`wanted.${sql(name)}`)}) AS found ORDER BY n, created_at, id`
+      LATERAL (${select((name) => sql`wanted.${sql(name)}`)}) AS listed ORDER BY n, created_at, id`
   )
   const share = batch<Place, ReturnType<typeof pageOf>>({
     operation: "credentials.list",
     one: (place) => Effect.map(one(place), pageOf),
     many: (places) => {
-      const given = Record.map(paging, (_, name) => places.map((place) => place[name]))
-      return Effect.map(many(given), (rows) => {
-        const found = Map.groupBy(rows, ({ n }) => n)
-        return places.map((_, index) => pageOf(found.get(index + 1) ?? []))
+      const parameters = Record.map(paging, (_, name) => places.map((place) => place[name]))
+      return Effect.map(many(parameters), (rows) => {
+        const rowsOf = Map.groupBy(rows, ({ n }) => n)
+        return places.map((_, index) => pageOf(rowsOf.get(index + 1) ?? []))
       })
     },
     sizeOf: ({ limit, within }) => within + limit * rowBytes
@@ -154,7 +155,7 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
         : one(place)
       return Effect.map(ask(rows, "credentials.list"), pageOf)
     }
-    /** Reads again if the lists have become larger meanwhile. */
+    /** Reads again, with more memory, if the lists exceed `within`. */
     const read = (within: number, ask: typeof alone): Answer<Listed> =>
       Effect.flatMap(ask({ account_id, within, ...page }), ({ bytes, listed }) =>
         memory !== undefined && bytes > within
@@ -163,12 +164,12 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
       )
     return read(
       memory?.within ?? unbounded,
-      isFiltered || memory === undefined || page.offset > shallow ? alone : share
+      isFiltered || memory === undefined || page.offset > maxSharedOffset ? alone : share
     )
   }
 }
 
-/** Scans in the order of the index `credentials_list`, so a part costs the same wherever it begins. */
+/** Scans in the order of the index `credentials_list`, so that every page costs the same. */
 export const scanCredentials =
   ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { after, limit, provider, state, workspace_id }: CredentialScan) => {
@@ -185,7 +186,7 @@ export const scanCredentials =
             ])
       ])}
       ORDER BY workspace_id, created_at, id LIMIT ${limit}`
-    return Effect.map(ask(rows, "credentials.scan"), (found) =>
-      found.map((row) => ({ ...credentialOf(row), state: row.state }))
+    return Effect.map(ask(rows, "credentials.scan"), (scanned) =>
+      scanned.map((row) => ({ ...credentialOf(row), state: row.state }))
     )
   }

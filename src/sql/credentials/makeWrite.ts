@@ -23,30 +23,30 @@ interface Target extends PoolKey {
 
 interface Write<Values extends Target, Changed extends CredentialKey, E> {
   readonly operation: Operation
-  /** The type of each value that the statement is given. */
+  /** The type of each value of the statement. */
   readonly columns: Readonly<Record<string, ColumnType>>
   readonly actsOf: (values: Values) => ReadonlyArray<AuditAct>
   /** Identifies the write in the audit log; random by default. */
   readonly operationOf?: (values: Values) => string
-  /** A batch makes the first of several writes with the same key; by default, those of one credential. */
+  /** A batch makes only the first of several writes with the same key; by default, the credential's. */
   readonly keyOf?: (values: Values) => string
-  /** Roughly how many bytes the values add to a statement. */
+  /** Estimates how many bytes the values add to a statement. */
   readonly sizeOf?: (values: Values) => number
   /**
-   * CTEs that read `given`, a row for each write, and end with `changed`, which has the columns of `returning`. In a batch,
-   * `passing` has them pass over pools that another transaction has locked: these writes are made alone.
+   * CTEs that read `input`, a row per write, and end with `changed`, which has the columns of `returning`. In a batch, `passing`
+   * is SKIP LOCKED, so that writes to pools that another transaction has locked are made alone.
    */
   readonly change: (passing: Statement.Fragment, confine: Confine) => Statement.Fragment
   readonly returning: ReadonlyArray<keyof Changed & string>
-  /** `change` names in `taken` the writes that it does not make because their key is taken. */
+  /** Whether `change` has a CTE `taken` of the writes that it omits because their key is taken. */
   readonly takesKeys?: true
-  /** Makes the change, without its entry, where Citus spreads accounts over nodes and cannot run `change`. */
+  /** Makes the change, without its entry, where Citus distributes accounts and cannot run `change`. */
   readonly routed?: (values: Values) => Query<ReadonlyArray<Changed>>
-  /** What `changed` was, if the audit log says that an earlier attempt made the write. */
+  /** Reads `changed` again, if the audit log has the write of an earlier attempt. */
   readonly recall: (values: Values) => Query<ReadonlyArray<Changed>>
-  /** Fails with the reason for which a batch did not make the write, if it would not be made alone either. */
+  /** Fails with the reason if the write cannot be made alone either. */
   readonly refusal?: (values: Values) => Answer<void, E>
-  /** Nothing else keeps it from being made: what has neither a refusal nor a taken key met others, and is tried again. */
+  /** Retry until stored or refused: any other miss is contention. */
   readonly untilRefused?: true
 }
 
@@ -55,38 +55,37 @@ const inJson = (value: unknown) =>
     ? `\\x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("hex")}`
     : value
 
-/** SQLSTATE of a row whose key is taken: by an earlier attempt, or by another create with the same idempotency key. */
+/** SQLSTATE of a taken key: by an earlier attempt, or by another create with the same idempotency key. */
 const uniqueViolation = "23505"
 
-/** The result of a write whose key is taken by another one. */
+/** The result of a write whose key is taken. */
 const taken = Symbol("taken")
 type Result<Changed> = Option.Option<Changed> | typeof taken
 
-/** SQLSTATE of a member that has no place, because its pool has become full meanwhile. */
-const noPlace = "23502"
+/** SQLSTATE of a member without a position, because its pool has become full meanwhile. */
+const noPosition = "23502"
 
-const isMade = <Changed>(result: Result<Changed>) => result !== taken && Option.isSome(result)
+const isChanged = <Changed>(result: Result<Changed>) => result !== taken && Option.isSome(result)
 
 const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option<never>> =>
   Effect.catchTag(query, "SqlError", (error): Query<typeof taken | Option.Option<never>> => {
     const { sqlstate } = failureOf(error)
     if (sqlstate === uniqueViolation) return Effect.succeed(taken)
-    return sqlstate === noPlace ? Effect.succeedNone : Effect.fail(error)
+    return sqlstate === noPosition ? Effect.succeedNone : Effect.fail(error)
   })
 
 /**
- * Makes a write of a credential, which changes one row or none. Invariant: a transaction that changes what a plan may see
- * locks the row of the pool before its members, several in the order of their keys, and raises its version; the change and its
- * audit entry are both stored or neither.
+ * Makes a write of a credential, which changes one row or none. Invariants: a transaction whose changes a plan may see locks the
+ * row of the pool before its members, several pools in the order of their keys, and raises the version; and it stores both
+ * the change and its audit entry, or neither.
  *
- * The statement of a single write and that of a batch have one text. The audit entry answers for a lost answer:
- * whoever retries asks whether the operation was recorded.
+ * The statements of a single write and of a batch share one text. If an answer is lost, the retry looks for the operation in the audit log.
  */
 export const makeWrite = <Values extends Target, Changed extends CredentialKey, E = never>(
   { ask, batch, distributed, holding, sql }: ConnectionPool,
   write: Write<Values, Changed, E>
 ) => {
-  type Given = Values & { readonly operation: string; readonly entry: string; readonly principal: Principal }
+  type Input = Values & { readonly operation: string; readonly entry: string; readonly principal: Principal }
   const {
     actsOf,
     change,
@@ -100,12 +99,12 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   } = write
   const types = Object.entries({ ...write.columns, operation: "uuid", entry: "text" })
   const names = types.map(([name]) => name)
-  /** A copy of it has the shape that JSON is written from fastest. */
+  /** A template for rows, whose copies `JSON.stringify` writes fastest. */
   const blank = JSON.parse(JSON.stringify(Object.fromEntries(names.map((name) => [name, null])))) as object
-  const valuesOf = (given: object) => given as Readonly<Record<string, unknown>>
+  const valuesOf = (input: object) => input as Readonly<Record<string, unknown>>
 
-  const statement = (given: Statement.Fragment, passing: string, confine: Confine) => sql`
-    WITH given AS (${given}), ${change(sql.literal(passing), confine)}`
+  const statement = (input: Statement.Fragment, passing: string, confine: Confine) => sql`
+    WITH input AS (${input}), ${change(sql.literal(passing), confine)}`
   const result =
     write.takesKeys === undefined
       ? sql`SELECT ${sql.csv(returning)} FROM changed`
@@ -115,61 +114,61 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
           FROM taken`
   const resultOf = (row: (Changed & { readonly is_taken?: boolean }) | undefined): Result<Changed> =>
     row?.is_taken === true ? taken : Option.fromUndefinedOr(row)
-  const oneGiven = (parameter: (name: string) => unknown) => {
+  const oneInput = (parameter: (name: string) => unknown) => {
     const values = types.map(([name, type]) => sql`${parameter(name)}::${sql.literal(type)} AS ${sql(name)}`)
     return sql`SELECT ${sql.csv(values)}, 1 AS n`
   }
   const columns = types.map(([name, type]) => sql`${sql(name)} ${sql.literal(type)}`)
-  const manyGiven = (rows: string) =>
-    sql`SELECT * FROM json_to_recordset(${rows}::json) AS given (${sql.csv(columns)}, n integer)`
-  const compiled = (given: Statement.Fragment, passing: string) => sql<Changed>`
-    ${statement(given, passing, () => sql``)}, recorded AS (
+  const manyInputs = (rows: string) =>
+    sql`SELECT * FROM json_to_recordset(${rows}::json) AS input (${sql.csv(columns)}, n integer)`
+  const compiled = (input: Statement.Fragment, passing: string) => sql<Changed>`
+    ${statement(input, passing, () => sql``)}, recorded AS (
       INSERT INTO audit_entries (account_id, operation, events)
-      SELECT account_id, operation, entry::json FROM given JOIN changed USING (account_id, id)
+      SELECT account_id, operation, entry::json FROM input JOIN changed USING (account_id, id)
     ) ${result}`
   const alone = compileOnce(sql, names, (parameters) =>
     compiled(
-      oneGiven((name) => parameters[name]),
+      oneInput((name) => parameters[name]),
       ""
     )
   )
-  const together = compileOnce(sql, ["rows"], ({ rows }) => compiled(manyGiven(rows), "SKIP LOCKED"))
+  const together = compileOnce(sql, ["rows"], ({ rows }) => compiled(manyInputs(rows), "SKIP LOCKED"))
 
-  /** Citus runs a statement on one node if each of its tables is confined to an account; the log is on another one. */
-  const routed = (given: Given) => {
-    const confine: Confine = (table) => sql`AND ${sql.literal(table)}.account_id = ${given.account_id}`
+  /** Citus runs a statement on one node if each table is confined to an account; the audit log is on another node. */
+  const routed = (input: Input) => {
+    const confine: Confine = (table) => sql`AND ${sql.literal(table)}.account_id = ${input.account_id}`
     const changed =
-      write.routed?.(given) ??
+      write.routed?.(input) ??
       sql<Changed>`${statement(
-        oneGiven((name) => valuesOf(given)[name]),
+        oneInput((name) => valuesOf(input)[name]),
         "",
         confine
       )} ${result}`
     const record = ({ length }: ReadonlyArray<Changed>): Query<unknown> =>
-      length > 0 ? insertEntry(sql, given) : Effect.void
+      length > 0 ? insertEntry(sql, input) : Effect.void
     const recorded = Effect.tap(changed, record)
     return sql.withTransaction(recorded)
   }
-  const attempt = (given: Given): Query<Result<Changed>> =>
-    Effect.map(distributed ? routed(given) : alone(valuesOf(given)), ([row]) => resultOf(row))
-  /** The lock is a commit of its own, which waits for the replicas in case that of the earlier attempt did not. */
-  const wasMade = ({ account_id, operation, provider, workspace_id }: Given) =>
+  const attempt = (input: Input): Query<Result<Changed>> =>
+    Effect.map(distributed ? routed(input) : alone(valuesOf(input)), ([row]) => resultOf(row))
+  /** The lock makes the commit wait for the replicas, in case the earlier attempt did not. */
+  const wasStored = ({ account_id, operation, provider, workspace_id }: Input) =>
     Effect.andThen(
       sql`
         SELECT 1 FROM pools
         WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider} FOR NO KEY UPDATE`,
       wasRecorded(sql, account_id, operation)
     )
-  const one = (given: Given): Query<Result<Changed>> =>
+  const one = (input: Input): Query<Result<Changed>> =>
     Effect.flatMap(
       unlessTaken(
-        whileOpen(sql, given.principal, given.account_id, attempt(given), (changed) =>
-          isMade(changed) ? given.id : undefined
+        whileOpen(sql, input.principal, input.account_id, attempt(input), (changed) =>
+          isChanged(changed) ? input.id : undefined
         )
       ),
       (changed): Query<Result<Changed>> => {
-        if (changed !== closed && isMade(changed)) return Effect.succeed(changed)
-        const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
+        if (changed !== closed && isChanged(changed)) return Effect.succeed(changed)
+        const recalled = Effect.flatMap(wasStored(input), (was) => (was ? recall(input) : Effect.succeed([])))
         return Effect.flatMap(recalled, ([before]): Query<Result<Changed>> => {
           if (before !== undefined) return Effect.succeedSome(before)
           if (changed === closed) return Effect.die(new LinkClosed())
@@ -178,47 +177,47 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       }
     )
 
-  const lockOf = ({ account_id, provider, workspace_id }: Given) => `${account_id} ${workspace_id} ${provider}`
-  const batched = batch<Given, Result<Changed>>({
+  const lockOf = ({ account_id, provider, workspace_id }: Input) => `${account_id} ${workspace_id} ${provider}`
+  const batched = batch<Input, Result<Changed>>({
     operation,
     sizeOf: write.sizeOf,
     lockOf,
     one,
     many: (all) => {
-      const firstOf = new Map<string, Given>()
-      for (const given of all) if (!firstOf.has(keyOf(given))) firstOf.set(keyOf(given), given)
+      const firstOf = new Map<string, Input>()
+      for (const input of all) if (!firstOf.has(keyOf(input))) firstOf.set(keyOf(input), input)
       const distinct = Array.from(firstOf.values())
-      const rows = distinct.map((given, n) => {
+      const rows = distinct.map((input, n) => {
         const row: Record<string, unknown> = { ...blank, n }
-        for (const name of names) row[name] = inJson(valuesOf(given)[name])
+        for (const name of names) row[name] = inJson(valuesOf(input)[name])
         return row
       })
       return Effect.map(together({ rows: JSON.stringify(rows) }), (rows) => {
         const changed = new Map(rows.map((row) => [cursorOf(row), row]))
-        return all.map((given) =>
-          resultOf(firstOf.get(keyOf(given)) === given ? changed.get(cursorOf(given)) : undefined)
+        return all.map((input) =>
+          resultOf(firstOf.get(keyOf(input)) === input ? changed.get(cursorOf(input)) : undefined)
         )
       })
     }
   })
 
-  /** What the write has changed; none if it changed nothing. */
+  /** Returns the changed row; none if nothing changed. */
   return (values: Values): Answer<Option.Option<Changed>, E> =>
     Effect.flatMap(actingPrincipal, (principal) => {
       const entry = entryOf(actorOf(principal), actsOf(values))
-      const given: Given = { ...values, operation: operationOf(values), entry, principal }
-      const byItself = Effect.suspend(() => holding(lockOf(given), ask(one(given), operation)))
-      const again = refusal === undefined ? byItself : Effect.andThen(refusal(values), byItself)
+      const input: Input = { ...values, operation: operationOf(values), entry, principal }
+      const unbatched = Effect.suspend(() => holding(lockOf(input), ask(one(input), operation)))
+      const retry = refusal === undefined ? unbatched : Effect.andThen(refusal(values), unbatched)
       const settle = (changed: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {
         if (changed === taken) return Effect.succeedNone
         if (isLast || Option.isSome(changed)) return Effect.succeed(changed)
-        return Effect.flatMap(again, (result) => settle(result, untilRefused === undefined))
+        return Effect.flatMap(retry, (result) => settle(result, untilRefused === undefined))
       }
-      // Its key may have been taken by an earlier attempt of its batch, whose answer was lost.
-      const inBatch = Effect.flatMap(batched(given), (changed) =>
-        changed === taken ? byItself : Effect.succeed(changed)
+      // An earlier attempt of the batch, whose answer was lost, may have taken the key.
+      const inBatch = Effect.flatMap(batched(input), (changed) =>
+        changed === taken ? unbatched : Effect.succeed(changed)
       )
-      const written = principal.kind === "link" ? byItself : inBatch
+      const written = principal.kind === "link" ? unbatched : inBatch
       return Effect.flatMap(written, (changed) => settle(changed, false))
     })
 }

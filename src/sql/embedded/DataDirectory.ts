@@ -27,8 +27,8 @@ const maxSocketPath = 103
 type Programs = Pick<PostgresBinaries, "initdb" | "postgres">
 
 /**
- * Creates BYOK_DATA_DIR and initialises its database, if needed; returns PostgreSQL's own directory, which holds its socket
- * too: PostgreSQL asks for no password, so whoever can enter it controls the database.
+ * Creates BYOK_DATA_DIR and initialises its database, if needed. Returns PostgreSQL's directory, which also holds its socket:
+ * whoever can enter the directory controls the database, because PostgreSQL asks for no password.
  */
 export const prepare = Effect.fnUntraced(function* (directory: string, binaries: Programs) {
   const root = yield* attempt(() => createRoot(resolve(directory)))
@@ -48,7 +48,7 @@ export const prepare = Effect.fnUntraced(function* (directory: string, binaries:
   return cluster
 })
 
-/** A program that embeds the service keeps its standard output to itself. */
+/** Logs to standard error: standard output belongs to the program that embeds the service. */
 const announce = Effect.provideService(
   Effect.logInfo("Preparing the embedded database, which takes a few seconds"),
   Logger.LogToStderr,
@@ -61,7 +61,7 @@ const attempt = <A>(change: () => A) =>
     catch: (error) => EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a writable directory: ${systemFault(error)}.`)
   })
 
-/** Creates a directory and those above it. With `recursive`, Node.js would try for ever below /proc. */
+/** Creates a directory and its parents. With `recursive`, Node.js would loop below /proc. */
 const createDirectory = (path: string, mode: number): void => {
   try {
     mkdirSync(path, { mode })
@@ -74,13 +74,13 @@ const createDirectory = (path: string, mode: number): void => {
   }
 }
 
-/** PostgreSQL's user may pass through a directory owned by root, but not list it. */
+/** Creates the data directory. PostgreSQL's user may pass through a directory of root, but not list it. */
 const createRoot = (path: string) => {
   const mode = postgresUser === undefined ? 0o700 : 0o711
   createDirectory(path, mode)
-  const found = statSync(path)
-  if (postgresUser !== undefined && found.uid === 0 && (found.mode & 0o001) === 0) {
-    chmodSync(path, (found.mode & 0o7777) | 0o011)
+  const { mode: actualMode, uid } = statSync(path)
+  if (postgresUser !== undefined && uid === 0 && (actualMode & 0o001) === 0) {
+    chmodSync(path, (actualMode & 0o7777) | 0o011)
   }
   return realpathSync(path)
 }
@@ -104,7 +104,7 @@ const isEmpty = (directory: string) => {
 
 const temporaryName = "postgres.initdb-"
 
-/** Whichever process is first moves a complete database into place; the others use that one. */
+/** Creates a database and moves it into place, unless another process was first. */
 const initialise = Effect.fnUntraced(function* (root: string, cluster: string, { initdb }: Programs) {
   const temporary = yield* attempt(() => {
     const path = mkdtempSync(join(root, temporaryName))
@@ -144,10 +144,10 @@ const putIntoPlace = (temporary: string, cluster: string) => {
   closeSync(parent)
 }
 
-/** Once there is a database, no other initdb is needed: its service was killed, or will use the one that is there. */
+/** Deletes the directories of other calls of initdb, whose services were killed or will use the existing database. */
 const discardTemporary = Effect.fnUntraced(function* (root: string) {
-  const found = yield* attempt(() => readdirSync(root).filter((name) => name.startsWith(temporaryName)))
-  yield* Effect.forEach(found, (name) => {
+  const leftovers = yield* attempt(() => readdirSync(root).filter((name) => name.startsWith(temporaryName)))
+  yield* Effect.forEach(leftovers, (name) => {
     const removed = rm(join(root, name), { recursive: true, force: true, maxRetries: 10, retryDelay: 50 })
     return Effect.promise(() => removed.catch(() => undefined))
   })

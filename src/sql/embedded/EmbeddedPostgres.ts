@@ -14,23 +14,23 @@ export interface Endpoint {
   readonly database: "postgres"
 }
 
-/** A service excludes other services from its directory; a command works alone or beside a service. */
+/** A service excludes other services from its directory; commands share it. */
 export type User = "service" | "command"
 
 /**
  * Ensures that PostgreSQL serves `directory` until the scope closes: uses the server that runs there or starts one, and
- * does so again whenever it ends. The last user to leave stops it. A killed user leaves it to the next start.
+ * restarts it whenever it ends. The last user to leave stops the server; if it is killed, the server runs on for the next start.
  */
 export const start = Effect.fnUntraced(function* (directory: string, user: User = "command") {
   const binaries = yield* locate()
   const cluster = yield* prepare(directory, binaries)
-  const entering = joining(cluster, serverOf(cluster, binaries), user)
-  let membership = yield* entering
+  const joinServer = makeJoin(cluster, serverOf(cluster, binaries), user)
+  let membership = yield* joinServer
   yield* Effect.addFinalizer(() => membership.leave)
   const rejoin = Effect.gen(function* () {
     yield* membership.lost
     yield* Effect.logWarning("The embedded PostgreSQL has exited and is being restarted")
-    membership = yield* entering.pipe(
+    membership = yield* joinServer.pipe(
       Effect.tapError(({ message }) => Effect.logWarning(message)),
       Effect.retry(Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]))
     )
@@ -41,7 +41,7 @@ export const start = Effect.fnUntraced(function* (directory: string, user: User 
 })
 
 interface Server {
-  /** Starts it and waits until it accepts connections, or fails with its last words. */
+  /** Starts the server and waits until it accepts connections, or fails with the end of its log. */
   readonly start: Effect.Effect<unknown, string>
   readonly stop: Effect.Effect<boolean>
   readonly isStarting: () => boolean
@@ -57,7 +57,7 @@ const serverOf = (cluster: string, { pg_ctl }: PostgresBinaries): Server => {
       return ""
     }
   }
-  // The directory is given as a variable, as pg_ctl passes arguments through a shell.
+  // Passes the directory in a variable, because pg_ctl passes arguments through a shell.
   const control = (...args: ReadonlyArray<string>) =>
     run(pg_ctl, [...args, "--silent", "--wait"], { cwd: cluster, variables: { PGDATA: cluster } })
   const stop = Effect.gen(function* () {
@@ -72,7 +72,7 @@ const serverOf = (cluster: string, { pg_ctl }: PostgresBinaries): Server => {
     const { code, lastWords } = yield* control("start", ...args)
     if (code !== 0) return yield* Effect.fail(read("server.log").trim().split("\n").slice(-20).join("\n") || lastWords)
   })
-  // Interrupted, pg_ctl may leave a server that has no lock file yet.
+  // An interrupted pg_ctl may leave a server without a lock file yet.
   const untilStopped = Effect.repeat(stop, { until: (stopped) => stopped, times: 20, schedule: Schedule.spaced(50) })
   return {
     start: Effect.onInterrupt(start, () => untilStopped),
@@ -101,7 +101,7 @@ const options = [
   .map((setting) => `-c '${setting}'`)
   .join(" ")
 
-/** Whether the PID in a lock file is now another program's, as in a restarted container: `pg_ctl` would stop that. */
+/** Whether another program has the PID in a lock file, as in a restarted container: `pg_ctl` would stop that program. */
 const isStale = (lock: string) => {
   try {
     return !/^\d+ \(postgres\) [^XZ]/.test(readFileSync(`/proc/${parseInt(lock)}/stat`, "latin1"))
@@ -112,13 +112,13 @@ const isStale = (lock: string) => {
 
 /** A connection that marks the directory as in use. */
 interface Membership {
-  /** Completes when the connection ends, usually because the server does. */
+  /** Completes when the connection ends, usually with the server. */
   readonly lost: Effect.Effect<void>
   /** Stops the server if nobody else uses it. */
   readonly leave: Effect.Effect<void>
 }
 
-/** Every user of the directory shares the first, the service has the second. PostgreSQL frees them as users die. */
+/** All users of the directory share the first lock; the service holds the second. PostgreSQL frees them if a user dies. */
 const [usersLock, serviceLock] = ["1652128619, 1", "1652128619, 2"]
 
 const openMembership = (host: string, server: Server, user: User) =>
@@ -168,15 +168,15 @@ const inUse =
 
 const stillOccupied = /lock file .* (already exists|is empty)|pre-existing shared memory block|could not bind/
 
-/** How long a server that is stopping, or its orphans, may keep the next one from starting, in milliseconds. */
-const patience = 15_000
+/** How long a stopping server, or its orphans, may delay the next start, in milliseconds. */
+const startTimeout = 15_000
 
-/** Joins the users of the server, and starts it if it does not run. */
-const joining = (host: string, server: Server, user: User): Effect.Effect<Membership, EmbeddedPostgresError> =>
+/** Connects to the server, and starts it if it does not run. */
+const makeJoin = (host: string, server: Server, user: User): Effect.Effect<Membership, EmbeddedPostgresError> =>
   Effect.suspend(() => {
     let startedHere = false
     return Effect.gen(function* () {
-      for (let deadline = Date.now() + patience; ; yield* Effect.sleep(50)) {
+      for (let deadline = Date.now() + startTimeout; ; yield* Effect.sleep(50)) {
         const opened = yield* Effect.result(openMembership(host, server, user))
         if (opened._tag === "Success") return opened.success
         const failure = opened.failure
@@ -185,14 +185,14 @@ const joining = (host: string, server: Server, user: User): Effect.Effect<Member
         if (!answers && !failure.isTransient) {
           return yield* EmbeddedPostgresError.of(sentenceOn("The embedded database", failure, 0))
         }
-        if (answers && server.isStarting()) deadline = Date.now() + patience
+        if (answers && server.isStarting()) deadline = Date.now() + startTimeout
         const started = answers ? undefined : yield* Effect.result(server.start)
         startedHere ||= started?._tag === "Success"
-        const words = started?._tag === "Failure" ? started.failure : ""
-        if (Date.now() > deadline || (words !== "" && !stillOccupied.test(words))) {
+        const log = started?._tag === "Failure" ? started.failure : ""
+        if (Date.now() > deadline || (log !== "" && !stillOccupied.test(log))) {
           return yield* EmbeddedPostgresError.of(
             "PostgreSQL could not start in BYOK_DATA_DIR:",
-            words || "another instance is there but does not answer"
+            log || "another instance is there but does not answer"
           )
         }
       }

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, syml
 import { createRequire } from "node:module"
 import { basename, dirname, join, relative } from "node:path"
 
-/** A sentence for the operator, followed by PostgreSQL's own last words if it failed. */
+/** A sentence for the operator, followed by PostgreSQL's last output if it failed. */
 export class EmbeddedPostgresError extends Data.TaggedError("EmbeddedPostgresError")<{ readonly message: string }> {
   static readonly of = (sentence: string, lastWords = "") =>
     new this({ message: lastWords === "" ? sentence : `${sentence}\n${lastWords}` })
@@ -16,7 +16,7 @@ export interface PostgresBinaries {
   readonly postgres: string
 }
 
-/** The programs that npm installed for this platform, repaired if its install scripts did not run. */
+/** Locates the programs that npm installed for this platform, and completes the package. */
 export const locate = (
   platform: string = process.platform,
   arch: string = process.arch
@@ -29,7 +29,7 @@ export const locate = (
       )
   }).pipe(Effect.map((entry) => complete(dirname(dirname(entry)))))
 
-/** npm packages have no symbolic links, and copies lose execute permissions. A read-only package stays as it is. */
+/** Restores symbolic links, which npm packages lack, and execute permissions, which copies lose. Skips a read-only package. */
 export const complete = (root: string): PostgresBinaries => {
   const path = (name: string) => join(root, "native/bin", name)
   const binaries = { initdb: path("initdb"), pg_ctl: path("pg_ctl"), postgres: path("postgres") }
@@ -66,15 +66,15 @@ const ignoreErrors = (change: () => void) => {
   }
 }
 
-/** PostgreSQL refuses to run as root; a service that runs as root starts it as nobody. */
+/** The user `nobody`, if the service runs as root: PostgreSQL refuses to run as root. */
 export const postgresUser = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined
 
 export const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? ""
 
-/** Only what PostgreSQL needs: the service's environment holds secrets, and PG* variables would redirect it. */
+/** A minimal environment: the service's holds secrets, and PG* variables would redirect PostgreSQL. */
 const environment = { PATH: process.env["PATH"] ?? "/usr/bin:/bin", LC_ALL: "C", TZ: "UTC" }
 
-/** Runs a program as PostgreSQL's user: its exit code, if it could be started, and the end of what it complained of. */
+/** Runs a program as PostgreSQL's user. Returns its exit code, null if it did not start, and the end of its error output. */
 export const run = (
   program: string,
   args: ReadonlyArray<string>,

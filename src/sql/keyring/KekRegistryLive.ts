@@ -16,7 +16,7 @@ interface Check {
   readonly retired: boolean
 }
 
-/** How long one attempt to retire a key may block statements on `credentials`, and how often it is repeated. */
+/** How long an attempt to retire a key may block statements on `credentials`, and how often to repeat it. */
 const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
 
 export const layer = Layer.effect(
@@ -30,7 +30,7 @@ export const layer = Layer.effect(
     const insert = ({ check_value, kek_id }: Omit<Check, "retired">) => writes.sql<{ kek_id: string }>`
       INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value})
       ON CONFLICT (id) DO NOTHING RETURNING id AS kek_id`
-    /** Whether the key has sealed, or no key has, or another key of the keyring has. */
+    /** A key may seal if it has sealed before, no key has, or another key of the keyring has. */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
       wraps > 0
       OR NOT EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL)
@@ -44,9 +44,9 @@ export const layer = Layer.effect(
             WHEN ${maySeal(background.sql, kek_ids)} THEN 'seals'
             ELSE 'foreign'
           END AS permission FROM keks WHERE id = ${kek_id}`,
-        ([found]) => found?.permission ?? "foreign"
+        ([row]) => row?.permission ?? "foreign"
       )
-    /** Only the first use of a key takes the lock; under it, the first use of every other key is visible. */
+    /** Only the first use of a key takes the lock, under which the first uses of all other keys are visible. */
     const reserve = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) {
       const { sql } = writes
       const [used] = yield* sql`SELECT 1 FROM keks WHERE id = ${kek_id} AND wraps > 0`
@@ -59,7 +59,7 @@ export const layer = Layer.effect(
 
     const count = (kek_id: string) => writes.probe(countNaming(writes.sql, kek_id), "keks.count")
 
-    /** Retires or reinstates a key as soon as running transactions release `credentials` and `links`; false if that takes too long. */
+    /** Retires or reinstates a key; false if running transactions hold `credentials` or `links` for too long. */
     const fence = Effect.fnUntraced(
       function* (kek_id: string, retired: boolean) {
         const { sql } = writes
@@ -86,7 +86,7 @@ export const layer = Layer.effect(
           (query) => writes.probe(query, "keks.fence")
         )
     )
-    const fenced = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
+    const fenceWithRetry = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
       for (let attempt = 1; !(yield* fence(kek_id, retired)); attempt++) {
         if (attempt === fencing.attempts) {
           return yield* Effect.die(
@@ -143,9 +143,9 @@ export const layer = Layer.effect(
       retire: Effect.fnUntraced(function* (kek_id) {
         const before = yield* count(kek_id)
         if (before > 0) return before
-        yield* fenced(kek_id, true)
+        yield* fenceWithRetry(kek_id, true)
         const meanwhile = yield* count(kek_id)
-        if (meanwhile > 0) yield* fenced(kek_id, false)
+        if (meanwhile > 0) yield* fenceWithRetry(kek_id, false)
         return meanwhile
       }),
       register: Effect.fnUntraced(function* (keks) {
@@ -157,15 +157,15 @@ export const layer = Layer.effect(
             )
             .map(({ kek_id }) => kek_id)
         const before = yield* writes.probe(known(ids), "keks.known")
-        const found = differing(before)
-        if (found.length > 0 || before.length === new Set(ids).size) return found
+        const conflicts = differing(before)
+        if (conflicts.length > 0 || before.length === new Set(ids).size) return conflicts
         const recorded = Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
-          const found = differing(yield* known(ids))
-          if (found.length > 0) return found
+          const conflicts = differing(yield* known(ids))
+          if (conflicts.length > 0) return conflicts
           const inserted = (yield* Effect.forEach(keks, insert)).flat()
           yield* recordEach(writes.sql, inserted, ({ kek_id }) => ({ action: "keyring.register", kek_id }))
-          return found
+          return conflicts
         })
         return yield* writes.probe(writes.sql.withTransaction(recorded), "keks.register")
       }),

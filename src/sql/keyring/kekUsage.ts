@@ -5,7 +5,7 @@ import type { KekRegistry, NamingCredential, RegisteredKey } from "../../port/Ke
 import { askRows } from "../connection/statements.ts"
 import type { Database } from "../connection/Database.ts"
 
-/** The ids of the keys that credentials or links name: walks the index from one to the next; links are few. */
+/** The ids of the keys that credentials or links name. Steps through the index from one id to the next; links are few. */
 const namedKeks = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const ids: Array<string> = []
@@ -18,7 +18,7 @@ const namedKeks = (sql: SqlClient.SqlClient) =>
     }
   })
 
-/** How many credentials and links name a key, up to `limit`. For an equality PostgreSQL might read the table, not the index. */
+/** Counts the credentials and links that name a key, up to `limit`. BETWEEN makes PostgreSQL use the index, unlike an equality. */
 export const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit?: number) => {
   const most = sql.literal(limit === undefined ? "ALL" : String(limit))
   return Effect.map(
@@ -31,8 +31,6 @@ export const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit?: nu
   )
 }
 
-// Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
-
 interface RegisteredRow {
   readonly kek_id: string
   readonly wraps: number
@@ -42,7 +40,7 @@ interface UsageRow extends RegisteredRow {
   readonly retired: boolean
 }
 
-const registered = ({ kek_id, registered_at, wraps }: RegisteredRow): RegisteredKey => ({
+const registeredKey = ({ kek_id, registered_at, wraps }: RegisteredRow): RegisteredKey => ({
   kek_id,
   wraps,
   ...(registered_at === null ? {} : { registered_at: DateTime.fromDateUnsafe(registered_at) })
@@ -51,7 +49,6 @@ const registered = ({ kek_id, registered_at, wraps }: RegisteredRow): Registered
 const capped = (credentials: number) =>
   credentials > countLimit ? { credentials: countLimit, more_credentials: true as const } : { credentials }
 
-/** Reports which keys there are and which credentials name them. */
 export const kekUsage = ({
   background,
   reads
@@ -67,7 +64,7 @@ export const kekUsage = ({
       return yield* Effect.forEach(ids, (kek_id) =>
         Effect.map(countNaming(sql, kek_id, countLimit + 1), (credentials) => {
           const { retired, ...row } = known.get(kek_id) ?? { kek_id, wraps: 0, retired: false, registered_at: null }
-          return { ...registered(row), ...capped(credentials), retired }
+          return { ...registeredKey(row), ...capped(credentials), retired }
         })
       )
     }),
@@ -76,7 +73,7 @@ export const kekUsage = ({
   live: Effect.map(
     askRows(reads, "keks.live")<RegisteredRow>`
       SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL`,
-    (rows) => rows.map(registered)
+    (rows) => rows.map(registeredKey)
   ),
   missing: (kek_ids, limit) =>
     background.probe(

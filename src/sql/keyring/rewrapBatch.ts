@@ -16,19 +16,19 @@ import {
   pageBytes
 } from "../rows/credentialRows.ts"
 
-/** How many rows one statement scans at most, however few of them name another key. */
+/** The greatest number of rows that a statement scans, even if few of them name another key. */
 const scanLimit = 10_000
 
 const highest = keyOfAll("ffffffff-ffff-ffff-ffff-ffffffffffff")
 
-/** How many DEKs are rewrapped at a time, for slow key stores. */
+/** How many DEKs to rewrap at a time, for slow key stores. */
 const concurrency = 16
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
 type Row = CredentialKey & SealedKey
 
-/** A table of sealed keys: the columns that say what a key is bound to, how many bytes they have, and how they say it. */
+/** A table of sealed keys: the columns of the sealing context, their size, and how to build the context. */
 interface Source {
   readonly table: Statement.Fragment
   readonly columns: Statement.Fragment
@@ -36,10 +36,10 @@ interface Source {
   readonly contextOf: (row: Row) => SealingContext
 }
 
-/** Begins the cursors of the batches of links, which come after those of credentials. */
-const links = "links "
+/** The prefix of cursors in links, which come after all credentials. */
+const linksPrefix = "links "
 
-/** Rewraps the data keys of one batch of credentials, or then of links, in one transaction, with one audit event. */
+/** Rewraps the data keys of a batch of credentials, or after those of links, in one transaction with one audit event. */
 export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
   const ofCredentials: Source = {
     table: sql`credentials`,
@@ -54,7 +54,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
     contextOf: (row) => linkContext(row as Row & Parameters<typeof linkContext>[0])
   }
 
-  /** Citus moves no `ctid` and locks no rows of several nodes; `wrapped_dek` tells whether a row has changed meanwhile. */
+  /** Citus cannot use `ctid` or lock rows of several nodes; there, `wrapped_dek` shows whether a row has changed meanwhile. */
   const placeIn = (table: Statement.Fragment) =>
     distributed
       ? sql`WHERE true`
@@ -66,9 +66,10 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
 
   return ({ after, primary, size }, rewrap) =>
     Effect.gen(function* () {
-      const inLinks = after?.startsWith(links) === true
+      const inLinks = after?.startsWith(linksPrefix) === true
       const { bytes, columns, contextOf, table } = inLinks ? ofLinks : ofCredentials
-      const from = after === undefined || after === links ? lowest : keyOf(inLinks ? after.slice(links.length) : after)
+      const from =
+        after === undefined || after === linksPrefix ? lowest : keyOf(inLinks ? after.slice(linksPrefix.length) : after)
       const [end] = yield* sql<CredentialKey>`
         SELECT account_id, id FROM ${table} WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
         ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
@@ -131,7 +132,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
       return Result.succeed({
         rewrapped: replaced.length,
         failed,
-        next: isOver ? undefined : `${areLinks ? links : ""}${last === undefined ? "" : cursorOf(last)}`
+        next: isOver ? undefined : `${areLinks ? linksPrefix : ""}${last === undefined ? "" : cursorOf(last)}`
       })
     }).pipe(sql.withTransaction, (query) => ask(query, "keks.rewrap"), Effect.flatMap(Effect.fromResult))
 }

@@ -10,7 +10,7 @@ import { Database } from "../connection/Database.ts"
 import { linkKeyColumns, lockApiKeys, lockOpenLink, noKeys, openLink } from "../rows/principalRows.ts"
 import type { SqlClient } from "effect/sql"
 
-/** Ends a link, and says whether it was open. */
+/** Ends a link. Returns whether it was open. */
 const revokeLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   Effect.map(
     sql`UPDATE links SET ended = 'revoked', ${noKeys(sql)} WHERE ${openLink(sql, account_id, link_id)} RETURNING 1`,
@@ -32,7 +32,7 @@ export const layer = Layer.effect(
       id AS link_id, account_id, workspace_id, purpose, provider, credential_id, return_url, created_at, expires_at,
       coalesce(ended, CASE WHEN expires_at <= now() THEN 'expired' ELSE 'open' END) AS state, public_key`
 
-    /** An insert that is asked again finds its own row. */
+    /** Inserts a link; an existing row with its id counts as inserted, because a retry meets its own row. */
     const insert = Effect.fnUntraced(function* (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) {
       const { account_id, credential_id, link_id, provider, purpose, return_url, workspace_id } = link
       yield* lockApiKeys(writes, account_id, "_shared")

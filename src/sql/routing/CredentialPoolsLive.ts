@@ -16,7 +16,7 @@ import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import { credentialOf, sealedColumns, type Stored } from "../rows/credentialRows.ts"
 
-/** The state of `pool` as one text, which `stateOf` reads: the driver reads 64-bit integers as BigInt. */
+/** The state of `pool` as text for `stateOf`, because the driver reads 64-bit integers as BigInt. */
 const state = (sql: SqlClient.SqlClient) =>
   sql`concat_ws(' ', coalesce(pool.version, 0), coalesce(pool.health, 0), coalesce(pool.members, 0), coalesce(pool.bytes, 0))`
 
@@ -26,8 +26,8 @@ const stateOf = (state: string): PoolState => {
 }
 
 /**
- * The members of a pool. The ORDER BY makes the database use the one index with this order. Otherwise it may read
- * the whole workspace and drop the other providers, which it estimates as cheap where workspaces are small on average.
+ * The members of a pool. ORDER BY makes PostgreSQL use the index with this order. Otherwise it may read the whole workspace and
+ * drop the other providers, which it estimates as cheap where workspaces are small on average.
  */
 const membersOf = (
   sql: SqlClient.SqlClient,
@@ -45,10 +45,10 @@ const parkedIn = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider
   JOIN credential_parkings AS parked ON parked.account_id = ${owner.account_id} AND parked.credential_id = keyed.id
   AND parked.key_version = keyed.key_version`
 
-/** How many bytes a parking takes in memory beside its model: 190 were measured. */
+/** How many bytes a parking takes in memory without its model: 190 measured. */
 const parkingBytes = 200
 
-/** A row for the parkings of each key: no message of the database is too long. */
+/** One row for the parkings of each key, so that no message of the database is too long. */
 const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`
   SELECT parked.credential_id AS parked_id, json_agg(json_build_object(
     'model', parked.model, 'key_version', parked.key_version,
@@ -57,11 +57,9 @@ const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provid
   ))::text AS parkings ${parkedIn(sql, owner, provider)}
   GROUP BY parked.credential_id`
 
-// Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
-
 type Member = Stored & SealedKey & { readonly key_version: number; readonly row: string }
 
-/** A member, its parkings or both, with the state of the pool; an empty pool is one row with neither. */
+/** The state of the pool with a member, a key's parkings or both; an empty pool is one row with neither. */
 type Loaded = { readonly state: string } & (Member | { readonly id: null }) &
   ({ readonly parked_id: CredentialId; readonly parkings: string } | { readonly parked_id: null })
 
@@ -70,7 +68,7 @@ const parkingsIn = (row: Loaded): ReadonlyArray<readonly [CredentialId, Readonly
 
 const isMember = (row: Loaded): row is Loaded & Member => row.id !== null
 
-/** A column of `member`. The driver reads no array of other bounds, which direct SQL can store: it must not fail the pool. */
+/** A column of `member`. Replaces arrays that the driver cannot read, which direct SQL can store: they must not fail the pool. */
 const columnOf = (sql: SqlClient.SqlClient, column: string) => {
   const value = sql.literal(`member.${column}`)
   return listNames.some((list) => list === column)
@@ -78,7 +76,7 @@ const columnOf = (sql: SqlClient.SqlClient, column: string) => {
     : value
 }
 
-/** A time that only direct SQL can store must not fail the pool; all that it decides is the order. */
+/** Replaces an infinite time, which only direct SQL can store, so that it does not fail the pool; it affects only the order. */
 const finite = (time: Date): Date => (Number.isFinite(Number(time)) ? time : new Date(8.64e15))
 
 const rowOf = (member: Member): PoolRow => ({
@@ -88,7 +86,7 @@ const rowOf = (member: Member): PoolRow => ({
   row: member.row
 })
 
-/** Where a workspace is found, and how its account is named. */
+/** The parts of a SELECT on a workspace and its account. */
 interface Source {
   readonly account_id: Statement.Fragment
   readonly columns: Statement.Fragment
@@ -96,7 +94,7 @@ interface Source {
   readonly where: Statement.Fragment
 }
 
-interface FoundVersions {
+interface WorkspaceVersions {
   readonly id: WorkspaceId
   readonly states: ReadonlyArray<string>
 }
@@ -112,7 +110,7 @@ interface KeyVersions extends KeyOwner {
   readonly states: ReadonlyArray<string>
 }
 
-const versionsOf = ({ id, states }: FoundVersions) => ({ workspace_id: id, pools: states.map(stateOf) })
+const versionsOf = ({ id, states }: WorkspaceVersions) => ({ workspace_id: id, pools: states.map(stateOf) })
 
 export const layer = Layer.effect(
   CredentialPools,
@@ -121,8 +119,8 @@ export const layer = Layer.effect(
     const { ask, distributed, sql } = reads
 
     /**
-     * Looks up the states of the pools of a workspace; `providers` are joined by commas. The first OFFSET 0 hides how many
-     * there are from the planner: it would otherwise plan each execution anew, which takes longer than running it.
+     * Looks up the states of the pools of a workspace; `providers` are joined by commas. The first OFFSET 0 hides their number
+     * from the planner, which would otherwise plan every execution, longer than running it.
      */
     const versionsFrom = <Wanted extends { readonly providers: string }, Row extends object>(
       by: Readonly<Record<keyof Wanted & string, "uuid" | "text">>,
@@ -135,8 +133,8 @@ export const layer = Layer.effect(
           const { account_id, columns, from, where } = of(by)
           return sql<Row>`
             SELECT ${columns}, ARRAY(
-              SELECT ${state(sql)} FROM (SELECT string_to_array(${by.providers}, ',') OFFSET 0) AS given (providers)
-              CROSS JOIN unnest(given.providers) WITH ORDINALITY AS asked (provider, n)
+              SELECT ${state(sql)} FROM (SELECT string_to_array(${by.providers}, ',') OFFSET 0) AS input (providers)
+              CROSS JOIN unnest(input.providers) WITH ORDINALITY AS asked (provider, n)
               LEFT JOIN LATERAL (
                 SELECT version, health, members, bytes FROM pools
                 WHERE account_id = ${account_id} AND workspace_id = workspaces.id AND provider = asked.provider OFFSET 0
@@ -154,15 +152,15 @@ export const layer = Layer.effect(
       from: sql`workspaces`,
       where: sql`workspaces.account_id = ${account_id} AND ${isWanted} AND workspaces.deleted_at IS NULL`
     })
-    const versionsOfNamed = versionsFrom<PoolOwner & { providers: string }, FoundVersions>(
+    const versionsOfNamed = versionsFrom<PoolOwner & { providers: string }, WorkspaceVersions>(
       { account_id: "uuid", workspace_id: "uuid", providers: "text" },
       ({ account_id, workspace_id }) => inAccount(account_id, sql`workspaces.id = ${workspace_id}`)
     )
-    const versionsOfDefault = versionsFrom<Pick<PoolOwner, "account_id"> & { providers: string }, FoundVersions>(
+    const versionsOfDefault = versionsFrom<Pick<PoolOwner, "account_id"> & { providers: string }, WorkspaceVersions>(
       { account_id: "uuid", providers: "text" },
       ({ account_id }) => inAccount(account_id, sql`workspaces.is_default`)
     )
-    /** In one statement; `workspace_id` is empty for the default one. */
+    /** Looks up key and versions in one statement; `workspace_id` is empty for the default workspace. */
     const versionsOfKey = versionsFrom<
       { api_key_hash: ApiKeyHash; workspace_id: string } & { providers: string },
       KeyVersions
@@ -173,7 +171,7 @@ export const layer = Layer.effect(
           AND CASE WHEN ${workspace_id} = '' THEN is_default ELSE workspaces.id::text = ${workspace_id} END`,
       where: sql`hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`
     }))
-    /** Where accounts are spread over nodes, only a statement that names the account stays on one. */
+    /** For Citus: only a statement that names the account as a value runs on one node. */
     const ownerOfKey = makeLookUp<{ api_key_hash: ApiKeyHash }, KeyOwner, KeyOwner>(reads, {
       operation: "api_keys.find",
       by: { api_key_hash: "text" },
@@ -218,7 +216,7 @@ export const layer = Layer.effect(
         const size = sql<{ bytes: number }>`
           SELECT coalesce(sum(${sql.literal(String(parkingBytes))} + octet_length(parked.model)), 0)::float8 AS bytes
           ${parkedIn(sql, owner, provider)}`
-        const admitted = Effect.flatMap(ask(size, "pools.load"), ([found]) => admit(found?.bytes ?? 0))
+        const admitted = Effect.flatMap(ask(size, "pools.load"), ([row]) => admit(row?.bytes ?? 0))
         const columns = [...sealedColumns, "key_version"]
         const rows = sql<Loaded>`
           SELECT ${state(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
@@ -234,13 +232,13 @@ export const layer = Layer.effect(
           ) AS member ON true
           WHERE workspaces.account_id = ${owner.account_id} AND workspaces.id = ${owner.workspace_id}
           AND workspaces.deleted_at IS NULL`
-        return Effect.map(Effect.andThen(admitted, ask(rows, "pools.load")), (found) =>
-          Option.map(Option.fromUndefinedOr(found[0]), (first) => {
+        return Effect.map(Effect.andThen(admitted, ask(rows, "pools.load")), (loaded) =>
+          Option.map(Option.fromUndefinedOr(loaded[0]), (first) => {
             const state = stateOf(first.state)
             return {
               ...state,
-              parkings: new Map(found.flatMap(parkingsIn)),
-              rows: state.version === known ? undefined : found.filter(isMember).map(rowOf)
+              parkings: new Map(loaded.flatMap(parkingsIn)),
+              rows: state.version === known ? undefined : loaded.filter(isMember).map(rowOf)
             }
           })
         )

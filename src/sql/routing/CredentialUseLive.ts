@@ -6,10 +6,10 @@ import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/statements.ts"
 
-/** The driver sends no array of nulls alone, so "" stands for null. */
+/** Formats a time, "" for null: the driver cannot send an array of only nulls. */
 const timeOf = (at: number | null) => (at === null ? "" : new Date(at).toISOString())
 
-/** The uses as rows `use`, in the order in which they are locked. */
+/** The uses as rows `use`, in the order of locking. */
 const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) => {
   const sorted = inLockOrder(({ account_id, credential_id }) => `${account_id} ${credential_id}`, uses)
   return sql`
@@ -60,7 +60,7 @@ export const layer = Layer.effect(
         FROM credential_use WHERE account_id = ${account_id} AND credential_id = ANY(${ids}::uuid[])`
       return Effect.map(
         ask(rows, "credential_use.find"),
-        (found) => new Map(found.map(({ credential_id, ...use }) => [credential_id, use]))
+        (rows) => new Map(rows.map(({ credential_id, ...use }) => [credential_id, use]))
       )
     }
   }))

@@ -26,16 +26,15 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
 const namesOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<OwnedCredential>) => sql`
   unnest(
     ${of.map(({ account_id }) => account_id)}::uuid[], ${of.map(({ credential_id }) => credential_id)}::uuid[]
-  ) AS given (account_id, credential_id)`
+  ) AS owned (account_id, credential_id)`
 
 const changedKey = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
-/** What is stored of a key for a model. */
 type Stored = OwnedCredential &
   Pick<ParkingChange, "model" | "key_version"> & {
     readonly cause: string
     readonly parked_at: Date
-    /** Whether its end is ahead; null if it has none. */
+    /** Whether it has not ended yet; null if it has no end. */
     readonly parked: boolean | null
   }
 
@@ -43,8 +42,8 @@ const isGrave = (cause?: string): cause is "rejected" | "forbidden" | "quota_exh
   cause === "rejected" || cause === "forbidden" || cause === "quota_exhausted"
 
 /**
- * Records whose keys upstreams refuse now and did not before, or the other way round. While a key is parked for a model, the
- * same refusal of its other models is not told again, unless the key has recovered since.
+ * Records an event for each key that upstreams began to refuse or to accept again. While a key is parked for a model, does not
+ * report the same refusal for its other models, unless the key has recovered since.
  */
 const recordChanges = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
@@ -56,15 +55,15 @@ const recordChanges = Effect.fnUntraced(function* (
   const changes = after.flatMap((stored) => {
     const { account_id, cause, credential_id, key_version, model } = stored
     const others = (known.get(nameOf(stored)) ?? []).filter((one) => one.model !== model)
-    const was = known.get(nameOf(stored))?.find((one) => one.model === model)?.cause
+    const causeBefore = known.get(nameOf(stored))?.find((one) => one.model === model)?.cause
     known.set(nameOf(stored), [...others, stored])
     const recoveries = others.flatMap((one) => (one.cause === "succeeded" ? [one.parked_at.getTime()] : []))
-    const isTold = others.some(
+    const isReported = others.some(
       (one) => one.cause === cause && one.parked && one.parked_at.getTime() >= Math.max(...recoveries)
     )
-    const isNew = isGrave(cause) && was !== cause
-    if (isNew && isTold) return []
-    const refusal = isNew ? cause : cause === "succeeded" && isGrave(was) ? was : undefined
+    const isNew = isGrave(cause) && causeBefore !== cause
+    if (isNew && isReported) return []
+    const refusal = isNew ? cause : cause === "succeeded" && isGrave(causeBefore) ? causeBefore : undefined
     if (refusal === undefined) return []
     const action = isNew ? ("credential.rejected" as const) : ("credential.recovered" as const)
     const of = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }
@@ -75,26 +74,26 @@ const recordChanges = Effect.fnUntraced(function* (
     SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))} FROM credentials
     JOIN (SELECT DISTINCT account_id, credential_id FROM ${namesOf(sql, changes)}) AS wanted
     ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id`
-  const found = new Map(rows.map((row) => [`${row.account_id} ${row.id}`, row]))
+  const recorded = new Map(rows.map((row) => [`${row.account_id} ${row.id}`, row]))
   yield* recordEach(
     sql,
     changes.flatMap(({ account_id, credential_id, ...change }) => {
-      const row = found.get(`${account_id} ${credential_id}`)
+      const row = recorded.get(`${account_id} ${credential_id}`)
       return row === undefined ? [] : [{ ...change, ...recordedOf(row) }]
     }),
     (act) => act
   )
 })
 
-/** Joins changes to what is stored, and removes parkings of the same credentials that are over. Returns whose changed. */
-const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
+/** Merges changes into the stored parkings, and deletes expired parkings of the same credentials. Returns the changed ones. */
+const mergeAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(changedKey, changes)
   const before = yield* sql<Stored>`
     SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS parked
     FROM credential_parkings AS parked
     JOIN (SELECT DISTINCT account_id, credential_id FROM ${namesOf(sql, sorted)}) AS wanted
     ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
-  const joined = yield* sql<Stored>`
+  const merged = yield* sql<Stored>`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)
     SELECT credentials.account_id, credentials.id, seen.model, seen.key_version, seen.epoch, seen.cause, seen.strikes,
@@ -113,7 +112,7 @@ const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, chan
         < (excluded.epoch, coalesce(excluded.until, '-infinity'), excluded.strikes))
     RETURNING parked.account_id, parked.credential_id, parked.model, parked.key_version, parked.cause, parked.parked_at,
       parked.until > now() AS parked`
-  yield* recordChanges(sql, before, joined)
+  yield* recordChanges(sql, before, merged)
   const swept = yield* sql<OwnedCredential>`
     DELETE FROM credential_parkings AS parked USING credentials
     WHERE (parked.account_id, parked.credential_id) IN (
@@ -124,25 +123,24 @@ const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, chan
       OR (parked.cause <> 'leaked'
         AND greatest(parked.until, parked.parked_at) < now() - ${sweptAfter}::double precision * interval '1 millisecond'))
     RETURNING parked.account_id, parked.credential_id`
-  return [...joined, ...swept]
+  return [...merged, ...swept]
 })
 
-/** Joins the changes of what is locked. Answers with those whose rows another transaction has locked. */
-const joinWhatIsFree =
+/** Merges the changes of locked credentials. Returns the changes whose rows another transaction has locked. */
+const mergeLocked =
   (
     sql: SqlClient.SqlClient,
     changes: ReadonlyArray<ParkingChange>
   ): Parameters<typeof changeHealth<typeof changes>>[2] =>
   ({ busy, locked }) => {
-    const free = changes.filter(namesIn(locked).has)
+    const mergeable = changes.filter(namesIn(locked).has)
     const answer = changes.filter(namesIn(busy).has)
-    return Effect.map(free.length > 0 ? joinAndSweep(sql, free) : Effect.succeed([]), (changed) => ({
+    return Effect.map(mergeable.length > 0 ? mergeAndSweep(sql, mergeable) : Effect.succeed([]), (changed) => ({
       changed,
       answer
     }))
   }
 
-/** A parking as the driver reads it. */
 interface Row {
   readonly credential_id: CredentialId
   readonly model: string
@@ -162,13 +160,11 @@ export const layer = Layer.effect(
   Parkings,
   Effect.map(Database, ({ background, reads }) => ({
     store: (changes) => {
-      // A statement of Citus names one account.
-      const together = background.distributed
-        ? Map.groupBy(changes, ({ account_id }) => account_id).values()
-        : [changes]
-      return Effect.forEach(together, (some) =>
-        background.ask(changeHealth(background, some, joinWhatIsFree(background.sql, some), true), "parkings.store")
-      ).pipe(Effect.map((met) => met.flat()))
+      // With Citus, a statement must name one account.
+      const batches = background.distributed ? Map.groupBy(changes, ({ account_id }) => account_id).values() : [changes]
+      return Effect.forEach(batches, (batch) =>
+        background.ask(changeHealth(background, batch, mergeLocked(background.sql, batch), true), "parkings.store")
+      ).pipe(Effect.map((skipped) => skipped.flat()))
     },
     find: (account_id, ids) => {
       const rows = reads.sql<Row>`
@@ -178,8 +174,8 @@ export const layer = Layer.effect(
         AND credentials.key_version = parked.key_version
         WHERE parked.account_id = ${account_id} AND parked.credential_id = ANY(${ids}::uuid[])
         AND (parked.cause = 'leaked' OR parked.until > now()) ORDER BY parked.model`
-      return Effect.map(reads.ask(rows, "parkings.find"), (found) => {
-        const groups = Map.groupBy(found, ({ credential_id }) => credential_id)
+      return Effect.map(reads.ask(rows, "parkings.find"), (parkings) => {
+        const groups = Map.groupBy(parkings, ({ credential_id }) => credential_id)
         return new Map(Array.from(groups, ([id, rows]) => [id, rows.map(parkingOf)]))
       })
     }

@@ -15,7 +15,7 @@ export const newColumns = [
   ...sealedColumns.filter((column) => !["created_at", "sort_order"].includes(column))
 ] as ReadonlyArray<keyof NewRow>
 
-/** A row as the driver reads it: the database's types and constraints guarantee the form of every field. */
+/** A row as the driver reads it. The database's types and constraints guarantee the form of every field. */
 export interface Stored extends Omit<Credential, "created_at"> {
   readonly account_id: AccountId
   readonly created_at: Date
@@ -28,10 +28,10 @@ export const credentialOf = (row: Omit<Stored, "account_id">): Credential => {
   return credential as unknown as Credential
 }
 
-/** A row with its sealed key, of which `storedColumns` are read. */
+/** A row with its sealed key: the columns `storedColumns`. */
 export type StoredSealed = Stored & SealedKey & Omit<StoredCredential, "credential" | "sealed">
 
-/** The columns of a credential of an account. Citus needs the account itself to know that one node has all of them. */
+/** The columns of `StoredSealed`. Citus needs the account as a value to run the statement on one node. */
 export const storedColumns = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) =>
   sql.csv([
     ...[...sealedColumns, "revision", "key_version"].map((column) => sql.literal(`credentials.${column}`)),
@@ -49,7 +49,7 @@ export const storedOf = (row: Omit<StoredSealed, "account_id">): StoredCredentia
   workspace_deleted: row.workspace_deleted
 })
 
-/** What audit events say of a credential. */
+/** The columns of a credential in audit events. */
 export type Recorded = Pick<Stored, "account_id" | "workspace_id" | "id" | "provider" | "label">
 export const recordedColumns = ["account_id", "workspace_id", "id", "provider", "label"] as const
 export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Recorded) => ({
@@ -60,13 +60,13 @@ export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Re
   label
 })
 
-/** The bytes of the lists and the sealed key of a row, as the database counts them; a key that stays as it is is null. */
+/** The bytes of a row's lists and sealed key, as the database counts them; the key is null if an update keeps it. */
 export const memberBytesOf = (row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed: Uint8Array | null }) =>
   listNames
     .flatMap((list) => row[list] ?? [])
     .reduce((sum, element) => sum + Buffer.byteLength(element), row.sealed?.length ?? 0)
 
-/** How many bytes a page that reads credentials of all accounts may have, beside its first row. */
+/** How many bytes a page of credentials of all accounts may have after its first row. */
 export const pageBytes = 8 * 1024 * 1024
 
 export const bytesOf = (sql: SqlClient.SqlClient, row?: string) =>
@@ -85,7 +85,7 @@ export const columnTypes = Object.fromEntries(newColumns.map((column) => [column
   Record<keyof NewRow, Exclude<Column, "timestamptz"> | "bytea">
 >
 
-/** The key of a row of credentials. Whatever reads the credentials of all accounts does so in this order. */
+/** The key of a row of credentials, and the order of reading the credentials of all accounts. */
 export interface CredentialKey {
   readonly account_id: string
   readonly id: string
@@ -93,12 +93,11 @@ export interface CredentialKey {
 
 export const keyOfAll = (uuid: string): CredentialKey => ({ account_id: uuid, id: uuid })
 
-/** Before the first key. */
+/** A key before all others. */
 export const lowest = keyOfAll("00000000-0000-0000-0000-000000000000")
 
 export const cursorOf = ({ account_id, id }: CredentialKey) => `${account_id}/${id}`
 
-/** The key that a cursor names. */
 export const keyOf = (cursor: string): CredentialKey => {
   const [account_id = lowest.account_id, id = lowest.id] = cursor.split("/")
   return { account_id, id }

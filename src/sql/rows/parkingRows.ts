@@ -5,7 +5,7 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 import { keyColumns, samePool } from "./poolRows.ts"
 
-/** The rows of credentials that are there, of those of one account where Citus confines a statement to one node. */
+/** The existing rows of some credentials. `node` confines them to one account for Citus. */
 const rowsOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<OwnedCredential>, node: Statement.Fragment) => sql`
   credentials JOIN unnest(
     ${credentials.map(({ account_id }) => account_id)}::uuid[],
@@ -15,33 +15,32 @@ const rowsOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<OwnedCreden
 
 const nameOf = ({ account_id, credential_id }: OwnedCredential) => `${account_id} ${credential_id}`
 
-/** Credentials by name, to ask whether one is among them. */
 export const namesIn = (credentials: ReadonlyArray<OwnedCredential>) => {
   const names = new Map(credentials.map((one) => [nameOf(one), one]))
   return { has: (one: OwnedCredential) => names.has(nameOf(one)), distinct: Array.from(names.values()) }
 }
 
-/** The credentials that a change may concern: those whose pools it has locked, and those that it has passed over. */
+/** The credentials whose pools the transaction has locked, and those that another transaction has locked. */
 interface Locked {
   readonly locked: ReadonlyArray<OwnedCredential>
   readonly busy: ReadonlyArray<OwnedCredential>
 }
 
 /**
- * Changes parkings of credentials in one transaction, under the locks of their pools, which are taken in the order of
- * their keys. `change` names the credentials whose parkings it has changed: the `health` of their pools is raised. With
- * `passing`, it passes over what another transaction has locked.
+ * Changes parkings of credentials in one transaction, under the locks of their pools, taken in the order of their keys. Raises
+ * the `health` of the pools of the credentials that `change` returns as `changed`. With `skipLocked`, skips pools and credentials
+ * that another transaction has locked.
  */
 export const changeHealth = <A>(
   { distributed, sql }: ConnectionPool,
   credentials: ReadonlyArray<OwnedCredential>,
   change: (rows: Locked) => Query<{ readonly changed: ReadonlyArray<OwnedCredential>; readonly answer: A }>,
-  passing = false
+  skipLocked = false
 ): Query<A> => {
   const [first] = credentials
   const confine = (table: string) =>
     distributed && first !== undefined ? sql`AND ${sql.literal(table)}.account_id = ${first.account_id}` : sql``
-  const rows = (some: ReadonlyArray<OwnedCredential>) => rowsOf(sql, some, confine("credentials"))
+  const rows = (owned: ReadonlyArray<OwnedCredential>) => rowsOf(sql, owned, confine("credentials"))
   const columns = sql`credentials.account_id, credentials.id AS credential_id`
   return Effect.gen(function* () {
     const { distinct } = namesIn(credentials)
@@ -49,11 +48,11 @@ export const changeHealth = <A>(
       SELECT ${columns} FROM ${rows(distinct)}
       JOIN pools ON ${samePool(sql, "pools", "credentials")} ${confine("pools")}
       ORDER BY ${keyColumns(sql, "pools")}
-      FOR NO KEY UPDATE OF pools ${passing ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
+      FOR NO KEY UPDATE OF pools ${skipLocked ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
     const names = namesIn(locked)
     const skipped = distinct.filter((one) => !names.has(one))
     const busy =
-      passing && skipped.length > 0 ? yield* sql<OwnedCredential>`SELECT ${columns} FROM ${rows(skipped)}` : []
+      skipLocked && skipped.length > 0 ? yield* sql<OwnedCredential>`SELECT ${columns} FROM ${rows(skipped)}` : []
     const { answer, changed } = yield* change({ locked, busy })
     if (changed.length > 0) {
       yield* sql`
@@ -65,10 +64,10 @@ export const changeHealth = <A>(
   }).pipe(sql.withTransaction)
 }
 
-/** The condition that a row of `parked` is the mark of a leaked key. */
+/** The condition that a row of `parked` marks a leaked key. */
 export const markOf = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
 
-/** Whether the key of this version of a credential is marked as leaked. */
+/** Whether a version of a credential's key is marked as leaked. */
 export const isMarked = (
   sql: SqlClient.SqlClient,
   account_id: Statement.Fragment,
@@ -81,6 +80,6 @@ export const isMarked = (
     AND parked.key_version = ${key_version} AND ${markOf(sql)}
   )`
 
-/** Whether the account has a key that is marked, or was when it was replaced: an index answers. */
+/** Whether the account has a mark, perhaps of a replaced key. Uses an index. */
 export const hasMarks = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) => sql`
   EXISTS (SELECT FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked')`

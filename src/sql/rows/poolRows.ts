@@ -15,22 +15,21 @@ export interface PoolKey {
 
 export const poolKey = ["account_id", "workspace_id", "provider"] as const
 
-/** The key's columns of `table`, or the condition that two tables name one pool. */
 export const keyColumns = (sql: SqlClient.SqlClient, table: string) =>
   sql.csv(poolKey.map((column) => sql.literal(`${table}.${column}`)))
 export const samePool = (sql: SqlClient.SqlClient, one: string, other: string) =>
   sql.and(poolKey.map((column) => sql.literal(`${one}.${column} = ${other}.${column}`)))
 
-/** What a row of credentials, or of what it will be, adds to the `bytes` of its pool. */
+/** How much a current or future row of credentials adds to the `bytes` of its pool. */
 export const memberBytes = (sql: SqlClient.SqlClient, row: string) =>
   sql`(${bytesOf(sql, row)} + octet_length(${sql.literal(row)}.sealed))`
 
-/** Where Citus spreads accounts over nodes, confines a statement on a table to the account of the write by a value. */
+/** With Citus, confines a table in a statement to the account of the write by a value. */
 export type Confine = (table: string) => Statement.Fragment
 
 /**
- * The CTE `locked`: the rows of `wanted` whose pools and then credentials are locked, in the order of the pools' keys, so that
- * no two transactions wait for each other; `held` are the bytes of the credential. With `passing`, what another transaction has locked is left out.
+ * The CTE `locked`: locks the pools of the rows of `wanted`, and then their credentials, in the order of the pools' keys, so that
+ * no two transactions deadlock; `held` are the bytes of the credential. `passing` may be SKIP LOCKED.
  */
 export const lockTargets = (
   sql: SqlClient.SqlClient,
@@ -50,9 +49,9 @@ export const lockTargets = (
   )`
 
 /**
- * The CTE `raised`: raises the version of the pools in which `changed` names rows, with the `members` and `bytes` that each adds.
- * PostgreSQL first checks what the row of the snapshot would become, and only then computes it from the row that is locked: what
- * a member has grown by meanwhile must not take the former below zero.
+ * The CTE `raised`: raises the version of the pools of `changed`, and adds its `members` and `bytes`. `greatest` is needed because
+ * PostgreSQL checks constraints on the row of the snapshot first, before it computes from the locked row: a member that has
+ * grown meanwhile would take the former below zero.
  */
 export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
   raised AS (
@@ -63,16 +62,18 @@ export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
     ) AS total WHERE ${samePool(sql, "pools", "total")} ${confine("pools")}
   )`
 
-/** What a pool holds; of a credential in it, how many of the bytes are its own and those of its sealed key, if it is there. */
+/** The content of a pool, and the part of one credential in it. */
 interface Room {
   readonly workspace_deleted: boolean
   readonly members: number
   readonly bytes: number
+  /** The bytes of the credential; null if it does not exist. */
   readonly held: number | null
+  /** How many of them are its sealed key. */
   readonly sealed: number | null
 }
 
-/** Makes a look-up of the room for a credential; undefined if there is no such workspace. */
+/** Makes a look-up of the room for a credential; undefined for an unknown workspace. */
 export const makeFindRoom = (pool: ConnectionPool) => {
   const { sql } = pool
   const find = makeLookUp<PoolKey & { readonly id: CredentialId }, Room, Room>(pool, {
@@ -93,16 +94,16 @@ export const makeFindRoom = (pool: ConnectionPool) => {
 }
 
 /**
- * Whether a pool has room for a member that grows by so many bytes, by itself and, in a batch, with the others that grow by so
- * many together. One that does not grow has room even in a pool beyond its limit, which may have been lowered.
+ * Whether a pool has room for a member that grows by `alone` bytes, and by `together` with the others of its batch. A member that
+ * does not grow fits even in a pool beyond its limit, which may have been lowered.
  */
 export const fits = (
   sql: SqlClient.SqlClient,
   limits: PoolLimits,
-  growth: { readonly own: string; readonly together: string }
-) => sql.literal(`(${growth.own} <= 0 OR pools.bytes + ${growth.together} <= ${limits.bytes})`)
+  growth: { readonly alone: string; readonly together: string }
+) => sql.literal(`(${growth.alone} <= 0 OR pools.bytes + ${growth.together} <= ${limits.bytes})`)
 
-/** The same of a member that becomes as large as this, by itself. */
+/** Fails unless the pool has room for a member that becomes so large. */
 export const refuseBytes = ({ bytes, held }: Room, limits: PoolLimits, size: number) => {
   const growth = size - (held ?? 0)
   const isFitting = growth <= 0 || bytes + growth <= limits.bytes

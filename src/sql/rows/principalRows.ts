@@ -6,8 +6,8 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 
 /**
- * Has a new API key or link wait for an erasure of its account, and an erasure for new ones, where Citus holds the account on
- * another node and no foreign key does so. A lock on the account's row would need a right that a service need not have.
+ * With Citus, makes new API keys and links of an account wait for its erasure, and the erasure wait for them, as foreign keys do
+ * without Citus. A lock on the account's row would need a right that the service lacks.
  */
 export const lockApiKeys = (
   { distributed, sql }: Pick<ConnectionPool, "distributed" | "sql">,
@@ -18,34 +18,33 @@ export const lockApiKeys = (
   return distributed ? Effect.asVoid(lock) : Effect.void
 }
 
-/** The columns of the key pair of a link: public, and private as it is sealed. */
+/** The columns of a link's key pair: public key and sealed private key. */
 export const linkKeyColumns = ["public_key", "kek_id", "wrapped_dek", "sealed"] as const
 
-/** Sets them to nothing. */
+/** The assignments that delete a link's key pair. */
 export const noKeys = (sql: SqlClient.SqlClient) => sql.csv(linkKeyColumns.map((column) => sql`${sql(column)} = NULL`))
 
-/** The condition of an open link. */
 export const openLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   sql`account_id = ${account_id} AND id = ${link_id} AND ended IS NULL AND expires_at > now()`
 
-/** Whether a link is open; it stays so until the transaction ends. */
+/** Locks a link until the transaction ends. Returns whether it is open. */
 export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   Effect.map(
     sql`SELECT 1 FROM links WHERE ${openLink(sql, account_id, link_id)} FOR UPDATE`,
     ({ length }) => length > 0
   )
 
-/** Ends a link that is for one act, on the credential that it names from then on. */
+/** Ends a link that serves once, and stores its credential. */
 const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId, id: CredentialId) => sql`
   UPDATE links SET ended = 'used', credential_id = ${id}, ${noKeys(sql)}
   WHERE ${openLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
 
-/** The result of a write whose principal is a link that is not open any more: nothing was written. */
+/** The result of a write that was not made, because its principal is a link that is no longer open. */
 export const closed = Symbol("closed")
 
 /**
- * Makes a write of the account for its principal. Invariant: what a link writes is committed before its revocation is
- * answered, or not at all, and a link that serves once ends in the transaction of what it stores.
+ * Makes a write for its principal. Invariants: a link's write commits before its revocation is answered, or not at all; and a
+ * link that serves once ends in the transaction of its write.
  */
 export const whileOpen = <A>(
   sql: SqlClient.SqlClient,

@@ -13,10 +13,10 @@ const migrations = {
   )
 }
 
-/** The newest migration that this build knows, and needs. */
+/** The newest migration of this build, which it requires. */
 export const latest = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
-/** SQLSTATE of a lock that was not free in time. */
+/** SQLSTATE of a lock timeout. */
 export const lockNotAvailable = "55P03"
 
 const scrubbed = (error: SqlError.SqlError | Migrator.MigrationError) => {
@@ -26,7 +26,7 @@ const scrubbed = (error: SqlError.SqlError | Migrator.MigrationError) => {
     : new DatabaseFailure({ kind: error._tag, sqlstate: undefined, constraint: undefined })
 }
 
-/** How the schema compares with the migrations that this build knows. */
+/** Compares the schema with the migrations of this build. */
 export type SchemaState = "behind" | "current" | "newer"
 
 const stateOf = Option.match({
@@ -34,16 +34,16 @@ const stateOf = Option.match({
   onSome: (id: number): SchemaState => (id < latest ? "behind" : id > latest ? "newer" : "current")
 })
 
-/** Whoever needs the table waits behind a statement that waits for its lock: attempts are short, with pauses. */
+/** Short attempts with pauses, because a statement waiting for the table's lock blocks everybody behind it. */
 const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
 
-/** The advisory lock held while migrating. Waiting for it blocks no other statement. */
-export const migrating = 0x6d696772
+/** The advisory lock of migrations. Waiting for it blocks no other statement. */
+export const migrationLock = 0x6d696772
 
-/** How often to try the lock: a statement that waited for it would hold back VACUUM. */
+/** How often to try the lock; waiting for it in a statement would hold back VACUUM. */
 const turnPause = "100 millis"
 
-/** Of a session that changes the schema: a change takes as long as it takes, and waits for a lock at most this many milliseconds. */
+/** Session settings for changing the schema, in milliseconds: a limit for waiting for locks, and none for statements. */
 export const changingSchema = { lock_timeout: "60000", statement_timeout: "0" }
 
 /** Runs statements in a transaction that waits at most `timeout` milliseconds for each lock. */
@@ -52,7 +52,7 @@ export const withLockTimeout =
   <A, E, R>(statements: Effect.Effect<A, E, R>) =>
     sql.withTransaction(Effect.andThen(sql.unsafe(`SET LOCAL lock_timeout = ${timeout}`), statements))
 
-/** The newest migration, if any. Only a statement that reads a table sees that one was created just now. */
+/** The newest migration in the database, if any. Uses two statements, because the second fails without the table. */
 export const current = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const tables = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('effect_sql_migrations')`
@@ -65,40 +65,40 @@ export const current = (sql: SqlClient.SqlClient) =>
 const migrate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const run = (record: Parameters<typeof Migrator.fromRecord>[0]) =>
     Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(record) }), SqlClient.SqlClient, sql)
-  // In a transaction, the statement after a CREATE TABLE that failed would hide why.
+  // Creates the table outside the transaction, in which a later statement would hide why it failed.
   if (Option.isNone(yield* current(sql))) yield* run({})
   const ran = yield* withLockTimeout(sql, locking.timeout)(run(migrations))
   return ran.map(([, name]) => name)
 })
 
-/** Runs an effect while no other instance migrates; none if one does. */
+/** Runs an effect if no other instance migrates; none if one does. */
 export const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     Effect.gen(function* () {
-      const [turn] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${migrating}::bigint) AS mine`
+      const [turn] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${migrationLock}::bigint) AS mine`
       if (turn?.mine !== true) return Option.none<A>()
       yield* sql`SET LOCAL idle_in_transaction_session_timeout = 0`
       return Option.some(yield* effect)
     })
   )
 
-/** What may be done to the schema: `check` changes nothing; `migrate` adds what this version needs. */
-export type Migrating = "check" | "migrate"
+/** `check` changes nothing; `migrate` runs missing migrations. */
+export type MigrationMode = "check" | "migrate"
 
 /**
- * Reads the version of the schema and, only if it is behind, brings it up to date if it may, without a statement timeout.
- * Instances that start together migrate once. Returns the state and the names of the migrations that were run.
+ * Reads the version of the schema and, in mode `migrate`, runs missing migrations without a statement timeout. Instances that
+ * start together migrate once. Returns the state and the names of the migrations that ran.
  */
 export const openSchema = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
-  may: Migrating
+  mode: MigrationMode
 ) =>
   Effect.scoped(
     Effect.gen(function* () {
       const client = yield* makeClient(target, { ...settings, poolSize: 1 })
       const state = stateOf(yield* withLockTimeout(client, locking.timeout)(current(client)))
-      if (may === "check" || state !== "behind") return { state, migrated: [] }
+      if (mode === "check" || state !== "behind") return { state, migrated: [] }
       const migrator = yield* makeClient(
         target,
         { ...settings, poolSize: 1 },

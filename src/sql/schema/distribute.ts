@@ -6,7 +6,7 @@ import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { changingSchema, inTurn } from "./Migrations.ts"
 
-/** The tables that Citus keeps for `byok migrate --distribute`; the last one says that it has finished. */
+/** The tables that `byok migrate --distribute` hands to Citus; the last one shows that it has finished. */
 const distributedTables = [
   "accounts",
   "workspaces",
@@ -22,8 +22,8 @@ type ForeignKey = readonly [table: string, name: string, definition: string]
 
 const credential = "(account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE"
 
-/** Foreign keys within an account, which Citus enforces on its node once both tables are distributed. */
-const keysOfNode: ReadonlyArray<ForeignKey> = [
+/** Foreign keys within an account, which Citus enforces once both tables are distributed. */
+const accountKeys: ReadonlyArray<ForeignKey> = [
   ["workspaces", "workspaces_account_id_fkey", "(account_id) REFERENCES accounts"],
   ["pools", "pools_workspace", "(account_id, workspace_id) REFERENCES workspaces (account_id, id)"],
   [
@@ -35,15 +35,15 @@ const keysOfNode: ReadonlyArray<ForeignKey> = [
   ["credential_use", "credential_use_credential", credential]
 ]
 
-/** All foreign keys that distributing drops: a table that stays on the coordinator cannot refer to one that does not. */
+/** All foreign keys that distributing drops: a table on the coordinator cannot refer to a distributed one. */
 const droppedKeys: ReadonlyArray<ForeignKey> = [
-  ...keysOfNode,
+  ...accountKeys,
   ["api_keys", "api_keys_account_id_fkey", "(account_id) REFERENCES accounts"],
   ["links", "links_account_id_fkey", "(account_id) REFERENCES accounts"]
 ]
 
-/** Those of some foreign keys that tables lack. */
-const lost = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
+/** The missing foreign keys. */
+const missingOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
   Effect.map(
     sql<{ name: string }>`
       SELECT key.name FROM unnest(${keys.map(([table]) => table)}::text[], ${keys.map(([, name]) => name)}::text[])
@@ -53,17 +53,17 @@ const lost = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
     (rows) => keys.filter(([, key]) => rows.some(({ name }) => name === key))
   )
 
-/** Adds those of some foreign keys that tables lack, and returns their names. */
+/** Adds the missing foreign keys, and returns their names. */
 const restore = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
   Effect.gen(function* () {
-    const missing = yield* lost(sql, keys)
+    const missing = yield* missingOf(sql, keys)
     for (const [table, name, definition] of missing) {
       yield* sql.unsafe(`ALTER TABLE ${table} ADD CONSTRAINT ${name} FOREIGN KEY ${definition}`)
     }
     return missing.map(([, name]) => name)
   })
 
-/** How far Citus has spread the rows; `incomplete` if it has not and foreign keys are missing. */
+/** The progress of distribution; `incomplete` if tables are not distributed and foreign keys are missing. */
 export const distributionOf = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const citus = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('pg_catalog.pg_dist_partition')`
@@ -73,7 +73,7 @@ export const distributionOf = (sql: SqlClient.SqlClient) =>
         WHERE logicalrelid IN (SELECT to_regclass(name) FROM unnest(${distributedTables}::text[]) AS name)`
       if (length > 0) return length < distributedTables.length ? ("unfinished" as const) : ("distributed" as const)
     }
-    return (yield* lost(sql, droppedKeys)).length > 0 ? ("incomplete" as const) : ("none" as const)
+    return (yield* missingOf(sql, droppedKeys)).length > 0 ? ("incomplete" as const) : ("none" as const)
   })
 
 const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[number]) => {
@@ -85,10 +85,10 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
         ),
         sql`SELECT create_distributed_table('accounts', 'id')`
       )
-    // Comes last. Citus then commits an entry with the act on another node, and starts its numbers again.
+    // The last table. Citus commits its entries with acts on other nodes, and restarts its numbers.
     case "audit_entries":
       return Effect.gen(function* () {
-        yield* restore(sql, keysOfNode)
+        yield* restore(sql, accountKeys)
         for (const name of distributedTables.slice(0, -1)) {
           yield* sql`SELECT truncate_local_data_after_distributing_table(${name}::text::regclass)`
         }
@@ -100,7 +100,7 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
   }
 }
 
-/** What the database lacks to distribute its tables, if anything. */
+/** A missing precondition of distributing, if any. */
 const lacking = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const citus = yield* sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`
@@ -113,8 +113,8 @@ const lacking = (sql: SqlClient.SqlClient) =>
   })
 
 /**
- * Spreads the rows of tenants over the nodes of a Citus cluster by account, a table after the other: one that an earlier
- * attempt distributed stays. Returns the tables that this one distributed, or what the database lacks.
+ * Spreads the rows of tenants over the nodes of a Citus cluster by account, table by table. Skips tables that an earlier
+ * attempt distributed. Returns the names of the distributed tables, or the missing precondition.
  */
 export const distribute = (target: DatabaseTarget, settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">) =>
   Effect.scoped(
@@ -136,7 +136,7 @@ export const distribute = (target: DatabaseTarget, settings: Pick<DatabaseSettin
     })
   ).pipe(Effect.provide(Reactivity.layer), Effect.mapError(failureOf))
 
-/** Restores the foreign keys that the way back from Citus leaves out, and returns their names. */
+/** Restores the foreign keys that undistributing from Citus drops, and returns their names. */
 export const restoreForeignKeys = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">

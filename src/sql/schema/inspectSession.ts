@@ -7,7 +7,7 @@ import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { distributionOf } from "./distribute.ts"
 
-/** Whether a session cannot write, and whether it acknowledges early, as with `synchronous_commit = off`. */
+/** Whether a session is read-only, and whether it acknowledges commits early: `synchronous_commit = off`. */
 export const sessionState = (sql: SqlClient.SqlClient) =>
   Effect.map(
     sql<{ readOnly: boolean; early: boolean }>`
@@ -16,12 +16,12 @@ export const sessionState = (sql: SqlClient.SqlClient) =>
     ([session = { readOnly: false, early: false }]) => session
   )
 
-/** Set on the service's own sessions where the default is off; a stronger setting is left alone. */
+/** Settings of the service's sessions where the default is off. */
 export const durableSession = { synchronous_commit: "on" }
 
 export type Rights = Readonly<Record<string, ReadonlyArray<"SELECT" | "INSERT" | "UPDATE" | "DELETE">>>
 
-/** What `serve` and every command need. */
+/** The rights that `serve` and every command need. */
 export const servingRights: Rights = {
   effect_sql_migrations: ["SELECT"],
   accounts: ["SELECT", "INSERT"],
@@ -40,7 +40,7 @@ export const servingRights: Rights = {
   idempotency_records: ["SELECT", "INSERT", "UPDATE", "DELETE"]
 }
 
-/** What deleting an account needs. The lock on the account takes UPDATE. */
+/** The rights that deleting an account needs, with UPDATE for the lock on the account. */
 export const erasingRights: Rights = {
   ...servingRights,
   accounts: ["SELECT", "INSERT", "UPDATE", "DELETE"],
@@ -49,7 +49,7 @@ export const erasingRights: Rights = {
   api_keys: ["SELECT", "INSERT", "UPDATE", "DELETE"]
 }
 
-/** The rights that the session's user lacks on tables that exist. A right on one column counts as that on the table. */
+/** The rights that the session's user lacks on existing tables. A right on one column counts for the table. */
 export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
   const needed = Object.entries(rights).flatMap(([name, kinds]) => kinds.map((kind) => ({ name, kind })))
   return sql<{ name: string; kinds: string }>`
@@ -61,7 +61,7 @@ export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
     GROUP BY name ORDER BY min(n)`
 }
 
-/** Whether sessions acknowledge early by default, and which rights the role lacks; fails if they cannot write. */
+/** Inspects the default session: early acknowledgement, missing rights and distribution. Fails if it is read-only. */
 export const inspectSession = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,

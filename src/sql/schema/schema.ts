@@ -1,6 +1,6 @@
 /**
- * The statements that create the whole schema. Constraints repeat the domain's rules, against faulty programs and people
- * at the database. Every key of a tenant's rows begins with the account, as spreading accounts over nodes requires.
+ * The statements that create the whole schema. Constraints repeat the domain's rules, against faulty programs and direct SQL.
+ * Every key of a tenant's rows begins with the account, as distributing accounts over nodes requires.
  */
 export const schema: ReadonlyArray<string> = [
   `CREATE TABLE accounts (
@@ -32,7 +32,7 @@ export const schema: ReadonlyArray<string> = [
   )`,
   `CREATE INDEX api_keys_account ON api_keys (account_id)`,
 
-  // For the owners of keys. `hash` is that of the token. The private key of its key pair, to which browsers seal, is gone once a
+  // Links for owners of keys. `hash` is the hash of the token. Browsers seal to the public key. The key pair is deleted once the
   // link has `ended`, and soon after it has expired.
   `CREATE TABLE links (
     id uuid NOT NULL,
@@ -68,7 +68,7 @@ export const schema: ReadonlyArray<string> = [
     registered_at timestamptz(3) NOT NULL DEFAULT now()
   )`,
 
-  // Which keys each running instance has loaded. It says so every 20 seconds and after each reload.
+  // The keys that each running instance has loaded, announced every 20 seconds and after each reload.
   `CREATE TABLE keyring_instances (
     id uuid PRIMARY KEY,
     name text NOT NULL,
@@ -76,8 +76,8 @@ export const schema: ReadonlyArray<string> = [
     seen_at timestamptz(3) NOT NULL
   )`,
 
-  // The credentials of a workspace and provider. Whatever changes what a plan sees of them locks this row first, and raises
-  // `version` for members or `health` for parkings. `bytes` are those of the members' lists and sealed keys.
+  // The credentials of a workspace and provider. Every change that a plan may see first locks this row, and raises `version` for
+  // members or `health` for parkings. `bytes` counts the members' lists and sealed keys.
   `CREATE TABLE pools (
     account_id uuid NOT NULL,
     workspace_id uuid NOT NULL,
@@ -124,11 +124,11 @@ export const schema: ReadonlyArray<string> = [
     CONSTRAINT credentials_flags CHECK (NOT (is_fallback AND (is_byok_only OR is_required)))
   )`,
   `CREATE INDEX credentials_order ON credentials (account_id, workspace_id, provider, sort_order)`,
-  // Holds what a list counts and skips.
+  // Covers the columns that a list counts and skips.
   `CREATE INDEX credentials_list ON credentials (account_id, workspace_id, created_at, id) INCLUDE (provider)`,
   `CREATE INDEX credentials_kek ON credentials (kek_id)`,
 
-  // The primary key makes concurrent requests create one credential. A record outlives its credential, so a create that is
+  // The primary key lets concurrent requests create only one credential. A record outlives its credential, so that a create
   // repeated after a deletion is recognised.
   `CREATE TABLE idempotency_records (
     account_id uuid NOT NULL,
@@ -141,9 +141,9 @@ export const schema: ReadonlyArray<string> = [
   )`,
   `CREATE INDEX idempotency_records_age ON idempotency_records (created_at)`,
 
-  // Keys that no router is offered: for the model, or for every model if that is ''. A parking of another `key_version`
-  // than the credential's counts for nothing, so replacing a key ends it without a write. Without `until` it has no end.
-  // `epoch` counts the successes that ended cooldowns, so that a late refusal from before such a success changes nothing.
+  // Keys that routers must not use, for a model, or for every model if it is ''. A parking counts only for its `key_version`, so
+  // that replacing a key ends it without a write. Without `until`, it has no end. `epoch` counts the successes that ended
+  // cooldowns, so that a late refusal from before such a success changes nothing.
   `CREATE TABLE credential_parkings (
     account_id uuid NOT NULL,
     credential_id uuid NOT NULL,
@@ -160,10 +160,10 @@ export const schema: ReadonlyArray<string> = [
     CONSTRAINT credential_parkings_leaked CHECK (cause <> 'leaked' OR (model = '' AND until IS NULL))
   )`,
 
-  // A create looks for marks of its account.
+  // For creates, which look for marks of their account.
   `CREATE INDEX credential_parkings_leaked ON credential_parkings (account_id) WHERE cause = 'leaked'`,
 
-  // When routers last used a credential, which decides nothing.
+  // When routers last used a credential; shown only, never used for decisions.
   `CREATE TABLE credential_use (
     account_id uuid NOT NULL,
     credential_id uuid NOT NULL,
@@ -178,9 +178,9 @@ export const schema: ReadonlyArray<string> = [
     CONSTRAINT credential_use_failed CHECK ((last_failed_at IS NULL) = (last_failure IS NULL))
   )`,
 
-  // An entry holds the events of one transaction about one credential, about the rest of one account, or about no account,
-  // as `json`, which keeps the text as written. The chain of hashes does not cover `account_id`, which repeats what the events say, nor `operation`, by which a
-  // write whose answer was lost finds its own entry.
+  // An entry holds the events of one transaction about one credential, about the rest of one account, or about no account. The
+  // type `json` keeps the text as written. The hash chain does not cover `account_id`, which repeats the events, and `operation`,
+  // by which a write whose answer was lost finds its entry.
   `CREATE TABLE audit_entries (
     seq bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     at timestamptz(3) NOT NULL DEFAULT transaction_timestamp(),
@@ -194,7 +194,7 @@ export const schema: ReadonlyArray<string> = [
   `CREATE INDEX audit_entries_credential ON audit_entries (account_id, (events -> 0 ->> 'credential_id'), seq)
     WHERE events -> 0 ->> 'credential_id' IS NOT NULL`,
 
-  // How far events were delivered: all up to `seq`, and the first `done` of the entry after it.
+  // The position of event delivery: all events up to `seq`, and the first `done` of the next entry.
   `CREATE TABLE event_cursors (
     id integer PRIMARY KEY CHECK (id = 1),
     seq bigint NOT NULL,
@@ -205,7 +205,7 @@ export const schema: ReadonlyArray<string> = [
     retry_at timestamptz(3)
   )`,
 
-  // `digests` holds the 8 bytes of `seq` and the SHA-256 of every entry that a checkpoint covers.
+  // `digests` holds, for every entry that a checkpoint covers, the 8 bytes of `seq` and the SHA-256.
   `CREATE TABLE audit_checkpoints (
     number bigint PRIMARY KEY,
     last_seq bigint NOT NULL,

@@ -1,7 +1,7 @@
 import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import { current, latest, migrating } from "../../../src/sql/schema/Migrations.ts"
+import { current, latest, migrationLock } from "../../../src/sql/schema/Migrations.ts"
 import { migrate } from "../../support/database/migrate.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { holdOpen } from "../../support/database/transactions.ts"
@@ -78,7 +78,7 @@ describe("migrate", () => {
     const end = yield* holdOpen(
       sql,
       `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${latest}, 'another''s'
-          FROM pg_advisory_xact_lock(${migrating})`
+          FROM pg_advisory_xact_lock(${migrationLock})`
     )
     const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }
     const second = yield* Effect.forkChild(migrate(target, settings))

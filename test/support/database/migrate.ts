@@ -1,11 +1,11 @@
 import { Effect } from "effect"
 import type { DatabaseSettings } from "../../../src/sql/connection/Database.ts"
 import type { DatabaseTarget } from "../../../src/sql/connection/DatabaseTarget.ts"
-import { type Migrating, openSchema } from "../../../src/sql/schema/Migrations.ts"
+import { type MigrationMode, openSchema } from "../../../src/sql/schema/Migrations.ts"
 
 /** Brings the schema up to date and returns the names of the migrations that were run. */
 export const migrate = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
-  may: Migrating = "migrate"
-) => Effect.map(openSchema(target, settings, may), ({ migrated }) => migrated)
+  mode: MigrationMode = "migrate"
+) => Effect.map(openSchema(target, settings, mode), ({ migrated }) => migrated)

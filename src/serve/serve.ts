@@ -33,7 +33,7 @@ const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<C
   )
 })
 
-/** Reloads keyring and certificate on each SIGHUP; what cannot be reloaded stays. Requests finish with their keys. */
+/** Reloads keyring and certificate on each SIGHUP; keeps the old one if a reload fails. */
 const reloadOnSighup = Effect.fnUntraced(function* (
   certificate: Option.Option<Effect.Effect<Certificate, InvalidSetting>>
 ) {
@@ -55,7 +55,7 @@ const reloadOnSighup = Effect.fnUntraced(function* (
   )
 })
 
-/** Asked to stop, the service is not ready at once but serves on for the delay. A second signal ends the delay. */
+/** On a signal to stop, reports not ready at once but serves on for the delay. A second signal ends the delay. */
 const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
   let signals = 0
   let endDelay = () => {}
@@ -63,7 +63,7 @@ const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
     signals += 1
     if (signals > 1) endDelay()
   }
-  // Before the listener that interrupts the program, so that the finalizer below knows of the signal.
+  // Runs before the listener that interrupts the program, so that the finalizer below sees the signal.
   yield* Effect.acquireRelease(
     Effect.sync(() => process.prependListener("SIGTERM", onSignal).prependListener("SIGINT", onSignal)),
     () => Effect.sync(() => process.off("SIGTERM", onSignal).off("SIGINT", onSignal))
@@ -79,7 +79,7 @@ const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
   })
   return {
     isDraining: () => signals > 0,
-    /** Built on the server, so the delay passes before the server stops. */
+    /** Depends on the server, so that the delay passes before the server stops. */
     layer: Layer.effectDiscard(Effect.addFinalizer(() => wait))
   }
 })
@@ -91,7 +91,7 @@ const warnOfPlainHttp = ({ host, tls }: Settings) =>
         "HOST is not this machine alone and HTTP is plain, so keys can be read on the network: put a TLS terminator in front, or set TLS_CERT_FILE and TLS_KEY_FILE"
       )
 
-/** Linux resets connections that an instance has not accepted when it stops, unless it may pass them to another one. */
+/** Warns that Linux resets unaccepted connections of a stopping instance, unless it may pass them to another one. */
 const warnOfResets = ({ reusePort }: Settings) =>
   Effect.gen(function* () {
     if (!reusePort) return
@@ -103,8 +103,8 @@ const warnOfResets = ({ reusePort }: Settings) =>
     }
   })
 
-/** Names the setting to change if the port is taken or cannot be shared; other failures to listen stay as they are. */
-const notListening = ({ host, port, reusePort }: Settings, error: HttpServerError.ServeError) => {
+/** Names the setting to change if the port is taken or cannot be shared; returns other errors unchanged. */
+const listenError = ({ host, port, reusePort }: Settings, error: HttpServerError.ServeError) => {
   const refused = (message: string) => new InvalidSetting({ message })
   switch (Reflect.get(Object(error.cause), "code")) {
     case "EADDRINUSE":
@@ -144,17 +144,17 @@ const gatewaySocket = (settings: Settings) =>
       )
   })
 
-/** The service. Layers stop top to bottom; SIGHUP reloads the keyring and the certificate. */
+/** The service. Its layers stop from top to bottom. */
 export const serve = (settings: Settings, json = false) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const readAgain = Option.map(settings.tls, readCertificate)
-      const reloading = yield* reloadOnSighup(readAgain)
-      const certificate = Option.isSome(readAgain) ? yield* readAgain.value : undefined
+      const read = Option.map(settings.tls, readCertificate)
+      const reloading = yield* reloadOnSighup(read)
+      const certificate = Option.isSome(read) ? yield* read.value : undefined
       yield* warnOfResets(settings)
       const drain = yield* makeDrain(settings.drainDelay)
       const server = Server.layer(settings, certificate, LinksServer.layer).pipe(
-        Layer.catchTag("ServeError", (error) => Layer.effectContext(Effect.fail(notListening(settings, error))))
+        Layer.catchTag("ServeError", (error) => Layer.effectContext(Effect.fail(listenError(settings, error))))
       )
       return Layer.mergeAll(
         welcome(settings, json),

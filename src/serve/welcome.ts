@@ -23,7 +23,7 @@ and read it back, with the id from the response:
   curl -i ${url}/api/v1/byok/ID -H 'Authorization: Bearer ${management_key}'
 `
 
-/** Prints where the service listens. An empty embedded database gets its first account, its key printed this once. */
+/** Prints the service's address. In an empty embedded database, also creates the first account and prints its key. */
 export const welcome = (settings: Settings, json: boolean) =>
   Layer.effectDiscard(
     Effect.gen(function* () {

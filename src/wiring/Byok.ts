@@ -22,9 +22,8 @@ import * as IdempotencyRecordExpiry from "../service/credentials/IdempotencyReco
 import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 
 /**
- * Everything except HTTP, configured by the given settings: the services and every port that they use. Their series are
- * in Effect's registry of metrics. To replace a port, provide it to `Credentials.layer` yourself: the instance in here is
- * not shared.
+ * Everything except HTTP: the services and every port that they use. Their series are in Effect's registry of metrics. To
+ * replace a port, provide it to `Credentials.layer` yourself: this layer does not share its instance.
  */
 export const layerWith = (settings: Settings) =>
   Layer.mergeAll(
@@ -49,5 +48,5 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue)))
   )
 
-/** Everything except HTTP, configured by the environment: for use in process, without a server. */
+/** `layerWith` with settings from the environment: for use in process, without a server. */
 export const layer = Layer.unwrap(Effect.map(readSettings, layerWith))

@@ -24,9 +24,9 @@ export const readCertificate = Effect.fnUntraced(function* ({ certificateFile, k
 
 const begin = "-----BEGIN CERTIFICATE-----"
 
-/** Reads PEM certificates and checks them: Node would silently accept any other text, and then trust nobody. */
+/** Reads and checks PEM certificates: Node would accept any other text, and then trust nobody. */
 export const readDatabaseCaFile = (path: string): Effect.Effect<string, InvalidSetting> => {
-  const refusal = (found: string) => refuse(`DATABASE_CA_FILE must be a file of PEM certificates; found ${found}.`)
+  const refusal = (actual: string) => refuse(`DATABASE_CA_FILE must be a file of PEM certificates; found ${actual}.`)
   return Effect.tap(read("DATABASE_CA_FILE", path), (text) => {
     const [, ...certificates] = text.split(begin)
     if (certificates.length === 0) return refusal("none")

@@ -27,7 +27,7 @@ import { CurrentPrincipal, type Principal } from "../domain/Principal.ts"
 
 export { KeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
 
-/** Commands may take longer than requests: they may count or erase every credential. */
+/** Gives commands more time than requests, because they may count or erase every credential. */
 const withCommandTimeouts = ({ database, ...settings }: Settings): Settings => ({
   ...settings,
   database: {
@@ -40,11 +40,11 @@ const withCommandTimeouts = ({ database, ...settings }: Settings): Settings => (
 const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
   Layer.unwrap(Effect.map(readSettings, (settings) => layer(withCommandTimeouts(settings))))
 
-/** The stores of a command. An older version must not administer what a newer one has migrated. */
+/** The stores of a command, which refuses a schema of a newer version. */
 const stores = (settings: Settings, rights?: Rights) =>
   Layer.merge(Persistence.layer(settings, "command", rights), SecureRandomLive.layer)
 
-/** What needs no keyring: accounts, credentials as far as no key is opened or sealed, and the audit log. */
+/** Services that need no keyring: accounts, the audit log, and credentials without opening or sealing a key. */
 export const unsealed = fromSettings((settings) =>
   Layer.mergeAll(Accounts.layer, Credentials.layerWithoutKeyring, Audit.layer).pipe(
     Layer.provide(Layer.succeed(RequestTimeout, settings.database.deadline)),
@@ -54,13 +54,13 @@ export const unsealed = fromSettings((settings) =>
 
 export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
 
-/** Where events are posted. It needs no database. */
+/** The endpoint of events; needs no database. */
 export const webhookEndpoint = fromSettings(WebhookLive.layer)
 
-const withKeys = (settings: Settings) => KeyEncryptionLive.withStores(settings, "command")
+const keysAndStores = (settings: Settings) => KeyEncryptionLive.withStores(settings, "command")
 
-/** Whatever opens or seals keys of credentials. */
-const onCredentials = (settings: Settings) => {
+/** Services that open or seal keys of credentials. */
+const sealingLayer = (settings: Settings) => {
   const { deadline, queue } = settings.database
   return Layer.mergeAll(Accounts.layer, Credentials.layer, Explanations.layer, LeakResponse.layer).pipe(
     Layer.provide([
@@ -68,36 +68,36 @@ const onCredentials = (settings: Settings) => {
       Layer.succeed(RequestTimeout, deadline),
       Layer.succeed(TokensOnly, settings.tokensOnly)
     ]),
-    Layer.provideMerge(withKeys(settings)),
+    Layer.provideMerge(keysAndStores(settings)),
     Layer.merge(Layer.succeed(QueueLimits, queueLimits(queue)))
   )
 }
-export const sealing = fromSettings(onCredentials)
+export const sealing = fromSettings(sealingLayer)
 
-/** Rotation of key-encryption keys, in the keyring or on a token. A collector gets to know how long keys take. */
+/** Rotation of key-encryption keys, in the keyring or on a token. Pushes its metrics to a collector. */
 export const rotation = fromSettings((settings) =>
   Rotation.layer.pipe(
     Layer.provide([CipherLive.rewrapper, TelemetryLive.pushedMetrics(settings)]),
-    Layer.provide(withKeys(settings))
+    Layer.provide(keysAndStores(settings))
   )
 )
 
-/** Links for owners, whose private keys are sealed. */
+/** Links for owners; seals the links' private keys. */
 export const links = fromSettings((settings) =>
   Links.layer.pipe(
     Layer.provide(LinkKeysLive.layer),
     Layer.provide(CipherLive.layer),
-    Layer.provide(withKeys(settings)),
+    Layer.provide(keysAndStores(settings)),
     Layer.merge(Layer.succeed(PublicUrl, publicUrlOf(settings)))
   )
 )
 
-/** Explanations of plans, and credentials with their state. Without a keyring they go by the columns. */
+/** Explanations of plans and the status of credentials. Without a keyring, rows are not verified. */
 export const explanations = fromSettings((settings) =>
   Layer.unwrap(
     Effect.match(KeyringLive.sourceOf(settings), {
       onFailure: () => Layer.provideMerge(Explanations.layerUnverified, stores(settings)),
-      onSuccess: () => onCredentials(settings)
+      onSuccess: () => sealingLayer(settings)
     })
   )
 )
@@ -118,13 +118,13 @@ const userName = () => {
   }
 }
 
-/** The user running the command, by name if the operating system knows one. */
+/** The principal of the user running the command, with the name from the operating system. */
 const operator = (account_id?: AccountId): Principal => {
   const user = userName()
   return { kind: "cli", ...(user !== undefined && { user }), ...(account_id !== undefined && { account_id }) }
 }
 
-/** Provides an operation with its layer, and with the user running the command as its principal, perhaps in an account. */
+/** Provides an operation with its layer, and with the user running the command as its principal. */
 export const asOperator =
   <I, E2>(layer: Layer.Layer<I, E2>, account_id?: AccountId) =>
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
@@ -136,7 +136,7 @@ export const asOperator =
       )
     )
 
-/** Runs an operation of a service on its layer, with the user running the command as its principal. */
+/** Runs an operation of a service as the user running the command. */
 export const operatorOn =
   <I, S, L, E2>(service: Context.Key<I, S>, layer: Layer.Layer<L, E2>, account_id?: AccountId) =>
   <A, E, R>(operation: (service: S) => Effect.Effect<A, E, R>) =>

@@ -1,25 +1,25 @@
 import { Config, ConfigProvider, Data, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { nearestOf } from "../domain/checkInput.ts"
 
-/** Reads the environment at each lookup: Effect's default keeps a copy, including secrets removed since. */
+/** Reads the environment at each lookup: Effect's default keeps a copy, with secrets that were removed later. */
 export const layer: Layer.Layer<never> = ConfigProvider.layer(
   ConfigProvider.make((path) => ConfigProvider.fromEnv().load(path))
 )
 
-/** A setting, or what a command is given to read, is wrong or missing. The message names it and never contains its value. */
+/** Reports a wrong or missing setting, or input of a command. The message names the setting, never its value. */
 export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}
 
 /** Fails with a sentence that names the setting. */
 export const refuse = (message: string): Effect.Effect<never, InvalidSetting> =>
   Effect.fail(new InvalidSetting({ message }))
 
-/** Puts the name of a setting or file before the sentence on what is wrong with it. */
+/** Prefixes an error with the name of the setting or file. */
 export const refuseAs =
   (name: string) =>
   <A, E extends { readonly message: string }, R>(use: Effect.Effect<A, E, R>) =>
     Effect.catch(use, ({ message }) => refuse(`${name}: ${message}.`))
 
-/** What the text of a setting may be, and how the sentence that refuses another text ends. */
+/** The codec of a setting, and the end of the sentence that refuses other text. */
 export interface Kind<A> {
   readonly read: (name: string) => Config.Config<A>
   readonly expected: string
@@ -44,17 +44,17 @@ export const trueOrFalse: Kind<boolean> = { read: Config.Boolean, expected: "tru
 export const oneOf = <const Name extends string>(names: ReadonlyArray<Name>, expected: string): Kind<Name> =>
   decodedBy(Schema.Literals(names), expected)
 
-/** Every setting that was read. */
+/** The names of all settings read so far. */
 const settings = new Set<string>()
 
-/** Reads a setting that may be unset; an empty one counts as unset. */
+/** Reads an optional setting; empty counts as unset. */
 export const setting = <A>(name: string, { expected, read }: Kind<A>) =>
   Effect.suspend(() => {
     settings.add(name)
     return Config.option(read(name)).pipe(Effect.catch(() => refuse(`${name} must be ${expected}.`)))
   })
 
-/** Warns of variables whose names begin with BYOK_ and are nearly those of settings that were read before. */
+/** Warns of variables that begin with BYOK_ and are close to a setting's name. Call it after reading all settings. */
 export const warnOfMisspelt = Effect.suspend(() => {
   const unknown = Object.keys(process.env).filter((name) => name.startsWith("BYOK_") && !settings.has(name))
   return Effect.forEach(unknown, (name) => {
@@ -70,9 +70,9 @@ export const settingOr = <A>(name: string, kind: Kind<A>, fallback: NoInfer<A>) 
     Option.getOrElse(() => fallback)
   )
 
-/** Reads a setting that must not be seen, and removes it from the environment. */
+/** Reads a secret setting and removes it from the environment. */
 export const secret = <A>(name: string, kind: Kind<A>) =>
-  Effect.map(setting(name, kind), (found) => {
+  Effect.map(setting(name, kind), (option) => {
     Reflect.deleteProperty(process.env, name)
-    return Option.map(found, (value) => Redacted.make(value))
+    return Option.map(option, (value) => Redacted.make(value))
   })

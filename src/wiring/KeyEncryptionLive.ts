@@ -10,8 +10,8 @@ import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
 import { namesToken, type Settings } from "./Settings.ts"
 
-const required = <A>(name: string, found: Option.Option<A>) =>
-  Option.match(found, {
+const required = <A>(name: string, value: Option.Option<A>) =>
+  Option.match(value, {
     onNone: () => refuse(`${name} must be set when keys are on a PKCS#11 token.`),
     onSome: (value) => Effect.succeed(value)
   })
@@ -55,10 +55,10 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
   return makeUnion(makeTokenEncryption(token), keyring)
 })
 
-/** The keyring's keys. If the settings name a token, its keys seal and the keyring's only open. */
+/** The keys of the keyring. If the settings name a token, the token's keys seal and the keyring's only open. */
 const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))
 
-/** Keys and the stores that they must fit. A keyring that is missing or malformed is refused before the stores open. */
+/** Keys and the stores that they must match. Refuses a missing or malformed keyring before opening the stores. */
 export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>
   WrapBudget.layer.pipe(
     Layer.provideMerge(layer(settings)),

@@ -20,23 +20,23 @@ import { repeatInBackground } from "../runtime/repeatInBackground.ts"
 import { refuse, refuseAs } from "./Environment.ts"
 import { namesToken, type Settings } from "./Settings.ts"
 
-/** A keyring that no reload can change: it is in the environment, or all keys are on a token. */
-const fixed = (setting: string, read: Effect.Effect<Ring, InvalidKeyring>) => {
+/** A keyring that cannot be reloaded, because it is in the environment or all keys are on a token. */
+const unreloadable = (setting: string, read: Effect.Effect<Ring, InvalidKeyring>) => {
   const message = "cannot be reloaded from the environment of a running process; restart with the new value"
-  return { setting, file: undefined, isOwn: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
+  return { setting, file: undefined, isDefault: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
 }
 
-const inFile = (setting: string, file: string, isOwn = false) => {
+const inFile = (setting: string, file: string, isDefault = false) => {
   const read = Effect.flatMap(readPrivateFile(file), parseSealingKeyring)
-  return { setting, file, isOwn, read, reread: read }
+  return { setting, file, isDefault, read, reread: read }
 }
 
-/** Where the keyring is, and the setting that says so. The embedded database has a file of its own. */
+/** The source of the keyring and the setting that names it. The embedded database has a default file. */
 export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
   const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
-  if (Option.isSome(keyring)) return fixed("BYOK_KEYRING", parseSealingKeyring(Redacted.value(keyring.value)))
+  if (Option.isSome(keyring)) return unreloadable("BYOK_KEYRING", parseSealingKeyring(Redacted.value(keyring.value)))
   if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
-  if (namesToken(settings)) return fixed("BYOK_PKCS11_KEYS", Effect.succeed(parseKeyring("")))
+  if (namesToken(settings)) return unreloadable("BYOK_PKCS11_KEYS", Effect.succeed(parseKeyring("")))
   if (Option.isNone(databaseUrl)) return inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"), true)
   return yield* refuse(
     "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
@@ -46,8 +46,8 @@ export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
 /** Refuses a missing or malformed keyring without waiting for the database. */
 export const validate = (settings: Settings) =>
   Layer.effectDiscard(
-    Effect.flatMap(sourceOf(settings), ({ isOwn, read, setting }) =>
-      isOwn ? Effect.void : refuseAs(setting)(Effect.asVoid(read))
+    Effect.flatMap(sourceOf(settings), ({ isDefault, read, setting }) =>
+      isDefault ? Effect.void : refuseAs(setting)(Effect.asVoid(read))
     )
   )
 
@@ -58,7 +58,7 @@ const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
   )
 })
 
-/** Checks a keyring, after refusing one that shares an id with the token: nothing is recorded under that id. */
+/** Checks a keyring. Refuses one that shares an id with the token before anything is recorded under that id. */
 const checkFor = (settings: Settings) => {
   const onToken = Option.getOrElse(settings.pkcs11.keys, () => [])
   const check = namesToken(settings) ? checkOpening : checkKeyring
@@ -69,11 +69,11 @@ const checkFor = (settings: Settings) => {
   }
 }
 
-/** The keyring that the settings name. Each one loaded is checked against the database before it is used. */
+/** The keyring that the settings name. Checks each loaded keyring against the database before using it. */
 export const layer = (settings: Settings) =>
   Layer.effectContext(
     Effect.gen(function* () {
-      const { file, isOwn, read, reread, setting } = yield* sourceOf(settings)
+      const { file, isDefault, read, reread, setting } = yield* sourceOf(settings)
       const registry = yield* KekRegistry
       const check = checkFor(settings)
       const { counter } = yield* makeMeter
@@ -82,7 +82,7 @@ export const layer = (settings: Settings) =>
         Failure: counter("byok.keyring.reloads", { result: "failed" })
       }
       const oneAtATime = yield* Semaphore.make(1)
-      const create = isOwn && file !== undefined ? createUnlessSealed(file) : Effect.void
+      const create = isDefault && file !== undefined ? createUnlessSealed(file) : Effect.void
       let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), check))
       const reload = Effect.flatMap(reread, check).pipe(
         Effect.provideService(KekRegistry, registry),
@@ -106,19 +106,19 @@ export const layer = (settings: Settings) =>
     })
   )
 
-/** Tells the database which keys this instance has loaded: no key is promoted that a running instance lacks. */
+/** Announces the keys of this instance to the database, so that no key is promoted that a running instance lacks. */
 export const presence = Layer.effectDiscard(
   Effect.gen(function* () {
     const { current } = yield* Keyring
     const { announce, withdraw } = yield* KekRegistry
-    const present = Effect.suspend(() => announce(Array.from(current().byId.keys())))
+    const announcement = Effect.suspend(() => announce(Array.from(current().byId.keys())))
     yield* Effect.addFinalizer(() => Effect.ignoreCause(Effect.timeout(withdraw, "500 millis")))
-    yield* Effect.ignoreCause(present)
-    yield* repeatInBackground("20 seconds", present, "The keys of this instance could not be announced")
+    yield* Effect.ignoreCause(announcement)
+    yield* repeatInBackground("20 seconds", announcement, "The keys of this instance could not be announced")
   })
 )
 
-/** Edits the keyring file that the settings name; a keyring that is not a file is an invalid setting. */
+/** Edits the keyring file that the settings name; refuses a keyring that is not a file. */
 export const editor = (settings: Settings) =>
   Layer.effect(
     KeyringEditor,

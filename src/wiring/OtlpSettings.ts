@@ -6,7 +6,7 @@ export const version = "1.0.0"
 
 type Pairs = Readonly<Record<string, string>>
 
-/** `key=value,key=value`. Effect's `Config.Record` skips what is no pair, and with it a mistyped header. */
+/** `key=value,key=value`. Rejects anything else: Effect's `Config.Record` would skip a mistyped header. */
 const Pairs = Schema.String.check(Schema.isPattern(/^(?:\s*[^=,\s]+\s*=[^,]*(?:,|$))*\s*$/)).pipe(
   Schema.decodeTo(
     Schema.Record(Schema.StringFromUriComponent, Schema.StringFromUriComponent),
@@ -20,7 +20,7 @@ const isHeader = ([name, value]: readonly [string, string]) =>
   /^[!#$%&'*+.^_`|~\w-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)
 
 const headers = decodedBy(
-  Pairs.check(Schema.makeFilter((found) => Object.entries(found).every(isHeader))),
+  Pairs.check(Schema.makeFilter((record) => Object.entries(record).every(isHeader))),
   "headers such as name=value, separated by commas, their values percent-encoded"
 )
 
@@ -51,21 +51,24 @@ const sampling = Effect.gen(function* () {
   }
 })
 
-/** This process, unless the settings name an instance. */
-const ownId = randomUUID()
+/** The default id of this instance. */
+const instanceId = randomUUID()
 
-/** Which service and which instance of it something comes from, in the terms of OpenTelemetry. */
+/** Reads the service and instance as an OpenTelemetry resource. */
 export const readServiceResource = Effect.gen(function* () {
-  const given = yield* settingOr("OTEL_RESOURCE_ATTRIBUTES", pairs, {})
-  const { "service.name": name = "byok", "service.version": _, ...others } = given
-  const attributes: Pairs & { readonly "service.instance.id": string } = { "service.instance.id": ownId, ...others }
+  const resource = yield* settingOr("OTEL_RESOURCE_ATTRIBUTES", pairs, {})
+  const { "service.name": name = "byok", "service.version": _, ...others } = resource
+  const attributes: Pairs & { readonly "service.instance.id": string } = {
+    "service.instance.id": instanceId,
+    ...others
+  }
   return { serviceName: yield* settingOr("OTEL_SERVICE_NAME", text, name), serviceVersion: version, attributes }
 })
 
-/** Telemetry that is pushed to a collector, by the variables of OpenTelemetry. Removes headers from the environment. */
+/** Reads OpenTelemetry's variables for a collector. Removes the headers from the environment. */
 export const readOtlpSettings = Effect.gen(function* () {
   const collector = yield* setting("OTEL_EXPORTER_OTLP_ENDPOINT", httpUrl)
-  const given = yield* secret("OTEL_EXPORTER_OTLP_HEADERS", headers)
+  const secretHeaders = yield* secret("OTEL_EXPORTER_OTLP_HEADERS", headers)
   const disabled = yield* settingOr("OTEL_SDK_DISABLED", trueOrFalse, false)
   const urlFor = Effect.fnUntraced(function* (signal: "traces" | "metrics") {
     const name = `OTEL_${signal.toUpperCase()}_EXPORTER`
@@ -79,9 +82,9 @@ export const readOtlpSettings = Effect.gen(function* () {
   })
   return {
     resource: yield* readServiceResource,
-    /** They may hold the collector's credentials. */
-    headers: Option.getOrElse(given, () => Redacted.make<Pairs>({})),
-    /** Where spans are sent, over HTTP as JSON. */
+    /** Redacted, because they may hold the collector's credentials. */
+    headers: Option.getOrElse(secretHeaders, () => Redacted.make<Pairs>({})),
+    /** The URL for spans, sent over HTTP as JSON. */
     traces: yield* urlFor("traces"),
     metrics: yield* urlFor("metrics"),
     sampling: yield* sampling

@@ -7,7 +7,7 @@ import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 
 const attempt = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.to("read") })
 
-/** Opens a file for reading until the scope closes, under the rule for keyring files: nobody else may read it. */
+/** Opens a file for reading until the scope closes; like a keyring file, it must be private. */
 export const open = (path: string) =>
   Effect.acquireRelease(
     attempt(() => openSync(path, "r")),
@@ -17,17 +17,16 @@ export const open = (path: string) =>
     refuseAs(path)
   )
 
-/** Reads a file under the same rule. */
 export const read = (path: string) => refuseAs(path)(readPrivateFile(path))
 
-/** Creates a file of mode 0600, complete or not at all; fails if there is one. */
+/** Creates a file of mode 0600 atomically; fails if it exists. */
 export const create = (path: string, text: string) => refuseAs(path)(writeKeyringFile(path, text))
 
-/** As much as a create may have in its body. */
+/** The limit of a create's body. */
 const maxBytes = 256 * 1024
 
-/** Reads to the end, or until there is too much. */
-const readStandardInput = (what: string, stdin: AsyncIterable<Buffer>) =>
+/** Reads to the end, or a little beyond the limit. */
+const readStandardInput = (name: string, stdin: AsyncIterable<Buffer>) =>
   Effect.tryPromise(async () => {
     const parts: Array<Buffer> = []
     let length = 0
@@ -39,26 +38,26 @@ const readStandardInput = (what: string, stdin: AsyncIterable<Buffer>) =>
     const whole = Buffer.concat(parts)
     for (const part of parts) part.fill(0)
     return whole
-  }).pipe(Effect.catch(() => refuse(`${what} on standard input cannot be read.`)))
+  }).pipe(Effect.catch(() => refuse(`${name} on standard input cannot be read.`)))
 
-const decode = (what: string, bytes: Buffer) => {
-  if (bytes.length > maxBytes) return refuse(`${what} must have at most 256 KiB.`)
-  if (!isUtf8(bytes)) return refuse(`${what} must be UTF-8.`)
+const decode = (name: string, bytes: Buffer) => {
+  if (bytes.length > maxBytes) return refuse(`${name} must have at most 256 KiB.`)
+  if (!isUtf8(bytes)) return refuse(`${name} must be UTF-8.`)
   const text = bytes.toString("utf8")
-  if (text.includes("\0")) return refuse(`${what} must be UTF-8 without U+0000.`)
-  return /[^\r\n\uFEFF]/.test(text) ? Effect.succeed(Redacted.make(text)) : refuse(`${what} must not be empty.`)
+  if (text.includes("\0")) return refuse(`${name} must be UTF-8 without U+0000.`)
+  return /[^\r\n\uFEFF]/.test(text) ? Effect.succeed(Redacted.make(text)) : refuse(`${name} must not be empty.`)
 }
 
-/** Reads a secret from a private file, or from standard input if none is named. `what` begins the sentence that refuses it. */
+/** Reads a secret from a private file, or else from standard input. `name` begins the sentence that refuses it. */
 export const readSecretText = (
-  what: string,
+  name: string,
   file: Option.Option<string>,
   stdin: AsyncIterable<Buffer>
 ): Effect.Effect<Redacted.Redacted, InvalidSetting> => {
-  const read = Option.isSome(file) ? refuseAs("--file")(readPrivateBytes(file.value)) : readStandardInput(what, stdin)
+  const read = Option.isSome(file) ? refuseAs("--file")(readPrivateBytes(file.value)) : readStandardInput(name, stdin)
   return Effect.flatMap(read, (bytes) =>
     Effect.ensuring(
-      decode(what, bytes),
+      decode(name, bytes),
       Effect.sync(() => bytes.fill(0))
     )
   )

@@ -12,8 +12,8 @@ import { current, latest, lockNotAvailable, withLockTimeout } from "../sql/schem
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100
 
-/** One sentence for a database that failed; anything else is logged in full. */
-const unanswered = (cause: Cause.Cause<unknown>) => {
+/** Converts a database failure to one sentence; logs anything else in full. */
+const sentencesOf = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
   return failure instanceof DatabaseFailure
     ? Effect.succeed([`the database does not answer: ${failure.message}`])
@@ -21,8 +21,8 @@ const unanswered = (cause: Cause.Cause<unknown>) => {
 }
 
 /**
- * Ready when the database answers, has this build's schema and commits to disk, and the primary key may seal. Keys that
- * credentials name and the keyring lacks, and a full disk, are warnings: everything else can be served.
+ * Ready when the database answers, has this build's schema and commits to disk, and the primary key may seal. A full disk, or
+ * credentials whose key the keyring lacks, is only a warning: the service can serve everything else.
  */
 export const layer = Layer.effect(
   Readiness,
@@ -32,11 +32,11 @@ export const layer = Layer.effect(
     const registry = yield* KekRegistry
     const ids = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
 
-    /** The schema was checked before the service started: what it was last stands while the table is locked. */
+    /** The last version read, which counts while the table is locked. The service checked it before it started. */
     let known = Option.some(latest)
     const readSchema = Effect.map(
       withLockTimeout(background.sql, schemaLockTimeout)(current(background.sql)),
-      (found) => (known = found)
+      (version) => (known = version)
     ).pipe(
       Effect.catchIf(
         (error) => error._tag === "SqlError" && failureOf(error).sqlstate === lockNotAvailable,
@@ -50,7 +50,7 @@ export const layer = Layer.effect(
         onSome: (id) => (id < latest ? ["the database lacks migrations that this version needs"] : [])
       })
     )
-    /** Asked on the connections that store: they may lead to another server than the others. */
+    /** Asked on the connections for writes, which may lead to another server than the others. */
     const session = Effect.map(writes.probe(sessionState(writes.sql), "server.session"), ({ early, readOnly }) => [
       ...(readOnly ? ["the database is read-only: nothing can be stored"] : []),
       ...(early ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : [])
@@ -75,14 +75,14 @@ export const layer = Layer.effect(
             `key ${kek_id} is missing from the keyring; credentials that cannot be opened: ${countOf(credentials)}`
         )
     )
-    /** No problem: reading goes on, and instances on the same disk have it at the same time. */
+    /** Not a problem: reads go on, and all instances have the same disk. */
     const fullDisk = Effect.sync(() => (writes.metFullDisk() ? ["the disk of the database is full"] : []))
     return {
-      problems: Effect.map(Effect.all([schema, session, sealing]), (found) => found.flat()).pipe(
-        Effect.catchCause(unanswered)
+      problems: Effect.map(Effect.all([schema, session, sealing]), (sentences) => sentences.flat()).pipe(
+        Effect.catchCause(sentencesOf)
       ),
-      warnings: Effect.map(Effect.all([Effect.catchCause(missing, () => Effect.succeed([])), fullDisk]), (found) =>
-        found.flat()
+      warnings: Effect.map(Effect.all([Effect.catchCause(missing, () => Effect.succeed([])), fullDisk]), (sentences) =>
+        sentences.flat()
       )
     }
   })

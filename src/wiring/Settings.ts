@@ -18,7 +18,7 @@ import { readOtlpSettings } from "./OtlpSettings.ts"
 
 export { InvalidSetting } from "./Environment.ts"
 
-/** Of at most ten digits: other ways to write a number are refused. */
+/** A whole number of at most ten digits; refuses other notations. */
 const whole = (minimum: number, maximum: number) =>
   decodedBy(
     Schema.String.check(Schema.isPattern(/^\d{1,10}$/)).pipe(
@@ -29,15 +29,15 @@ const whole = (minimum: number, maximum: number) =>
 
 const duration = (name: string, fallback: Duration.Input, shortest: Duration.Input = "1 millis") => {
   const range = { minimum: Duration.fromInputUnsafe(shortest), maximum: Duration.hours(1) }
-  const codec = Schema.DurationFromString.check(Schema.makeFilter((given) => Duration.between(given, range)))
+  const codec = Schema.DurationFromString.check(Schema.makeFilter((duration) => Duration.between(duration, range)))
   const kind = decodedBy(codec, `a duration such as "2500 millis" or "3 seconds"`)
   return settingOr(name, kind, Duration.fromInputUnsafe(fallback))
 }
 
 const mebibyte = 1024 * 1024
 
-/** A quarter of what the process may use, or 192 MiB if that is less. */
-const usualBudget = () => {
+/** A quarter of the memory limit of the process, but at most 192 MiB. */
+const defaultBudget = () => {
   const limit = process.constrainedMemory()
   return limit > 0 ? Math.min(192 * mebibyte, Math.max(16 * mebibyte, Math.floor(limit / 4))) : 192 * mebibyte
 }
@@ -51,14 +51,14 @@ const memory = decodedBy(
   `a size from "16 MiB" to "64 GiB"`
 )
 
-const areKekIds = (given: string) => {
-  const ids = given.split(",")
+const areKekIds = (list: string) => {
+  const ids = list.split(",")
   return ids.every(isKekId) && new Set(ids).size === ids.length
 }
 
 const kekIds = decodedBy(Schema.String.check(Schema.makeFilter(areKekIds)), "distinct key ids, separated by commas")
 
-/** An empty secret must not silently select the embedded database. */
+/** Refuses an empty URL, which would silently select the embedded database. */
 const databaseUrl = Effect.suspend(() =>
   process.env["DATABASE_URL"] === ""
     ? refuse("DATABASE_URL must not be empty: unset it to use the embedded database.")
@@ -113,27 +113,27 @@ const pkcs11 = Effect.all({
 const table = Effect.all({
   host: settingOr("HOST", text, "127.0.0.1"),
   port: settingOr("PORT", whole(0, 65535), 3000),
-  /** Where browsers reach the service; where it listens, unless it is given. */
+  /** The URL at which browsers reach the service. */
   publicUrl: Effect.map(
     setting("PUBLIC_URL", httpUrl),
     Option.map(({ origin, pathname }) => origin + pathname.replace(/\/+$/, ""))
   ),
   reusePort: settingOr("BYOK_REUSE_PORT", trueOrFalse, false),
-  /** The server's own certificate and its key; none for plain HTTP. */
+  /** The server's certificate and its key; none for plain HTTP. */
   tls,
-  /** How many connections stay open at a time; further ones are dropped. */
+  /** How many connections may be open at a time; the server drops further ones. */
   maxConnections: settingOr("MAX_CONNECTIONS", whole(1, 1_000_000), 10_000),
   keepAliveTimeout: duration("KEEP_ALIVE_TIMEOUT", "5 seconds"),
   /** How long a client may take to read an answer. */
   sendTimeout: duration("SEND_TIMEOUT", "10 seconds"),
-  /** How long to go on serving, although not ready, once the service is asked to stop. */
+  /** How long to go on serving after a signal to stop, while not ready. */
   drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
   /** How many bytes requests, routes and pools may hold together. */
-  memoryBudget: Effect.map(setting("MEMORY_BUDGET", memory), (given) =>
-    Option.match(given, { onNone: usualBudget, onSome: ByteSize.toNumberUnsafe })
+  memoryBudget: Effect.map(setting("MEMORY_BUDGET", memory), (size) =>
+    Option.match(size, { onNone: defaultBudget, onSome: ByteSize.toNumberUnsafe })
   ),
-  /** How much a workspace may have of one provider. */
+  /** Limits of a pool: the credentials of one provider in a workspace. */
   poolLimits: Effect.all({
     credentials: settingOr("MAX_CREDENTIALS", whole(1, 5_000_000), 1000),
     bytes: settingOr("MAX_POOL_BYTES", whole(1_048_576, 67_108_864), 16_777_216)
@@ -151,13 +151,13 @@ const table = Effect.all({
   pkcs11,
   otlp: readOtlpSettings,
   metricsInterval: Effect.map(settingOr("OTEL_METRIC_EXPORT_INTERVAL", whole(1, 9_999_999), 60_000), Duration.millis),
-  /** Where operators reach metrics, details of health and the reload of the keyring; none for nowhere. */
+  /** The address for metrics, health details and keyring reload; none for no management port. */
   management,
-  /** Where events are posted, and the file with the secrets that sign them; none for nowhere. */
+  /** The endpoint of events, and the file with their signing secrets; none for no webhook. */
   webhook,
-  /** Whether keys that can sign tokens go out as tokens only. */
+  /** Whether routes hand out keys that can sign tokens only as tokens. */
   tokensOnly: settingOr("TOKENS_ONLY", trueOrFalse, false),
-  /** The Unix socket for gateways in any language; none for nowhere. */
+  /** The Unix socket for gateways; none for no socket. */
   gatewaySocket: setting("BYOK_GATEWAY_SOCKET", text)
 })
 
@@ -165,19 +165,19 @@ export type TlsFiles = Option.Option.Value<Settings["tls"]>
 
 export type Settings = Readonly<Effect.Success<typeof table>>
 
-/** Where browsers on this machine reach the service, at the port that it listens on. */
+/** The URL at which browsers on this machine reach the service. */
 export const localUrlOf = ({ host, port, tls }: Settings, listening = port): string => {
   const name = isLoopback(host) ? host : "localhost"
   return `http${Option.isSome(tls) ? "s" : ""}://${name.includes(":") ? `[${name}]` : name}:${listening}`
 }
 
-/** Where browsers reach the service. Only one that listens on this machine alone is known by where it listens. */
+/** The URL at which browsers reach the service; undefined if it is not set and the service listens on other addresses than loopback. */
 export const publicUrlOf = (settings: Settings): string | undefined =>
   Option.getOrElse(settings.publicUrl, () => (isLoopback(settings.host) ? localUrlOf(settings) : undefined))
 
 /** Whether the settings name a token, even incompletely. */
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
-  [keys, module, pin, pinFile, token].some((given) => Option.isSome<unknown>(given))
+  [keys, module, pin, pinFile, token].some((value) => Option.isSome<unknown>(value))
 
 /** Reads every setting except those of the log, and removes secrets from the environment. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {

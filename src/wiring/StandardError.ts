@@ -2,41 +2,41 @@ import { Console as NodeConsole } from "node:console"
 import { writeSync } from "node:fs"
 import { Console, Context, Effect } from "effect"
 
-/** Writes bytes and answers with how many of them were taken, or throws the error of the system. */
+/** Writes bytes and returns how many were written, or throws the system's error. */
 type Write = (bytes: Buffer) => number
 
-/** How bytes reach standard error; a test may replace it. */
+/** Writes to standard error; tests replace it. */
 export const WriteLog = Context.Reference<Write>("byok/WriteLog", {
   defaultValue: () => {
-    // Node makes a pipe non-blocking once the stream is asked for: a reader that stops does not stop the service.
+    // Accessing the stream makes Node set a pipe non-blocking, so that a stalled reader does not stop the service.
     const { fd } = process.stderr
     return (bytes) => writeSync(fd, bytes)
   }
 })
 
-/** How many characters wait for the reader of a pipe: about a second of a busy service's access log. */
-const mostWaiting = 4 * 1024 * 1024
+/** How many characters may wait for the reader of a pipe: about a second of a busy service's access log. */
+const bufferLimit = 4 * 1024 * 1024
 
-/** Milliseconds until a full pipe is tried again. */
-const retryAfter = 5
+/** Milliseconds before writing to a full pipe again. */
+const retryDelay = 5
 
-/** Milliseconds for which the end of the process waits for a reader. */
-const patience = 2000
+/** How many milliseconds the process waits for a reader at its end. */
+const exitTimeout = 2000
 
 const sleep = (milliseconds: number) => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds)
 
 /**
- * Joins the lines of one turn of the event loop into one write. Each line is written once and in order; or, if the reader
- * of a pipe lets too many wait, left out and counted.
+ * Joins the lines of one turn of the event loop into one write. Writes each line once and in order; or, if too many wait for
+ * the reader of a pipe, omits and counts it.
  */
-const joinLines = (write: Write, leftOut: (lines: number) => void) => {
+const joinLines = (write: Write, onOmitted: (lines: number) => void) => {
   let lines = ""
-  /** Of the write that was begun last. */
+  /** The unwritten rest of the last write. */
   let rest = Buffer.alloc(0)
-  let missing = 0
+  let omitted = 0
   let isScheduled = false
 
-  /** Returns whether all was taken. */
+  /** Returns whether everything is written. */
   const flush = (): boolean => {
     try {
       while (rest.length > 0 || lines !== "") {
@@ -48,43 +48,43 @@ const joinLines = (write: Write, leftOut: (lines: number) => void) => {
       }
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "EAGAIN") return false
-      // Nobody reads any more, or the disk is full: there is no other place to say so.
+      // The reader is gone or the disk is full; there is nowhere to report it.
       rest = Buffer.alloc(0)
       lines = ""
     }
     return true
   }
   const report = () => {
-    const count = missing
-    missing = 0
-    if (count > 0) leftOut(count)
+    const count = omitted
+    omitted = 0
+    if (count > 0) onOmitted(count)
   }
   const endTurn = () => {
     isScheduled = !flush()
-    if (isScheduled) setTimeout(endTurn, retryAfter).unref()
+    if (isScheduled) setTimeout(endTurn, retryDelay).unref()
     else report()
   }
   return {
     write: (line: string) => {
-      if (lines.length + rest.length + line.length > mostWaiting) return void (missing += 1)
+      if (lines.length + rest.length + line.length > bufferLimit) return void (omitted += 1)
       lines += line
       if (isScheduled) return
       isScheduled = true
       setImmediate(endTurn)
     },
     end: () => {
-      const giveUp = performance.now() + patience
-      while (!flush() && performance.now() < giveUp) sleep(retryAfter)
+      const giveUp = performance.now() + exitTimeout
+      while (!flush() && performance.now() < giveUp) sleep(retryDelay)
       report()
       flush()
     }
   }
 }
 
-/** The console with standard error in joined lines, all of them written when the scope closes or the process ends. */
-export const makeConsole = (leftOut: (lines: number) => void) =>
+/** A console that joins lines on standard error, and writes all of them when the scope closes or the process ends. */
+export const makeConsole = (onOmitted: (lines: number) => void) =>
   Effect.gen(function* () {
-    const { end, write } = joinLines(yield* WriteLog, leftOut)
+    const { end, write } = joinLines(yield* WriteLog, onOmitted)
     yield* Effect.acquireRelease(
       Effect.sync(() => process.on("exit", end)),
       () =>

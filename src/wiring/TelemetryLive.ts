@@ -8,7 +8,7 @@ import * as StoreGauges from "../telemetry/StoreGauges.ts"
 import { version } from "./OtlpSettings.ts"
 import type { Settings } from "./Settings.ts"
 
-/** How long the end of the process waits for a collector, which must hold up neither a stop nor a refused start. */
+/** How long the process waits for a collector at its end: short, also for a start that was refused. */
 const shutdownTimeout = "1 second" as const
 
 const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
@@ -18,7 +18,7 @@ const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
   shutdownTimeout
 })
 
-/** Sends spans to the collector that the settings name; without one, none are made. */
+/** Sends spans to the collector in the settings; turns tracing off if there is none. */
 export const traces = (settings: Settings): Layer.Layer<never> =>
   Option.match(settings.otlp.traces, {
     onNone: () => Layer.succeed(References.TracerEnabled, false),
@@ -38,7 +38,7 @@ const storeGauges = Layer.unwrap(
   Effect.map(KeyEncryption, ({ primary }) => StoreGauges.layer({ wrapsLimit: limits.refuse, primary }))
 )
 
-/** The gauges that are read when series are exported, and the export to a collector; nothing if no one gets the series. */
+/** The gauges read at export, and the export to a collector; empty if nobody receives the series. */
 export const metrics = (settings: Settings) =>
   Option.isNone(settings.management) && Option.isNone(settings.otlp.metrics)
     ? Layer.empty

@@ -6,7 +6,7 @@ import type { Settings } from "./Settings.ts"
 
 const setting = "BYOK_WEBHOOK_SECRET_FILE"
 
-/** The secrets of a file: a line `whsec_` and 24 to 64 bytes in Base64 for each. */
+/** Parses the secrets of a file: one per line, `whsec_` and 24 to 64 bytes in Base64. */
 const secretsIn = (text: string) => {
   const lines = text.split(/\r?\n/).filter((line) => line !== "")
   const bytes = lines.map((line) => Buffer.from(line.slice("whsec_".length), "base64"))
@@ -16,7 +16,6 @@ const secretsIn = (text: string) => {
     : refuse(`${setting} must have lines of whsec_ and 24 to 64 bytes in Base64.`)
 }
 
-/** The endpoint that the settings name, if any. */
 const endpointOf = ({ webhook }: Settings) =>
   Option.match(webhook, {
     onNone: () => Effect.succeed(Option.none<Endpoint>()),

@@ -21,9 +21,9 @@ const list = Command.make("list", {}, () =>
   )
 ).pipe(Command.withDescription("List all accounts"))
 
-type Erased = Omit<ErasureStep, "done">
+type Progress = Omit<ErasureStep, "done">
 
-const erasureLine = ({ credentials, idempotency_records }: Erased) =>
+const erasureLine = ({ credentials, idempotency_records }: Progress) =>
   `deleted ${credentials} credentials, ${idempotency_records} idempotency records`
 
 const withErasure = CommandLayers.operatorOn(Accounts, CommandLayers.erasure)

@@ -20,7 +20,7 @@ const foreignHash = argument(
   'be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it'
 )
 
-/** What the key may do; `--management` is short for one of the roles. */
+/** The role of the key; `--management` is short for `--role management`. */
 const role = {
   management: toggle("management", "Allow the key to manage credentials: --role management"),
   role: flag(
@@ -31,21 +31,21 @@ const role = {
   ).pipe(Flag.optional)
 }
 
-interface GivenRole {
+interface RoleFlags {
   readonly management: boolean
   readonly role: Option.Option<ApiKeyRole>
 }
 
-/** Fails if both flags are given and differ. */
-const roleOf = ({ management, role }: GivenRole) => {
+/** Fails if the flags contradict each other. */
+const roleOf = ({ management, role }: RoleFlags) => {
   const named = Option.getOrElse(role, () => (management ? "management" : "ordinary"))
   return management && named !== "management"
     ? Effect.fail(new CliError.UserError({ cause: `--management contradicts --role ${named}.` }))
     : Effect.succeed(named)
 }
 
-const issue = Command.make("issue", { account, name, ...role }, ({ account, name, ...given }) =>
-  Effect.flatMap(roleOf(given), (role) =>
+const issue = Command.make("issue", { account, name, ...role }, ({ account, name, ...flags }) =>
+  Effect.flatMap(roleOf(flags), (role) =>
     CommandLayers.withAccounts((accounts) => accounts.issueApiKey(account, { name, role }))
   ).pipe(printing(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Issue an API key, shown once"))
@@ -53,8 +53,8 @@ const issue = Command.make("issue", { account, name, ...role }, ({ account, name
 const importKey = Command.make(
   "import",
   { hash: foreignHash, account, name, ...role },
-  ({ account, hash, name, ...given }) =>
-    Effect.flatMap(roleOf(given), (role) =>
+  ({ account, hash, name, ...flags }) =>
+    Effect.flatMap(roleOf(flags), (role) =>
       CommandLayers.withAccounts((accounts) => accounts.importApiKey(account, { hash, name, role }))
     ).pipe(printing(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Import an API key of any form by its hash"))

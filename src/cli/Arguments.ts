@@ -19,7 +19,7 @@ export const root = Command.make("byok").pipe(
   )
 )
 
-/** Control characters and Unicode's line ends, which could act on a terminal or forge a line. */
+/** Control characters and Unicode's line separators, which could control a terminal or forge a line. */
 export const unprintable = /[\p{Cc}\u2028\u2029]/gu
 
 const Name = Text.check(
@@ -28,16 +28,16 @@ const Name = Text.check(
   Schema.makeFilter((text: string) => text.search(unprintable) < 0)
 )
 
-/** Decodes what was given. The error prints the help and `message`, which says what is expected, never what was given. */
+/** Decodes a value. The error prints the help and `message`, which states the expectation, never the value. */
 export const parse =
   <A>(schema: Schema.ConstraintCodec<A, unknown>, message: string) =>
-  (given: unknown) =>
-    Option.match(Schema.decodeUnknownOption(schema)(given), {
+  (value: unknown) =>
+    Option.match(Schema.decodeUnknownOption(schema)(value), {
       onNone: () => Effect.fail(new CliError.UserError({ cause: message })),
       onSome: Effect.succeed
     })
 
-/** Makes parameters that must decode. `expected` ends the sentence on one that does not. */
+/** Makes parameters with a schema. `expected` ends the sentence on a value that does not decode. */
 const decoded =
   <Kind extends Param.ParamKind>(kind: Kind, prefix: string) =>
   <A>(name: string, description: string, schema: Schema.ConstraintCodec<A, unknown>, expected: string) =>
@@ -50,14 +50,14 @@ export const argument = decoded(Param.argumentKind, "")
 
 export const flag = decoded(Param.flagKind, "--")
 
-/** A flag that may be left out, with any text. */
+/** An optional flag with any text. */
 export const optionalText = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.withDescription(description), Flag.optional)
 
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))
 
-/** A flag without which nothing is done. `consequence` ends the sentence that asks for it. */
+/** A mandatory `--yes`. `consequence` ends the sentence that asks for it. */
 export const confirmation = (consequence: string) =>
   toggle("yes", `Confirm: ${consequence}`).pipe(
     Flag.mapEffect((confirmed) =>

@@ -17,7 +17,7 @@ import { readSecretText } from "../wiring/PrivateFiles.ts"
 
 const pageSize = 1000
 
-/** Fails unless the account exists and, if one is named, has the workspace, deleted or not. */
+/** Fails unless the account exists and has the workspace, if any, even a deleted one. */
 const requireWorkspace = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId | undefined) {
   const workspaces = yield* (yield* Accounts).listWorkspaces(account_id)
   if (workspace_id !== undefined && workspaces.every((one) => one.workspace_id !== workspace_id)) {
@@ -88,11 +88,11 @@ const list = Command.make(
 
 const show = Command.make("show", { account, id: credentialId }, ({ account, id }) =>
   Effect.gen(function* () {
-    const found = yield* (yield* CredentialRepository).findSealed(account, id)
-    if (Option.isNone(found)) return yield* new NotFound()
-    const { credential, key_version, revision, sealed, workspace_deleted } = found.value
-    const stored = { ...credential, revision, key_version, kek_id: sealed.kek_id, workspace_deleted }
-    return { ...stored, ...(yield* (yield* Explanations).status(id)) }
+    const stored = yield* (yield* CredentialRepository).findSealed(account, id)
+    if (Option.isNone(stored)) return yield* new NotFound()
+    const { credential, key_version, revision, sealed, workspace_deleted } = stored.value
+    const fields = { ...credential, revision, key_version, kek_id: sealed.kek_id, workspace_deleted }
+    return { ...fields, ...(yield* (yield* Explanations).status(id)) }
   }).pipe(
     CommandLayers.asOperator(CommandLayers.explanations, account),
     Effect.catchTag("NotFound", () => new NotKnown({ kind: "credential" })),
@@ -100,7 +100,7 @@ const show = Command.make("show", { account, id: credentialId }, ({ account, id 
   )
 ).pipe(Command.withDescription("Show a credential, its state and why, and its last use, never the key"))
 
-/** The command that disables credentials, or the one that enables them. */
+/** Makes the command `disable` or `enable`. */
 const setDisabled = (name: "disable" | "enable", description: string) =>
   Command.make(name, { account, id: credentialId }, ({ account, id }) =>
     Effect.flatMap(Credentials, ({ update }) => update(id, { disabled: name === "disable" })).pipe(

@@ -16,10 +16,10 @@ import { openJournal, saltOf } from "./ImportJournal.ts"
 import { account, optionalText, toggle } from "./Arguments.ts"
 import { CommandFailed, makeProgress, StandardStreams, toJson, writeWhole } from "./Output.ts"
 
-/** How many records are created at a time, so that their statements are shared. */
+/** How many records to create at a time, so that they share statements. */
 const concurrency = 128
 
-/** What became of a line, as it is printed. */
+/** The result of a line, as printed. */
 type Result =
   | { readonly line: number; readonly id: string; readonly label: string; readonly replayed: boolean }
   | { readonly line: number; readonly issues: ReadonlyArray<Issue> }
@@ -28,9 +28,9 @@ const kindOf = (result: Result) =>
   "id" in result ? (result.replayed ? "replayed" : "imported") : result.issues.length > 0 ? "refused" : "imported"
 
 interface Counts {
-  /** How much of the file was read. */
+  /** How many bytes of the file were read. */
   readonly bytes: number
-  /** In a dry run, how many lines could be. */
+  /** In a dry run, the valid lines. */
   readonly imported: number
   readonly replayed: number
   readonly refused: number
@@ -45,13 +45,13 @@ const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(
 
 interface Source {
   readonly chunks: AsyncIterable<Buffer>
-  /** Size in bytes, if it is known. */
+  /** Size in bytes, if known. */
   readonly size: number | undefined
 }
 
 const readInto = promisify(read)
 
-/** Reads a file that the caller closes. Node's streams close it themselves when they are left early. */
+/** Reads a file and leaves it open, unlike Node's streams, which close it when their reader stops early. */
 async function* chunksOf(fd: number) {
   while (true) {
     const { buffer, bytesRead } = await readInto(fd, Buffer.allocUnsafeSlow(64 * 1024), 0, 64 * 1024, null)
@@ -60,7 +60,6 @@ async function* chunksOf(fd: number) {
   }
 }
 
-/** Standard input, or a file that nobody else may read. */
 const sourceOf = Effect.fnUntraced(function* (file: string) {
   if (extname(file).toLowerCase() === ".csv") return yield* csvRefused()
   if (file === "-") return { chunks: (yield* StandardStreams).stdin, size: undefined } satisfies Source
@@ -69,14 +68,14 @@ const sourceOf = Effect.fnUntraced(function* (file: string) {
   return { chunks: chunksOf(fd), size: stats.isFile() ? stats.size : undefined } satisfies Source
 })
 
-const unreadable = (error: unknown) =>
+const readError = (error: unknown) =>
   error instanceof CommandFailed
     ? error
     : new CommandFailed({ message: `The file cannot be read (${(error as NodeJS.ErrnoException).code}).` })
 
 const hasIssues = (error: unknown): error is InvalidParams => error instanceof InvalidParams
 
-/** Imports the records of a file, many at a time, and prints a line for each whose kind it `prints`, in their order. */
+/** Imports the records of a file concurrently, and prints a line, in order, for each result whose kind `prints` selects. */
 const importAll = Effect.fnUntraced(function* <E, R>(
   { chunks, size }: Source,
   summary: (counts: Counts) => string,
@@ -104,7 +103,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
   })
 
   const entries = readEntries(chunks, (count) => (counts.bytes += count))
-  yield* Stream.fromAsyncIterable(entries, unreadable).pipe(
+  yield* Stream.fromAsyncIterable(entries, readError).pipe(
     Stream.mapEffect(resultOf, { concurrency: Math.min(concurrency, (yield* QueueLimits).imports) }),
     Stream.runForEach(report),
     Effect.ensuring(progress.end)
@@ -146,14 +145,14 @@ const check = Effect.fnUntraced(function* (source: Source, account_id: AccountId
   )
 })
 
-/** Wrong usage that only the whole command line shows. */
+/** Reports wrong usage that no single flag shows. */
 const usage = (cause: string) =>
   new CliError.ShowHelp({
     commandPath: ["byok", "credential", "import"],
     errors: [new CliError.UserError({ cause })]
   })
 
-/** None for standard input unless it is given. */
+/** The path of the journal; undefined by default for standard input. */
 const journalOf = (file: string, journal: Option.Option<string>) =>
   Option.getOrElse(journal, () => (file === "-" ? undefined : `${file}.journal`))
 

@@ -11,7 +11,7 @@ import { account, flag, optionalText, parse, toggle } from "./Arguments.ts"
 import { aligned, printable, printAs } from "./Output.ts"
 
 const Providers = Schema.Array(Provider).check(
-  Schema.makeFilter((given) => given.length > 0 && new Set(given).size === given.length)
+  Schema.makeFilter((slugs) => slugs.length > 0 && new Set(slugs).size === slugs.length)
 )
 
 const regions = ["europe", "us"] as const
@@ -37,8 +37,8 @@ const stepCells = (step: Step, index: number) => {
   return [String(index + 1), provider, name ?? credential_id, label, notes.join(", ")]
 }
 
-/** Where removed shared capacity would have been: before the provider's fallback keys, else after all steps. */
-const placeOf = (steps: ReadonlyArray<Step>, provider: string) => {
+/** The index of shared capacity if it were not removed: before the provider's fallback keys, else after all steps. */
+const indexOfRemoved = (steps: ReadonlyArray<Step>, provider: string) => {
   const fallback = steps.findIndex(
     (step) => step.kind === "own" && step.provider === provider && step.section === "fallback"
   )
@@ -47,11 +47,11 @@ const placeOf = (steps: ReadonlyArray<Step>, provider: string) => {
 
 const isRemoved = ({ shared }: ProviderVerdicts) => shared.position === null
 
-/** An explanation for a person: the attempts in order, then every credential that is not used with all its reasons. */
+/** Formats an explanation: the attempts in order, then every unused credential with all reasons. */
 const explanationLines = ({ model, providers, retry_at, steps }: Explanation): ReadonlyArray<string> => {
   const removedBefore = (index: number) =>
     providers
-      .filter((one) => isRemoved(one) && placeOf(steps, one.provider) === index)
+      .filter((verdicts) => isRemoved(verdicts) && indexOfRemoved(steps, verdicts.provider) === index)
       .map(({ provider, shared }) => {
         const reasons = shared.removed.map(({ message }) => message).join("; ")
         return ["-", provider, "shared", "", `removed: ${reasons}`]
@@ -94,7 +94,7 @@ export const explainCommand = Command.make(
     ).pipe(Flag.optional),
     providers: Flag.String("provider").pipe(
       Flag.withDescription("Providers of the model, in order and separated by commas"),
-      Flag.map((given) => given.split(",")),
+      Flag.map((list) => list.split(",")),
       Flag.mapEffect(parse(Providers, "--provider must be known provider slugs, each once."))
     ),
     model: flag("model", "Model slug of the request", routingFields.model, "have 1 to 255 characters"),
@@ -119,25 +119,25 @@ export const explainCommand = Command.make(
     unshared: toggle("no-shared", "The gateway has no capacity of its own there"),
     providerFirst: toggle("provider-first", "Try providers one by one, shared capacity included")
   },
-  Effect.fnUntraced(function* ({ account, workspace, ...given }) {
+  Effect.fnUntraced(function* ({ account, workspace, ...request }) {
     const endpoint = {
-      kind: given.kind,
-      region: Option.getOrNull(given.region),
-      zdr: given.zdr,
-      shared: !given.unshared
+      kind: request.kind,
+      region: Option.getOrNull(request.region),
+      zdr: request.zdr,
+      shared: !request.unshared
     }
     const withExplanations = CommandLayers.operatorOn(Explanations, CommandLayers.explanations, account)
     const { explanation, verifies } = yield* withExplanations(({ explain, verifies }) =>
       Effect.map(
         explain({
           ...(Option.isSome(workspace) ? { workspace_id: workspace.value } : {}),
-          model: given.model,
-          api_key_hash: Option.getOrNull(given.api_key_hash),
-          user_id: Option.getOrNull(given.user_id),
-          host: Option.getOrElse(given.host, () => "global" as const),
-          requires_zdr: given.requires_zdr,
-          targets: given.providers.map((provider) => ({ provider, endpoint })),
-          strategy: given.providerFirst ? "provider_first" : "byok_first"
+          model: request.model,
+          api_key_hash: Option.getOrNull(request.api_key_hash),
+          user_id: Option.getOrNull(request.user_id),
+          host: Option.getOrElse(request.host, () => "global" as const),
+          requires_zdr: request.requires_zdr,
+          targets: request.providers.map((provider) => ({ provider, endpoint })),
+          strategy: request.providerFirst ? "provider_first" : "byok_first"
         }),
         (explanation) => ({ explanation, verifies })
       )

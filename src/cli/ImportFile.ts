@@ -2,23 +2,24 @@ import { isUtf8 } from "node:buffer"
 import type { Issue } from "../domain/Issue.ts"
 import { CommandFailed } from "./Output.ts"
 
-/** A record of a file to import: the body of a create, or why it has none. */
+/** A record of an import file: the body of a create, or why the line has none. */
 export type Entry = { readonly line: number; readonly body: unknown } | { readonly line: number; readonly issue: Issue }
 
-const refusedEntry = (line: number, message: string): Entry => ({ line, issue: { path: [], message } })
+const refusal = (line: number, message: string): Entry => ({ line, issue: { path: [], message } })
 
 export const csvRefused = () =>
   new CommandFailed({
     message: "Only JSON lines are imported: convert CSV to them first, with the line of jq in docs/commands.md."
   })
 
-/** A line with its terminator. Its bytes belong to the reader of the line, who wipes them. */
+/** A line with its terminator. Whoever reads the line must wipe its bytes. */
 interface Line {
   readonly number: number
+  /** Undefined if the line is too long. */
   readonly bytes: Buffer | undefined
 }
 
-/** As many bytes as a request body may have over HTTP (D9). */
+/** The limit of a request body over HTTP (D9). */
 const maxBytes = 256 * 1024
 
 const newline = 10
@@ -32,7 +33,7 @@ const joined = (parts: ReadonlyArray<Buffer>) => {
   return line
 }
 
-/** Splits bytes into lines, with one chunk in memory, which is wiped. A byte order mark at the beginning is dropped. */
+/** Splits chunks into lines and wipes each chunk. Skips a byte order mark at the beginning. */
 async function* readLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line> {
   let number = 1
   let length = 0
@@ -59,25 +60,25 @@ async function* readLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line> {
   if (length > 0) yield take()
 }
 
-/** Whether a line has nothing but blanks: space, tab and the ends of lines. */
+/** Whether a line has only spaces, tabs and line ends. */
 const isBlank = (line: Uint8Array): boolean =>
   line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d)
 
-/** Whether a line is the first one of CSV, which names the columns. */
+/** Whether a line is the header of a CSV file. */
 const namesColumns = (line: string) => {
   const cells = line.split(/[,;\t]/).map((cell) => cell.replaceAll('"', "").trim())
   return cells.includes("key") && cells.includes("provider")
 }
 
-const parsed = (line: number, text: string): Entry => {
+const parse = (line: number, text: string): Entry => {
   try {
     return { line, body: JSON.parse(text) }
   } catch {
-    return refusedEntry(line, "must be valid JSON")
+    return refusal(line, "must be valid JSON")
   }
 }
 
-/** Reads a record from each line of JSON, one by one; blank lines are passed over. `onBytes` gets the size of each chunk. */
+/** Reads a record from each line of JSON; skips blank lines. `onBytes` gets the size of each chunk. */
 export async function* readEntries(
   source: AsyncIterable<Buffer>,
   onBytes: (count: number) => void
@@ -89,12 +90,12 @@ export async function* readEntries(
     }
   }
   for await (const { bytes, number } of readLines(counted())) {
-    if (bytes === undefined) yield refusedEntry(number, "must have at most 256 KiB")
-    else if (!isUtf8(bytes)) yield refusedEntry(number, "must be UTF-8")
+    if (bytes === undefined) yield refusal(number, "must have at most 256 KiB")
+    else if (!isUtf8(bytes)) yield refusal(number, "must be UTF-8")
     else if (!isBlank(bytes)) {
       const text = bytes.toString("utf8")
       if (number === 1 && namesColumns(text)) throw csvRefused()
-      yield parsed(number, text)
+      yield parse(number, text)
     }
     bytes?.fill(0)
   }

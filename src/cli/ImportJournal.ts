@@ -5,10 +5,10 @@ import { AccountId } from "../domain/Identifiers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { CommandFailed } from "./Output.ts"
 
-/** Creates are recognised for 24 hours; a run that begins in time must also end in time. */
+/** An hour less than the 24 for which creates are recognised, so that a run that begins in time also ends in time. */
 const maxAge = Duration.hours(23)
 
-/** How far the clocks of two machines may be apart. */
+/** How much the clocks of two machines may differ. */
 const clockDifference = Duration.minutes(5)
 
 const Journal = Schema.fromJsonString(
@@ -19,7 +19,7 @@ const Journal = Schema.fromJsonString(
   })
 )
 
-/** The salt of imports with this journal, or a new one. Refuses a journal so old that its imports may be forgotten. */
+/** The salt of the journal, or a new one. Refuses a journal so old that the service may not recognise its creates. */
 export const saltOf = Effect.fnUntraced(function* (path: string | undefined, account_id: AccountId) {
   if (path === undefined || !existsSync(path)) return randomBytes(32)
   const now = yield* DateTime.now
@@ -45,11 +45,11 @@ export const saltOf = Effect.fnUntraced(function* (path: string | undefined, acc
   return journal.salt
 })
 
-/** The same, and creates the journal for the first run. */
+/** The salt of the journal, which the first run creates. */
 export const openJournal = Effect.fnUntraced(function* (path: string, account_id: AccountId) {
-  const isFirst = !existsSync(path)
+  const isNew = !existsSync(path)
   const salt = yield* saltOf(path, account_id)
   const journal = { account_id, created_at: yield* DateTime.now, salt }
-  if (isFirst) yield* PrivateFiles.create(path, yield* Effect.orDie(Schema.encodeEffect(Journal)(journal)))
+  if (isNew) yield* PrivateFiles.create(path, yield* Effect.orDie(Schema.encodeEffect(Journal)(journal)))
   return salt
 })

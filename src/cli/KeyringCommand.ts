@@ -14,44 +14,44 @@ const withRotation = CommandLayers.operatorOn(Rotation, CommandLayers.rotation)
 
 const withEditor = CommandLayers.operatorOn(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
 
-/** A flag that is a number of credentials, at most `maximum`. */
-const count = (name: string, description: string, maximum: number, usual: number) =>
+/** A flag for a number of credentials, at most `maximum`. */
+const count = (name: string, description: string, maximum: number, fallback: number) =>
   flag(
     name,
-    `${description}, at most (default ${usual})`,
+    `${description}, at most (default ${fallback})`,
     Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum })),
     `be a whole number from 1 to ${maximum}`
-  ).pipe(Flag.withDefault(usual))
+  ).pipe(Flag.withDefault(fallback))
 
-type Left = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials" | "more_credentials">>
+type CredentialCounts = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials" | "more_credentials">>
 
-const shown = ({ credentials, more_credentials }: Left[number]) =>
+const countText = ({ credentials, more_credentials }: CredentialCounts[number]) =>
   more_credentials === true ? `${credentials.toLocaleString("en")}+` : String(credentials)
 
-/** How many credentials name each key that is not retired. */
-const leftUnder = (keys: ReadonlyArray<KeyStatus>): Left =>
+/** How many credentials each unretired key wraps. */
+const countsOf = (keys: ReadonlyArray<KeyStatus>): CredentialCounts =>
   keys
     .filter(({ role }) => role !== "retired")
     .map(({ credentials, kek_id, more_credentials }) =>
       more_credentials === undefined ? { kek_id, credentials } : { kek_id, credentials, more_credentials }
     )
 
-const leftLines = (keys: Left) => keys.map((key) => `under      ${key.kek_id}: ${shown(key)}`)
+const countLines = (keys: CredentialCounts) => keys.map((key) => `under      ${key.kek_id}: ${countText(key)}`)
 
-const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Left) =>
+const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: CredentialCounts) =>
   [
     `rewrapped  ${rewrapped}`,
     `left       ${left}`,
-    ...leftLines(keys),
+    ...countLines(keys),
     ...failed.map(({ id, reason }) => `failed     ${id}: ${reason}`)
   ].join("\n")
 
 const reportDryRun = Effect.gen(function* () {
   const [keys, left] = yield* withRotation((rotation) => Effect.all([rotation.status(), rotation.outstanding]))
-  const under = leftUnder(keys)
+  const under = countsOf(keys)
   yield* printAs(
     { rewrapped: 0, left, failed: [], keys: under },
-    [`left       ${left}`, ...leftLines(under)].join("\n")
+    [`left       ${left}`, ...countLines(under)].join("\n")
   )
 })
 
@@ -73,7 +73,7 @@ const rewrap = Command.make(
     const [result, keys] = yield* withRotation((rotation) =>
       Effect.all([
         Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.report }), progress.end),
-        Effect.map(rotation.status(), leftUnder)
+        Effect.map(rotation.status(), countsOf)
       ])
     )
     const done = `credentials rewrapped: ${result.rewrapped}, and \`byok keyring status\` shows what is left`
@@ -88,7 +88,7 @@ const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
   const lines = keys.map(
     ({ kek_id, may_be_retired, registered_at, role, wraps, ...use }) =>
-      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${shown({ kek_id, ...use })}, up to ${wraps} wraps` +
+      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${countText({ kek_id, ...use })}, up to ${wraps} wraps` +
       (registered_at === undefined ? "" : `, registered ${DateTime.formatIso(registered_at)}`) +
       (may_be_retired ? ", may be retired" : "")
   )
@@ -99,11 +99,11 @@ const status = Command.make("status", {}, () =>
   withRotation((rotation) => rotation.status()).pipe(Effect.flatMap((keys) => printAs({ keys }, statusLines(keys))))
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
-const listed = 1000
+const listLimit = 1000
 
 const stranded = Command.make("stranded", {}, () =>
   Effect.gen(function* () {
-    const { credentials, total } = yield* withRotation((rotation) => rotation.stranded(listed))
+    const { credentials, total } = yield* withRotation((rotation) => rotation.stranded(listLimit))
     const lines = credentials.map(
       ({ account_id, credential_id, kek_id, workspace_id }) =>
         `${credential_id}  account: ${account_id}, workspace: ${workspace_id}, key: ${kek_id}`
@@ -128,7 +128,7 @@ const add = Command.make("add", { id: Flag.optional(newId) }, ({ id }) =>
 
 const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekId, `be ${kekIdForm}`)
 
-/** A command on a key in the keyring file, and the role that it gives the key. */
+/** Makes a command that gives a key in the keyring file a role. */
 const editing = (name: "promote" | "retire", role: string, description: string) =>
   Command.make(name, { kek_id: kekId }, ({ kek_id }) =>
     withEditor((editor) => Effect.as(editor[name](kek_id), { kek_id, role })).pipe(

@@ -20,11 +20,11 @@ const create = Command.make(
     return_url: optionalText("return-url", "Where the page leads afterwards"),
     expires_in: Flag.Int("expires-in").pipe(Flag.withDescription("Seconds, at most a day"), Flag.withDefault(3600))
   },
-  Effect.fnUntraced(function* ({ account, ...given }) {
-    const asked = Record.filterMap(given, (value: unknown) =>
+  Effect.fnUntraced(function* ({ account, ...flags }) {
+    const request = Record.filterMap(flags, (value: unknown) =>
       Option.isOption(value) ? Result.fromOption(value, () => "left out") : Result.succeed(value)
     )
-    yield* decodeNewLink(asked).pipe(
+    yield* decodeNewLink(request).pipe(
       Effect.flatMap((link) => withLinks(({ create }) => create(account, link))),
       Effect.catchTag("InvalidParams", refusedAs("No link was made")),
       printing(({ link_id }) => `a link was made, and \`byok link revoke ${link_id} --account ${account}\` revokes it`)

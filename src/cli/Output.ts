@@ -13,14 +13,14 @@ interface Screen {
   readonly write: (text: string) => unknown
 }
 
-/** The streams that commands read and write: those of the process, unless a test replaces them. */
+/** The streams of commands; tests replace those of the process. */
 export const StandardStreams = Context.Reference<{
   readonly stdin: AsyncIterable<Buffer> & { readonly isTTY?: boolean }
   readonly stdout: Writable & { readonly isTTY?: boolean }
   readonly stderr: Screen
 }>("byok/StandardStreams", { defaultValue: () => process })
 
-/** Standard output could not be written. `done` says what the command did nevertheless, and how to reach or undo it. */
+/** Standard output failed. `done` says what the command did nevertheless, and how to undo it. */
 export class OutputFailed extends Data.TaggedError("OutputFailed")<{
   readonly code: string
   readonly done?: string | undefined
@@ -30,10 +30,10 @@ export class OutputFailed extends Data.TaggedError("OutputFailed")<{
   }
 }
 
-/** A command cannot do all that it was asked to. Says in a sentence what is left or why. */
+/** A command did not do everything. The message says why, or how much is left. */
 export class CommandFailed extends Data.TaggedError("CommandFailed")<{ readonly message: string }> {}
 
-/** Says what came of a command whose input was refused, and every issue. */
+/** Fails a command with `outcome` and every issue of its refused input. */
 export const refusedAs =
   (outcome: string) =>
   ({ error }: InvalidParams) => {
@@ -45,7 +45,7 @@ const ignore = () => undefined
 
 const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? "unknown"
 
-/** Whether a stream is Node's own for files, which ignores that a full disk took only a part of the text. */
+/** Whether a stream is Node's stream for files, which ignores partial writes to a full disk. */
 const isFile = (stream: Writable): stream is Writable & { readonly fd: number } =>
   "fd" in stream && !(stream instanceof Socket)
 
@@ -65,7 +65,7 @@ const writeToStream = (stream: Writable, text: string): Effect.Effect<void, Outp
     })
   })
 
-/** Writes to standard output and waits until it is written. Returns false once nobody reads any more. */
+/** Writes to standard output and waits for the write. Returns false if the reader is gone. */
 export const writeOut = (text: string): Effect.Effect<boolean, OutputFailed> =>
   Effect.flatMap(StandardStreams, ({ stdout }) =>
     isFile(stdout) ? writeToFile(stdout.fd, text) : writeToStream(stdout, text)
@@ -77,7 +77,7 @@ export const writeOut = (text: string): Effect.Effect<boolean, OutputFailed> =>
     )
   )
 
-/** Writes to standard output. The failure says what was done, even if nobody reads any more. */
+/** Writes to standard output. Fails with `done`, also if the reader is gone. */
 export const writeWhole = (text: string, done: string) =>
   writeOut(text).pipe(
     Effect.filterOrFail(
@@ -94,15 +94,15 @@ export const printable = (text: string) =>
 type Value = string | number | boolean | null | ReadonlyArray<unknown> | Redacted.Redacted | DateTime.Utc
 type Values<A> = { readonly [Name in keyof A]: Value }
 
-const plain = (value: Value) =>
+const jsonValue = (value: Value) =>
   Redacted.isRedacted(value) ? Redacted.value(value) : DateTime.isDateTime(value) ? DateTime.formatIso(value) : value
 
 const record = <A extends Values<A>>(values: A) =>
-  Object.fromEntries(Object.entries<Value>(values).map(([name, value]) => [name, plain(value)]))
+  Object.fromEntries(Object.entries<Value>(values).map(([name, value]) => [name, jsonValue(value)]))
 
-const text = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(plain(value) ?? "-"))
+const text = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(jsonValue(value) ?? "-"))
 
-/** A line for each member, the values aligned. */
+/** Formats one line per member, with aligned values. */
 export const lines = <A extends Values<A>>(values: A) => {
   const width = Math.max(...Object.keys(values).map((name) => name.length))
   return Object.entries<Value>(values)
@@ -110,9 +110,9 @@ export const lines = <A extends Values<A>>(values: A) => {
     .join("\n")
 }
 
-/** Lines of cells, the columns aligned; the last one is as long as it is. */
-export const aligned = (given: ReadonlyArray<ReadonlyArray<string>>): ReadonlyArray<string> => {
-  const rows = given.map((row) => row.map(printable))
+/** Formats rows as lines with aligned columns; does not pad the last column. */
+export const aligned = (cells: ReadonlyArray<ReadonlyArray<string>>): ReadonlyArray<string> => {
+  const rows = cells.map((row) => row.map(printable))
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
   return rows.map((row) =>
     row
@@ -124,17 +124,17 @@ export const aligned = (given: ReadonlyArray<ReadonlyArray<string>>): ReadonlyAr
 
 export const toJson = (object: object) => printable(JSON.stringify(object))
 
-/** Prints one JSON object with `--json`, else the text. A failure to print repeats `done`, what the command did. */
+/** Prints one JSON object with `--json`, else the text. `done` says what the command did, for a failure to print. */
 export const printAs = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
   const { json } = yield* root
   const line = `${json ? toJson(object) : text}\n`
   yield* done === undefined ? writeOut(line) : writeWhole(line, done)
 })
 
-/** Prints a result. Only here is a new key shown, once. */
+/** Prints a result, including a new key in it. */
 export const print = <A extends Values<A>>(values: A, done?: string) => printAs(record(values), lines(values), done)
 
-/** Prints the result of an operation that changes something, and says what it did. */
+/** Prints the result of an operation that changes something; `done` says what. */
 export const printing =
   <A extends Values<A>>(done: (result: A) => string) =>
   <E, R>(operation: Effect.Effect<A, E, R>) =>
@@ -145,9 +145,8 @@ export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray
   printAs({ [name]: list.map(record) }, list.map(lines).join("\n\n"))
 
 /**
- * Prints a list like `printList`, page by page: `read` passes each page to the function that it is given, until that
- * returns false because nobody reads the output any more. With `columns` an element is a row of these; an empty list is
- * the sentence `none`.
+ * Prints a list like `printList`, page by page: `read` passes each page to `write` until that returns false, because the reader
+ * is gone. With `columns`, prints an element as a row of these; prints `none` for an empty list.
  */
 export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R>(
   name: string,
@@ -175,33 +174,33 @@ export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R
 
 const formatter = CliOutput.defaultFormatter({ colors: false })
 
-const unseen = "…"
+const hidden = "…"
 
-/** An error that repeats no positional argument and no value of a flag: either may be a key. */
+/** Hides positional arguments and values of flags in an error: any may be a key. */
 const withoutValues = (error: CliError.CliError) => {
   switch (error._tag) {
     case "InvalidValue": {
       const { expected, kind, option, value } = error
-      return new CliError.InvalidValue({ expected, kind, option, value: value === "" ? "" : unseen })
+      return new CliError.InvalidValue({ expected, kind, option, value: value === "" ? "" : hidden })
     }
     case "UnexpectedArgument":
-      return new CliError.UnexpectedArgument({ arguments: error.arguments.map(() => unseen) })
+      return new CliError.UnexpectedArgument({ arguments: error.arguments.map(() => hidden) })
     case "UnknownSubcommand": {
       const { parent, suggestions } = error
-      return new CliError.UnknownSubcommand({ parent, subcommand: unseen, suggestions })
+      return new CliError.UnknownSubcommand({ parent, subcommand: hidden, suggestions })
     }
     default:
       return error
   }
 }
 
-/** Leaves out anything long enough to be a key or a hash, such as a flag that is none. */
+/** Hides words long enough to be a key or a hash, such as an unknown flag. */
 const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, "…")
 
-/** A presenter cannot fail, so output that cannot be written is a defect. */
+/** Prints text. A failure is a defect, because a presenter cannot fail. */
 const show = (text: string) => Effect.orDie(Effect.asVoid(writeOut(`${text}\n`)))
 
-/** Requested help goes to standard output; help after wrong usage goes to standard error, with the errors. */
+/** Prints requested help to standard output, and help after wrong usage to standard error with the errors. */
 export const layerHelp = CliOutput.layerPresenter({
   present: (event) => {
     switch (event._tag) {
@@ -219,7 +218,7 @@ export const layerHelp = CliOutput.layerPresenter({
   }
 })
 
-/** A bar that fills the width beside the numbers, up to 40 columns. `done` is from 0 to 1. */
+/** Draws a bar beside the numbers, up to 40 columns wide. `done` is from 0 to 1. */
 const bar = (numbers: string, done: number | undefined, columns: number) => {
   const width = Math.min(40, columns - numbers.length - 4)
   if (done === undefined || width < 5) return numbers.slice(0, columns - 1)
@@ -228,8 +227,8 @@ const bar = (numbers: string, done: number | undefined, columns: number) => {
 }
 
 /**
- * Reports progress on standard error: a bar redrawn in place on a terminal, a line every second elsewhere. `part` is how much
- * is done, from 0 to 1; undefined if that cannot be known.
+ * Reports progress on standard error: redraws a bar on a terminal, prints a line every second elsewhere. `part` is the progress
+ * from 0 to 1, if known.
  */
 export const makeProgress = Effect.fnUntraced(function* <P>(
   line: (progress: P) => string,

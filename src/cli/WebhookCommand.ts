@@ -14,8 +14,8 @@ const test = Command.make("test", {}, () =>
     const timestamp = DateTime.formatIso(yield* DateTime.now)
     const answer = yield* post(endpoint.value, { id, type: "webhook.test", timestamp, data: {} })
     if (!wasTaken(answer)) {
-      const said = typeof answer === "number" ? `answered ${answer}` : answer
-      return yield* new CommandFailed({ message: `The endpoint ${said}.` })
+      const outcome = typeof answer === "number" ? `answered ${answer}` : answer
+      return yield* new CommandFailed({ message: `The endpoint ${outcome}.` })
     }
     yield* print({ id, status: answer })
   })
@@ -25,8 +25,8 @@ const status = Command.make("status", {}, () =>
   Effect.gen(function* () {
     const state = yield* CommandLayers.operatorOn(EventCursor, CommandLayers.unsealed)(({ state }) => state)
     if (Option.isNone(state)) return yield* new CommandFailed({ message: "No instance has delivered events yet." })
-    const { isDue: _isDue, lag, pause, ...shown } = state.value
-    yield* print({ ...shown, lag_seconds: Math.round(lag), pause_seconds: Math.ceil(pause) })
+    const { isDue: _isDue, lag, pause, ...summary } = state.value
+    yield* print({ ...summary, lag_seconds: Math.round(lag), pause_seconds: Math.ceil(pause) })
   })
 ).pipe(Command.withDescription("Show how far events were delivered, and what waits"))
 

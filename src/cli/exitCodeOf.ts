@@ -7,11 +7,11 @@ import type { InvalidSetting } from "../wiring/Settings.ts"
 import type { byok } from "./Commands.ts"
 import { OutputFailed } from "./Output.ts"
 
-/** Defects that have a sentence nevertheless. */
+/** The defects with a sentence for a person. */
 const explained = [DatabaseFailure, KeyStoreUnavailable, OutputFailed, StoredKeyUnusable]
 type Explained = InstanceType<(typeof explained)[number]>
 
-/** Everything that commands and the settings of the log fail with. */
+/** Every failure of commands and of the log's settings. */
 type Failure = Command.Error<typeof byok> | InvalidSetting | CliError.CliError
 
 const maxIds = 100
@@ -26,7 +26,7 @@ const sentenceOnOrder = ({ foreign, missing }: OrderRefused) =>
     ...(foreign.length > 0 ? [`Not of this workspace and provider: ${listOf(foreign)}.`] : [])
   ].join(" ")
 
-const untilMended = {
+const remedyFor = {
   UnknownKeyId: " Put it back: until then the credential can only be renamed or deleted.",
   AuthenticationFailed: " It can only be renamed or deleted.",
   UnsupportedFormat: " It can only be renamed or deleted.",
@@ -50,7 +50,7 @@ const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): s
     case "ServiceUnavailable":
       return "The database is overloaded; try again."
     case "StoredKeyUnusable":
-      return `${failure.message}.${untilMended[failure.reason._tag]}`
+      return `${failure.message}.${remedyFor[failure.reason._tag]}`
     default:
       return failure.message
   }
@@ -58,14 +58,14 @@ const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): s
 
 const isExplained = (defect: unknown): defect is Explained => explained.some((known) => defect instanceof known)
 
-/** Prints a failure on standard error, in one sentence if it is expected. Returns the exit code: 2 for wrong usage, else 1. */
+/** Prints a failure on standard error, an expected one as a sentence. Returns the exit code: 2 for wrong usage, else 1. */
 export const exitCodeOf = Effect.fnUntraced(function* (cause: Cause.Cause<Failure>) {
   if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt
   const failure = Option.getOrElse(Cause.findErrorOption(cause), () => {
     const defect = Cause.squash(cause)
     return isExplained(defect) ? defect : undefined
   })
-  // The help has explained wrong usage.
+  // The help has already explained wrong usage.
   if (failure?._tag === "ShowHelp") return 2
   yield* failure === undefined || CliError.isCliError(failure)
     ? Effect.logError("Unexpected failure", cause)

@@ -87,7 +87,7 @@ layerLive(CommandLine.layer)("byok account list (F15)", (it) => {
     assert.strictEqual(stdout, blocks.join("\n"))
   })
 
-  it.effect("names of older rows cannot act on the terminal or forge a line", function* () {
+  it.effect("names of older rows cannot control the terminal or forge a line", function* () {
     const { run, runJson, sql } = yield* CommandLine
     const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
     const name = "\u001b[2J\nmanagement  true\u009b\u007f"
@@ -113,7 +113,7 @@ layerLive(CommandLine.layer)("byok account list (F15)", (it) => {
     }
   })
 
-  it.effect("prints more accounts than it reads at a time", function* () {
+  it.effect("prints more accounts than a page has", function* () {
     const { run, runJson, sql } = yield* CommandLine
     yield* sql`
         INSERT INTO accounts (id, name, created_at)

@@ -93,7 +93,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
     assert.match(expected.stderr, /^No checkpoint up to audit entry \d+ has the expected hash: .*\.\n$/)
   })
 
-  it.effect("export streams more than fits into its memory, and ends quietly when its reader goes away", function* () {
+  it.effect("export streams more than its memory holds, and ends quietly when its reader leaves", function* () {
     const { databaseUrl } = yield* CommandLine
     const sql = yield* migrated
     yield* sql`DELETE FROM audit_checkpoints`

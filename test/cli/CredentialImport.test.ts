@@ -118,7 +118,7 @@ describe("byok credential import", () => {
     for (const { actor } of creates) assert.strictEqual(actor.kind, "cli")
   })
 
-  it.live("a dry run foresees MAX_CREDENTIALS, with what is stored, was imported before and comes twice", function* () {
+  it.live("a dry run predicts MAX_CREDENTIALS from stored, already imported and repeated records", function* () {
     const { account_id, settings, sql, write } = yield* begin
     const run = (file: string, ...flags: ReadonlyArray<string>) =>
       runCommand(["credential", "import", file, "--account", account_id, ...flags], {
@@ -180,7 +180,7 @@ describe("byok credential import", () => {
   })
 
   it.live(
-    "killed in the middle and run again, it makes no second copy",
+    "run again after a kill, it creates nothing twice",
     function* () {
       const { account_id, importFrom, settings, sql, write } = yield* begin
       const count = 1500
@@ -209,7 +209,7 @@ describe("byok credential import", () => {
     180_000
   )
 
-  it.live("refuses a file others may read, another's or an old journal, an unknown account", function* () {
+  it.live("refuses a shared file, another import's or an old journal, and an unknown account", function* () {
     const { account_id, importFrom, settings, sql, write } = yield* begin
     for (const mode of [0o644, 0o640, 0o666, 0o700]) {
       const file = write("shared.jsonl", linesOf(1), mode)

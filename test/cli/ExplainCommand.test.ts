@@ -64,7 +64,7 @@ layerLive(service)("byok explain", (it) => {
     ])
   })
 
-  it.effect("prints with --json what the API answers, and that seals were verified (Q8)", function* () {
+  it.effect("prints the answer of the API with --json, and that seals were verified (Q8)", function* () {
     const tenant = yield* withKeys
     const printed = onlyObject(yield* explain(tenant, ["--json"]))
     const answer = yield* tenant.plan({ model: "openai/gpt-4o", targets: [{ provider: "openai" }] })

@@ -42,7 +42,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       }
     })
 
-    it.effect("a statement that fails is told in words (C4)", function* () {
+    it.effect("a failed statement is reported in words (C4)", function* () {
       const DATABASE_URL = yield* migratedDatabase
       const sql = yield* adminClient(DATABASE_URL)
       for (const [sqlstate, said] of [
@@ -58,7 +58,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       }
     })
 
-    it.effect("an empty DATABASE_URL is refused, for it must not select the embedded database", function* () {
+    it.effect("an empty DATABASE_URL is refused, not taken for the embedded database", function* () {
       const sentence = "DATABASE_URL must not be empty: unset it to use the embedded database."
       const failed = { code: 1, stdout: "", stderr: `${sentence}\n` }
       assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], { DATABASE_URL: "" }), failed)
@@ -81,7 +81,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       assert.strictEqual(code, 130)
     })
 
-    it.effect("only serve makes a database: a command in an empty folder says that there is none (C6)", function* () {
+    it.effect("only serve creates a database: a command in an empty folder says that there is none (C6)", function* () {
       const folder = yield* temporaryDirectory
       const stderr = "BYOK_DATA_DIR holds no database: start `byok serve`, which creates it, or set DATABASE_URL.\n"
       for (const args of ["account create --name n", "migrate", "keyring add", "keyring status", "audit verify"]) {
@@ -91,7 +91,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       assert.deepStrictEqual(readdirSync(folder), [])
     })
 
-    it.effect("a variable that is nearly a setting is warned of, with the name that is meant (C6)", function* () {
+    it.effect("a misspelt setting logs a warning with the right name (C6)", function* () {
       const misspelt = { BYOK_KEYRINGFILE: canary, BYOK_DATABASE_URL: canary, BYOK_SERVICE_HOST: canary }
       const { stderr } = yield* runByok(["account", "list"], { ...misspelt, LOG_FORMAT: "logfmt" })
       assert.deepStrictEqual(

@@ -27,7 +27,7 @@ const bodiesOf = (entries: ReadonlyArray<object>) => entries.map((entry) => Refl
 
 describe("the records of an import", () => {
   it.effect.prop(
-    "are the bodies on its lines, in chunks of any size, with either end of line (import)",
+    "are the bodies on its lines, in chunks of any size, with LF or CRLF (import)",
     [Arbitrary.array(acceptedBody(text(1, 40)), { maxLength: 6 }), integer(1, 200), elementOf(["\n", "\r\n"])],
     function* ([bodies, size, end]) {
       const lines = bodies.map((body) => JSON.stringify(body) + end)
@@ -37,7 +37,7 @@ describe("the records of an import", () => {
   )
 
   it.effect.prop(
-    "no bytes at all make reading fail, and every line that is not blank has one result",
+    "any bytes can be read, and every line that is not blank has one result",
     [bytes(0, 200), integer(1, 50)],
     function* ([content, size]) {
       const lines = (yield* readAll(content, size)).map(({ line }) => line)

@@ -52,7 +52,7 @@ const reread = ({ stderr }: ServiceProcess, times: number) =>
   )
 
 describe("byok keyring add, promote, rewrap, retire and status", () => {
-  it.live("the four steps of docs/keys.md, as written, beside a service that goes on (T10)", function* () {
+  it.live("the four steps of docs/keys.md work as written beside a running service (T10)", function* () {
     const { ids, keyring, settings, shell, sql } = yield* begin
     const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
     const { pid, url } = service

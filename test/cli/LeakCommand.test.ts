@@ -128,7 +128,7 @@ describe("byok leak find and clear", () => {
     assert.strictEqual(leakOf(`${shown.join("\n")}${plain.slice(5, 14)}`, leaks), plain, "control")
   })
 
-  it.live("parks what it finds until it is replaced or the mark cleared; acts are recorded once (L16)", function* () {
+  it.live("parks the keys that it finds until they are replaced or cleared; records acts once (L16)", function* () {
     const { made, search, settings, sql } = yield* begin
     const { url } = yield* startService(settings)
     const [one, other] = made.filter(({ leak }) => leak === plain)
@@ -210,7 +210,7 @@ describe("byok leak find and clear", () => {
     assert.deepStrictEqual(yield* clear(id, one), unknown)
   })
 
-  it.live("refuses text that it cannot search for, and works without a keyring only to clear", function* () {
+  it.live("refuses text that it cannot search for; only clear works without a keyring", function* () {
     const DATABASE_URL = yield* migratedDatabase
     const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
     const directory = yield* temporaryDirectory

@@ -6,7 +6,7 @@ import { assert, layerLive } from "../support/it.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 
 layerLive(CommandLine.layer)("byok link", (it) => {
-  it.effect("create, list and revoke; the secret is shown once", function* () {
+  it.effect("create, list and revoke work, and the secret is shown once", function* () {
     const { databaseUrl: DATABASE_URL } = yield* CommandLine
     const run = (...args: ReadonlyArray<string>) =>
       runCommand(args, { DATABASE_URL, BYOK_KEYRING: ringOf("kek"), PUBLIC_URL: "https://keys.example/byok/" })
@@ -27,7 +27,7 @@ layerLive(CommandLine.layer)("byok link", (it) => {
     assert.deepStrictEqual(yield* json("link", "list", "--account", account_id), { links: [] })
   })
 
-  it.effect("says in a sentence what it cannot make", function* () {
+  it.effect("refuses an invalid link in one sentence", function* () {
     const { databaseUrl: DATABASE_URL } = yield* CommandLine
     const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL, BYOK_KEYRING: ringOf("kek") })
     const create = (...args: ReadonlyArray<string>) => run("link", "create", "--account", unknownId, ...args)

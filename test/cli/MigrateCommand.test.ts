@@ -20,7 +20,7 @@ describe("byok migrate", () => {
     assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], restored: [] })
   })
 
-  it.live("restores every foreign key that was lost coming back from Citus; until then nothing serves", function* () {
+  it.live("restores the foreign keys missing after Citus; serve refuses to start before", function* () {
     const DATABASE_URL = yield* migratedDatabase
     const sql = yield* adminClient(DATABASE_URL)
     const keys = sql<{ table: string; conname: string; definition: string }>`
@@ -74,7 +74,7 @@ describe("a schema of another version than the program", () => {
   })
 
   it.live(
-    "that is newer is refused by commands in one sentence; serve warns and serves, so that an upgrade can be undone (F1)",
+    "that is newer is refused by commands in one sentence; serve only warns, so that an upgrade can be undone (F1)",
     function* () {
       const { settings, sql } = yield* begin
       yield* runCommand(["migrate"], settings)

@@ -2,7 +2,7 @@ import { printable } from "../../src/cli/Output.ts"
 import { text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-describe("what is printed (F15)", () => {
+describe("printed output (F15)", () => {
   it.each([
     ["an escape sequence", "a\u001b[2Jb", String.raw`a\u001b[2Jb`],
     ["a line break", "a\r\nb", String.raw`a\u000d\u000ab`],
@@ -14,7 +14,7 @@ describe("what is printed (F15)", () => {
     assert.strictEqual(printable(given), expected)
   })
 
-  it.prop("holds no control character, and within JSON means the same as before", [text(0, 40)], ([given]) => {
+  it.prop("has no control character, and its JSON means the same as without escaping", [text(0, 40)], ([given]) => {
     const shown = printable(JSON.stringify({ given }))
     assert.notMatch(shown, /[\p{Cc}\p{Zl}\p{Zp}]/u)
     assert.deepStrictEqual(JSON.parse(shown), { given })

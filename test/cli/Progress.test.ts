@@ -30,7 +30,7 @@ const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }
   })
 
 describe("the progress of a rewrap", () => {
-  it.effect("prints at most a line a second without a terminal, the last one at the end", function* () {
+  it.effect("prints at most a line a second without a terminal, and the last one at the end", function* () {
     assert.deepStrictEqual(
       yield* tellAll({}),
       [0, 110, 200].map((count) => `rewrapped ${count} of 200 credentials, 0 failed\n`)

@@ -41,7 +41,7 @@ const newRole = Effect.fnUntraced(function* (url: string) {
 })
 
 describe("a role without the privilege to create tables", () => {
-  it.live("is told so on an empty database, not what failed afterwards (C4)", function* () {
+  it.live("is refused with that reason on an empty database (C4)", function* () {
     const { url } = yield* newRole(yield* freshDatabase)
     for (const args of [["migrate"], ["account", "create", "--name", "n"]]) {
       const { code, stderr } = yield* runCommand(args, { DATABASE_URL: url })

@@ -44,7 +44,7 @@ layerLive(CommandLine.layer)("byok webhook", (it) => {
     assert.include(stderr, "The endpoint could not be reached (ECONNREFUSED).")
   })
 
-  it.effect("test names what the file of secrets may hold, and never a value", function* () {
+  it.effect("test names the expected content of the file of secrets, and never a value", function* () {
     const { received, url } = yield* receiver([])
     const good = secretOf(32)
     const refused = [
@@ -63,7 +63,7 @@ layerLive(CommandLine.layer)("byok webhook", (it) => {
     assert.deepStrictEqual(received, [])
   })
 
-  it.effect("status shows the cursor, the failures and what waits", function* () {
+  it.effect("status shows the cursor, the failures and the backlog", function* () {
     const { run, runJson, sql } = yield* CommandLine
     assert.include((yield* run("webhook", "status")).stderr, "No instance has delivered events yet.")
     yield* sql`

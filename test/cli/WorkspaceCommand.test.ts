@@ -37,7 +37,7 @@ layerLive(CommandLine.layer)("byok workspace", (it) => {
     })
   })
 
-  it.effect("delete leaves a default workspace that has credentials until another is the default (C5)", function* () {
+  it.effect("delete refuses a default workspace with credentials until another is the default (C5)", function* () {
     const { databaseUrl, run, runJson, sql } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")
     const [account_id, workspace_id] = [textIn(account, "account_id"), textIn(account, "workspace_id")]

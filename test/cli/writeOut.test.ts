@@ -55,7 +55,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     }
   )
 
-  it.effect("is one sentence as well if a process of its own writes", function* () {
+  it.effect("is one sentence also in a process of its own", function* () {
     assert.deepStrictEqual(yield* shell("byok --help >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
   })
 
@@ -69,7 +69,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     assert.strictEqual((yield* run(...issue.split(" "))).code, 0)
   })
 
-  it.effect("api-key issue: says how to revoke the key that nobody saw", function* () {
+  it.effect("makes api-key issue say how to revoke the key that nobody saw", function* () {
     const { run, runJson, sql } = yield* CommandLine
     const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
     const lost = yield* writingTo(full, `api-key issue --account ${account_id} --name lost`)
@@ -92,7 +92,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     assert.deepStrictEqual(lost, failed(`${cannot} (${code}): ${done}.\n`))
   })
 
-  it.effect("is a failure as well if a file takes only a part of it", function* () {
+  it.effect("is a failure also if a file takes only a part", function* () {
     const { runJson, sql } = yield* CommandLine
     const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
     yield* sql`
@@ -104,17 +104,17 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     assert.match(stdout, /^exit 1\n *(512|1024)\n$/)
   })
 
-  it.effect("is nobody's loss if the reader of a list has gone away, which ends quietly", function* () {
+  it.effect("ends a list quietly if its reader has left", function* () {
     assert.deepStrictEqual(yield* shell(`${unread}\nbyok --help >&3`), { code: 0, stdout: "", stderr: "" })
   })
 
-  it.effect("is a failure if the reader of a new key has gone away", function* () {
+  it.effect("is a failure if the reader of a new key has left", function* () {
     const { stderr, ...rest } = yield* writingTo(unreadPipe, "account create --name Unread")
     assert.deepStrictEqual(rest, { code: 1, stdout: "" })
     assert.match(stderr, /^Standard output cannot be written \(EPIPE\): account \S{36} was created, .*\.\n$/)
   })
 
-  it.effect("is not what happens to a file that can be written, nor to a pipe (control)", function* () {
+  it.effect("does not happen with a writable file or pipe (control)", function* () {
     const { sql } = yield* CommandLine
     const { stderr, stdout } = yield* shell(
       "byok account create --name Kept --json >out; echo $?; cat out; byok --version | cat"

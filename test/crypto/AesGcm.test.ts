@@ -19,7 +19,7 @@ describe("AES-256-GCM agrees with Wycheproof (T3; SECURITY.md, Sealing format 1)
     assert.deepStrictEqual([valid.length, invalid.length], [21, 11])
   })
 
-  it.for(valid)("vector $tcId is what encrypt returns, and decrypt opens it", (vector) => {
+  it.for(valid)("encrypt returns vector $tcId, and decrypt opens it", (vector) => {
     const { aad, box, key, nonce, plaintext } = read(vector)
     assert.deepStrictEqual(encrypt(key, nonce, plaintext, aad), box)
     assert.deepStrictEqual(decrypt(key, box, aad), plaintext)

@@ -92,7 +92,7 @@ const { one: bound } = rows
 
 describe("a row that was altered in the database (T2)", () => {
   it.effect.prop(
-    "opens only with every bound column as it was when sealed, and only to its own key",
+    "opens only with all bound columns unchanged, and only to its own key",
     [twoRows],
     function* ([{ keys, one, other }]) {
       const cipher = yield* cipherWith(ring)
@@ -120,21 +120,17 @@ describe("a row that was altered in the database (T2)", () => {
     { arbitrary: { runs: 30 } }
   )
 
-  it.effect.prop(
-    "opens whatever its name, label, sort_order and created_at have become",
-    [twoRows],
-    function* ([{ keys, one }]) {
-      const cipher = yield* cipherWith(ring)
-      const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
-      const sealed = yield* cipher.seal(keys[0], contextOf({ ...one, ...unbound }))
-      const changed = { name: null, label: "sk-...AbCd", sort_order: 7, created_at: DateTime.makeUnsafe(1) }
-      for (const context of [one, { ...one, ...unbound }, { ...one, ...changed }]) {
-        assert.strictEqual(yield* opened(cipher, sealed, context), Redacted.value(keys[0]))
-      }
+  it.effect.prop("opens with any other name, label, sort_order and created_at", [twoRows], function* ([{ keys, one }]) {
+    const cipher = yield* cipherWith(ring)
+    const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
+    const sealed = yield* cipher.seal(keys[0], contextOf({ ...one, ...unbound }))
+    const changed = { name: null, label: "sk-...AbCd", sort_order: 7, created_at: DateTime.makeUnsafe(1) }
+    for (const context of [one, { ...one, ...unbound }, { ...one, ...changed }]) {
+      assert.strictEqual(yield* opened(cipher, sealed, context), Redacted.value(keys[0]))
     }
-  )
+  })
 
-  it.effect("each of these alterations would find a cipher that binds nothing (control)", function* () {
+  it.effect("each of these alterations exposes a cipher that binds nothing (control)", function* () {
     const cipher = yield* plainCipher
     const sealed = yield* cipher.seal(rows.keys[0], contextOf(rows.one))
     for (const context of altered(rows.one, rows.other)) {
@@ -164,7 +160,7 @@ describe("a key whose policy changes (L8)", () => {
     assert.isTrue(yield* isSealedAgain(yield* cipherWith(ring), rows))
   })
 
-  it.effect("is not if the cipher keeps it as it was (control)", function* () {
+  it.effect("is not if the cipher keeps the old context (control)", function* () {
     const lazy: Cipher["Service"] = { ...(yield* cipherWith(ring)), reseal: Effect.succeed }
     for (const broken of [yield* plainCipher, lazy]) {
       assert.isFalse(yield* isSealedAgain(broken, rows).pipe(Effect.orElseSucceed(() => false)))
@@ -173,7 +169,7 @@ describe("a key whose policy changes (L8)", () => {
 })
 
 describe("a sealed key", () => {
-  it.effect.prop("is held if and only if it is equal (L6)", [twoRows], function* ([{ keys, one }]) {
+  it.effect.prop("equals exactly the same key (L6)", [twoRows], function* ([{ keys, one }]) {
     const [key, other] = keys
     const cipher = yield* cipherWith(ring)
     const sealed = yield* cipher.seal(key, contextOf(one))
@@ -223,7 +219,7 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
     assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-9" }, bound), "AuthenticationFailed")
   })
 
-  it.effect("nothing is sealed if it is empty", function* () {
+  it.effect("an empty keyring seals nothing", function* () {
     const sealed = yield* (yield* cipherWith(ring)).seal(key, contextOf(bound))
     const cipher = yield* cipherWith("")
     const refused = yield* Effect.flip(cipher.seal(key, contextOf(bound)))
@@ -305,7 +301,7 @@ describe("a key store (R10)", () => {
   })
 
   it.effect.each(operations)(
-    "that answers in time serves %s, and one that answers at once needs no timer",
+    "that answers in time serves %s, and needs no timer if it answers at once",
     function* (operation) {
       const { [operation]: late } = yield* askingAfter(Effect.sleep(1400))
       const asked = yield* Effect.forkChild(late)
@@ -372,7 +368,7 @@ describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
     assert.deepStrictEqual(spent, ["kek-1", "kek-1"])
   })
 
-  it.effect("at the limit nothing is sealed, and what is sealed still opens", function* () {
+  it.effect("at the limit nothing is sealed, and sealed keys still open", function* () {
     const sealed = yield* (yield* cipherWith(ring)).seal(key, contextOf(bound))
     const reached = new KeyStoreUnavailable({ reason: "reached" })
     const cipher = yield* cipherWith(ring, () => Effect.fail(reached))
@@ -415,7 +411,7 @@ describe("errors of the cipher (T4)", () => {
     { arbitrary: { runs: 10 } }
   )
 
-  it("an error that carries one would be found (control)", () => {
+  it("the search finds an error that carries a key (control)", () => {
     const secret = Buffer.from("fake-key-0123456789")
     const planted = (reason: string) => quoted(written(new KeyStoreUnavailable({ reason })), secret)
     assert.deepStrictEqual(planted(`cannot seal ${secret.toString("utf8", 2, 14)}`), ["bytes 0"])

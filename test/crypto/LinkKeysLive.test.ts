@@ -17,7 +17,7 @@ const vector = JSON.parse(
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 const bytes = (hex: string) => new Uint8Array(Buffer.from(hex, "hex"))
 
-it("HPKE opens what the vectors of RFC 9180 sealed, and nothing with other additional data", async () => {
+it("HPKE opens the vectors of RFC 9180, but not with other additional data", async () => {
   const key = await suite.DeserializePrivateKey(bytes(vector.skRm), true)
   const opener = await suite.SetupRecipient(key, bytes(vector.enc), { info: bytes(vector.info) })
   assert.isAtLeast(vector.encryptions.length, 4)

@@ -20,7 +20,7 @@ describe("a rewrapper (T10; SECURITY.md, Rotating the keyring)", () => {
     assert.deepStrictEqual([primary, ...kek_ids], ["new", "new", "old", "older"])
   })
 
-  it.effect("cannot be made from an empty keyring", function* () {
+  it.effect("needs a key in the keyring", function* () {
     const refused = yield* Effect.flip(rewrapperWith(""))
     assert.strictEqual(refused.reason, "the keyring is empty")
   })

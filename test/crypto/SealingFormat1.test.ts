@@ -20,13 +20,13 @@ const sealing = Arbitrary.all({
 const kekOf = ({ kek, kek_id }: { readonly kek: Buffer; readonly kek_id: string }) => makeKek(kek_id, Buffer.from(kek))
 
 describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
-  it.prop("opens to what was sealed, whatever it was", [sealing], ([given]) => {
+  it.prop("opens to the sealed plaintext, whatever it is", [sealing], ([given]) => {
     const context = Buffer.from(given.context)
     const sealed = seal(kekOf(given), given.plaintext, context)
     assert.deepStrictEqual(open(kekOf(given), sealed, context), Result.succeed(given.plaintext))
   })
 
-  it.prop("is byte for byte what SECURITY.md specifies, computed without this code", [sealing], ([given]) => {
+  it.prop("equals, byte for byte, the ciphertext computed from SECURITY.md without this code", [sealing], ([given]) => {
     const made = seal(
       kekOf(given),
       given.plaintext,
@@ -113,7 +113,7 @@ const rotation = Arbitrary.map(
 const altered = Result.fail(new AuthenticationFailed())
 
 describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () => {
-  it.prop("gives what sealing under the new key would have given, as SECURITY.md specifies", [rotation], ([given]) => {
+  it.prop("equals sealing under the new key, as SECURITY.md specifies", [rotation], ([given]) => {
     const { context, from, plaintext, random, to, toBytes } = given
     const before = seal(from, plaintext, context, (target) => void random.copy(target))
     const nonce = (target: Buffer) => void random.copy(target, 0, 32, 44)
@@ -152,7 +152,7 @@ describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () =>
     assert.isTrue(Result.isSuccess(rewrap(from, to, { sealed, wrapped_dek }, context)))
   })
 
-  it("has the data key in the clear only while it wraps, and wipes it even if no nonce is available", () => {
+  it("holds the plain data key only while it wraps, and wipes it even without a nonce", () => {
     const [from, to] = [makeKek("old", Buffer.alloc(32, "old")), makeKek("new", Buffer.alloc(32, "new"))]
     const dek = Buffer.alloc(32, "D")
     const context = Buffer.from("context")

@@ -124,7 +124,7 @@ const openBox = (dataKey: Uint8Array, box: Uint8Array, aad: Uint8Array) => {
 }
 
 describe("the commitment (SECURITY.md, Sealing format 1)", () => {
-  it("is checked: what AES-GCM alone accepts does not open under a commitment to another key", () => {
+  it("is checked: a ciphertext that AES-GCM alone accepts does not open under a commitment to another key", () => {
     const random = Buffer.alloc(56, "random")
     const given = { kek: bytes, kek_id: kek.id, random, context: context.toString(), plaintext: Buffer.from(key) }
     assert.isTrue(format1.opens(sealByTheBook(given), context))

@@ -45,7 +45,7 @@ const sealed = sealByTheBook(ingredients)
 const wrapAad = Buffer.from(`wrap\u0001\u0001\0\0\0\u0005kek-1${context}`)
 
 describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope)", () => {
-  it("a plaintext that turns out not to be authentic", () => {
+  it("a plaintext that fails authentication", () => {
     const key = createSecretKey(kekBytes)
     const box = encrypt(key, Buffer.alloc(12), plaintext, Buffer.alloc(0))
     const wiped = wipedBy(() => assert.isUndefined(decrypt(key, box, Buffer.from("other"))))
@@ -82,12 +82,12 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     assert.include(wiped, hex(bytes))
   })
 
-  it("the data key and what is derived from it, after sealing", () => {
+  it("the data key and its derived keys, after sealing", () => {
     const wiped = wipedBy(() => seal(kek(), plaintext, Buffer.from(context), (target) => void random.copy(target)))
     assert.includeMembers([...wiped], [hex(dek), hex(okm)])
   })
 
-  it("the data key and what is derived from it, after opening", () => {
+  it("the data key and its derived keys, after opening", () => {
     const wiped = wipedBy(() => {
       assert.deepStrictEqual(open(kek(), sealed, Buffer.from(context)), Result.succeed(plaintext))
     })
@@ -95,7 +95,7 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     assert.notInclude(wiped, hex(plaintext))
   })
 
-  it("the data key and what is derived from it, if nothing opens", () => {
+  it("the data key and its derived keys, if nothing opens", () => {
     const commitment = Buffer.alloc(32, "C")
     const claimed = sealByTheBook(ingredients, { commitment })
     const wiped = wipedBy(() => assert.isTrue(Result.isFailure(open(kek(), claimed, Buffer.from(context)))))

@@ -65,7 +65,7 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
     assert.lengthOf(yield* sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%credential.create%'`, 0)
   })
 
-  it.live("refuses only its own of the creates that share a statement (F12)", function* () {
+  it.live("refuses only its own creates among those that share a statement (F12)", function* () {
     const { newTenant, rowCount, sql, tenant, url } = yield* begin(batching)
     const lasting = yield* newTenant
     const { workspace_id } = tenant
@@ -82,7 +82,7 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
     assert.strictEqual(yield* rowCount, statuses.filter((status) => status === 201).length)
   })
 
-  it.live("waits for a delete that is not committed, and takes its outcome (F12)", function* () {
+  it.live("waits for an uncommitted deletion of the workspace, and obeys its outcome (F12)", function* () {
     const { rowCount, sql, tenant, url } = yield* begin(batching)
     const { workspace_id } = tenant
     const commit = yield* holdOpen(sql, `UPDATE workspaces SET deleted_at = now() WHERE id = '${workspace_id}'`)

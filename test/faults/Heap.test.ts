@@ -119,7 +119,7 @@ const endpointsOf = (api: { readonly groups: object }) =>
     )
     .sort()
 
-describe("the table of what is asked", () => {
+describe("the table of requests", () => {
   it.each([
     ["port", Api],
     ["socket", GatewayApi],
@@ -438,7 +438,7 @@ const figures = ({ growth, left, refused, worst }: Calm & Readonly<Record<"growt
 
 layerLive(Accounts.layer, { timeout: "120 seconds" })("a client with 60 connections (T9)", (it) => {
   it.effect.each(cases.map((one) => [one.way, one.name, one.label, one] as const))(
-    "on the %s that %s, asking %s, takes a bounded amount of memory from the process and gives it back",
+    "on the %s that %s, requesting %s, takes bounded memory of the process and gives it back",
     function* ([, , , { endpoints, manner, way }]) {
       const seen = yield* measure(way, endpoints, manner)
       assert.isAtMost(seen.growth, mostGrowth, figures(seen))

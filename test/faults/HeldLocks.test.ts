@@ -28,9 +28,9 @@ const dump = `LOCK TABLE accounts, workspaces, api_keys, keks, credentials, idem
 
 const credential = { provider: "groq", key: "fake-key-fake-key" }
 
-describe("while somebody else holds locks on every table", () => {
+describe("while another session holds locks on every table", () => {
   it.live(
-    "as a backup does, commands and a new instance work at once, and all are ready (F1)",
+    "like a backup's, commands and a new instance work at once, and all are ready (F1)",
     function* () {
       const { key, list, settings, sql } = yield* begin
       const running = yield* startService(settings)

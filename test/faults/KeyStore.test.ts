@@ -49,7 +49,7 @@ layerLive(service)("a key store", (it) => {
     ([state, why]) => fails(state, why)
   )
 
-  it.effect("that does not answer: likewise, and get does not wait for create (R10, D11)", function* () {
+  it.effect("that does not answer: the same, and get does not wait for create (R10, D11)", function* () {
     const ended = yield* fails("slow", "it does not answer")
     assert.sameMembers(ended.slice(0, 2), ["get", "live"])
   })

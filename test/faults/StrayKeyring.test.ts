@@ -67,7 +67,7 @@ describe("an instance with another keyring than the others", () => {
     assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'ours'`, 0)
   })
 
-  it.live("of several that store for the first time at the same moment, those of one keyring do (F3)", function* () {
+  it.live("only one of several keyrings seals if all store for the first time at once (F3)", function* () {
     for (const _ of [1, 2, 3, 4, 5]) {
       const url = yield* migratedDatabase
       const sql = yield* adminClient(url)
@@ -83,7 +83,7 @@ describe("an instance with another keyring than the others", () => {
 })
 
 describe("a keyring without the key of a credential", () => {
-  it.live("is named at the start of the service, and by a command that needs the key (C3)", function* () {
+  it.live("is reported at the start of the service, and by a command that needs the key (C3)", function* () {
     const DATABASE_URL = yield* migratedDatabase
     const ours = yield* instanceWith(DATABASE_URL, "ours")
     const account_id = yield* newAccount(ours)
@@ -107,7 +107,7 @@ describe("a keyring without the key of a credential", () => {
 })
 
 describe("byok keyring stranded and admit", () => {
-  it.live("list what a lost key holds, and let a new keyring seal after all (F3)", function* () {
+  it.live("list the credentials of a lost key, and let a new keyring seal (F3)", function* () {
     const url = yield* migratedDatabase
     const sql = yield* adminClient(url)
     const ours = yield* instanceWith(url, "ours")

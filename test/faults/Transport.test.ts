@@ -119,7 +119,7 @@ describe("a network to the database that", () => {
   })
 
   it.live.each([false, true])(
-    "answers each statement 600 ms late, batching %s: a request of too many ends at its own deadline (F10, D11)",
+    "answers each statement 600 ms late, batching %s: a request with too many statements ends at its deadline (F10, D11)",
     function* (batching) {
       const { key, proxy, url } = yield* open(batching)
       proxy.delay(600)

@@ -125,7 +125,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     assertRefused(yield* Effect.timeout(createWithoutBody("", "1000"), "4 seconds"), "MissingKey", { issues })
   })
 
-  it.effect("the scheme may be in any case (RFC 9110, section 11.1)", function* () {
+  it.effect("the scheme is case-insensitive (RFC 9110, section 11.1)", function* () {
     const { management_key } = yield* TestService.tenant
     for (const scheme of ["bearer", "BEARER"]) {
       const headers: ReadonlyArray<Header> = [["Authorization", `${scheme} ${management_key}`], json]
@@ -198,8 +198,8 @@ const everyKeyManages = Effect.gen(function* () {
   return Context.add(parts, ApiKeys, { find: managing, ownedBy })
 })
 
-layerLive(TestService.layerWith({ parts: everyKeyManages }))("control: a build that takes every key (T7)", (it) => {
-  it.effect("stores a row, and waits for the body", function* () {
+layerLive(TestService.layerWith({ parts: everyKeyManages }))("control: a build that accepts every key (T7)", (it) => {
+  it.effect("stores a row, and reads the body", function* () {
     const { url } = yield* TestService
     created(yield* TestService.storing(1, create(url, yield* ordinaryKey, minimal)))
     const answer = yield* Effect.timeoutOption(createWithoutBody(yield* ordinaryKey, "1000"), "300 millis")

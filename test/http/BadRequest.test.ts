@@ -103,16 +103,16 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
     assertInvalid(answer, issue("must be sent without content encoding"))
   })
 
-  it.effect("but accepts Content-Encoding: identity, in any case (RFC 9110, section 8.4.1)", () =>
+  it.effect("but accepts Content-Encoding: identity, case-insensitively (RFC 9110, section 8.4.1)", () =>
     Effect.map(createWith([json, ["Content-Encoding", "Identity"]]), created)
   )
 
-  it.effect("but accepts a byte order mark in front of the object (RFC 8259, section 8.1)", function* () {
+  it.effect("but accepts a byte order mark before the object (RFC 8259, section 8.1)", function* () {
     const { create } = yield* TestService.tenant
     created(yield* create(`\ufeff${JSON.stringify(minimal)}`))
   })
 
-  it.effect("names at most 100 of 100,000 wrong places (D7)", function* () {
+  it.effect("names at most 100 of 100,000 wrong fields (D7)", function* () {
     const { create } = yield* TestService.tenant
     const answer = yield* create({
       ...minimal,

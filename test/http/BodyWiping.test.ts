@@ -26,7 +26,7 @@ layerLive(TestService.layer)("the buffer of a body is overwritten after use", (i
     assert.include(wiped, body)
   })
 
-  it.effect("each part of one that arrives in parts", function* () {
+  it.effect("each chunk of a body that arrives in chunks", function* () {
     const { tenant, url } = yield* TestService
     const { held } = yield* MemoryBudget
     const body = JSON.stringify(minimal)

@@ -19,7 +19,7 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
 })
 
 layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) => {
-  it.effect("has every omitted field at its default, as get answers (D1, D12, D20, D32, D33, D34)", function* () {
+  it.effect("has the default for every omitted field, as in get (D1, D12, D20, D32, D33, D34)", function* () {
     const { create, get, send, workspace_id } = yield* TestService.newTenant
     const before = Date.now()
     const answer = yield* create(minimal)
@@ -43,16 +43,19 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
     assertHeaders(head)
   })
 
-  it.effect("has the last of repeated members byte for byte, even if the first is wrong (D13, D26)", function* () {
-    const tenant = yield* TestService.tenant
-    const key = "sk  padded \ufeff\t\n\r[\u0001\u007f\u2028\u{10ffff}\uffff]."
-    const body = `{"key":5,"provider":"nobody","key":${JSON.stringify(key)},"provider":"azure"}`
-    const { id, provider } = created(yield* tenant.create(body))
-    assert.strictEqual(provider, "azure")
-    assert.strictEqual(yield* openedKey(tenant, id), key)
-  })
+  it.effect(
+    "has the last value of a repeated member byte for byte, even if the first is invalid (D13, D26)",
+    function* () {
+      const tenant = yield* TestService.tenant
+      const key = "sk  padded \ufeff\t\n\r[\u0001\u007f\u2028\u{10ffff}\uffff]."
+      const body = `{"key":5,"provider":"nobody","key":${JSON.stringify(key)},"provider":"azure"}`
+      const { id, provider } = created(yield* tenant.create(body))
+      assert.strictEqual(provider, "azure")
+      assert.strictEqual(yield* openedKey(tenant, id), key)
+    }
+  )
 
-  it.effect("has a label that is made once and stored; get never opens a key (D35)", function* () {
+  it.effect("has a stored label, so that get never opens a key (D35)", function* () {
     const { sql } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const made = yield* create(minimal)

@@ -48,7 +48,7 @@ describe.skipIf(!isInstalled)(
         }
       )
 
-      it.effect("creates, lists and deletes a credential with the key that is typed (F7, F17)", function* () {
+      it.effect("creates, lists and deletes a credential with a typed key (F7, F17)", function* () {
         const { tenant, url } = yield* TestService
         const { get, management_key } = yield* tenant
         const { complaints, evaluate, type } = yield* openDocs(url, 1280)

@@ -143,7 +143,7 @@ const faultsOf = (answer: Answer, method: string | undefined, words: ReadonlyArr
   ]
 }
 
-layerLive(TestService.recordedWith({}))("whatever is sent", (it) => {
+layerLive(TestService.recordedWith({}))("any request", (it) => {
   const seen = new Set<number>()
 
   const examine = Effect.fnUntraced(function* ({ authorization, more, type, ...rest }: Sent) {
@@ -160,13 +160,13 @@ layerLive(TestService.recordedWith({}))("whatever is sent", (it) => {
   })
 
   it.effect.prop(
-    "the answer is a specified one that repeats none of it, and no secret is logged or traced (section 7, D7, D11, T4)",
+    "gets a specified answer that repeats nothing of it, and no secret is logged or traced (section 7, D7, D11, T4)",
     [requests],
     ([request]) => examine(request),
     { arbitrary: { runs: 500 } }
   )
 
-  it.effect("was varied enough to be answered in most of the possible ways (control)", function* () {
+  it.effect("was varied enough to get most of the possible answers (control)", function* () {
     yield* examine({
       method: "POST",
       path: "/api/v1/byok",

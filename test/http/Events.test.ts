@@ -29,7 +29,7 @@ const events = (tenant: Tenant, query = "") =>
 const actionsOf = (found: ReadonlyArray<Shown>) => found.map(({ action }) => action)
 
 layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
-  it.effect("says who deleted which key, by the name of the API key, the newest event first", function* () {
+  it.effect("names the API key that deleted a credential, newest event first", function* () {
     const tenant = yield* TestService.newTenant
     const answer = yield* tenant.create(minimal)
     const [id, label] = [createdId(answer), String(credentialIn(answer)["label"])]
@@ -58,7 +58,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
     assert.deepStrictEqual(yield* events(tenant, `?credential_id=${unknownId}`), [])
   })
 
-  it.effect("is read page by page in both directions, each event once", function* () {
+  it.effect("pages in both directions show each event once", function* () {
     const tenant = yield* TestService.newTenant
     for (let n = 0; n < 5; n++) yield* tenant.create(minimal)
     const all = yield* events(tenant, "?limit=100")
@@ -79,7 +79,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
     assert.deepStrictEqual(onward, bySeq)
   })
 
-  it.effect("shows no name of an operator's user, and still that of a revoked key", function* () {
+  it.effect("hides the operator's user name, and still names a revoked key", function* () {
     const { revokeApiKey } = yield* Accounts
     const [tenant, accounts] = [yield* TestService.newTenant, yield* Accounts]
     const asOperator = Effect.provideService(CurrentPrincipal, { kind: "cli", user: "canary-user" })
@@ -91,7 +91,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
     assert.deepInclude((yield* events(tenant))[0], { action: "api_key.revoke", actor: { kind: "cli" } })
   })
 
-  it.effect("refuses other parameters and values that are none (D48)", function* () {
+  it.effect("refuses unknown parameters and invalid values (D48)", function* () {
     const tenant = yield* TestService.tenant
     assertInvalid(
       yield* tenant.events("?limit=101&before=x"),
@@ -110,7 +110,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
     })
   })
 
-  it.effect("shows nothing of another account, whatever is asked for (T6)", () =>
+  it.effect("shows nothing of another account, whatever the parameters (T6)", () =>
     Effect.map(foreign, (found) => {
       assert.deepStrictEqual(found, [])
     })
@@ -143,5 +143,7 @@ const forgetful = Effect.gen(function* () {
 })
 
 layerLive(TestService.layerWith({ parts: forgetful }))("positive control: events of every account (T6)", (it) => {
-  it.effect("are found", () => Effect.map(foreign, (found) => assert.isNotEmpty(found)))
+  it.effect("are shown by a build that forgets the account", () =>
+    Effect.map(foreign, (found) => assert.isNotEmpty(found))
+  )
 })

@@ -19,7 +19,7 @@ const small = TestService.withDatabase({
 })
 
 layerLive(small)("a queue of 50 (F9)", (it) => {
-  it.effect("keeps room for a known account while more unknown tokens wait than it holds", function* () {
+  it.effect("keeps room for a known account while unknown tokens overflow it", function* () {
     const { sql, url } = yield* TestService
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
@@ -41,7 +41,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([401, 503]))
   })
 
-  it.effect("refuses none of 36 keys that it has not met beside a flood of made-up ones", function* () {
+  it.effect("admits 36 keys used for the first time during a flood of invented ones", function* () {
     const { url } = yield* TestService
     const unmet = yield* Effect.forEach(Array.from({ length: 36 }), () => TestService.newTenant)
     const junk = Effect.suspend(() => get(url, formatApiKey(randomBytes(32), "management"), randomUUID()))
@@ -51,7 +51,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     yield* Fiber.interruptAll(flood)
   })
 
-  it.effect("is not entered by a token whose checksum is wrong (D41)", function* () {
+  it.effect("never holds a token with a wrong checksum (D41)", function* () {
     const { sql, url } = yield* TestService
     const id = createdId(yield* (yield* TestService.tenant).create(minimal))
     const unlock = yield* lockTable(sql, "api_keys")
@@ -62,7 +62,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
   })
 })
 
-it("the accounts of the 100,000 keys that were used last are known, and no flood of keys forgets one in use", () => {
+it("remembers the accounts of the last 100,000 keys; a flood of keys evicts none in use", () => {
   const { remember, tenantOf } = makeKnownAccounts()
   const account = AccountId.make(randomUUID())
   const hashOf = (n: number) => ApiKeyHash.make(n.toString(16).padStart(64, "0"))

@@ -31,7 +31,7 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
     }
   })
 
-  it.effect("an instance whose keyring lacks every key that sealed is live and not ready (F3)", function* () {
+  it.effect("an instance whose keyring has no key that ever sealed is live and not ready (F3)", function* () {
     const { databaseUrl, url } = yield* TestService
     const { create: createHere, management_key } = yield* TestService.tenant
     const made = yield* createHere(minimal)
@@ -77,8 +77,8 @@ const watched = () => {
   return { state, readiness }
 }
 
-describe("the public answer about readiness", () => {
-  it.live("is made once for all who ask within a second; details are logged once, not shown (F13)", function* () {
+describe("the public readiness answer", () => {
+  it.live("is shared for a second; details are logged once, not shown (F13)", function* () {
     const { readiness, state } = watched()
     const service = TestService.recordedWith({
       parts: Effect.map(Effect.all([Effect.context<Parts>(), Layer.build(readiness)]), ([parts, other]) =>
@@ -125,7 +125,7 @@ describe("the public answer about readiness", () => {
     for (const { text } of lines()) assert.notMatch(text, /\n\s+at /)
   })
 
-  it.live("takes no place in tenants' queues: a full one does not make the service unready (F13)", function* () {
+  it.live("does not depend on tenants' queues, even full ones (F13)", function* () {
     const service = TestService.withDatabase({ queue: 1, batching: false })
     const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
     const { management_key } = yield* tenant

@@ -20,28 +20,31 @@ const forms: ReadonlyArray<readonly [name: string, headers: ReadonlyArray<Header
 ]
 
 layerLive(TestService.recordedWith({}))("logs and traces", (it) => {
-  it.effect("of repeated, refused and changed creates hold neither key; a planted one is found (T4)", function* () {
-    const { create } = yield* TestService.tenant
-    const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
-    const headers = [under(idempotency_key)]
-    const answers = [
-      yield* create({ ...minimal, key }, headers),
-      yield* create({ ...minimal, key }, headers),
-      yield* create({ ...minimal, key, name: "n" }, headers),
-      yield* create({ ...minimal, key: `${key}x` }, headers),
-      yield* create({ ...minimal, key }, [...headers, ...headers])
-    ]
-    assert.deepStrictEqual(statusesOf(answers), [201, 201, 409, 409, 400])
-    const { all, spans } = yield* Recording
-    assert.include(spans.join(), "INSERT INTO idempotency_records")
-    assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
-    const planted = yield* create({ ...minimal, name: idempotency_key }, headers.slice(1))
-    assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)
-  })
+  it.effect(
+    "of repeated, refused and changed creates show neither key; the search finds a planted one (T4)",
+    function* () {
+      const { create } = yield* TestService.tenant
+      const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
+      const headers = [under(idempotency_key)]
+      const answers = [
+        yield* create({ ...minimal, key }, headers),
+        yield* create({ ...minimal, key }, headers),
+        yield* create({ ...minimal, key, name: "n" }, headers),
+        yield* create({ ...minimal, key: `${key}x` }, headers),
+        yield* create({ ...minimal, key }, [...headers, ...headers])
+      ]
+      assert.deepStrictEqual(statusesOf(answers), [201, 201, 409, 409, 400])
+      const { all, spans } = yield* Recording
+      assert.include(spans.join(), "INSERT INTO idempotency_records")
+      assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
+      const planted = yield* create({ ...minimal, name: idempotency_key }, headers.slice(1))
+      assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)
+    }
+  )
 })
 
 layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idempotency records)", (it) => {
-  it.effect("answers as without one, and repeats that with a header that says so", function* () {
+  it.effect("answers as without one, and repeats the answer with a header", function* () {
     const { create, get } = yield* TestService.newTenant
     const first = yield* create(minimal, [under("a")])
     assert.isUndefined(first.headers["idempotent-replayed"])
@@ -56,14 +59,17 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
     assert.notStrictEqual(created(yield* create(minimal, [under("b")]))["id"], id)
   })
 
-  it.effect("says that the credential was deleted if its create is repeated, however written (L11)", function* () {
-    const { create, delete: remove, workspace_id } = yield* TestService.newTenant
-    const ask = (body: object) => TestService.storing(0, create(body, [under("deleted")]))
-    yield* remove(createdId(yield* create(minimal, [under("deleted")])))
-    assertRefused(yield* ask(minimal), "CredentialDeleted")
-    assertRefused(yield* ask({ ...minimal, workspace_id, disabled: false }), "CredentialDeleted")
-    assertRefused(yield* ask({ ...minimal, disabled: true }), "Conflict")
-  })
+  it.effect(
+    "answers 409 to a repeated create whose credential was deleted, however the body is written (L11)",
+    function* () {
+      const { create, delete: remove, workspace_id } = yield* TestService.newTenant
+      const ask = (body: object) => TestService.storing(0, create(body, [under("deleted")]))
+      yield* remove(createdId(yield* create(minimal, [under("deleted")])))
+      assertRefused(yield* ask(minimal), "CredentialDeleted")
+      assertRefused(yield* ask({ ...minimal, workspace_id, disabled: false }), "CredentialDeleted")
+      assertRefused(yield* ask({ ...minimal, disabled: true }), "Conflict")
+    }
+  )
 
   it.effect.each(forms)("answers 400 and stores nothing when it is %s (D7)", function* ([, headers]) {
     const { create } = yield* TestService.tenant

@@ -43,19 +43,24 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
     }
   )
 
-  it.effect("the database refuses the row: its message, which quotes the row, is not repeated (D11)", function* () {
-    const { sql } = yield* TestService
-    const { create } = yield* TestService.tenant
-    const refused = Effect.acquireUseRelease(
-      Effect.orDie(sql`ALTER TABLE credentials ADD CONSTRAINT name_of_another_length CHECK (char_length(name) <> 18)`),
-      () => create({ ...minimal, name: "a-canary-of-a-name" }),
-      () => Effect.orDie(sql`ALTER TABLE credentials DROP CONSTRAINT name_of_another_length`)
-    )
-    yield* assertFailed(yield* TestService.storing(0, refused), "23514 name_of_another_length")
-    assert.notInclude(yield* (yield* Recording).all, "a-canary-of-a-name")
-  })
+  it.effect(
+    "the database refuses the row: the answer does not repeat its message, which quotes the row (D11)",
+    function* () {
+      const { sql } = yield* TestService
+      const { create } = yield* TestService.tenant
+      const refused = Effect.acquireUseRelease(
+        Effect.orDie(
+          sql`ALTER TABLE credentials ADD CONSTRAINT name_of_another_length CHECK (char_length(name) <> 18)`
+        ),
+        () => create({ ...minimal, name: "a-canary-of-a-name" }),
+        () => Effect.orDie(sql`ALTER TABLE credentials DROP CONSTRAINT name_of_another_length`)
+      )
+      yield* assertFailed(yield* TestService.storing(0, refused), "23514 name_of_another_length")
+      assert.notInclude(yield* (yield* Recording).all, "a-canary-of-a-name")
+    }
+  )
 
-  it.effect("get of a row that is not a valid credential (D11)", function* () {
+  it.effect("get of an invalid row (D11)", function* () {
     const { sql } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))
@@ -63,7 +68,7 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
     yield* assertFailed(yield* get(id), "Unexpected failure")
   })
 
-  it.effect("the database is down: live but not ready, and recovered when it is back (D11)", function* () {
+  it.effect("the database is down: live but not ready, until it is back (D11)", function* () {
     const { databaseUrl, rowCount, url } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))

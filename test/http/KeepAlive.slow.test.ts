@@ -9,7 +9,7 @@ const timeout = Duration.seconds(3)
 layerLive(TestService.layerWith({ settings: (settings) => ({ ...settings, keepAliveTimeout: timeout }) }))(
   "an idle connection",
   (it) => {
-    it.effect("stays open for the timeout after each answer, and is closed silently then (T9)", function* () {
+    it.effect("stays open for the timeout after each answer, then closes silently (T9)", function* () {
       const connection = yield* open((yield* TestService).url)
       let answered = 0
       for (let requests = 0; requests < 3; requests++) {

@@ -24,7 +24,7 @@ const pageIn = (answer: Answer): Page => {
 const namesIn = (answer: Answer) => pageIn(answer).data.map(({ name }) => name)
 
 layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
-  it.effect("answers what get answers, in order of creation, and how many there are (L4)", function* () {
+  it.effect("lists credentials as get answers them, in order of creation, with their number (L4)", function* () {
     const { create, get, list } = yield* TestService.newTenant
     assert.deepStrictEqual(pageIn(yield* list()), { data: [], total_count: 0 })
     const providers = ["openai", "cohere", "openai", "amazon-bedrock/claude-on-aws"]
@@ -42,7 +42,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     assert.deepStrictEqual(namesIn(yield* list("?provider=amazon-bedrock%2Fclaude-on-aws")), ["n3"])
   })
 
-  it.effect("has with include=status the status that /status answers, and without it no other member", function* () {
+  it.effect("has the status of /status with include=status, and no other member without", function* () {
     const { sql } = yield* TestService
     const { account_id, create, list, send } = yield* TestService.newTenant
     const providers = ["openai", "cohere", "openai"]
@@ -74,7 +74,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     )
   })
 
-  it.effect("counts what is there, whether pools or rows are counted", function* () {
+  it.effect("counts the same from pools as from rows", function* () {
     const { create, list, send } = yield* TestService.newTenant
     const ids = yield* Effect.forEach(["openai", "xai", "openai"], (provider) =>
       Effect.map(create({ provider, key }), createdId)
@@ -91,7 +91,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     }
   })
 
-  it.effect("is of the default workspace unless another one is named (L4)", function* () {
+  it.effect("lists the default workspace unless another one is named (L4)", function* () {
     const { account_id, create, list, workspace_id } = yield* TestService.newTenant
     const another = yield* (yield* Accounts).createWorkspace(account_id, "another")
     yield* create({ provider: "openai", key, name: "default" })
@@ -101,7 +101,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     assert.deepStrictEqual(namesIn(yield* list(`?workspace_id=${another.workspace_id.toUpperCase()}`)), ["another"])
   })
 
-  it.effect("selects by the beginning of a name or label, the end of a label, and by state (L4)", function* () {
+  it.effect("filters by prefix of name or label, suffix of label, and state (L4)", function* () {
     const { create, list } = yield* TestService.newTenant
     yield* create({ provider: "openai", key, name: "Production 100%" })
     yield* create({ provider: "xai", key: "xai-0123456789-0123456789-AbCd", name: "under_score", disabled: true })
@@ -136,7 +136,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     }
   })
 
-  it.effect("answers those that share a statement what each answers alone (R13)", function* () {
+  it.effect("gives concurrent lists that share a statement the same answers as alone (R13)", function* () {
     const { sql } = yield* TestService
     const tenants = yield* Effect.all([TestService.newTenant, TestService.newTenant, TestService.newTenant])
     const [one, other] = tenants
@@ -227,7 +227,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     assertInvalid(yield* list(`?${query}`), ...issues)
   })
 
-  it.effect("refuses unknown parameters, also repeated and empty ones, and names them (D48)", function* () {
+  it.effect("refuses unknown parameters, even repeated or empty, and names them (D48)", function* () {
     const { list } = yield* TestService.newTenant
     const message = "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
     for (const [query, ...names] of [

@@ -90,7 +90,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
   })
 
-  it.effect("requests sent in one go are answered in order (RFC 9112, section 9.3.2)", function* () {
+  it.effect("pipelined requests are answered in order (RFC 9112, section 9.3.2)", function* () {
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const connection = yield* open(url)
@@ -101,7 +101,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     assert.strictEqual(created(yield* connection.answer)["name"], "3")
   })
 
-  it.effect("the body of a request that was refused unread is not taken for another request", function* () {
+  it.effect("the unread body of a refused request is not parsed as another request", function* () {
     const { rowCount, url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const before = yield* rowCount
@@ -117,7 +117,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   })
 
   it.effect.each(unacceptable)(
-    "400 or 405 for %s waits until the create before it is answered, and has a request id of its own (D1, D12)",
+    "400 or 405 for %s follows the answer to an earlier create, with another request id (D1, D12)",
     function* ([, bytes, refusal]) {
       const { sql, url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -139,7 +139,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   )
 
   it.effect.each(unacceptable)(
-    "400 or 405 for %s closes the connection, even to a client that never closes its own side (T9)",
+    "400 or 405 for %s closes the connection, even if the client never closes its side (T9)",
     function* ([, bytes]) {
       const server = makeNodeServer(serverSettings)
       const port = yield* listening(server)

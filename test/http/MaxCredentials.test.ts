@@ -49,7 +49,7 @@ for (const batching of [true, false]) {
       assertFull(yield* create(minimal))
     })
 
-    it.effect("as is a create or update beyond MAX_POOL_BYTES, which counts exactly", function* () {
+    it.effect("a create or update beyond MAX_POOL_BYTES is 400, to the byte", function* () {
       const { create, delete: remove, update } = yield* TestService.newTenant
       const { sql } = yield* TestService
       const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }
@@ -73,7 +73,7 @@ for (const batching of [true, false]) {
       created(yield* create(minimal))
     })
 
-    it.effect("what was stored beyond it is still listed, changed and planned with", function* () {
+    it.effect("credentials stored beyond it are still listed, updated and planned", function* () {
       const { account_id, create, list, plan, update } = yield* TestService.newTenant
       const { sql } = yield* TestService
       const id = createdId(yield* create(minimal))

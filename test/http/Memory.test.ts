@@ -34,7 +34,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
       Effect.map(held, (held) => isReached(held[use]))
     )
 
-  it.effect("counts nothing for bodies that were announced and do not arrive (T4)", function* () {
+  it.effect("holds nothing for announced bodies that do not arrive (T4)", function* () {
     const { url } = yield* TestService
     const noisy = yield* Effect.forEach(Array.from({ length: 4 }), () => TestService.newTenant)
     for (const { management_key } of noisy) {
@@ -45,7 +45,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     assert.strictEqual((yield* held).body, 0)
   })
 
-  it.effect("stays within it while bodies find no room, and gives room to who has less", function* () {
+  it.effect("is never exceeded while bodies wait, and goes to accounts that hold less", function* () {
     const { url } = yield* TestService
     const noisy = yield* TestService.newTenant
     const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])
@@ -62,21 +62,24 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     yield* untilHeld("body", (bytes) => bytes === 0)
   })
 
-  it.effect("holds a page until its client has read it or is gone, and reads no request meanwhile (T1)", function* () {
-    const { url } = yield* TestService
-    const noisy = yield* withLargeList
-    const client = yield* deafClient(url)
-    for (let n = 0; n < 60; n++) client.write(listOf(noisy))
-    yield* untilHeld("page", (bytes) => bytes > 18 * mebibyte && bytes < 24 * mebibyte)
-    yield* Effect.sleep("300 millis")
-    assert.isAtMost((yield* held).page, 24 * mebibyte, "one page")
-    const calm = yield* TestService.newTenant
-    assert.strictEqual((yield* calm.list()).status, 200)
-    client.destroy()
-    yield* untilHeld("page", (bytes) => bytes === 0)
-  })
+  it.effect(
+    "holds a page until its client has read it or left, and reads no further request meanwhile (T1)",
+    function* () {
+      const { url } = yield* TestService
+      const noisy = yield* withLargeList
+      const client = yield* deafClient(url)
+      for (let n = 0; n < 60; n++) client.write(listOf(noisy))
+      yield* untilHeld("page", (bytes) => bytes > 18 * mebibyte && bytes < 24 * mebibyte)
+      yield* Effect.sleep("300 millis")
+      assert.isAtMost((yield* held).page, 24 * mebibyte, "one page")
+      const calm = yield* TestService.newTenant
+      assert.strictEqual((yield* calm.list()).status, 200)
+      client.destroy()
+      yield* untilHeld("page", (bytes) => bytes === 0)
+    }
+  )
 
-  it.effect("ends the oldest unread page of an account when another one needs the room", function* () {
+  it.effect("cuts off an account's oldest unread page when another account needs the room", function* () {
     const { url } = yield* TestService
     const noisy = yield* withLargeList
     const clients = yield* Effect.forEach(Array.from({ length: 8 }), () => deafClient(url))
@@ -90,7 +93,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     yield* untilHeld("page", (bytes) => bytes === 0)
   })
 
-  it.effect("answers the requests of a connection in their order, each after the one before", function* () {
+  it.effect("answers the requests of a connection in order, one at a time", function* () {
     const { url } = yield* TestService
     const tenant = yield* TestService.newTenant
     const connection = yield* open(url)

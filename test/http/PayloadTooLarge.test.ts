@@ -50,7 +50,7 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
   })
 
   it.effect.each(["262145", "10737418240"])(
-    "%s bytes declared: answered before any is sent, and the connection is closed (D9)",
+    "%s declared bytes: answered before the client sends any, and the connection is closed (D9)",
     function* (length) {
       const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -96,7 +96,7 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
     assertRefused(yield* refused.answer, "PayloadTooLarge")
   })
 
-  it.effect("a body is not read on a route that takes none, whatever its size (D9)", function* () {
+  it.effect("a route without a body does not read one, whatever its size (D9)", function* () {
     const { send } = yield* TestService.tenant
     const headers = [["Content-Length", "10737418240"]] as const
     const answer = yield* Effect.timeout(send({ path: "/api/v1/byok/nonsense", headers }), "4 seconds")

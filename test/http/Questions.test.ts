@@ -14,8 +14,8 @@ const calls = Array.from(
   ([, method = "", path = ""]) => ({ method, path })
 )
 
-layerLive(TestService.layer)("what owners ask, in one call each (docs/api.md)", (it) => {
-  it.effect("is answered to a viewer: not used, deleted, leaked, about to be useless", function* () {
+layerLive(TestService.layer)("owners' questions, each answered by one call (docs/api.md)", (it) => {
+  it.effect("tells a viewer which keys are unused, deleted, leaked or about to stop working", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { issueApiKey } = yield* Accounts

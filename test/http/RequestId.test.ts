@@ -38,7 +38,7 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control (D12)", (it) => {
   })
 
   it.effect.each(everyAnswer)(
-    "%i: the request's own id is returned, else a new one each time, and nothing may be cached: %o (D12)",
+    "%i: returns the request's id, else a new one, and forbids caching: %o (D12)",
     function* ([status, request, authenticated]) {
       const named = yield* ask(request, authenticated, ["X-Request-Id", "my-request_1.0"])
       const [one, other] = [yield* ask(request, authenticated), yield* ask(request, authenticated)]
@@ -62,12 +62,12 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control (D12)", (it) => {
     assert.match(answer.headers["x-request-id"] ?? "", made)
   })
 
-  it.effect("two of them count as none (D12)", function* () {
+  it.effect("replaced if sent twice (D12)", function* () {
     const answer = yield* ask({ path: "/nothing" }, false, ["X-Request-Id", "a"], ["X-Request-Id", "b"])
     assert.match(answer.headers["x-request-id"] ?? "", made)
   })
 
-  it.effect("not carried over from the previous request on the connection (D12)", function* () {
+  it.effect("new for each request on a connection (D12)", function* () {
     const { url } = yield* TestService
     const connection = yield* open(url)
     yield* connection.write(render({ path: "/health/live", headers: [["X-Request-Id", "my-request_1.0"]] }))
@@ -76,7 +76,7 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control (D12)", (it) => {
     assert.match((yield* connection.answer).headers["x-request-id"] ?? "", made)
   })
 
-  it.effect("made even if the request cannot be read at all (D12)", function* () {
+  it.effect("present even if the request cannot be parsed (D12)", function* () {
     const { url } = yield* TestService
     const answer = yield* exchange(url, "nonsense\r\nX-Request-Id: a\r\n\r\n")
     assert.match(answer.headers["x-request-id"] ?? "", made)

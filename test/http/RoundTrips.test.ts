@@ -23,7 +23,7 @@ const statementsOf = Effect.fnUntraced(function* <A, E, R>(request: Effect.Effec
 })
 
 layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statements of a request", (it) => {
-  it.effect("are one for a get: the key's, which reads the credential of its own account along with it", function* () {
+  it.effect("are one for a get: the look-up of the key also reads the credential", function* () {
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
     const { answer, statements } = yield* statementsOf(tenant.get(id))
@@ -33,7 +33,7 @@ layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statement
     assert.deepStrictEqual([missing.answer.status, missing.statements.length], [404, 1])
   })
 
-  it.effect("are two for an update: the key's, which reads the credential along with it, and its own", function* () {
+  it.effect("are two for an update: the look-up of the key also reads the credential", function* () {
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
     for (const disabled of [true, false]) yield* tenant.update(id, { disabled })
@@ -78,7 +78,7 @@ const elsewhere = Effect.gen(function* () {
 })
 
 layerLive(TestService.layerWith({ parts: elsewhere }))("replaced ports", (it) => {
-  it.effect("are asked whatever was read along with the key", function* () {
+  it.effect("are called even if the look-up of the key has read the row", function* () {
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
     assert.strictEqual((yield* tenant.get(id)).status, 200)

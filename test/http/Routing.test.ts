@@ -94,7 +94,7 @@ const wrongMethods: ReadonlyArray<readonly [method: string, path: string, allow:
   ["PUT", "/api/v1/byok?method=POST", ofCollection]
 ]
 
-it("a target in absolute form is routed as its path is (RFC 9112, section 3.2.2)", () => {
+it("a target in absolute form is routed by its path (RFC 9112, section 3.2.2)", () => {
   for (const path of [...noRoutes, collection, `${collection}?limit=1`, `${collection}/%zz`, "/"]) {
     if (path.startsWith("/")) assert.strictEqual(routableUrl(`http://byok.test${path}`), routableUrl(path), path)
   }
@@ -104,7 +104,7 @@ it("a target in absolute form is routed as its path is (RFC 9112, section 3.2.2)
 
 const answer = Effect.succeed(HttpServerResponse.empty())
 
-it.effect("every route that is added is known by its template, which holds no id", function* () {
+it.effect("every added route is known by its template, without ids", function* () {
   const { makeRouter, methodsOf, routeOf } = makeRouting(() => true)
   const router = yield* makeRouter
   assert.isUndefined(routeOf("GET", `${collection}/${unknownId}`), "control")
@@ -180,7 +180,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
   })
 
   it.effect.each(["/", "/docs", "/openapi.json", "/keys", "/keys/app.js", "/health/live", "/api/links/v1/link"])(
-    "405: of %s, which the service has, the methods are known (D10)",
+    "405: Allow lists the methods of %s (D10)",
     function* (path) {
       assert.notStrictEqual((yield* TestService.send({ path })).status, 404)
       const answer = yield* TestService.send({ method: "PUT", path })
@@ -198,7 +198,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     assert.strictEqual((yield* TestService.send({ method: "HEAD", path: collection })).status, 401)
   })
 
-  it.effect("405: CONNECT opens no tunnel, and its request id is taken over (D10, D12)", function* () {
+  it.effect("405: CONNECT opens no tunnel, and its request id is returned (D10, D12)", function* () {
     for (const path of ["elsewhere.test:443", "127.0.0.1:22", collection]) {
       const headers = [["X-Request-Id", "connect-1"]] as const
       const answer = yield* TestService.send({ method: "CONNECT", path, headers })

@@ -28,7 +28,7 @@ const assertUnavailable = (answer: Answer) => {
 }
 
 layerLive(TestService.withDatabase({ queue: 1 }))("503 while the queue is full (D14)", (it) => {
-  it.effect("with Retry-After and without a row; waiting requests are answered in the end (D14)", function* () {
+  it.effect("has Retry-After and stores no row; waiting requests are answered later (D14)", function* () {
     const { create, get } = yield* TestService.tenant
     const ask = create(minimal)
     const read = get(createdId(yield* ask))
@@ -41,7 +41,7 @@ layerLive(TestService.withDatabase({ queue: 1 }))("503 while the queue is full (
     assert.strictEqual(gets.first.status, 200)
   })
 
-  it.effect("before authentication, whether the key is valid or not (D14)", function* () {
+  it.effect("comes before authentication, whether the key is valid or not (D14)", function* () {
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const { first, meanwhile } = yield* whileOneWaits(
@@ -70,7 +70,7 @@ layerLive(TestService.withDatabase({ queue: 4 }))("a queue of four (D14)", (it) 
 })
 
 layerLive(TestService.layer)("503 while the database does not answer in time (D14)", (it) => {
-  it.effect("to every read; 500 to a write, which may have been carried out (D11)", function* () {
+  it.effect("answers every read; a write, which may have taken effect, is 500 (D11)", function* () {
     const { sql } = yield* TestService
     const { create, get, list, plan, send } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))

@@ -61,7 +61,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
     assert.lengthOf(yield* sql`SELECT id FROM credentials WHERE account_id = ${account_id}`, 0)
   })
 
-  it.effect("a connection on which nothing is ever sent is closed at the limit (T9)", function* () {
+  it.effect("a silent connection is closed at the limit (T9)", function* () {
     const { url } = yield* TestService
     const connection = yield* open(url)
     const received = yield* Effect.timeout(connection.closed, timeout)
@@ -106,7 +106,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
 })
 
 layerLive(TestService.layer)("without memory", (it) => {
-  it.effect("a whole body for which there is no memory is answered 408 at the limit too (T9)", function* () {
+  it.effect("a complete body that finds no memory is answered 408 at the limit too (T9)", function* () {
     const { admit, tenantsTotal } = yield* MemoryBudget
     const { create } = yield* TestService.newTenant
     const others = yield* admit("others", "gateway", tenantsTotal - 8)

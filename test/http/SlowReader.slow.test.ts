@@ -28,7 +28,7 @@ const large = Buffer.alloc(32 * 1024 * 1024)
 const untilConnected = (server: Server, count: number) =>
   eventually(`${count} are connected`, connectionsOf(server), (connected) => connected === count)
 
-describe("clients that do not read (F7)", () => {
+describe("clients that do not read their answers (F7)", () => {
   it.live.each([
     { clients: 10, interval: undefined },
     { clients: 1, interval: 20 }
@@ -47,7 +47,7 @@ describe("clients that do not read (F7)", () => {
     yield* untilConnected(server, 0)
   })
 
-  it.live("keep it while the answer is not made yet", function* () {
+  it.live("keep their connection until the answer begins", function* () {
     let finish = () => {}
     const { port, server } = yield* serve({ sendTimeout: Duration.millis(20) }, (_request, response) => {
       response.write("begun")
@@ -65,8 +65,8 @@ describe("clients that do not read (F7)", () => {
   })
 })
 
-describe("more connections than MAX_CONNECTIONS (F7)", () => {
-  it.live("are dropped, and a place that becomes free is taken by the next", function* () {
+describe("connections beyond MAX_CONNECTIONS (F7)", () => {
+  it.live("are dropped until another connection closes", function* () {
     const { port, server } = yield* serve({ maxConnections: 2 }, (_request, response) => response.end("answer"))
     const [first] = [yield* deafClient(`http://127.0.0.1:${port}`), yield* deafClient(`http://127.0.0.1:${port}`)]
     yield* untilConnected(server, 2)

@@ -43,7 +43,7 @@ const fresh = {
 }
 
 layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
-  it.effect("answers the gravest state that holds, and list selects by it", function* () {
+  it.effect("answers the gravest state, and list filters by it", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { account_id } = tenant
@@ -115,7 +115,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     yield* expected("unreadable", "leaked")
   })
 
-  it.effect("says when the credential was last used, and what went wrong last", function* () {
+  it.effect("says when the credential was last used, and the last failure", function* () {
     const tenant = yield* TestService.newTenant
     const { account_id } = tenant
     const id = createdId(yield* tenant.create({ provider: "azure", key }))
@@ -140,7 +140,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     assert.deepStrictEqual(yield* statusOf(tenant, id), { ...fresh, state: "disabled" })
   })
 
-  it.effect("does not know the credentials of other accounts (D5)", function* () {
+  it.effect("is 404 for credentials of other accounts (D5)", function* () {
     const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
     const id = createdId(yield* owner.create({ provider: "azure", key }))
     for (const other of [id, unknownId, "nonsense"]) {

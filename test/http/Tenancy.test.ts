@@ -53,8 +53,8 @@ const revealing = Effect.gen(function* () {
   return { names, foreign, found: yield* owner.get(id), listed: yield* stranger.list() }
 })
 
-layerLive(TestService.layer)("what belongs to another account", (it) => {
-  it.effect("is answered byte for byte like what is unknown or deleted (D5, D6, D24, T6)", function* () {
+layerLive(TestService.layer)("a resource of another account", (it) => {
+  it.effect("is answered with the same bytes as an unknown or deleted one (D5, D6, D24, T6)", function* () {
     const { foreign, found, listed, names } = yield* TestService.storing(1, revealing)
     assert.deepStrictEqual(names, [])
     for (const answer of [...foreign.get, ...foreign.update, ...foreign.delete]) assertRefused(answer, "NotFound")
@@ -126,7 +126,7 @@ layerLive(TestService.layerWith({ parts: forgetful }))(
   "positive control: a build that forgets the account (T6)",
   (it) => {
     it.effect.each(["get", "update", "delete", "hash", "workspace", undefined])(
-      "is found by the attempt %s",
+      "is exposed by the attempt %s",
       (attempt) =>
         Effect.suspend(() => {
           planted = attempt

@@ -48,7 +48,7 @@ const route = "/api/v1/byok/:id"
 const parentOf = (traceId: string, flags: string): Header => ["traceparent", `00-${traceId}-${"b".repeat(16)}-${flags}`]
 
 layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), SpanCollector.layer))("a trace", (it) => {
-  it.effect("of a get is its look-up and the statement that answers it", function* () {
+  it.effect("of a get has its look-up and the statement", function* () {
     const { headers, traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
@@ -77,7 +77,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     assert.notInclude(JSON.stringify(spans), tenant.management_key)
   })
 
-  it.effect("of a create is its look-up and the INSERT, under the span of its caller", function* () {
+  it.effect("of a create has its look-up and the INSERT, under the caller's span", function* () {
     const { traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const traceId = "c".repeat(32)
@@ -88,7 +88,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     ])
   })
 
-  it.effect("of an update, which shares no statement, has it directly below the request", function* () {
+  it.effect("of an update, which shares no statement, has the statement directly under the request", function* () {
     const { traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
@@ -97,7 +97,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     assert.include(JSON.stringify(tree), `["client credentials.update"]`)
   })
 
-  it.effect("of a get that shares a statement links to it, and the statement belongs to none of them", function* () {
+  it.effect("of a get that shares a statement links to the statement's own trace", function* () {
     const { spans, traceOf } = yield* SpanCollector
     const { url } = yield* TestService
     const tenant = yield* TestService.newTenant
@@ -140,7 +140,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     assert.isFalse(spans.some((span) => span.traceId === unrecorded))
   })
 
-  it.effect("of a request that fails says why in one word, and of a path that nobody knows nothing else", function* () {
+  it.effect("of a failed request says why in one word; of an unknown path, nothing else", function* () {
     const { traceOf } = yield* SpanCollector
     const { url } = yield* TestService
     const tenant = yield* TestService.newTenant
@@ -163,7 +163,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     assert.strictEqual(unknown[0]?.attributes["http.response.status_code"], 404)
   })
 
-  it.effect("has the status that its client got when the body cannot be read, as the series have", function* () {
+  it.effect("has the client's status, as the series do, if the body cannot be read", function* () {
     const { traceOf } = yield* SpanCollector
     const { url } = yield* TestService
     const { management_key } = yield* TestService.newTenant
@@ -184,7 +184,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     assert.strictEqual(request?.status.code, 0)
   })
 
-  it.effect("begins with no probe", function* () {
+  it.effect("is not recorded for a probe", function* () {
     const { spans, traceOf } = yield* SpanCollector
     const { url } = yield* TestService
     for (const path of ["/health/live", "/health/ready"]) yield* send(url, { path })
@@ -195,7 +195,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
 })
 
 /** test/telemetry/TracerLive.test.ts has every combination of ratio and parent. */
-it.live("a trace is recorded as the ratio and its parent say", () =>
+it.live("a trace is sampled by the ratio and its parent", () =>
   Effect.gen(function* () {
     const collector = yield* SpanCollector
     yield* Effect.scoped(

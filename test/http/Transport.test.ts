@@ -145,7 +145,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     assert.strictEqual(answersIn(text).at(-1), "HTTP/1.1 503")
   })
 
-  it.live("as many as may wait are answered in their order (control)", function* () {
+  it.live("requests within the limits are answered in order (control)", function* () {
     const { seen, url } = yield* serve(transport)
     const connection = yield* open(url)
     const paths = Array.from({ length: 9 }, (_, n) => `/?${n}`)
@@ -171,7 +171,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     assert.match(text, /refused$/)
   })
 
-  it.live("a client that half-closes has its answers", function* () {
+  it.live("a client that half-closes gets its answers", function* () {
     const { url } = yield* serve(transport)
     const client = yield* halfOpenClient(url)
     client.end(Buffer.concat([render({ path: "/slow" }), render({ path: "/other" })]))
@@ -191,7 +191,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     yield* untilConnected(connections, 0)
   })
 
-  it.live("100-continue is answered once the body is wanted, and nothing else is expected", function* () {
+  it.live("100-continue is answered when the body is read; other expectations are refused", function* () {
     const { url } = yield* serve(transport)
     const expecting = (value: string) =>
       render({ method: "POST", path: "/body", headers: [json, ["Expect", value], ["Content-Length", "2"]] })
@@ -206,7 +206,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     yield* Effect.timeout(other.closed, "4 seconds")
   })
 
-  it.live("an offer to upgrade is ignored, and the body is read", function* () {
+  it.live("a request to upgrade is answered in HTTP/1.1, and its body is read", function* () {
     const { node, url } = yield* serve(transport)
     const connection = yield* open(url)
     yield* connection.write(
@@ -223,7 +223,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     ["POST", "Content-Length: 2\r\n\r\n{}"],
     ["POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
     ["GET", "\r\n"]
-  ])("what follows an offer to upgrade is answered: %s, %j", function* ([method, rest]) {
+  ])("requests after a request to upgrade are answered: %s, %j", function* ([method, rest]) {
     const { seen, url } = yield* serve(transport)
     const request = (path: string, offer: string) =>
       `${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${offer}${rest}`
@@ -252,7 +252,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     yield* eventually("all that began are lost", () => seen.lost.length === seen.begun.length)
   })
 
-  it.live("what cannot be read is answered once, however much follows", function* () {
+  it.live("an unreadable request is answered once, however much follows", function* () {
     const { node, url } = yield* serve(transport)
     const sockets: Array<Socket> = []
     node.on("clientError", (_error, socket: Socket) => sockets.push(socket))
@@ -270,7 +270,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 200", "HTTP/1.1 400"])
   })
 
-  it.live("what follows an early answer is not answered", function* () {
+  it.live("bytes after an early answer are not answered", function* () {
     const { url } = yield* serve(transport)
     const client = yield* deafClient(url)
     client.write(render({ method: "POST", path: "/refused", headers: [["Transfer-Encoding", "chunked"]] }))
@@ -296,7 +296,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
     holding.release()
   })
 
-  it.live("of each answer it is known whether it was read", function* () {
+  it.live("reports each answer that the client did not read, and no other", function* () {
     const { seen, url } = yield* serve(transport)
     const reader = yield* open(url)
     yield* reader.write(render({ path: "/read" }))

@@ -7,7 +7,7 @@ import { assert, layerLive } from "../support/it.ts"
 const otherKey = "sk-9876543210-9876543210-WxYz"
 
 layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
-  it.effect("answers the changed credential, as get does from then on (L1)", function* () {
+  it.effect("answers the changed credential, as get does afterwards (L1)", function* () {
     const { create, get, list, management_key_hash, update } = yield* TestService.newTenant
     const before = created(yield* create({ ...minimal, provider: "azure" }))
     const changes = {
@@ -34,30 +34,33 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
     assert.deepStrictEqual(credentialIn(yield* update(id, cleared)), { ...after, ...cleared })
   })
 
-  it.effect("records members and versions, also a region that a new key clears, no value (L10, D29)", function* () {
-    const { sql } = yield* TestService
-    const tenant = yield* TestService.newTenant
-    const { account_id, create, delete: remove, update, workspace_id } = tenant
-    const regional = JSON.stringify({ api_key: minimal.key, region: "us" })
-    const credential_id = createdId(yield* create({ ...minimal, key: regional }))
-    const { label: before, provider } = credentialIn(yield* update(credential_id, { name: "canary" }))
-    const { label } = credentialIn(yield* update(credential_id, { key: otherKey, allowed_models: ["canary"] }))
-    assert.notStrictEqual(before, label)
-    yield* remove(credential_id)
-    yield* remove(credential_id)
-    const events = (yield* eventsIn(sql)).filter((event) => "credential_id" in event).slice(-4)
-    const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash }
-    const ids = { account_id, workspace_id, credential_id }
-    const rest = { ...ids, provider, label, actor }
-    assert.deepStrictEqual<ReadonlyArray<unknown>>(events, [
-      { action: "credential.update", revision: 2, fields: ["name"], ...rest, label: before },
-      { action: "credential.update", revision: 3, fields: ["key", "allowed_models", "declared_region"], ...rest },
-      { action: "credential.rotate", key_version: 2, ...rest },
-      { action: "credential.delete", ...rest }
-    ])
-  })
+  it.effect(
+    "records names of members and versions, including a region cleared by a new key, but no value (L10, D29)",
+    function* () {
+      const { sql } = yield* TestService
+      const tenant = yield* TestService.newTenant
+      const { account_id, create, delete: remove, update, workspace_id } = tenant
+      const regional = JSON.stringify({ api_key: minimal.key, region: "us" })
+      const credential_id = createdId(yield* create({ ...minimal, key: regional }))
+      const { label: before, provider } = credentialIn(yield* update(credential_id, { name: "canary" }))
+      const { label } = credentialIn(yield* update(credential_id, { key: otherKey, allowed_models: ["canary"] }))
+      assert.notStrictEqual(before, label)
+      yield* remove(credential_id)
+      yield* remove(credential_id)
+      const events = (yield* eventsIn(sql)).filter((event) => "credential_id" in event).slice(-4)
+      const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash }
+      const ids = { account_id, workspace_id, credential_id }
+      const rest = { ...ids, provider, label, actor }
+      assert.deepStrictEqual<ReadonlyArray<unknown>>(events, [
+        { action: "credential.update", revision: 2, fields: ["name"], ...rest, label: before },
+        { action: "credential.update", revision: 3, fields: ["key", "allowed_models", "declared_region"], ...rest },
+        { action: "credential.rotate", key_version: 2, ...rest },
+        { action: "credential.delete", ...rest }
+      ])
+    }
+  )
 
-  it.effect("refuses what create would refuse, at the member that was given (L5, D7, D45)", function* () {
+  it.effect("refuses what create refuses, at the member in the request (L5, D7, D45)", function* () {
     const { create, get, send, update } = yield* TestService.newTenant
     const id = createdId(yield* create({ ...minimal, is_required: true }))
     const before = (yield* get(id)).body

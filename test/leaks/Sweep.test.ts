@@ -24,7 +24,7 @@ const planted = { ...plants, ...leasePlants }
 const found = (hits: Hits | undefined) => channels.filter((channel) => (hits?.[channel] ?? 0) > 0).sort()
 
 describe("everything the service emits", { timeout: 240_000 }, () => {
-  it.live("came from requests that got every kind of answer, whatever failed (D11)", function* () {
+  it.live("came from requests with every kind of answer (D11)", function* () {
     const { exitCodes, statuses } = yield* sweep
     const { nothing = {}, "the service itself": _, "the socket": routed = {}, ...failing } = statuses
     for (const status of [200, 201, 400, 401, 404, 413, 417, 431]) assert.isAbove(nothing[status] ?? 0, 0, `${status}`)
@@ -63,7 +63,7 @@ describe("everything the service emits", { timeout: 240_000 }, () => {
     }
   )
 
-  it.live("was searched where it may repeat the input (control)", function* () {
+  it.live("was searched in every place that may repeat the input (control)", function* () {
     const { hits } = yield* sweep
     for (const [name, into] of Object.entries(byRight)) assert.deepStrictEqual(found(hits[name]), into.toSorted(), name)
   })
@@ -73,12 +73,12 @@ describe("everything the service emits", { timeout: 240_000 }, () => {
     assert.deepStrictEqual(found(hits[name]), into.toSorted())
   })
 
-  it("could leak in every channel (control)", () => {
+  it("would show a planted leak in every channel (control)", () => {
     const leaked = Object.values(plants).flatMap(({ into }) => into)
     assert.deepStrictEqual(Array.from(new Set(leaked)).sort(), channels.toSorted())
   })
 
-  it.live("came from searches that found the credentials of a leaked key (L15, control)", function* () {
+  it.live("came partly from searches that found the credentials of a leaked key (L15, control)", function* () {
     const { found, rows } = yield* sweep
     assert.lengthOf(found, 2)
     for (const stdout of found) {
@@ -129,7 +129,7 @@ describe("the search for secrets", () => {
     assert.deepStrictEqual(Object.keys(search(Buffer.concat([Buffer.of(0, 255), Buffer.from(form)]))), ["secret"])
   })
 
-  it("ignores 8 characters, and what is not part of a secret", () => {
+  it("ignores 8 characters, and text that is not part of a secret", () => {
     for (const text of ["", secret.slice(3, 11), "sk-...4Rt8", "?".repeat(1000)])
       assert.deepStrictEqual(search(text), {})
   })

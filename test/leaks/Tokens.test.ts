@@ -140,7 +140,7 @@ layerLive(TestService.layerWith({ settings }))("a gateway of another process", (
   })
 
   it.effect.each(cases)(
-    "gets a token that the cloud's own implementation verifies, and 9 characters of no secret: $provider (D58)",
+    "gets a token that the cloud's own library verifies, and no 9 characters of a secret: $provider (D58)",
     function* (one, context) {
       if (!hasPython || !canDump) return context.skip("python3 or gcore is missing")
       const search = leakSearch({ secret: one.secret })

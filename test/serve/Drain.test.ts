@@ -13,7 +13,7 @@ const untilNotReady = (url: string) =>
   eventually("it is not ready", statusOf(url, "/health/ready"), (status) => status === 503)
 
 layerLive(OnDatabase.layer, { timeout: "60 seconds" })("a service with a drain delay that is asked to stop", (it) => {
-  it.effect("is not ready and still serves, until a second signal ends the delay (R2)", function* () {
+  it.effect("is not ready but serves until a second signal (R2)", function* () {
     const { key, settings } = yield* OnDatabase
     // No test waits for it: only the second signal can end it.
     const service = yield* startService({ ...settings, DRAIN_DELAY: "1 hour", BYOK_MANAGEMENT_PORT: "0" })

@@ -32,50 +32,53 @@ const printedBy = Effect.fnUntraced(function* ({ ended, signal, stdout }: Servic
 })
 
 describe("the first start on an empty directory", () => {
-  it.live("prints the address, a management key and two commands that work pasted (section 4, D1, D41)", function* () {
-    const settings = yield* newDirectory
-    const service = yield* firstStart(settings)
-    assert.strictEqual(service.keyCount, 1)
-    assert.isUndefined(faultOf(service.key, "mk"))
-    assert.include(service.create, `${service.url}/api/v1/byok `)
-    const [, link = "", token = ""] = /(http\S+\/keys)#(byok_ln_\w+)/.exec(service.stdout()) ?? []
-    assert.strictEqual(link, `${service.url}/keys`)
-    const [page, module, about] = yield* Effect.promise(() =>
-      Promise.all([
-        fetch(link),
-        fetch(`${link}/hpke.js`),
-        fetch(`${service.url}/api/links/v1/link`, { headers: { authorization: `Bearer ${token}` } })
-      ])
-    )
-    assert.deepStrictEqual([page.status, module.status, about.status], [200, 200, 200], "also of the bundled program")
+  it.live(
+    "prints the address, a management key and two commands that work as printed (section 4, D1, D41)",
+    function* () {
+      const settings = yield* newDirectory
+      const service = yield* firstStart(settings)
+      assert.strictEqual(service.keyCount, 1)
+      assert.isUndefined(faultOf(service.key, "mk"))
+      assert.include(service.create, `${service.url}/api/v1/byok `)
+      const [, link = "", token = ""] = /(http\S+\/keys)#(byok_ln_\w+)/.exec(service.stdout()) ?? []
+      assert.strictEqual(link, `${service.url}/keys`)
+      const [page, module, about] = yield* Effect.promise(() =>
+        Promise.all([
+          fetch(link),
+          fetch(`${link}/hpke.js`),
+          fetch(`${service.url}/api/links/v1/link`, { headers: { authorization: `Bearer ${token}` } })
+        ])
+      )
+      assert.deepStrictEqual([page.status, module.status, about.status], [200, 200, 200], "also of the bundled program")
 
-    const created = yield* paste(service.create)
-    assert.strictEqual(created.status, 201)
-    assert.include(created.body, '"label":"sk-...AbCd"')
-    assert.deepStrictEqual(yield* paste(service.get.replace("/ID ", `/${idIn(created)} `)), {
-      status: 200,
-      body: created.body
-    })
-    assert.strictEqual(statSync(join(settings.BYOK_DATA_DIR, "keyring")).mode & 0o777, 0o600)
+      const created = yield* paste(service.create)
+      assert.strictEqual(created.status, 201)
+      assert.include(created.body, '"label":"sk-...AbCd"')
+      assert.deepStrictEqual(yield* paste(service.get.replace("/ID ", `/${idIn(created)} `)), {
+        status: 200,
+        body: created.body
+      })
+      assert.strictEqual(statSync(join(settings.BYOK_DATA_DIR, "keyring")).mode & 0o777, 0o600)
 
-    yield* service.signal("SIGTERM")
-    assert.strictEqual(yield* service.ended, 0)
-    const second = yield* startService(settings)
-    assert.deepStrictEqual(yield* getOver(second.url, service.key, idIn(created)), {
-      status: 200,
-      body: created.body
-    })
-    assert.strictEqual(
-      second.stdout(),
-      `byok listens on ${second.url} as process ${second.pid}; its documentation is at ${second.url}/docs\n`
-    )
-    assert.match(service.stderr(), /^\[.*\] INFO .*: Preparing the embedded database, which takes a few seconds\n$/)
-    assert.strictEqual(second.stderr(), "")
-  })
+      yield* service.signal("SIGTERM")
+      assert.strictEqual(yield* service.ended, 0)
+      const second = yield* startService(settings)
+      assert.deepStrictEqual(yield* getOver(second.url, service.key, idIn(created)), {
+        status: 200,
+        body: created.body
+      })
+      assert.strictEqual(
+        second.stdout(),
+        `byok listens on ${second.url} as process ${second.pid}; its documentation is at ${second.url}/docs\n`
+      )
+      assert.match(service.stderr(), /^\[.*\] INFO .*: Preparing the embedded database, which takes a few seconds\n$/)
+      assert.strictEqual(second.stderr(), "")
+    }
+  )
 })
 
 describe("serve --json (F16)", () => {
-  it.live("prints one object: where it listens and, on the first start only, the account and its key", function* () {
+  it.live("prints one object: the address and, on the first start only, the account and its key", function* () {
     const settings = yield* newDirectory
     const first = yield* startJson(settings)
     const management_key = textIn(JSON.parse(first.stdout()) as Record<string, unknown>, "management_key")
@@ -94,7 +97,7 @@ describe("serve --json (F16)", () => {
     assert.sameMembers(Object.keys(yield* printedBy(second)), ["address", "port", "url", "pid"])
   })
 
-  it.live("an address without a port that is free is reported with the setting to change", function* () {
+  it.live("a taken port is reported with the setting to change", function* () {
     const port = yield* listen(() => undefined)
     const [DATABASE_URL, BYOK_KEYRING] = [yield* migratedDatabase, generateKeyring(new Date())]
     assert.deepStrictEqual(yield* runByok(["serve"], { DATABASE_URL, BYOK_KEYRING, PORT: String(port) }), {

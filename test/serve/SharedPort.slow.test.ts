@@ -46,7 +46,7 @@ describe.skipIf(reason !== undefined)(
     )
 
     it.live(
-      "fail requests if they are killed (control), and warn of a kernel that resets",
+      "fail requests if killed (control), and warn of a kernel that resets connections",
       function* () {
         const { failed, warnings } = yield* rollingRestart("0", "SIGKILL", "1")
         assert.isNotEmpty(failed)
@@ -58,7 +58,7 @@ describe.skipIf(reason !== undefined)(
 )
 
 describe("BYOK_REUSE_PORT=true", () => {
-  it.live("is refused in one sentence where a process holds the port, or none can be shared", function* () {
+  it.live("is refused in one sentence if a process holds the port, or the system cannot share ports", function* () {
     const { MANAGEMENT_KEY: _, ...settings } = yield* begin
     const port = yield* listen(() => undefined)
     const variables = { ...settings, BYOK_REUSE_PORT: "true", LOG_LEVEL: "error", PORT: String(port) }

@@ -59,7 +59,7 @@ const exchange = (url: string, bytes: string, tls: boolean) =>
   })
 
 describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
-  it.live("the service speaks TLS with that certificate, and refuses as it does without", function* () {
+  it.live("the service speaks TLS with that certificate, with the same refusals as without", function* () {
     const { certificate, variables } = yield* certificateFiles
     const { ended, signal, stderr, url } = yield* startService({ ...(yield* settings), ...variables })
     assert.match(url, /^https:/)
@@ -79,7 +79,7 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
   })
 
   it.live(
-    "SIGHUP brings a new certificate and its expiry; one that cannot be used changes nothing, is reported and counted",
+    "SIGHUP loads a new certificate and its expiry; an unusable one changes nothing, and is reported and counted",
     function* () {
       const { certificate, replace, variables } = yield* certificateFiles
       const other = { LOG_LEVEL: "info", BYOK_MANAGEMENT_PORT: "0" }
@@ -117,44 +117,41 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
     }
   )
 
-  it.live(
-    "the service does not start with files that are missing, open to others, or of which one is of another",
-    function* () {
-      const { variables } = yield* certificateFiles
-      const open = yield* certificateFiles
-      chmodSync(open.variables.TLS_KEY_FILE, 0o644)
-      const other = yield* certificateFiles
-      const given = yield* settings
-      const refusals = yield* Effect.forEach(
-        [
-          { ...variables, TLS_KEY_FILE: other.variables.TLS_KEY_FILE },
-          { ...variables, TLS_CERT_FILE: "/canary" },
-          { ...variables, TLS_KEY_FILE: "/canary" },
-          open.variables
-        ],
-        (files) => runByok(["serve"], { ...given, ...files })
-      )
-      assert.deepStrictEqual(
-        refusals.map(({ code, stderr, stdout }) => [code, stdout, stderr]),
-        [
-          [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.\n"],
-          [1, "", "TLS_CERT_FILE must be a readable file: no such file or directory (ENOENT).\n"],
-          [1, "", "TLS_KEY_FILE: expected a file that can be read: no such file or directory (ENOENT).\n"],
-          [1, "", "TLS_KEY_FILE: expected a file of mode 0400 or 0600; found 0644.\n"]
-        ]
-      )
-    }
-  )
+  it.live("the service does not start with files that are missing, shared or do not belong together", function* () {
+    const { variables } = yield* certificateFiles
+    const open = yield* certificateFiles
+    chmodSync(open.variables.TLS_KEY_FILE, 0o644)
+    const other = yield* certificateFiles
+    const given = yield* settings
+    const refusals = yield* Effect.forEach(
+      [
+        { ...variables, TLS_KEY_FILE: other.variables.TLS_KEY_FILE },
+        { ...variables, TLS_CERT_FILE: "/canary" },
+        { ...variables, TLS_KEY_FILE: "/canary" },
+        open.variables
+      ],
+      (files) => runByok(["serve"], { ...given, ...files })
+    )
+    assert.deepStrictEqual(
+      refusals.map(({ code, stderr, stdout }) => [code, stdout, stderr]),
+      [
+        [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.\n"],
+        [1, "", "TLS_CERT_FILE must be a readable file: no such file or directory (ENOENT).\n"],
+        [1, "", "TLS_KEY_FILE: expected a file that can be read: no such file or directory (ENOENT).\n"],
+        [1, "", "TLS_KEY_FILE: expected a file of mode 0400 or 0600; found 0644.\n"]
+      ]
+    )
+  })
 })
 
 describe("without a certificate (F19)", () => {
-  it.live("HOST=0.0.0.0 is warned of in the log", function* () {
+  it.live("HOST=0.0.0.0 logs a warning", function* () {
     const { stderr } = yield* startService({ ...(yield* settings), HOST: "0.0.0.0" })
     const warning = "put a TLS terminator in front, or set TLS_CERT_FILE"
     yield* eventually("a warning", () => stderr().includes(warning))
   })
 
-  it("hosts that are this machine alone are not", () => {
+  it("loopback hosts log no warning", () => {
     for (const host of ["127.0.0.1", "127.1.2.3", "localhost", "LOCALHOST", "::1"])
       assert.isTrue(isLoopback(host), host)
     for (const host of ["0.0.0.0", "::", "128.0.0.1", "localhost.example"]) assert.isFalse(isLoopback(host), host)

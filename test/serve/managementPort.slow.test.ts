@@ -52,7 +52,7 @@ const json = ({ body }: { readonly body: string }) => JSON.parse(body) as unknow
 const reload = (management: string) => send(management, { method: "POST", path: "/keyring/reload" })
 
 layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (it) => {
-  it.effect("shows every series but a certificate's and a webhook's, named and typed as documented", function* () {
+  it.effect("shows every documented series, apart from the certificate's and the webhook's", function* () {
     const series = Array.from(every).filter(([name]) => !/^byok_(certificate|webhook)_/.test(name))
     const { key, management, url } = yield* Management
     const { body, status } = yield* createOver(url, key, minimal)
@@ -84,7 +84,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     assert.notStrictEqual(check("# TYPE requests counter\nrequests 1\n").status, 0, "control")
   })
 
-  it.effect("answers what it does not have with envelopes, and the public port has none of it", function* () {
+  it.effect("answers unknown paths with envelopes; the public port has none of its paths", function* () {
     const { management, url } = yield* Management
     const live = yield* send(management, { path: "/health/live" })
     assert.deepStrictEqual([live.status, json(live)], [200, { status: "live" }])
@@ -111,7 +111,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     }
   })
 
-  it.effect("refuses pages in a browser, of any origin or under a name of their own", function* () {
+  it.effect("refuses requests of browsers, from any origin or under another host name", function* () {
     const { management } = yield* Management
     for (const header of [
       ["Origin", "https://attacker.example"],
@@ -129,19 +129,22 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     }
   })
 
-  it.effect("answers probes while the public port is at MAX_CONNECTIONS, and counts what that drops", function* () {
-    const { management, url } = yield* started({ MAX_CONNECTIONS: "1" })
-    yield* openConnection(url)
-    yield* eventually("it is open", sum(management, "byok_http_connections"), (open) => open === 1)
-    assert.strictEqual((yield* Effect.exit(send(url, { path: "/health/live" })))._tag, "Failure", "control")
-    for (const path of ["/health/live", "/health/ready"]) {
-      assert.strictEqual((yield* send(management, { path })).status, 200)
+  it.effect(
+    "answers probes while the public port is at MAX_CONNECTIONS, and counts the dropped connections",
+    function* () {
+      const { management, url } = yield* started({ MAX_CONNECTIONS: "1" })
+      yield* openConnection(url)
+      yield* eventually("it is open", sum(management, "byok_http_connections"), (open) => open === 1)
+      assert.strictEqual((yield* Effect.exit(send(url, { path: "/health/live" })))._tag, "Failure", "control")
+      for (const path of ["/health/live", "/health/ready"]) {
+        assert.strictEqual((yield* send(management, { path })).status, 200)
+      }
+      assert.strictEqual(yield* sum(management, "byok_http_connections_limit"), 1)
+      assert.isAtLeast((yield* sum(management, "byok_http_connections_dropped_total")) ?? 0, 1)
     }
-    assert.strictEqual(yield* sum(management, "byok_http_connections_limit"), 1)
-    assert.isAtLeast((yield* sum(management, "byok_http_connections_dropped_total")) ?? 0, 1)
-  })
+  )
 
-  it.effect("says why the service is not ready, which the public port does not", function* () {
+  it.effect("says why the service is not ready, unlike the public port", function* () {
     const { sql } = yield* OnDatabase
     const { management, url } = yield* Management
     const ready = yield* send(management, { path: "/health/ready" })
@@ -161,7 +164,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     yield* sql`UPDATE keks SET retired_at = NULL`
   })
 
-  it.effect("reloads the keyring, and says which keys are in use or why it does not", function* () {
+  it.effect("reloads the keyring, and names the keys in use or the reason of a failure", function* () {
     const { keyring, management } = yield* Management
     const before = readFileSync(keyring, "utf8")
     const [old = ""] = before.split(":")
@@ -181,7 +184,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     writeFileSync(keyring, before)
   })
 
-  it.effect("is refused in one sentence where it cannot listen", function* () {
+  it.effect("is refused in one sentence if it cannot listen", function* () {
     const { settings } = yield* OnDatabase
     const variables = { ...settings, BYOK_MANAGEMENT_HOST: "192.0.2.1", BYOK_MANAGEMENT_PORT: "0", PORT: "0" }
     const stderr = "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"

@@ -42,7 +42,7 @@ const begin = Effect.gen(function* () {
 })
 
 describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotating the keyring)", () => {
-  it.live("seals under the new first key and opens under all; readiness reports what the new one lacks", function* () {
+  it.live("seals under the new first key and opens under all; readiness reports missing keys", function* () {
     const { create, instance, problems, reload, warnings, write } = yield* begin
     const before = yield* create
     assert.strictEqual(before.kek_id, "old")
@@ -66,7 +66,7 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
   })
 
   /** test/crypto/keyring/Keyring.test.ts has what else can be wrong in a file. */
-  it.live("is refused with setting and expectation if it is wrong, and the old one stays (T12)", function* () {
+  it.live("is refused with setting and expectation if it is invalid, and the old one stays (T12)", function* () {
     const { create, problems, reload, write } = yield* begin
     const wrong = ringOf("impostor").replace("impostor:", "old:")
     for (const [text, sentence] of [
@@ -128,7 +128,7 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
 })
 
 describe("SIGHUP", () => {
-  it.live("reloads the keyring, and ends the service neither at its start nor at its stop", function* () {
+  it.live("reloads the keyring, and never ends the service, even during start and stop", function* () {
     const file = join(yield* temporaryDirectory, "keyring")
     const write = (...ids: ReadonlyArray<string>) => writeFileSync(file, ringOf(...ids), { mode: 0o600 })
     write("old")

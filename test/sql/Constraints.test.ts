@@ -377,7 +377,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
     assert.isAbove(columns.length, optional.length)
   })
 
-  it.effect("every constraint has a case here (control)", function* () {
+  it.effect("every constraint has a case in this test (control)", function* () {
     const sql = yield* Migrated
     const found = yield* sql<{ name: string }>`
         SELECT conname AS name FROM pg_constraint

@@ -82,41 +82,44 @@ describe.skipIf(why !== undefined)(
   `tables distributed by Citus${why === undefined ? "" : ` (skipped: ${why})`}`,
   () => {
     layerLive(Citus.layer, { timeout: "2 minutes" })((it) => {
-      it.effect("byok migrate --distribute says what Citus lacks, and goes on where it was interrupted", function* () {
-        const { coordinator, workers } = yield* Citus
-        const { query, socket, url: DATABASE_URL } = coordinator
-        const migrate = ["migrate", "--distribute"]
-        const refused = (sentence: string) => ({ code: 1, stdout: "", stderr: `${sentence}\n` })
-        const lacking = (what: string) => refused(`DATABASE_URL cannot be distributed: ${what}; see docs/scaling.md.`)
-        for (const worker of workers) yield* query(`SELECT citus_remove_node('${worker.socket}', 5432)`)
-        const workerless = lacking("Citus has no worker: call citus_add_node")
-        assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), workerless)
-        yield* query(`SELECT citus_remove_node('${socket}', 5432)`)
-        const unknown = lacking("Citus was not told its host: call citus_set_coordinator_host")
-        assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), unknown)
-        yield* query(`SELECT citus_set_coordinator_host('${socket}', 5432)`)
-        for (const worker of workers) yield* query(`SELECT citus_add_node('${worker.socket}', 5432)`)
+      it.effect(
+        "byok migrate --distribute names missing preconditions, and resumes after an interruption",
+        function* () {
+          const { coordinator, workers } = yield* Citus
+          const { query, socket, url: DATABASE_URL } = coordinator
+          const migrate = ["migrate", "--distribute"]
+          const refused = (sentence: string) => ({ code: 1, stdout: "", stderr: `${sentence}\n` })
+          const lacking = (what: string) => refused(`DATABASE_URL cannot be distributed: ${what}; see docs/scaling.md.`)
+          for (const worker of workers) yield* query(`SELECT citus_remove_node('${worker.socket}', 5432)`)
+          const workerless = lacking("Citus has no worker: call citus_add_node")
+          assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), workerless)
+          yield* query(`SELECT citus_remove_node('${socket}', 5432)`)
+          const unknown = lacking("Citus was not told its host: call citus_set_coordinator_host")
+          assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), unknown)
+          yield* query(`SELECT citus_set_coordinator_host('${socket}', 5432)`)
+          for (const worker of workers) yield* query(`SELECT citus_add_node('${worker.socket}', 5432)`)
 
-        const sql = yield* adminClient(DATABASE_URL)
-        const release = yield* lockTable(sql, "idempotency_records")
-        const interrupted = yield* Effect.forkChild(runByok(migrate, { DATABASE_URL }))
-        yield* untilWaiting(sql, 1)
-        yield* Fiber.interrupt(interrupted)
-        assert.deepStrictEqual(
-          yield* runCommand(["account", "list"], { DATABASE_URL }),
-          refused("DATABASE_URL: distributing its tables was interrupted: run `byok migrate --distribute` again.")
-        )
-        yield* release
-        for (const line of [
-          "Distributed: idempotency_records, credential_parkings, credential_use, audit_entries",
-          "All tables were distributed before."
-        ]) {
-          const stdout = `The database is up to date.\n${line}\n`
-          assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), { code: 0, stdout, stderr: "" })
+          const sql = yield* adminClient(DATABASE_URL)
+          const release = yield* lockTable(sql, "idempotency_records")
+          const interrupted = yield* Effect.forkChild(runByok(migrate, { DATABASE_URL }))
+          yield* untilWaiting(sql, 1)
+          yield* Fiber.interrupt(interrupted)
+          assert.deepStrictEqual(
+            yield* runCommand(["account", "list"], { DATABASE_URL }),
+            refused("DATABASE_URL: distributing its tables was interrupted: run `byok migrate --distribute` again.")
+          )
+          yield* release
+          for (const line of [
+            "Distributed: idempotency_records, credential_parkings, credential_use, audit_entries",
+            "All tables were distributed before."
+          ]) {
+            const stdout = `The database is up to date.\n${line}\n`
+            assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), { code: 0, stdout, stderr: "" })
+          }
         }
-      })
+      )
 
-      it.effect("every statement of a request asks one node, and every other one runs", function* () {
+      it.effect("every statement of a request uses one node, and the others run", function* () {
         const cluster = yield* Citus
         yield* distribute(cluster)
         yield* Effect.gen(function* () {
@@ -147,44 +150,47 @@ describe.skipIf(why !== undefined)(
         }
       })
 
-      it.effect("the way back of docs/scaling.md restores every foreign key, also after an interruption", function* () {
-        const cluster = yield* Citus
-        yield* distribute(cluster)
-        const { query, url: DATABASE_URL } = cluster.coordinator
-        const sql = yield* adminClient(DATABASE_URL)
-        const keys = sql`
+      it.effect(
+        "undistributing by docs/scaling.md restores every foreign key, even after an interruption",
+        function* () {
+          const cluster = yield* Citus
+          yield* distribute(cluster)
+          const { query, url: DATABASE_URL } = cluster.coordinator
+          const sql = yield* adminClient(DATABASE_URL)
+          const keys = sql`
             SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
             WHERE contype = 'f' AND connamespace = 'public'::regnamespace ORDER BY conname`
-        const ran = (stdout: string) => ({ code: 0, stdout: `The database is up to date.\n${stdout}`, stderr: "" })
-        const restored = (...names: ReadonlyArray<string>) => ran(`Restored the foreign keys ${names.join(", ")}\n`)
-        const ofKeys = "api_keys_account_id_fkey"
+          const ran = (stdout: string) => ({ code: 0, stdout: `The database is up to date.\n${stdout}`, stderr: "" })
+          const restored = (...names: ReadonlyArray<string>) => ran(`Restored the foreign keys ${names.join(", ")}\n`)
+          const ofKeys = "api_keys_account_id_fkey"
 
-        yield* query(wayBack)
-        assert.deepStrictEqual(
-          yield* runCommand(["migrate"], { DATABASE_URL }),
-          restored(ofKeys, "links_account_id_fkey")
-        )
-        const before = yield* keys
-        assert.lengthOf(before, 7)
+          yield* query(wayBack)
+          assert.deepStrictEqual(
+            yield* runCommand(["migrate"], { DATABASE_URL }),
+            restored(ofKeys, "links_account_id_fkey")
+          )
+          const before = yield* keys
+          assert.lengthOf(before, 7)
 
-        const release = yield* lockTable(sql, "idempotency_records")
-        const interrupted = yield* Effect.forkChild(runByok(["migrate", "--distribute"], { DATABASE_URL }))
-        yield* untilWaiting(sql, 1)
-        yield* Fiber.interrupt(interrupted)
-        yield* release
-        yield* query(wayBack)
-        const { code, stderr } = yield* runCommand(["account", "list"], { DATABASE_URL })
-        assert.strictEqual(code, 1)
-        assert.match(stderr, /^DATABASE_URL: foreign keys are missing, as after the way back/)
-        const names = before.map(({ conname }) => String(conname))
-        const { stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
-        for (const name of names) assert.include(stdout, name)
-        assert.deepStrictEqual(yield* keys, before)
-        assert.deepStrictEqual(yield* runCommand(["migrate"], { DATABASE_URL }), ran(""))
-        assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
-      })
+          const release = yield* lockTable(sql, "idempotency_records")
+          const interrupted = yield* Effect.forkChild(runByok(["migrate", "--distribute"], { DATABASE_URL }))
+          yield* untilWaiting(sql, 1)
+          yield* Fiber.interrupt(interrupted)
+          yield* release
+          yield* query(wayBack)
+          const { code, stderr } = yield* runCommand(["account", "list"], { DATABASE_URL })
+          assert.strictEqual(code, 1)
+          assert.match(stderr, /^DATABASE_URL: foreign keys are missing, as after the way back/)
+          const names = before.map(({ conname }) => String(conname))
+          const { stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
+          for (const name of names) assert.include(stdout, name)
+          assert.deepStrictEqual(yield* keys, before)
+          assert.deepStrictEqual(yield* runCommand(["migrate"], { DATABASE_URL }), ran(""))
+          assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
+        }
+      )
 
-      it.effect("an API key that is issued while its account is erased goes with it", function* () {
+      it.effect("an API key issued during the erasure of its account is erased too", function* () {
         const cluster = yield* Citus
         yield* distribute(cluster)
         const sql = yield* adminClient(cluster.coordinator.url)

@@ -44,7 +44,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
     assert.isAtLeast(seen.length, 45)
   })
 
-  it.effect("a statement that names only an id is found (control)", () =>
+  it.effect("the check finds a statement that names only an id (control)", () =>
     Effect.sync(() => {
       assert.isTrue(isAstray("SELECT account_id, label FROM credentials WHERE id = $1"))
       assert.isTrue(isAstray("DELETE FROM idempotency_records WHERE credential_id = ANY($1)"))

@@ -33,7 +33,7 @@ describe("logs", () => {
     assert.strictEqual(stdout, "")
   })
 
-  it.effect("in json are what Effect makes of them, with or without secrets", function* () {
+  it.effect("in json equal Effect's format, with or without secrets", function* () {
     const secret = Redacted.make("canary")
     const circle: Record<string, unknown> = { secret }
     circle["circle"] = circle

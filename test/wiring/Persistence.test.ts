@@ -78,7 +78,7 @@ describe("at the start of the service, a database", () => {
   it.effect.each<readonly [name: string, treat: (socket: Socket) => unknown, code: string, sleeps: Array<number>]>([
     ["closes connections", (socket) => socket.destroy(), "ECONNRESET", [500]],
     ["does not answer", () => undefined, "ETIMEDOUT", [connectTimeout, 500]]
-  ])("that %s is retried, with a code that says so", function* ([, treat, code, sleeps]) {
+  ])("that %s is retried, with its code in the message", function* ([, treat, code, sleeps]) {
     const { isOver, lines, refusal, untilAsleep } = yield* openOn(yield* listen(treat))
     for (let times = 1; !isOver(); times++) {
       for (const time of sleeps) {
@@ -144,7 +144,7 @@ describe("at the start of the service, a database", () => {
     assert.strictEqual(refused(), 0)
   })
 
-  it.live("that is embedded is not blamed on a setting that is unset", function* () {
+  it.live("that is embedded is reported without naming an unset setting", function* () {
     const dataDirectory = yield* temporaryDirectory
     const cluster = yield* prepare(dataDirectory, yield* locate())
     writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")

@@ -288,11 +288,11 @@ describe("settings", () => {
     [{ HOST: "::" }, undefined],
     [{ HOST: "192.0.2.1" }, undefined],
     [{ HOST: "0.0.0.0", PUBLIC_URL: "https://keys.example/" }, "https://keys.example"]
-  ])("have links begin where browsers reach the service, if that is known: %j: %s", function* ([env, expected]) {
+  ])("make links begin with the URL of the service, if known: %j: %s", function* ([env, expected]) {
     assert.strictEqual(publicUrlOf(yield* read(env)), expected)
   })
 
-  it.effect("of one signal turn it off, and one turns off all", function* () {
+  it.effect("turn off one OpenTelemetry signal, or all", function* () {
     const all = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://h", OTEL_EXPORTER_OTLP_HEADERS: "a=all%20of,b=it" }
     const given = { ...defaults, "otlp.headers": { a: "all of", b: "it" } }
     const metrics = { ...given, "otlp.metrics": "http://h/v1/metrics" }
@@ -301,7 +301,7 @@ describe("settings", () => {
     assert.deepStrictEqual(plain(yield* read({ ...all, OTEL_SDK_DISABLED: "true" })), given)
   })
 
-  it.effect("of the resource keep its attributes, and each process has an id of its own", function* () {
+  it.effect("of the resource keep its attributes, and each process has a different id", function* () {
     const own = (yield* read({ OTEL_RESOURCE_ATTRIBUTES: "service.version=9,a=b%2Cc,d=" })).otlp.resource
     assert.deepStrictEqual(own.attributes, {
       a: "b,c",

@@ -62,7 +62,7 @@ describe("standard error", () => {
     })
   )
 
-  it.live("that nobody reads holds a bounded number of lines, and says how many are missing once somebody does", () =>
+  it.live("that nobody reads keeps a bounded number of lines, and later says how many are missing", () =>
     Effect.gen(function* () {
       let [isRead, text] = [false, ""]
       const stuck = Layer.succeed(WriteLog, (bytes) => {
@@ -150,7 +150,7 @@ describe("a process", () => {
     })
   )
 
-  it.live("that forgets to do so loses lines (control)", () =>
+  it.live("that does not flush loses lines (control)", () =>
     Effect.gen(function* () {
       const { stdout } = yield* endWith("process.exit(3)", `process.removeAllListeners("exit")`)
       assert.isBelow(linesIn(stdout).length, many)

@@ -66,7 +66,7 @@ const toCollector = (url: URL): Partial<Settings> => ({
 })
 
 describe("metrics for a collector", () => {
-  it.live("are sent at the end at the latest, with unit, resource, headers and labels alone", function* () {
+  it.live("are sent at the end at the latest, with only unit, resource, headers and labels", function* () {
     const text = yield* received(toCollector)
     assert.include(text, "POST /v1/metrics ")
     assert.include(text, "x-collector-key a secret")
@@ -95,7 +95,7 @@ describe("metrics for a collector", () => {
     assert.includeMembers([...labels], ["result", "http.route", "cpu.mode", "kek_id"])
   })
 
-  it.live("are not sent, and nothing is read for them, unless the settings say where to", function* () {
+  it.live("are neither read nor sent unless the settings name a collector", function* () {
     assert.strictEqual(yield* received(() => ({})), "")
   })
 })

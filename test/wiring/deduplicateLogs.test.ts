@@ -13,7 +13,7 @@ const writtenBy = (effect: Effect.Effect<void>) =>
     return lines.map((line) => line.replace(/fiber=\S+ /, ""))
   })
 
-it.effect("of warnings and errors the first line of each cause is written, and the number of the others", function* () {
+it.effect("the first warning or error of each cause is written, then the number of the others", function* () {
   const trouble = Effect.gen(function* () {
     for (let n = 0; n < 3; n += 1) {
       yield* Effect.logError("Unexpected failure", new Error("one"))
@@ -38,7 +38,7 @@ it.effect("of warnings and errors the first line of each cause is written, and t
   )
 })
 
-it.effect("the requests of repeated lines are named, up to 20 (C2)", function* () {
+it.effect("up to 20 requests of omitted lines are named (C2)", function* () {
   const ids = Array.from({ length: 30 }, (_, n) => `request-${n}`)
   const lines = yield* writtenBy(
     Effect.forEach(ids, (request_id) => Effect.annotateLogs(Effect.logError("Gone"), { request_id }), {
@@ -67,7 +67,7 @@ it.effect.each(["pretty", "logfmt", "json"])("in %s every line goes to standard 
   assert.include(taken.writes.join(""), "2 more in the last second")
 })
 
-it.effect("however many causes there are, few are told apart at a time", function* () {
+it.effect("a bounded number of causes is distinguished at a time", function* () {
   const lines = yield* writtenBy(
     Effect.forEach(
       Array.from({ length: 1000 }, (_, n) => n),
@@ -79,7 +79,7 @@ it.effect("however many causes there are, few are told apart at a time", functio
   assert.include(lines.at(-1), "Other causes (949 more in the last second)")
 })
 
-it.live.each(["pretty", "logfmt", "json"])("anything can be said twice in the format %s", (LOG_FORMAT) =>
+it.live.each(["pretty", "logfmt", "json"])("any value can be logged twice in the format %s", (LOG_FORMAT) =>
   Effect.gen(function* () {
     const odd = [Object.create(null), Symbol("odd"), 1n, undefined, { toString: () => assert.fail("called") }]
     for (let n = 0; n < 2; n += 1) {

@@ -64,7 +64,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }
   })
 
-  it.effect("a registry that forgets what it knew would accept them (control)", function* () {
+  it.effect("a registry that forgets its keys would accept them (control)", function* () {
     const check = (keyring: ReturnType<typeof keyringOf>) =>
       Effect.provide(
         checkKeyring(keyring),

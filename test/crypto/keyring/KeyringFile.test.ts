@@ -64,19 +64,19 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
     assertLeft(file, secret)
   })
 
-  it.effect("does not exist at all if it cannot be written whole", function* () {
+  it.effect("does not exist if it cannot be written completely", function* () {
     const path = yield* temporaryDirectory
     const told = yield* toldWithLittleRoom('writeKeyringFile(file, "k".repeat(100_000))', join(path, "keyring"))
     assert.strictEqual(told, "expected a file that can be written: file too large (EFBIG)")
     assert.deepStrictEqual(readdirSync(path), [])
   })
 
-  it.effect("is reported as one that cannot be written if its directory is missing", function* () {
+  it.effect("is reported as not writable if its directory is missing", function* () {
     const { message } = yield* Effect.flip(writeKeyringFile(join(yield* temporaryDirectory, "none/keyring"), secret))
     assert.strictEqual(message, "expected a file that can be written: no such file or directory (ENOENT)")
   })
 
-  it.effect("that two processes create at once is the one's or the other's, and both read it whole", function* () {
+  it.effect("has the text of one of two processes that create it at once, and both read it complete", function* () {
     const directory = yield* temporaryDirectory
     const arrived = new Int32Array(new SharedArrayBuffer(4 * 50))
     const [one = [], two = []] = yield* race(directory, arrived)
@@ -94,11 +94,11 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
   })
 })
 
-describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", () => {
+describe("a changed keyring file (SECURITY.md, Rotating the keyring)", () => {
   const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
 
   it.effect.each([0o400, 0o600])(
-    "has all of the new text and its mode (%s), and no other file is left",
+    "has the complete new text and its mode (%s), and no other file remains",
     function* (mode) {
       const file = yield* fileOfMode(mode)
       const seen: Array<string> = []
@@ -149,7 +149,7 @@ describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", (
   })
 
   it.effect.each(["its name", "a link"])(
-    "by %s is changed by one at a time: a second is refused, and overwrites nothing",
+    "by %s is changed by one at a time; a second change is refused and overwrites nothing",
     function* (by) {
       const target = yield* fileOfMode(0o600)
       const file = by === "a link" ? join(yield* temporaryDirectory, "link") : target
@@ -171,7 +171,7 @@ describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", (
     }
   )
 
-  it.effect("that is missing is reported as missing", function* () {
+  it.effect("is reported if it is missing", function* () {
     const { message } = yield* Effect.flip(edit(join(yield* temporaryDirectory, "none"), "text"))
     assert.strictEqual(message, "expected a file that can be replaced: no such file or directory (ENOENT)")
   })

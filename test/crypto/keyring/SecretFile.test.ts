@@ -56,7 +56,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
     }
   )
 
-  it.effect("that is the target of a link is judged by its own mode", function* () {
+  it.effect("behind a symbolic link is judged by its own mode", function* () {
     const file = yield* fileOfMode(0o644)
     const link = join(yield* temporaryDirectory, "link")
     symlinkSync(file, link)
@@ -76,7 +76,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
   })
 })
 
-it("a resource is open while it is used, and closed whatever happens", () => {
+it("a file is open while it is used, and closed even if the use fails", () => {
   const used: Array<number> = []
   const use = (descriptor: number) => {
     used.push(descriptor)

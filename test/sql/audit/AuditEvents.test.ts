@@ -125,7 +125,7 @@ const perform = (ids: Ids, { kind, one, other }: Operation) =>
   })
 
 const statements = (batching: boolean) => (it: It<Ports | Store>) => {
-  it.effect("any concurrent operations leave exactly the events of what is stored (SECURITY.md, Audit)", function* () {
+  it.effect("concurrent operations leave exactly the events of the stored changes (SECURITY.md, Audit)", function* () {
     const { sql } = yield* Store
     const together = { concurrency: "unbounded", discard: true } as const
     const checked = yield* Arbitrary.checkEffect(
@@ -145,7 +145,7 @@ const statements = (batching: boolean) => (it: It<Ports | Store>) => {
     assert.strictEqual(actions.size, 7, "every kind of act took place")
   })
 
-  it.effect("nothing is done whose event cannot be written; once it can be, it is done (control)", () =>
+  it.effect("no change is made whose event cannot be written (control)", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const { account_id, hash, workspace_id } = yield* newTenant
@@ -203,7 +203,7 @@ layerLive(Store.layer())("statements in batches", statements(true))
 layerLive(Store.layer(false))("statements alone", statements(false))
 
 describe("an audit entry (SECURITY.md, Audit)", () => {
-  it.live("covers everything that is done to an account at once; each create of a batch has its own", () =>
+  it.live("covers all changes of a transaction to an account; each create of a batch has its own", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const { account_id, workspace_id } = yield* newTenant
@@ -221,7 +221,7 @@ describe("an audit entry (SECURITY.md, Audit)", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("of a rewrap says for each batch how many came from which key", () =>
+  it.live("of a rewrap counts, for each batch, the credentials per old key", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       yield* sealUnder(ringOf("old"), 5)
@@ -317,7 +317,7 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
     for (const name of names) assert.strictEqual(leakOf(content, [name]), name)
   })
 
-  it.effect("get a checkpoint without being asked", function* () {
+  it.effect("get a checkpoint automatically", function* () {
     const { newTenant, sql } = yield* TestService
     yield* newTenant
     yield* eventually(

@@ -89,7 +89,7 @@ layerLive(Layer.effect(TenEntries, makeTenEntries))(
     const chain = (sql: SqlClient.SqlClient) => sql<{ number: string; hash: string }>`
     SELECT number::text AS number, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number`
 
-    it.effect("begins after a hash that was kept elsewhere", function* () {
+    it.effect("begins after an externally kept hash", function* () {
       const { audit, sql } = yield* tenEntries
       const [, second] = yield* chain(sql)
       const { entries, fault, last_seq } = yield* audit.verify(undefined, second?.hash)
@@ -136,7 +136,7 @@ describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
     )
   })
 
-  it.live("that did not wait would take the late entry for an inserted one (control)", function* () {
+  it.live("without waiting would report a late entry as inserted (control)", function* () {
     const { audit, sql } = yield* open
     const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
     yield* write(sql, 2)
@@ -147,7 +147,7 @@ describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
     assert.strictEqual(found(yield* audit.verify()), "inserted 1")
   })
 
-  it.live("seal every entry once, even if several are made at once and writers commit in any order", function* () {
+  it.live("seal every entry once, even if several run at once and writers commit in any order", function* () {
     const { another, audit, log, sql } = yield* open
     const logs = [log, yield* another]
     const writer = (n: number) =>

@@ -68,14 +68,14 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[3, 1, 2]])
   })
 
-  it.live("have a statement of their own if they come alone", function* () {
+  it.live("have their own statement if they arrive one by one", function* () {
     const { ask, statements } = yield* pool()
     yield* ask(1)
     yield* ask(2)
     assert.deepStrictEqual(statements, [[1], [2]])
   })
 
-  it.live("go at once after one that came alone, and share a statement after others that did", function* () {
+  it.live("are sent at once after a single one, and share a statement after a shared one", function* () {
     const { ask, state, statements } = yield* pool()
     yield* ask(1)
     yield* Effect.yieldNow
@@ -105,7 +105,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[1], [2], [3, 4, 5]])
   })
 
-  it.live("wait while a statement of any operation runs that locks the same", function* () {
+  it.live("wait while a statement of any operation holds their lock", function* () {
     const { change, remove, state, statements } = yield* pool()
     state.held = true
     const asked: Array<Fiber.Fiber<unknown, unknown>> = []
@@ -119,7 +119,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements.slice(2).flat().sort(), [3, 4, 5, 7])
   })
 
-  it.live("wait while a statement of its own runs that locks the same", function* () {
+  it.live("wait while a statement outside batches holds their lock", function* () {
     const { change, holding, statements } = yield* pool()
     const end = yield* Deferred.make<boolean>()
     const own = yield* Effect.forkChild(holding("odd", Deferred.await(end)), { startImmediately: true })
@@ -161,7 +161,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[3072, 1024], [1024], [5120], [1024, 2048]])
   })
 
-  it.live("fail together, and alone, if no statement can be written for them", function* () {
+  it.live("fail, together and alone, if building their statement throws", function* () {
     const { ask } = yield* pool()
     const exits = yield* all([1, unwritable, 2].map((asked) => Effect.exit(ask(asked))))
     for (const exit of exits) assert.isTrue(Exit.isFailure(exit) && Cause.squash(exit.cause) instanceof RangeError)

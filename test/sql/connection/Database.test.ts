@@ -38,7 +38,7 @@ const failureIn = (exit: Exit.Exit<unknown, unknown>): unknown => {
 }
 
 describe("a statement and its caller", () => {
-  it.live("at the deadline the caller is answered, and the statement goes on, uncancelled (D11, R6)", function* () {
+  it.live("the caller is answered at the deadline, and the statement is not cancelled (D11, R6)", function* () {
     const { admin, insert, proxy, stored, writes } = yield* open(shortDeadline)
     const unlock = yield* lockTable(admin, "t")
     const failure = failureIn(yield* Effect.exit(writes.ask(insert(1), "tests.ask")))
@@ -55,7 +55,7 @@ describe("a statement and its caller", () => {
     assert.strictEqual(proxy.cancels(), 0)
   })
 
-  it.live("a caller that leaves is released at once, and the statement continues and is never cancelled", function* () {
+  it.live("a caller that leaves is released at once, and the statement is not cancelled", function* () {
     const { admin, insert, proxy, stored, writes } = yield* open(longDeadline)
     const unlock = yield* lockTable(admin, "t")
     const caller = yield* Effect.forkChild(writes.ask(insert(1), "tests.ask"))
@@ -70,7 +70,7 @@ describe("a statement and its caller", () => {
     assert.strictEqual(proxy.cancels(), 0)
   })
 
-  it.live("without the pool a caller that leaves does cancel, and nothing is stored (control)", function* () {
+  it.live("without the pool, a caller that leaves cancels the statement (control)", function* () {
     const { admin, insert, proxy, stored } = yield* open(longDeadline)
     const unlock = yield* lockTable(admin, "t")
     const caller = yield* Effect.forkChild(insert(1))
@@ -82,7 +82,7 @@ describe("a statement and its caller", () => {
     assert.deepStrictEqual(yield* stored, [])
   })
 
-  it.live("PostgreSQL itself ends a statement at the statement timeout, which is reported as such", function* () {
+  it.live("PostgreSQL ends a statement at the statement timeout, and the failure says so", function* () {
     const { reads } = yield* open({ ...longDeadline, statementTimeout: Duration.millis(50) })
     const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT pg_sleep(20)`, "tests.ask")))
     assert.deepInclude(failure, { kind: "StatementTimeoutError", sqlstate: "57014" })

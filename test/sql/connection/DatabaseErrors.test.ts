@@ -124,7 +124,7 @@ layer(NotesLive)("only kind, SQLSTATE and constraint of a database error are kep
     assert.deepStrictEqual(yield* leaksIn(cause), [])
   })
 
-  it.effect("an unexpected row is not shown either", function* () {
+  it.effect("an unexpected row is not shown", function* () {
     const { ask, sql } = yield* Notes
     const select = SqlSchema.findAll({
       Request: Schema.String,
@@ -176,7 +176,7 @@ describe("a database that cannot be used", () => {
     assert.notInclude(sentenceOn("DATABASE_URL", failure("08006"), 10), "DATABASE_POOLER")
   })
 
-  it.live("because its host is not known is reported sooner than one that may still be starting", function* () {
+  it.live("with an unknown host is reported sooner than one that may be starting", function* () {
     const began = performance.now()
     const { message } = yield* Effect.flip(
       openDatabase(settingsFor("postgres://canary:canary@canary.invalid/canary?sslmode=verify-full"))

@@ -68,7 +68,7 @@ describe("a database URL is parsed", () => {
     assert.deepStrictEqual(plain(parse(url)), target)
   })
 
-  it("TLS checks the certificate against the given authorities in every mode, and never less", () => {
+  it("every TLS mode checks the certificate against the given authorities", () => {
     for (const mode of ["require", "verify-ca", "verify-full"]) {
       const { tls } = parse(`postgres://u@db.example.org/d?sslmode=${mode}`, "an authority")
       assert.deepStrictEqual(tls, { ca: "an authority", host: "db.example.org", servername: "db.example.org" })
@@ -139,7 +139,7 @@ describe("a database URL is refused in a sentence that names its fault", () => {
     "postgres://u@127.1.example/d",
     "postgres://u@localhost/d?host=db.example.org",
     "postgres://u@%64b.example.org/d"
-  ])("%s: another machine is never connected to without TLS", (url) => {
+  ])("%s: another machine is never reached without TLS", (url) => {
     assert.strictEqual(refusalOf(url).message, withoutTls)
   })
 
@@ -189,7 +189,7 @@ describe("whatever the URL", () => {
     runs
   )
 
-  it("Node's own refusal does hold it (control)", () => {
+  it("Node's refusal quotes it (control)", () => {
     try {
       new URL(`postgres://u:${canary}@local host/d`)
     } catch (error) {
@@ -199,7 +199,7 @@ describe("whatever the URL", () => {
   })
 
   it.prop(
-    "only this machine is connected to without TLS",
+    "only this machine may be reached without TLS",
     [urls],
     ([url]) => {
       try {

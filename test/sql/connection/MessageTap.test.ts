@@ -104,7 +104,7 @@ describe("the notices of PostgreSQL (R6)", () => {
     }
   )
 
-  it.prop("would be reported too often by a search for the text alone (control)", [integer(0, 9)], ([n]) => {
+  it.prop("would be reported too often by a plain text search (control)", [integer(0, 9)], ([n]) => {
     const row = notice("01000", String(n), "D")
     return row.includes("C01000\0") && countIn([row]) === 0
   })
@@ -140,7 +140,7 @@ layerLive(TestService.recordedWith({}))("an insert during which PostgreSQL sends
     for (const answer of many) assertRefused(answer, "InternalError")
   })
 
-  it.effect("anything else, or nothing, is acknowledged (control)", function* () {
+  it.effect("any other notice, or none, is acknowledged (control)", function* () {
     const { sql } = yield* TestService
     const { create } = yield* TestService.newTenant
     yield* saying("NOTICE")

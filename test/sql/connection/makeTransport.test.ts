@@ -91,7 +91,7 @@ layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
     assert.isTrue(row?.back === given)
   })
 
-  it.effect("is refused if its certificate is not, even if the authority is trusted for others", function* () {
+  it.effect("is refused if its certificate is not trusted, even if the authority is for others", function* () {
     const { port } = yield* TlsPostgres
     assertRefuses(yield* Effect.exit(ask(port, selfSignedCertificate("localhost").certificate)))
     assertRefuses(yield* Effect.exit(ask(port)))

@@ -73,7 +73,7 @@ describe.each(ways)("an update %s", (_, distributed) => {
     assert.strictEqual(yield* row, "new 2 2")
   })
 
-  it.live("locks its pool once more if its answer is lost, for the replicas' sake, and only then", function* () {
+  it.live("locks its pool again only if its answer is lost, to wait for the replicas", function* () {
     const { admin, proxy, stored, update } = yield* open
     const lockedSince = Effect.map(
       admin<{ since: boolean }>`SELECT xmax::text NOT IN ('0', xmin::text) AS since FROM pools`,
@@ -87,7 +87,7 @@ describe.each(ways)("an update %s", (_, distributed) => {
     assert.isTrue(yield* lockedSince)
   })
 
-  it.live("fails as the database does if that refuses its entry, and stores nothing", function* () {
+  it.live("fails and stores nothing if the database refuses its audit entry", function* () {
     const { admin, row, update } = yield* open
     const before = yield* row
     yield* refuseInserts(admin, "audit_entries", "23514")
@@ -115,7 +115,7 @@ describe.each(ways)("an update %s", (_, distributed) => {
 describe.each(ways)("a deletion %s", (_, distributed) => {
   const open = openWith(distributed)
 
-  it.live("is recorded once if its answer is lost, and answered as done (L11)", function* () {
+  it.live("is recorded once and answered as done if its answer is lost (L11)", function* () {
     const { acts, proxy, remove, row, stored } = yield* open
     // The first answer in a statement is that of the look-up before it.
     proxy.loseAnswer(stored, distributed ? 0 : 1)
@@ -134,17 +134,20 @@ describe.each(ways)("a deletion %s", (_, distributed) => {
     assert.deepStrictEqual(yield* acts, ["credential.delete"])
   })
 
-  it.live("is recorded with the credential's label, even one it got meanwhile (SECURITY.md, Audit)", function* () {
-    const { admin, remove } = yield* open
-    const commit = yield* holdOpen(admin, "UPDATE credentials SET label = 'sk-...AbCd', revision = 2")
-    const caller = yield* Effect.forkChild(remove)
-    yield* untilWaiting(admin, 1)
-    yield* commit
-    assert.isTrue(yield* Fiber.join(caller))
-    assert.deepInclude((yield* eventsIn(admin)).at(-1), { action: "credential.delete", label: "sk-...AbCd" })
-  })
+  it.live(
+    "is recorded with the credential's current label, even if it changed meanwhile (SECURITY.md, Audit)",
+    function* () {
+      const { admin, remove } = yield* open
+      const commit = yield* holdOpen(admin, "UPDATE credentials SET label = 'sk-...AbCd', revision = 2")
+      const caller = yield* Effect.forkChild(remove)
+      yield* untilWaiting(admin, 1)
+      yield* commit
+      assert.isTrue(yield* Fiber.join(caller))
+      assert.deepInclude((yield* eventsIn(admin)).at(-1), { action: "credential.delete", label: "sk-...AbCd" })
+    }
+  )
 
-  it.live("finds nothing if another was first, even if the log has an older entry like it (L11)", function* () {
+  it.live("finds nothing if another deletion was first, even if the log has a similar older entry (L11)", function* () {
     const { acts, admin, remove } = yield* open
     const event = {
       action: "credential.delete",

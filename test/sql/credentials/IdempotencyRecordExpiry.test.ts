@@ -21,7 +21,7 @@ const open = Effect.gen(function* () {
 })
 
 describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency records)", () => {
-  it.live("are as old as the database says, whatever the clock of an instance (F8)", function* () {
+  it.live("expire by the database's clock, not an instance's (F8)", function* () {
     const { create, instance, sql } = yield* open
     const clock = yield* clockAhead("26 hours")
     yield* create("right")
@@ -47,7 +47,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
     assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 2)
   })
 
-  it.live("are removed by the service itself, and honoured until then", function* () {
+  it.live("are removed by the service, and count until then", function* () {
     const { create, service, sql } = yield* open
     const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
     const { id } = (yield* create("old")).credential
@@ -72,7 +72,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
     assert.deepStrictEqual([yield* replayed("young"), yield* replayed("old")], [true, false])
   })
 
-  it.live("are removed no more at a time than asked for", function* () {
+  it.live("are removed in batches of limited size", function* () {
     const { create, instance, sql } = yield* open
     for (const key of ["one", "another"]) yield* create(key)
     assert.strictEqual(yield* Context.get(instance, IdempotencyRecords).forget(Duration.zero, 1), 1)

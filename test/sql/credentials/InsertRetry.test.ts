@@ -69,7 +69,7 @@ describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idemp
       '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()
     )`
 
-  it.live("waits for one in progress under the same key, and stores nothing if that commits", function* () {
+  it.live("waits for another one with the same key, and stores nothing if that commits", function* () {
     const { admin, insert, insertOnce, rows } = yield* open
     yield* insert(account_id, credential(10), plainSealedKey(10))
     const commit = yield* holdOpen(admin, taking)
@@ -80,7 +80,7 @@ describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idemp
     assert.deepStrictEqual(yield* rows, [{ id: uuid(10), sort_order: 0 }])
   })
 
-  it.live("and counts as the first if that is rolled back", function* () {
+  it.live("stores its row if that is rolled back", function* () {
     const { admin, asStored, insert, insertOnce, rows } = yield* open
     yield* insert(account_id, credential(10), plainSealedKey(10))
     const end = yield* holdOpen(admin, taking)
@@ -98,8 +98,8 @@ describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idemp
   })
 })
 
-describe("inserts of one statement with idempotency records", () => {
-  it.live("store all but those whose keys are taken, which another instance may be doing just now", function* () {
+describe("inserts with idempotency records in one statement", () => {
+  it.live("store all but those with taken keys, even keys that another instance is taking", function* () {
     const { admin, repository } = yield* openLossyStoreWith(false)
     const recordOf = (n: number) => ({ key_hash: new Uint8Array(32).fill(n), fingerprint: new Uint8Array(32) })
     const insert = (n: number, key = n) =>

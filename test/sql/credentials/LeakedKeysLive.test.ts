@@ -32,7 +32,7 @@ const actionsIn = (sql: Parameters<typeof eventsIn>[0]) =>
   Effect.map(eventsIn(sql), (events) => events.map(({ action }) => action).filter((action) => /leak|park/.test(action)))
 
 describe("the search for a leaked key on PostgreSQL", () => {
-  it.live("covers every credential once, page by page, whichever are suspects (L15)", () =>
+  it.live("covers every credential once, page by page, whether suspect or not (L15)", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const { account_id, credential_id } = yield* newKey
@@ -85,7 +85,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("takes the same labels for inconclusive as the domain does (L15)", function* () {
+  it.live("treats the same labels as inconclusive as the domain (L15)", function* () {
     const sql = yield* adminClient(yield* freshDatabase)
     const keys = yield* Arbitrary.sampleEffect(anyString, { count: 2000, seed: 1 })
     const json = keys.map((key) => JSON.stringify({ key }))
@@ -100,7 +100,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
     assert.includeMembers(expected, [true, false], "control")
   })
 
-  it.live("records search and marks in one transaction, once though its answer is lost (L16)", function* () {
+  it.live("records search and marks once, in one transaction, even if its answer is lost (L16)", function* () {
     const { ports, proxy, sql } = yield* openBehindProxy
     yield* Effect.gen(function* () {
       const key = yield* newKey

@@ -6,8 +6,8 @@ import { assert, describe, it } from "../../support/it.ts"
 
 const ring = ringOf("new", "old")
 
-describe("what sealing does not prevent (T2c; SECURITY.md, Out of scope)", () => {
-  it.live("a deleted row is gone and one put back in an older whole state opens, while a mixture does not", () =>
+describe("the limits of sealing (T2c; SECURITY.md, Out of scope)", () => {
+  it.live("a deleted row is gone, a complete older row opens, and a mixture of old and new does not", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const made = yield* sealUnder(ringOf("old"), 3)

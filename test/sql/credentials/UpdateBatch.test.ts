@@ -45,7 +45,7 @@ const open = Effect.gen(function* () {
 
 const together = <A, E>(all: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(all, { concurrency: "unbounded" })
 
-it.live("updates of one moment store and record each change once, even if the answer is lost (L9)", function* () {
+it.live("stores and records each of several concurrent updates once, even if the answer is lost (L9)", function* () {
   const { acts, proxy, rows, update } = yield* open
   proxy.loseAnswer("SELECT 3")
   const rotated = { sealed: plainSealedKey(77), key_version: 2, fields: ["key", "name", "allowed_models"] } as const
@@ -64,7 +64,7 @@ it.live("updates of one moment store and record each change once, even if the an
   ])
 })
 
-it.live("an update whose row is locked delays no other one of the moment (L7)", function* () {
+it.live("an update of a locked row does not delay concurrent ones (L7)", function* () {
   const { admin, rows, update } = yield* open
   const release = yield* holdOpen(admin, `SELECT FROM credentials WHERE id = '${uuid(12)}' FOR UPDATE`)
   const updates = yield* Effect.forkChild(together(numbers.map((n) => update(n))), { startImmediately: true })
@@ -76,7 +76,7 @@ it.live("an update whose row is locked delays no other one of the moment (L7)", 
   assert.include((yield* rows)[1], "name 12")
 })
 
-it.live("of updates of one credential in a moment, the first is stored (L9)", function* () {
+it.live("stores only the first of several concurrent updates of one credential (L9)", function* () {
   const { rows, update } = yield* open
   const updates = [update(11), update(12), update(12, {}, "late"), update(13)]
   assert.deepStrictEqual(yield* together(updates), [true, true, false, true])

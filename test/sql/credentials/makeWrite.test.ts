@@ -92,7 +92,7 @@ describe("every write of a credential", () => {
     assert.strictEqual(deadlocks, 0)
   })
 
-  it.live("says what its pool has no room for", function* () {
+  it.live("names the limit that its pool would exceed", function* () {
     const { ports } = yield* openWith(true)
     const [store = assert.fail()] = ports
     const repository = Context.get(store, CredentialRepository)
@@ -136,7 +136,7 @@ describe("every write of a credential", () => {
     assert.deepInclude(yield* Effect.flip(repository.update(account_id, longer)), { _tag: "PoolFull", of: "bytes" })
   })
 
-  it.live("refuses those that lose the race for the last place in their pool", function* () {
+  it.live("refuses the writes that lose the race for the last place in a pool", function* () {
     const { ports, sql } = yield* openWith(true)
     const [store = assert.fail()] = ports
     const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
@@ -155,7 +155,7 @@ describe("every write of a credential", () => {
     assert.deepStrictEqual((yield* Fiber.join(creates)).toSorted(), [false, false, true, true])
   })
 
-  it.live("locks the pools of a batch in the order of their keys, whatever that of its rows", function* () {
+  it.live("locks the pools of a batch in the order of their keys, not of its rows", function* () {
     const { admin, repository } = yield* openLossyStore
     const create = (provider: string) =>
       repository.insert(account_id, { ...plainCredential(workspace_id), provider }, plainSealedKey(1))
@@ -170,7 +170,7 @@ describe("every write of a credential", () => {
     assert.isTrue((yield* Fiber.join(batch)).every(Option.isSome))
   })
 
-  it.live("gives the credentials of one moment their places in the order of the requests (D32)", function* () {
+  it.live("gives concurrent creates their positions in the order of the requests (D32)", function* () {
     const { admin, repository } = yield* openLossyStore
     const create = () => insertInto(repository)(account_id, plainCredential(workspace_id), plainSealedKey(1))
     const created = yield* Effect.forEach(Array.from({ length: 6 }), create, { concurrency: "unbounded" })
@@ -182,7 +182,7 @@ describe("every write of a credential", () => {
     assert.lengthOf(found, 0, "none is asked for again: that would lock the pool")
   })
 
-  it.live("deletes what has grown since the delete began, in a pool that was smaller than that", function* () {
+  it.live("deletes a credential that has meanwhile grown beyond the earlier size of its pool", function* () {
     const { ports, sql } = yield* openWith(true)
     const [first = assert.fail(), second = assert.fail()] = ports
     const [one, other] = [Context.get(first, CredentialRepository), Context.get(second, CredentialRepository)]

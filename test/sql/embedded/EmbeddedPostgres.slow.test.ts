@@ -119,7 +119,7 @@ describe("a start of the embedded PostgreSQL", () => {
     )
   })
 
-  it.live("removes what an aborted initdb left", function* () {
+  it.live("removes the remains of an aborted initdb", function* () {
     const directory = yield* dataDirectory
     mkdirSync(join(directory, "postgres.initdb-1-abc", "base"), { recursive: true })
     yield* start(directory)
@@ -162,7 +162,7 @@ describe("a start of the embedded PostgreSQL", () => {
     assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
   })
 
-  it.live("shows PostgreSQL's own words when it fails", function* () {
+  it.live("shows PostgreSQL's output when it fails", function* () {
     const directory = yield* dataDirectory
     yield* Effect.scoped(start(directory))
     writeFileSync(join(directory, "postgres/postgresql.conf"), "no_such_setting = 1\n")
@@ -189,7 +189,7 @@ describe("a data directory that cannot be used", () => {
     assert.strictEqual(yield* refusalOf("/proc/x/y"), saying("no such file or directory (ENOENT)"))
   })
 
-  it.live("by PostgreSQL is reported in its own words", function* () {
+  it.live("by PostgreSQL is reported with PostgreSQL's output", function* () {
     const directory = yield* temporaryDirectory
     const initdb = join(directory, "initdb")
     writeFileSync(initdb, "#!/bin/sh\necho 'initdb: no, I am afraid' >&2\nexit 1\n", { mode: 0o755 })
@@ -206,7 +206,7 @@ describe("a data directory that cannot be used", () => {
 })
 
 describe("the socket", () => {
-  it.live("is beside the data, or the path is refused with how much it is too long", function* () {
+  it.live("is beside the data; a path that is too long is refused with the excess", function* () {
     const directory = realpathSync(yield* temporaryDirectory)
     const longest = join(directory, "d".repeat(103 - `${directory}//postgres/.s.PGSQL.5432`.length))
     assert.lengthOf(yield* query(yield* start(longest), "SELECT 1 AS one"), 1)
@@ -227,7 +227,7 @@ class Initialised extends Context.Service<Initialised, string>()("byok/test/Init
 }
 
 layerLive(Initialised.layer)("a postmaster", (it) => {
-  it.effect("survives a killed service, and the next start takes it over with what was committed (R1)", function* () {
+  it.effect("survives a killed service, and the next start takes it over with its committed data (R1)", function* () {
     const directory = yield* Initialised
     const owner = yield* spawnOwner(directory)
     const { host } = yield* owner.ready
@@ -319,7 +319,7 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
     assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
   })
 
-  it.effect("is replaced once file descriptors are available; until then the log tells", function* () {
+  it.effect("is replaced once file descriptors are available, with warnings until then", function* () {
     const directory = yield* Initialised
     const script = `
           import { Effect, Scope } from "effect"

@@ -30,7 +30,7 @@ const sealedUnder = (kek_id: string) =>
   })
 
 layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (it) => {
-  it.effect("accepts the bytes of one instance if several register others at once (T12)", function* () {
+  it.effect("accepts the key of only one instance if several register different bytes at once (T12)", function* () {
     const { register } = yield* KekRegistry
     for (const round of Array.from({ length: 20 }, (_, n) => `race-${n}`)) {
       const answers = yield* Effect.forEach([1, 2, 3, 4], (byte) => register([kek(round, byte)]), {
@@ -58,7 +58,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
     assert.notInclude((yield* registered).join(), "beside")
   })
 
-  it.effect("counts a row that is being inserted, and does not retire its key (T10)", function* () {
+  it.effect("does not retire the key of a row that is being inserted (T10)", function* () {
     const { known, register, retire } = yield* KekRegistry
     const sql = yield* Admin
     yield* sealedUnder("named")
@@ -86,7 +86,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
   })
 
   it.effect.each(["NULL", "null", "a.b-C_9"])(
-    "fences off a key with the id %s that is retired twice, and records it once (T10)",
+    "retires a key with the id %s twice, and records it once (T10)",
     function* (id) {
       const { register, retire } = yield* KekRegistry
       const sql = yield* Admin
@@ -104,7 +104,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
   )
 })
 
-it.live("a promotion whose answer is lost is recorded once, and one after that again", function* () {
+it.live("a promotion whose answer is lost is recorded once, and a later one again", function* () {
   const { ports, proxy, sql } = yield* openBehindProxy
   const { promote } = Context.get(ports, KekRegistry)
   const promoted = Effect.map(eventsIn(sql), (events) =>

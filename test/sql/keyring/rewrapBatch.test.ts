@@ -149,7 +149,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     )
   )
 
-  it.live("a row that no create could have stored is reported as altered, and the rest continues", () =>
+  it.live("a row that no create could have stored is reported as altered, and the others are rewrapped", () =>
     withCredentials(3, (sql, [broken, ...whole]) =>
       Effect.gen(function* () {
         if (broken === undefined) return assert.fail("no credential")
@@ -165,7 +165,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     )
   )
 
-  it.live("finds the few rows that are left, wherever they are", () =>
+  it.live("finds the few remaining rows, wherever they are", () =>
     withCredentials(2, (sql, made) =>
       Effect.gen(function* () {
         const ids = ["00000000-0000-7000-8000-000000000001", "ffffffff-ffff-7fff-bfff-fffffffffffe"]
@@ -186,7 +186,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     )
   )
 
-  it.live("covers the key pairs of links, which take keys as before once the old key is retired", () =>
+  it.live("covers the key pairs of links, which work after the old key is retired", () =>
     withCredentials(1, () =>
       Effect.gen(function* () {
         const { account_id } = yield* newTenant

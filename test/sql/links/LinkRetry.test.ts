@@ -34,7 +34,7 @@ const open = Effect.fnUntraced(function* (purpose: Purpose) {
 })
 
 it.live.each(["connect", "manage"] as const)(
-  "a create by a link to %s is made once if its answer is lost",
+  "a create by a link to %s is stored once if its answer is lost",
   function* (purpose) {
     const { admin, ended, insertByLink, proxy } = yield* open(purpose)
     proxy.loseAnswer("COMMIT")
@@ -49,7 +49,7 @@ it.live.each(["connect", "manage"] as const)(
   }
 )
 
-it.live("a link that is used makes no other write, and that stores nothing", function* () {
+it.live("a used link makes no other write", function* () {
   const { admin, insertByLink } = yield* open("connect")
   assert.isTrue(Option.isSome(yield* insertByLink(3)))
   const exit = yield* Effect.exit(insertByLink(4))
@@ -59,7 +59,7 @@ it.live("a link that is used makes no other write, and that stores nothing", fun
   assert.lengthOf(yield* eventsIn(admin), 1)
 })
 
-it.live("a link whose write stores nothing can be used still", function* () {
+it.live("a link whose write stored nothing can still be used", function* () {
   const { admin, ended, insertByLink } = yield* open("connect")
   yield* admin`UPDATE workspaces SET deleted_at = now()`
   assert.instanceOf(yield* Effect.flip(insertByLink(3)), WorkspaceGone)
@@ -107,7 +107,7 @@ describe("an order by a link", () => {
     )
   })
 
-  it.live("that waits for a revocation stores nothing after it", function* () {
+  it.live("that waits for a revocation stores nothing", function* () {
     const { admin, order, stored } = yield* ordering
     const before = yield* stored
     const commit = yield* holdOpen(admin, "UPDATE links SET ended = 'revoked'")
@@ -120,7 +120,7 @@ describe("an order by a link", () => {
     assert.deepStrictEqual(yield* stored, before)
   })
 
-  it.live("that has begun is stored before a revocation is answered", function* () {
+  it.live("that has begun is stored before the revocation is answered", function* () {
     const { admin, order, revoke, stored } = yield* ordering
     const release = yield* holdOpen(admin, "SELECT 1 FROM pools FOR UPDATE")
     const ordered = yield* Effect.forkChild(order(4, 3))

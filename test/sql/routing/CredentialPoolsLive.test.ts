@@ -8,7 +8,7 @@ import { openStore } from "../../support/database/stores.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 describe("a pool in the database", () => {
-  it.live("is read whatever its parkings take together: 20 MB here, more than one message may have", function* () {
+  it.live("is read even if its parkings take 20 MB together", function* () {
     const { ports, sql } = yield* openStore()
     yield* Effect.gen(function* () {
       const owner = yield* newTenant
@@ -34,7 +34,7 @@ describe("a pool in the database", () => {
     }).pipe(Effect.provide(ports))
   })
 
-  it.live("is asked for its version by a statement that is not planned again each time", function* () {
+  it.live("has its version read by a statement that PostgreSQL plans once", function* () {
     const { ports } = yield* openStore()
     yield* Effect.gen(function* () {
       const owner = yield* newTenant

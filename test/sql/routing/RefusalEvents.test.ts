@@ -41,8 +41,8 @@ const open = Effect.gen(function* () {
   return { events, seen, sql }
 })
 
-describe("the events of refused keys", () => {
-  it.live("are one for each change, however often the key is tried or repeated; rate limits are none", () =>
+describe("events of refused keys", () => {
+  it.live("are one per change, however often the key is tried; rate limits have none", () =>
     Effect.gen(function* () {
       const { events, seen } = yield* open
       yield* seen({ model: "m", cause: "rate_limited" })
@@ -69,7 +69,7 @@ describe("the events of refused keys", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("are one for a refusal of many models, together or one by one, until it is over or has recovered", () =>
+  it.live("are one for a refusal of many models, until it ends or the key recovers", () =>
     Effect.gen(function* () {
       const { events, seen, sql } = yield* open
       const forbidden = (n: number) => ({ model: `m${n}`, cause: "forbidden" }) as const
@@ -101,7 +101,7 @@ describe("the events of refused keys", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("are stored with the parking or not at all", () =>
+  it.live("are stored with the parking, or neither is", () =>
     Effect.gen(function* () {
       const { events, seen, sql } = yield* open
       yield* refuseInserts(sql, "audit_entries", "23514")

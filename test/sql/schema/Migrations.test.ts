@@ -21,7 +21,7 @@ const empty = Effect.gen(function* () {
 })
 
 describe("migrate", () => {
-  it.live("brings an empty database to the newest migration; the second time there is nothing to do", function* () {
+  it.live("brings an empty database to the newest migration; a second run changes nothing", function* () {
     const { sql, tables, target } = yield* empty
     assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
     assert.deepStrictEqual(yield* current(sql), Option.some(latest))
@@ -55,7 +55,7 @@ describe("migrate", () => {
     assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, all.length)
   })
 
-  it.live("leaves nothing half done if it fails, shows no name or value, and works later", function* () {
+  it.live("rolls back if it fails, shows no name or value, and works later", function* () {
     const { sql, tables, target } = yield* empty
     yield* sql`CREATE TABLE keks (canary text)`
     const exit = yield* Effect.exit(migrate(target, databaseSettings))
@@ -71,7 +71,7 @@ describe("migrate", () => {
     assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
   })
 
-  it.live("that is behind waits for another one, and has nothing to do then: no timeout ends it (F1)", function* () {
+  it.live("waits without a timeout for another instance that migrates, then has nothing to do (F1)", function* () {
     const { sql, target } = yield* empty
     yield* migrate(target, databaseSettings)
     yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
@@ -94,7 +94,7 @@ describe("migrate", () => {
     assert.deepStrictEqual(yield* Fiber.join(second), [])
   })
 
-  it.live("that is up to date takes no lock but to read (F1)", function* () {
+  it.live("takes only read locks on a schema that is up to date (F1)", function* () {
     const { sql, target } = yield* empty
     yield* migrate(target, databaseSettings)
     const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN EXCLUSIVE MODE")

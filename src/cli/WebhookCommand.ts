@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import { DateTime, Effect, Option } from "effect"
 import { Command } from "effect/cli"
 import { EventCursor } from "../port/Events.ts"
-import { post, wasTaken, WebhookEndpoint } from "../service/audit/Webhook.ts"
+import { post, isAccepted, WebhookEndpoint } from "../service/audit/Webhook.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { CommandFailed, print } from "./Output.ts"
 
@@ -13,7 +13,7 @@ const test = Command.make("test", {}, () =>
     const id = `test_${randomUUID()}`
     const timestamp = DateTime.formatIso(yield* DateTime.now)
     const answer = yield* post(endpoint.value, { id, type: "webhook.test", timestamp, data: {} })
-    if (!wasTaken(answer)) {
+    if (!isAccepted(answer)) {
       const outcome = typeof answer === "number" ? `answered ${answer}` : answer
       return yield* new CommandFailed({ message: `The endpoint ${outcome}.` })
     }

@@ -21,14 +21,14 @@ import { Region } from "../domain/Region.ts"
 import { checkInput, Text } from "../domain/checkInput.ts"
 import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
-/** 403: the account has the API key, but for something else. */
+/** 403: the API key may not route. */
 export class NotForRouting extends Schema.Error<NotForRouting>("NotForRouting")(
   ...fixedMessage(403, "This API key cannot route requests", "The API key is a management key or a viewer's.")
 ) {
   readonly _tag = "NotForRouting"
 }
 
-/** 409: a report about another attempt than the open one. */
+/** 409: a report about an attempt that is not open. */
 export class AnotherAttemptOpen extends Schema.Error<AnotherAttemptOpen>("AnotherAttemptOpen")(
   ...fixedMessage(409, "Another attempt of this route is open", "Only the open attempt can be reported.")
 ) {
@@ -42,14 +42,14 @@ export class HashInUse extends Schema.Error<HashInUse>("HashInUse")(
   readonly _tag = "HashInUse"
 }
 
-/** 409: the account that a request with the same idempotency key created is deleted, which a repeat does not undo. */
+/** 409: the account of the idempotency key was deleted; a repeat does not restore it. */
 export class AccountGone extends Schema.Error<AccountGone>("AccountGone")(
   ...fixedMessage(409, "The account of this request was deleted", "Nothing was created.")
 ) {
   readonly _tag = "AccountGone"
 }
 
-/** 409: creates that name no workspace would have none. */
+/** 409: creates that name no workspace need the default one. */
 export class DefaultWorkspaceNotEmpty extends Schema.Error<DefaultWorkspaceNotEmpty>("DefaultWorkspaceNotEmpty")(
   ...fixedMessage(
     409,
@@ -60,7 +60,7 @@ export class DefaultWorkspaceNotEmpty extends Schema.Error<DefaultWorkspaceNotEm
   readonly _tag = "DefaultWorkspaceNotEmpty"
 }
 
-/** 403: the service's database role can do everything except this. */
+/** 403: the service's database role may not delete accounts. */
 export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureNotGranted")(
   ...fixedMessage(
     403,
@@ -72,14 +72,14 @@ export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureN
 }
 
 /**
- * What any call may answer. While the database is away: 503, except to a create of an account, workspace or API key. That
- * is 500, because its commit may have been carried out before the connection was lost.
+ * Errors of every call. While the database is away, calls get 503, but creates of an account, workspace or API key get 500,
+ * because their commit may have succeeded.
  */
 export class GatewayFailures extends HttpApiMiddleware.Service<GatewayFailures>()("byok/GatewayFailures", {
   error: [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge]
 }) {}
 
-/** Reads a body of JSON in UTF-8, of at most 256 KiB, and reports every field that does not decode. */
+/** Requires JSON in UTF-8 of at most 256 KiB; reports each invalid field. */
 export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requires: never }>()("byok/GatewayBody", {
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
@@ -155,7 +155,7 @@ const Route = Schema.Struct({
 const outcomes = ["succeeded", "rate_limited", "quota_exhausted", "rejected", "forbidden"] as const
 export const Outcomes = Schema.Literals([...outcomes, "upstream_failed", "request_refused", "abandoned"])
 
-/** Whether a report says what came of its attempt in one way. */
+/** Whether a report has either a status or `abandoned`. */
 const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
   (status !== undefined) !== (abandoned === true)
 
@@ -186,12 +186,12 @@ const reported = {
 }
 const eitherOr = "must have either status or abandoned: true"
 
-/** What came of an attempt: the upstream's answer, or that it was abandoned. */
+/** The result of an attempt: the upstream's answer, or that it was abandoned. */
 export const Report = Schema.Struct(reported)
   .check(Schema.makeFilter(isOneOf, { message: eitherOr }))
   .annotate({ identifier: "Report" })
 
-/** A report that rides along with another request. */
+/** A report enclosed in another request. */
 export const RouteReport = Schema.Struct({
   route: Schema.String.annotate({ message: "must be the id of a route" }),
   attempt: Schema.Int.annotate({ message: "must be the number of an attempt" }),
@@ -204,7 +204,7 @@ const Reports = Schema.Array(RouteReport)
   })
   .check(Schema.isMaxLength(100))
 
-/** Whether a request names its account in one way. */
+/** Whether a request names its account in exactly one way. */
 const namesOneAccount = ({
   account_id,
   api_key,
@@ -216,7 +216,7 @@ const namesOneAccount = ({
   return account_id === undefined && api_key_hash === null
 }
 
-/** A request to route: the members of a `RoutingRequest`, of the default workspace unless one is given. */
+/** A request to route: a `RoutingRequest`, in the default workspace unless one is named. */
 export const NewRoute = Schema.Struct({
   ...routingFields,
   account_id: Schema.optionalKey(AccountId),
@@ -250,7 +250,6 @@ export const NewRoute = Schema.Struct({
   )
   .annotate({ identifier: "NewRoute" })
 
-/** What is answered to a report. */
 const ReportAnswer = Schema.Struct({ outcome: Outcomes, next, retry_at })
 
 const name = Text.check(
@@ -421,7 +420,7 @@ class LinksGroup extends HttpApiGroup.make("links").add(
   }).annotateMerge(summary("Revoke a link; its next request is refused"))
 ) {}
 
-/** An event of any account, or of none, with the members that its action has. */
+/** An event of any account or of none, with the members of its action. */
 const Event = Schema.StructWithRest(
   Schema.Struct({
     ...Struct.pick(AccountEvent.fields, ["id", "seq", "at", "action"]),
@@ -453,13 +452,13 @@ class EventsGroup extends HttpApiGroup.make("events").add(
     )
 ) {}
 
-/** Makes the gateway the `CurrentPrincipal` in the account of the path: 404 if there is none. */
+/** Makes the gateway the `CurrentPrincipal` in the account of the path; 404 for an unknown account. */
 export class AccountCaller extends HttpApiMiddleware.Service<AccountCaller, { provides: CurrentPrincipal }>()(
   "byok/AccountCaller",
   { error: [NotFound, ServiceUnavailable] }
 ) {}
 
-/** The tenants' operations, by the same handlers. */
+/** The tenants' operations, with the same handlers. */
 class CredentialsGroup extends HttpApiGroup.make("credentials")
   .add(...operationsAt({ account_id: AccountId, id: CredentialId }))
   .prefix("/accounts/:account_id/credentials")
@@ -469,7 +468,7 @@ class CredentialsGroup extends HttpApiGroup.make("credentials")
 /** For the probes of a gateway that cannot reach the port. */
 class HealthGroup extends HttpApiGroup.make("health").add(ready) {}
 
-/** What a gateway in any language asks over the Unix socket. Answers hold provider keys: it is on no port. */
+/** The API for gateways in any language. Answers hold provider keys, so only the Unix socket serves it. */
 export class GatewayApi extends HttpApi.make("byok-gateway")
   .add(RoutesGroup, AccountsGroup, LinksGroup, EventsGroup, CredentialsGroup)
   .middleware(GatewayFailures)

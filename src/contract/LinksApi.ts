@@ -4,7 +4,7 @@ import { Conflict, fixedMessage, InvalidParams, NotFound, StoredKeyUnreadable } 
 import { AccountId, ApiKeyHash, CredentialId, IdempotencyKey, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Purpose } from "../domain/Link.ts"
 import { type Credential, inputFields, timestamp } from "../domain/Credential.ts"
-import { GivenProvider, Provider, StoredProvider } from "../domain/Provider.ts"
+import { RequestedProvider, Provider, StoredProvider } from "../domain/Provider.ts"
 import { body, eventsPage, get, list, order, plan, refusals, remove, status } from "./operations.ts"
 import { Authentication, JsonBody } from "./Middleware.ts"
 
@@ -15,13 +15,13 @@ const closedMessages = {
   expired: "This link has expired. Ask for a new one."
 } as const
 
-/** 401: a link that may not be used, or not any more. */
+/** 401: a link that is not open. */
 export class LinkRefused extends Schema.Error<LinkRefused>("LinkRefused")(
   {
     error: Schema.Struct({
       code: Schema.tag(401),
       message: Schema.Literals(Object.values(closedMessages)),
-      /** What a link that was used has stored, as far as it is there. */
+      /** The credential that a used link stored, unless deleted. */
       metadata: Schema.optionalKey(
         Schema.Struct({ stored: Schema.Struct({ provider: StoredProvider, label: Schema.String }) })
       )
@@ -41,7 +41,7 @@ export class NotAllowedByLink extends Schema.Error<NotAllowedByLink>("NotAllowed
   readonly _tag = "NotAllowedByLink"
 }
 
-/** 409: as much of a key as arrived does not open. */
+/** 409: the sealed key does not open. */
 export class NotSealedForLink extends Schema.Error<NotSealedForLink>("NotSealedForLink")(
   ...fixedMessage(
     409,
@@ -52,7 +52,7 @@ export class NotSealedForLink extends Schema.Error<NotSealedForLink>("NotSealedF
   readonly _tag = "NotSealedForLink"
 }
 
-/** A provider key as the page seals it. */
+/** A provider key sealed by the page. */
 const SealedInBrowser = Schema.Struct({
   enc: Schema.Uint8ArrayFromBase64Url,
   ciphertext: Schema.Uint8ArrayFromBase64Url
@@ -70,20 +70,20 @@ const About = Schema.Struct({
   return_url: Schema.NullOr(Schema.String),
   expires_at: timestamp("When it ends."),
   public_key: Schema.NullOr(Schema.Uint8ArrayFromBase64Url),
-  /** Those to choose from. */
+  /** The providers that the owner may choose. */
   providers: Schema.Array(Provider)
 })
 
-/** What the page makes of 32 random bytes, to be the token of its link from now on. */
+/** The link's next token, from 32 random bytes of the page. */
 const NextToken = Schema.RedactedFromValue(Schema.String.check(Schema.isPattern(/^[\w-]{43}$/)))
 
 const NewSealed = Schema.Struct({
-  provider: GivenProvider,
+  provider: RequestedProvider,
   name: Schema.NullOr(Schema.String),
   sealed_key: SealedInBrowser
 })
 
-/** All that a link to replace sends. */
+/** The whole body of a replace link. */
 export const Replacement = Schema.Struct({ sealed_key: SealedInBrowser })
 
 const Changes = Schema.Struct({
@@ -91,7 +91,7 @@ const Changes = Schema.Struct({
   sealed_key: Schema.optionalKey(SealedInBrowser)
 })
 
-/** The operations of the tenants' API for whoever has a link; a key comes sealed. */
+/** The tenants' operations for the owner of a link, with sealed keys. */
 class LinksGroup extends HttpApiGroup.make("links")
   .add(
     HttpApiEndpoint.get("about", "/link", { success: Schema.Struct({ data: About }), error: LinkRefused }),
@@ -127,7 +127,7 @@ class LinksGroup extends HttpApiGroup.make("links")
   .prefix("/api/links/v1")
   .middleware(Authentication) {}
 
-/** The contract between the owner's page and the service. It is not public: both are of one version. */
+/** The private contract between the owner's page and the service, which share a version. */
 export class LinksApi extends HttpApi.make("byok-links")
   .add(LinksGroup)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })

@@ -5,8 +5,8 @@ import type { CurrentPrincipal } from "../domain/Principal.ts"
 import { PayloadTooLarge } from "./HttpErrors.ts"
 
 /**
- * Admits whoever may do what the endpoint is called (section 5, D51). Outermost: 401 and 403 are decided before path and body
- * are read (D4).
+ * Checks that the caller's role allows the endpoint, by its name (section 5, D51). Outermost, so that 401 and 403 precede
+ * reading path and body (D4).
  */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentPrincipal }>()(
   "byok/Authentication",
@@ -23,12 +23,12 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
   }
 ) {}
 
-/** Requires JSON in UTF-8 of at most 256 KiB; each field and header that does not decode is reported (D7, D8, D9). */
+/** Requires JSON in UTF-8 of at most 256 KiB; reports each invalid field and header (D7, D8, D9). */
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: CurrentPrincipal }>()("byok/JsonBody", {
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
-/** Whether an endpoint reads the credential that its path names, alone or with its sealed key: it is then read along with the API key. */
+/** Whether to prefetch the credential in the path with the API key: alone, or with its sealed key. */
 export const ReadsCredential = Context.Reference<"alone" | "sealed" | undefined>("byok/ReadsCredential", {
   defaultValue: () => undefined
 })

@@ -3,7 +3,7 @@ import { OpenApi } from "effect/http-api"
 const id = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const time = "2026-01-31T09:30:00.123Z"
 
-/** What examples have for a member of this name. */
+/** Example values by member name. */
 const shown: Readonly<Record<string, unknown>> = {
   id,
   ids: [id],
@@ -45,7 +45,7 @@ interface Shape {
   readonly required?: ReadonlyArray<string>
 }
 
-/** An example of an answer: members as they are `shown` or the first that their schemas allow, and nothing where that goes. */
+/** Builds an example answer from `shown`, else from the first value that the schema allows; null where allowed. */
 const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   const { $ref, anyOf, enum: allowed, items, properties, required, type } = shape
   if ($ref !== undefined) return exampleOf(spec, spec.components.schemas[$ref.split("/").at(-1) ?? ""] as Shape)
@@ -59,7 +59,7 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   )
 }
 
-/** An example of what an operation takes. */
+/** Example bodies of requests. */
 const requests: Readonly<Record<string, object>> = {
   "byok.create": { provider: "openai", key: "sk-your-provider-key", name: "Production" },
   "byok.plan": { model: "openai/gpt-4o", targets: [{ provider: "openai" }] },
@@ -69,7 +69,7 @@ const requests: Readonly<Record<string, object>> = {
 
 const seq = { type: "integer", minimum: 0 }
 
-/** What the schemas do not say of parameters, whose numbers are text to them. */
+/** Completes parameters, whose numbers are strings in the schemas. */
 const listed: Readonly<Record<string, { readonly description: string; readonly schema?: object }>> = {
   offset: {
     description: "How many credentials to skip.",
@@ -99,7 +99,7 @@ const challenge = header("The Bearer challenge.")
 
 type Headers = Record<string, OpenApi.OpenAPISpecHeader>
 
-/** What the envelope adds to the headers of an answer. */
+/** Headers that the envelope adds. */
 const addedHeaders: Readonly<Record<string, Headers>> = {
   401: { "WWW-Authenticate": challenge },
   403: { "WWW-Authenticate": challenge },
@@ -131,7 +131,7 @@ const complete = (spec: OpenApi.OpenAPISpec) => (operation: OpenApi.OpenAPISpecO
   }
 }
 
-/** Allows undeclared members (D13); types enumerated numbers, which are status codes, as integers (section 7). */
+/** Allows undeclared members (D13) and types status codes as integers (section 7). */
 const refine = (_: string, node: unknown): unknown => {
   if (typeof node !== "object" || node === null || Array.isArray(node)) return node
   const { additionalProperties, ...rest } = node as Record<string, unknown>
@@ -142,11 +142,11 @@ const refine = (_: string, node: unknown): unknown => {
 export const operationsOf = ({ paths }: OpenApi.OpenAPISpec) =>
   Object.values(paths).flatMap((item) => Object.values(item as Record<string, OpenApi.OpenAPISpecOperation>))
 
-/** Adds what the schemas cannot express: headers, examples and undeclared members. */
+/** Adds headers, examples and undeclared members, which the schemas cannot express. */
 export const completeDocument = (document: object) => {
   const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refine) as OpenApi.OpenAPISpec
   operationsOf(spec).forEach(complete(spec))
-  // Effect writes `Bearer`: the register of schemes, and what reads the document, write it small.
+  // Effect writes `Bearer`; the registry of schemes and readers of the document expect lowercase.
   Object.assign(spec.components.securitySchemes["management_key"] ?? {}, { scheme: "bearer" })
   return spec
 }

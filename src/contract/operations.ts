@@ -6,14 +6,14 @@ import { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { Conflict, InvalidParams, NotFound, ServiceUnavailable, StoredKeyUnreadable } from "../domain/Errors.ts"
 import { type AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
-import { GivenProvider, StoredProvider } from "../domain/Provider.ts"
+import { RequestedProvider, StoredProvider } from "../domain/Provider.ts"
 import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
 import { JsonBody, ReadsCredential } from "./Middleware.ts"
 
-/** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
+/** A decimal number in a query, neither repeated nor empty (L2). */
 export const integer = (minimum: number, maximum: number) => {
   const message = `must be an integer from ${minimum} to ${maximum}, given once`
   return Schema.String.annotate({ message })
@@ -33,12 +33,11 @@ const Beginning = Schema.String.annotate({ message: beginning }).check(
   Schema.makeFilter((text: string) => !text.includes("\0"), { message: beginning })
 )
 
-/** What list may be asked for. */
 const ListQuery = Schema.Struct({
   offset: Schema.optionalKey(integer(0, 2_147_483_647)),
   limit: Schema.optionalKey(integer(1, 100)),
   workspace_id: Schema.optionalKey(WorkspaceId),
-  provider: Schema.optionalKey(GivenProvider),
+  provider: Schema.optionalKey(RequestedProvider),
   state: Schema.optionalKey(StoredState),
   include: Schema.optionalKey(Schema.Literal("status").annotate({ message: "must be status, given once" })),
   q: Schema.optionalKey(Beginning)
@@ -48,7 +47,6 @@ const ListQuery = Schema.Struct({
 
 const seq = integer(0, Number.MAX_SAFE_INTEGER)
 
-/** Which events may be asked for. */
 const EventsQuery = Schema.Struct({
   credential_id: Schema.optionalKey(CredentialId),
   limit: Schema.optionalKey(integer(1, 100)),
@@ -56,10 +54,9 @@ const EventsQuery = Schema.Struct({
   after: Schema.optionalKey(seq)
 }).annotate({ messageUnexpectedKey: "only credential_id, limit, before and after are parameters of events" })
 
-/** The order of all credentials of a provider in a workspace. */
 const Order = Schema.Struct({
   workspace_id: Schema.optionalKey(WorkspaceId),
-  provider: GivenProvider,
+  provider: RequestedProvider,
   ids: Schema.Array(CredentialId)
     .annotate({ message: "must be a list of ids", description: "All of them, the first to be tried first." })
     .check(
@@ -69,7 +66,7 @@ const Order = Schema.Struct({
     )
 })
 
-/** A credential, with its status if that was asked for. */
+/** A credential, with its status on request. */
 const ListedCredential = Schema.Struct({
   ...Credential.fields,
   status: Schema.optionalKey(Schema.NullOr(CredentialStatus))
@@ -77,7 +74,7 @@ const ListedCredential = Schema.Struct({
 
 export const body = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
 
-/** What the server answers to requests that never reach an operation. */
+/** Errors of requests that never reach an operation. */
 export const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
 
 const create = HttpApiEndpoint.post("create", "/", {

@@ -11,7 +11,7 @@ const event = <const Action extends string, const Fields extends Schema.Struct.F
   fields: Fields
 ) => Schema.Struct({ action: Schema.Literal(action), ...fields, actor: Actor })
 
-/** With the provider and label that the credential has since, or had when it was deleted. */
+/** Provider and label after the event; before it, for a deletion. */
 const credential = {
   account_id: AccountId,
   workspace_id: WorkspaceId,
@@ -27,10 +27,10 @@ const refused = {
   cause: Schema.Literals(["rejected", "forbidden", "quota_exhausted"])
 }
 
-/** Holds ids, hashes of API keys, providers and labels: never a name, a key or a hash of a provider key. */
+/** Never holds a name, a key or a hash of a provider key. */
 export const AuditEvent = Schema.Union([
   event("account.create", { account_id: AccountId }),
-  /** Follows the events of everything that was in the account. */
+  /** Follows the events of the account's contents. */
   event("account.delete", { account_id: AccountId }),
   event("workspace.create", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("workspace.default", { account_id: AccountId, workspace_id: WorkspaceId }),
@@ -40,9 +40,9 @@ export const AuditEvent = Schema.Union([
   event("link.create", { account_id: AccountId, workspace_id: WorkspaceId, link_id: LinkId, purpose: Purpose }),
   event("link.revoke", { account_id: AccountId, link_id: LinkId }),
   event("credential.create", credential),
-  /** The members that differ, never their values, and the revision that the credential has since. */
+  /** The changed members without their values, and the new revision. */
   event("credential.update", { ...credential, revision: Schema.Int, fields: Schema.Array(ChangeableField) }),
-  /** Follows an update that replaced the provider key. The first key of a credential has version 1. */
+  /** Follows an update that replaced the provider key; versions begin at 1. */
   event("credential.rotate", { ...credential, key_version: Schema.Int }),
   event("credential.delete", credential),
   event("credential.reorder", {
@@ -51,24 +51,24 @@ export const AuditEvent = Schema.Union([
     provider: StoredProvider,
     credential_ids: Schema.Array(CredentialId)
   }),
-  /** A search for a leaked key: how many credentials it covered, and how many hold the key. */
+  /** A search for a leaked key: the number of credentials it covered, and of those that hold the key. */
   event("leak.search", { searched: Schema.Int, found: Schema.Int }),
-  /** The key of this version was marked as leaked. */
+  /** Marks a key version as leaked. */
   event("credential.park", { ...credential, key_version: Schema.Int }),
-  /** The mark was removed; replacing the key ends it too. */
+  /** Removes the mark; replacing the key ends it too. */
   event("credential.unpark", { ...credential, key_version: Schema.Int }),
-  /** An upstream refused the key, where it had not for this cause: for a model, or for all. Rate limits are no events. */
+  /** An upstream began to refuse the key for this cause, for one model or for all. Rate limits are no events. */
   event("credential.rejected", refused),
-  /** An upstream accepted a key that it had refused for this cause. */
+  /** An upstream accepts again a key that it refused for this cause. */
   event("credential.recovered", refused),
   event("keyring.register", { kek_id: Schema.String }),
-  /** An operator let a key seal although the keyring holds none that had sealed. */
+  /** An operator admits a key of a keyring in which no key has sealed yet. */
   event("keyring.admit", { kek_id: Schema.String }),
   event("keyring.promote", { kek_id: Schema.String }),
   event("keyring.retire", { kek_id: Schema.String }),
-  /** A retirement was undone because a credential had been sealed under the key in the meantime. */
+  /** Undoes a retirement: a credential was sealed under the key meanwhile. */
   event("keyring.reinstate", { kek_id: Schema.String }),
-  /** How many credentials a batch rewrapped under `kek_id`, by the key that wrapped them before. */
+  /** Number of credentials rewrapped under `kek_id`, by previous key. */
   event("keyring.rewrap", { kek_id: Schema.String, from: Schema.Record(Schema.String, Schema.Int) })
 ])
 export type AuditEvent = typeof AuditEvent.Type
@@ -79,7 +79,7 @@ export type AuditAct = AuditEvent extends infer Event
     : never
   : never
 
-/** An event as the account gets it. Members that an action has not are left out. */
+/** An event as its account reads it, with the members that its action has. */
 export const AccountEvent = Schema.Struct({
   id: Schema.String.annotate({
     description: "`{seq}.{n}`: n counts the events of one `seq` from 0.",

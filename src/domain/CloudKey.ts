@@ -1,7 +1,7 @@
 import { Result, Schema, Struct } from "effect"
 import { issuesOf } from "./Issue.ts"
 
-/** A member whose form is checked, as it goes into a host, a path or a signature. */
+/** Checks the form of a member that becomes part of a host, path or signature. */
 const member = (form: RegExp, message: string) =>
   Schema.String.annotate({ message }).check(Schema.isPattern(form, { message }))
 
@@ -9,7 +9,7 @@ const text = member(/^[!-~]+$/, "must be text of visible ASCII characters")
 const projectId = member(/^[a-z0-9]([a-z0-9.:-]{0,62}[a-z0-9])?$/, "must be the id of a project")
 const bucket = member(/^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$/, "must be the name of a bucket")
 
-/** An access key of AWS, which signs tokens for Bedrock. */
+/** An AWS access key, which signs tokens for Bedrock. */
 const BedrockKey = Schema.Struct({
   accessKeyId: text,
   secretAccessKey: text,
@@ -18,7 +18,7 @@ const BedrockKey = Schema.Struct({
 })
 export type BedrockKey = typeof BedrockKey.Type
 
-/** A service account of Google Cloud, which signs tokens for Vertex. Its `token_uri` is the tenant's, and never read. */
+/** A Google Cloud service account, which signs tokens for Vertex. Never reads `token_uri`, which the tenant chooses. */
 const VertexKey = Schema.Struct({
   client_email: text,
   private_key_id: text,
@@ -31,20 +31,20 @@ export type VertexKey = typeof VertexKey.Type
 
 export type CloudKey = BedrockKey | VertexKey
 
-/** What a gateway needs beside a token, as far as the stored key has it. Nothing in it is secret. */
+/** The public members of a stored key that a gateway needs beside a token. */
 export type Cloud = Partial<Pick<VertexKey, "project_id" | "region" | "bucket">>
 
 type Decode = (json: unknown) => Result.Result<CloudKey, Schema.SchemaError>
 const bedrock: Decode = Schema.decodeUnknownResult(BedrockKey, { errors: "all" })
 const vertex: Decode = Schema.decodeUnknownResult(VertexKey, { errors: "all" })
 
-/** Checks the JSON of a key that signs tokens (D57). Fails with sentences that name a member, or nothing if it is no object. */
+/** Decodes a key that signs tokens (D57). Fails with a sentence per invalid member; an empty one for a non-object. */
 export const cloudKeyOf = (provider: string, json: unknown): Result.Result<CloudKey, ReadonlyArray<string>> =>
   Result.mapError((provider === "google-vertex" ? vertex : bedrock)(json), ({ issue }) =>
     issuesOf(issue).map(({ message, path: [name] }) => (name === undefined ? "" : `${name} ${message}`))
   )
 
-/** The member that names a key and is no secret (D56). */
+/** The public id of a key (D56). */
 export const nameOf = (key: CloudKey): string => ("accessKeyId" in key ? key.accessKeyId : key.private_key_id)
 
 export const cloudOf = (key: CloudKey): Cloud =>

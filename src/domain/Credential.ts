@@ -1,37 +1,35 @@
 import { DateTime, Schema, SchemaTransformation, Struct } from "effect"
 import { Text, withMaxLength } from "./checkInput.ts"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
-import { GivenProvider, StoredProvider } from "./Provider.ts"
+import { RequestedProvider, StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
 
 const iso8601 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
-/** A time as the wire has it: UTC in milliseconds with `Z` (D33). */
+/** A time on the wire: UTC in milliseconds with `Z` (D33). */
 export const timestamp = (description: string) =>
   Schema.String.check(
     Schema.isPattern(iso8601, { description, toJsonSchema: () => ({ pattern: iso8601.source, format: "date-time" }) })
   ).pipe(Schema.decodeTo(Schema.DateTimeUtc, SchemaTransformation.dateTimeUtcFromString))
 
-/** A time in milliseconds since 1970. */
+/** Converts milliseconds since 1970. */
 export const timeOrNull = (at: number | null) => (at === null ? null : DateTime.makeUnsafe(at))
 
-const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
+const nullableOutput = <S extends Schema.Constraint>(schema: S, description: string) =>
   Schema.NullOr(schema).annotate({ description })
 
-const flag = (description: string) => Schema.Boolean.annotate({ description })
+const flagOutput = (description: string) => Schema.Boolean.annotate({ description })
 
 /** Only a create has defaults. */
 type Request = "create" | "update"
 
-// What create and update take of a member, and what it is if a create leaves it out.
-
-const givenOrNull = <S extends Schema.Constraint>(schema: S, message: string, description: string) => ({
+const nullableInput = <S extends Schema.Constraint>(schema: S, message: string, description: string) => ({
   input: (request: Request) =>
     Schema.NullOr(schema).annotate({ message, description, ...(request === "create" ? { default: null } : {}) }),
   default: null
 })
 
-const givenFlag = (description: string) => ({
+const flagInput = (description: string) => ({
   input: (request: Request) =>
     Schema.Boolean.annotate({
       message: "must be true or false",
@@ -43,10 +41,10 @@ const givenFlag = (description: string) => ({
 
 const tooLong = "must have at most 100 elements"
 
-const givenListOrNull = <T extends string>(element: Schema.Codec<T, string>, minLength: 0 | 1, description: string) => {
+const listInput = <T extends string>(element: Schema.Codec<T, string>, minLength: 0 | 1, description: string) => {
   const list = Schema.Array(element).check(Schema.isMaxLength(100, { message: tooLong }))
   const atLeast1 = Schema.isMinLength(1, { message: "must have at least 1 element" })
-  const { default: absent, input } = givenOrNull(
+  const { default: absent, input } = nullableInput(
     minLength === 1 ? list.check(atLeast1) : list,
     "must be a list of strings or null",
     description
@@ -58,65 +56,62 @@ const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have a
 
 export type Column = "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
 
-/** What is known of a member of a credential. */
+/** Declares a member of a credential. */
 interface Member {
   /** The member in answers (section 2.1). */
   readonly output: Schema.Constraint
   readonly column: Column
   /** The member in a create, if only a create takes it (section 4.1). */
   readonly created?: Schema.Constraint
-  /** The member in a create and in an update (section 4.1, section 8), and what it is if a create leaves it out. */
+  /** The member in create and update (section 4.1, section 8), with its default in a create. */
   readonly input?: (request: Request) => Schema.Constraint
   readonly default?: null | false
-  /** Its position in the sealed context, for what decides where and for whom the key may be used. Never changes. */
+  /** Position in the sealed context of a member that decides where and for whom the key may be used. Never changes. */
   readonly bound?: number
 }
 
-/**
- * The members of a credential in the order of answers. Both schemas, the encoders, the columns, the sealed context and the
- * fingerprint of a request are derived from this table.
- */
+/** The members of a credential in wire order. Schemas, columns, sealed context and fingerprint derive from this table. */
 export const members = {
   id: { output: CredentialId, column: "uuid", bound: 2 },
   workspace_id: { output: WorkspaceId, created: Schema.optionalKey(WorkspaceId), column: "uuid", bound: 1 },
-  provider: { output: StoredProvider, created: GivenProvider, column: "text", bound: 3 },
+  provider: { output: StoredProvider, created: RequestedProvider, column: "text", bound: 3 },
   name: {
-    output: orNull(Schema.String, "Human-readable name; null if none was given."),
-    ...givenOrNull(shortText, "must be a string or null", "Human-readable name."),
+    output: nullableOutput(Schema.String, "Human-readable name; null if none was given."),
+    ...nullableInput(shortText, "must be a string or null", "Human-readable name."),
     column: "text"
   },
   label: { output: Schema.String.annotate({ description: "Masked display form of the raw key." }), column: "text" },
   created_at: { output: timestamp("Creation time in UTC, to the millisecond."), column: "timestamptz" },
   disabled: {
-    output: flag("Whether the credential is disabled."),
-    ...givenFlag("Whether the credential is disabled."),
+    output: flagOutput("Whether the credential is disabled."),
+    ...flagInput("Whether the credential is disabled."),
     column: "boolean",
     bound: 4
   },
   is_fallback: {
-    output: flag("Used only after the non-fallback credentials of the same provider have been tried."),
-    ...givenFlag("Use only after non-fallback keys of the provider have been tried. Not with is_byok_only."),
+    output: flagOutput("Used only after the non-fallback credentials of the same provider have been tried."),
+    ...flagInput("Use only after non-fallback keys of the provider have been tried. Not with is_byok_only."),
     column: "boolean",
     bound: 5
   },
   is_required: {
-    output: flag("Shared endpoints of the provider are removed for every model."),
-    ...givenFlag("Remove the provider's shared endpoints for every model. Not for fallback credentials."),
+    output: flagOutput("Shared endpoints of the provider are removed for every model."),
+    ...flagInput("Remove the provider's shared endpoints for every model. Not for fallback credentials."),
     column: "boolean",
     bound: 6
   },
   is_byok_only: {
-    output: flag("Shared endpoints of the provider are removed for the models that the credential applies to."),
-    ...givenFlag("Remove the provider's shared endpoints for the models this credential applies to."),
+    output: flagOutput("Shared endpoints of the provider are removed for the models that the credential applies to."),
+    ...flagInput("Remove the provider's shared endpoints for the models this credential applies to."),
     column: "boolean",
     bound: 7
   },
   allowed_api_key_hashes: {
-    output: orNull(
+    output: nullableOutput(
       Schema.Array(ApiKeyHash),
       "SHA-256 of each API key that may use the credential; null for no restriction."
     ),
-    ...givenListOrNull(
+    ...listInput(
       ApiKeyHash,
       1,
       "SHA-256 of each API key of the account that may use the credential; null for no restriction."
@@ -125,20 +120,26 @@ export const members = {
     bound: 8
   },
   allowed_models: {
-    output: orNull(Schema.Array(Schema.String), "Model slugs; null for no restriction, an empty list matches nothing."),
-    ...givenListOrNull(shortText, 0, "Model slugs; null for no restriction, an empty list matches nothing."),
+    output: nullableOutput(
+      Schema.Array(Schema.String),
+      "Model slugs; null for no restriction, an empty list matches nothing."
+    ),
+    ...listInput(shortText, 0, "Model slugs; null for no restriction, an empty list matches nothing."),
     column: "text[]",
     bound: 9
   },
   allowed_user_ids: {
-    output: orNull(Schema.Array(Schema.String), "User ids; null for no restriction, an empty list matches nothing."),
-    ...givenListOrNull(shortText, 0, "User ids; null for no restriction, an empty list matches nothing."),
+    output: nullableOutput(
+      Schema.Array(Schema.String),
+      "User ids; null for no restriction, an empty list matches nothing."
+    ),
+    ...listInput(shortText, 0, "User ids; null for no restriction, an empty list matches nothing."),
     column: "text[]",
     bound: 10
   },
   declared_region: {
-    output: orNull(Region, "Declared data region; null if none was declared."),
-    ...givenOrNull(
+    output: nullableOutput(Region, "Declared data region; null if none was declared."),
+    ...nullableInput(
       Region,
       "must be global, europe, us or null",
       "Declared data region. For openai and fireworks it must match the region of the key; only azure may declare europe or us otherwise."
@@ -147,8 +148,8 @@ export const members = {
     bound: 11
   },
   declared_zdr: {
-    output: orNull(Schema.Boolean, "Declared zero data retention; null to inherit the service's data policy."),
-    ...givenOrNull(
+    output: nullableOutput(Schema.Boolean, "Declared zero data retention; null to inherit the service's data policy."),
+    ...nullableInput(
       Schema.Boolean,
       "must be true, false or null",
       "Declared zero data retention; null inherits the service's policy for the endpoint."
@@ -176,9 +177,7 @@ export type BoundName = NamesWith<{ readonly bound: number }>
 
 export const memberNames = Struct.keys(members)
 
-/** The members that create takes and update changes, beside the key. */
 const changeableNames = memberNames.filter((name): name is ChangeableName => "input" in members[name])
-/** The members that stay as a create made them. */
 export const fixedNames = memberNames.filter((name): name is FixedName => !("input" in members[name]))
 export const listNames = memberNames.filter((name): name is ListName => members[name].column === "text[]")
 
@@ -186,11 +185,11 @@ type Outputs = { readonly [Name in keyof Table]: Table[Name]["output"] }
 
 const outputs = Object.fromEntries(memberNames.map((name) => [name, members[name].output])) as unknown as Outputs
 
-/** A credential as responses show it (section 2.1): without the raw key. */
+/** A credential in responses (section 2.1): without the raw key. */
 export const Credential = Schema.Struct(outputs).annotate({ identifier: "Credential" })
 export type Credential = typeof Credential.Type
 
-/** The members alone, in their order, written out: a loop over names costs several times as much. */
+/** Picks the members in wire order. Written out: a loop takes several times as long. */
 export const membersOf = <Value>(source: { readonly [Name in keyof Table]: Value }): {
   -readonly [Name in keyof Table]: Value
 } => ({

@@ -11,14 +11,14 @@ import { type Region, regionConflicts } from "./Region.ts"
 
 const fields = { key: RawKey, ...inputFields("update") }
 
-const unchangeable = Object.fromEntries(fixedNames.map((name) => [name, Schema.optionalKey(Schema.Unknown)])) as {
+const fixedFields = Object.fromEntries(fixedNames.map((name) => [name, Schema.optionalKey(Schema.Unknown)])) as {
   readonly [Name in FixedName]: Schema.optionalKey<typeof Schema.Unknown>
 }
 const changeable = Schema.Struct(Struct.map(fields, Schema.optionalKey))
-const members = { ...changeable.fields, ...unchangeable }
+const members = { ...changeable.fields, ...fixedFields }
 const nothingToChange = `must have a member that can be changed: ${Struct.keys(fields).join(", ")}`
 
-/** Whether an object is empty or has a member that is known: one that has others only would change nothing (D47). */
+/** Refuses an object that has only unknown members: it would change nothing (D47). */
 const mayChange = (input: unknown) => {
   const names = Object.keys(Object(input) as object)
   return (
@@ -30,8 +30,8 @@ const mayChange = (input: unknown) => {
 }
 
 /**
- * The input of update: a member that is absent stays as it is, `null` clears it where it may be null, and a list
- * replaces. Unknown members beside known ones are ignored (D13). The rules across members apply to the changed credential.
+ * The input of update. Absent members stay, `null` clears a nullable member, a list replaces the stored one, and unknown
+ * members are ignored (D13). Rules across members apply to the changed credential.
  */
 export const CredentialChanges = Schema.Struct(members)
   .pipe(checkInput(mayChange, nothingToChange, changeable))
@@ -41,19 +41,20 @@ export type CredentialChanges = typeof CredentialChanges.Type
 export const ChangeableField = Schema.Literals(Struct.keys(fields))
 export type ChangeableField = typeof ChangeableField.Type
 
-/** What opening the stored key has shown; nothing while no change asks for it. */
+/** Facts about the stored key, as far as the changes require opening it. */
 export interface StoredKey {
-  readonly isGiven?: boolean
-  /** Whether the key of the changes holds a secret that is marked as leaked. */
+  /** Whether the changes repeat the stored key. */
+  readonly isSameKey?: boolean
+  /** Whether the new key holds a secret marked as leaked. */
   readonly isLeaked?: boolean
   readonly region?: Region | null
 }
 
 export interface ChangedCredential {
   readonly credential: Credential
-  /** The members that differ from before; empty if the changes change nothing. */
+  /** The members that differ from the stored credential. */
   readonly fields: ReadonlyArray<ChangeableField>
-  /** Whether key or policy changed, so the key must be sealed again. */
+  /** Whether the key or a bound member changed. */
   readonly mustSeal: boolean
 }
 
@@ -63,50 +64,52 @@ const isEqual = (one: unknown, other: unknown): boolean =>
     : one === other
 
 /**
- * Applies changes to a stored credential under the rules of create, or reports every rule that the result would break
- * (D28 to D31), and every member that cannot change and is not as stored (D47). A given key that is the stored one counts as not given. A new key of a provider that takes key material
- * brings its own region (D29).
+ * Applies changes to a stored credential under the rules of create. Fails with every rule that the result would break (D28
+ * to D31) and every changed fixed member (D47). Repeating the stored key changes nothing. A new key of a provider that takes
+ * key material sets its own region (D29).
  */
 export const changeCredential = (
   stored: Credential,
   { key, ...changes }: CredentialChanges,
-  { isGiven = false, isLeaked = false, region: storedRegion = null }: StoredKey
+  { isSameKey = false, isLeaked = false, region: storedRegion = null }: StoredKey
 ): Result.Result<ChangedCredential, ReadonlyArray<Issue>> => {
   const { provider } = stored
-  const given = key === undefined ? undefined : readKeyMaterial(provider, key)
-  const material = given && Result.getOrUndefined(given)
-  const added = isGiven ? undefined : material
+  const parsed = key === undefined ? undefined : readKeyMaterial(provider, key)
+  const material = parsed && Result.getOrUndefined(parsed)
+  const replacement = isSameKey ? undefined : material
   const keyRegion = material === undefined ? storedRegion : material.region
 
-  const shown = { ...stored, created_at: DateTime.formatIso(stored.created_at) }
-  const moved = fixedNames.filter((member) => changes[member] !== undefined && changes[member] !== shown[member])
+  const wireForm = { ...stored, created_at: DateTime.formatIso(stored.created_at) }
+  const fixedChanges = fixedNames.filter(
+    (member) => changes[member] !== undefined && changes[member] !== wireForm[member]
+  )
   const { declared_region } = changes
-  const followsKey = takesKeyMaterial(provider) && (declared_region === null || added !== undefined)
+  const followsKey = takesKeyMaterial(provider) && (declared_region === null || replacement !== undefined)
   const credential: Credential = {
     ...stored,
     ...Struct.omit(changes, fixedNames),
     declared_region:
       declared_region ?? (followsKey ? keyRegion : declared_region === null ? null : stored.declared_region),
-    ...(added === undefined ? {} : { label: labelOf(Redacted.value(added.labelled)) })
+    ...(replacement === undefined ? {} : { label: labelOf(Redacted.value(replacement.labelSource)) })
   }
 
   const issues = [
-    ...moved.map((member) => ({ path: [member], message: "cannot be changed" })),
+    ...fixedChanges.map((member) => ({ path: [member], message: "cannot be changed" })),
     ...flagConflicts(credential, changes),
     ...(isLeaked ? [leakedKey] : []),
-    ...(given !== undefined && Result.isFailure(given)
-      ? given.failure
+    ...(parsed !== undefined && Result.isFailure(parsed)
+      ? parsed.failure
       : regionConflicts(provider, declared_region ?? null, keyRegion))
   ]
   if (issues.length > 0) return Result.fail(issues)
   const fields = ChangeableField.literals.filter((field) =>
-    field === "key" ? added !== undefined : !isEqual(stored[field], credential[field])
+    field === "key" ? replacement !== undefined : !isEqual(stored[field], credential[field])
   )
   return Result.succeed({ credential, fields, mustSeal: fields.some((field) => field !== "name") })
 }
 
 const decode = Schema.decodeUnknownEffect(CredentialChanges, { errors: "all" })
 
-/** Decodes the input of update, which may be anything. Fails with every issue at once, as HTTP answers. */
+/** Decodes the input of update. Fails with every issue at once. */
 export const decodeCredentialChanges = (input: unknown): Effect.Effect<CredentialChanges, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))

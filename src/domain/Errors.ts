@@ -1,7 +1,7 @@
 import { Effect, Schema, type SchemaIssue } from "effect"
 import { Issue, issuesOf } from "./Issue.ts"
 
-/** The fields and annotations of an HTTP error whose message never varies. */
+/** Schema arguments of an HTTP error with a constant message. */
 export const fixedMessage = <const Code extends number, const Message extends string>(
   code: Code,
   message: Message,
@@ -22,14 +22,14 @@ const InvalidParamsBody = Schema.Struct({
   metadata: Schema.Struct({ issues: Schema.Array(Issue) })
 })
 
-/** 400, with every invalid field (section 7, D7). */
+/** 400: lists every invalid field (section 7, D7). */
 export class InvalidParams extends Schema.Error<InvalidParams>("InvalidParams")(
   { error: InvalidParamsBody },
   { httpApiStatus: 400, description: "The request has invalid fields; `metadata.issues` says which and why." }
 ) {
   readonly _tag = "InvalidParams"
   static readonly of = (...issues: ReadonlyArray<Issue>) => new this({ error: { metadata: { issues } } })
-  /** The first 100 issues of what did not decode. */
+  /** Reports the first 100 issues of a decoding failure. */
   static readonly ofSchema = (issue: SchemaIssue.Issue) => this.of(...issuesOf(issue).slice(0, 100))
 }
 
@@ -45,12 +45,12 @@ export class Unauthorized extends Schema.Error<Unauthorized>("Unauthorized")(
   { httpApiStatus: 401, description: "The API key is missing, unknown or revoked." }
 ) {
   readonly _tag = "Unauthorized"
-  /** `found` says what is wrong with the header, if there is one. */
-  static readonly missing = (found?: string) =>
+  /** `reason` describes a malformed header. */
+  static readonly missing = (reason?: string) =>
     new this({
       error: {
         message: "Missing Authentication header",
-        ...(found === undefined ? {} : { metadata: { issues: [{ path: ["Authorization"], message: found }] } })
+        ...(reason === undefined ? {} : { metadata: { issues: [{ path: ["Authorization"], message: reason }] } })
       }
     })
   static readonly invalid = () => new this({ error: { message: "Invalid API key" } })
@@ -67,7 +67,7 @@ export class Forbidden extends Schema.Error<Forbidden>("Forbidden")(
   readonly _tag = "Forbidden"
 }
 
-/** 404, the same for an unknown id, another account's and a malformed one (D5). */
+/** 404: the same answer for unknown, foreign and malformed ids (D5). */
 export class NotFound extends Schema.Error<NotFound>("NotFound")(
   ...fixedMessage(404, "Resource not found", "The account has no such resource.")
 ) {
@@ -82,7 +82,7 @@ const ConflictBody = Schema.Struct({
   ])
 })
 
-/** 409: the idempotency key was used for a different request, or for one whose credential was deleted (L11). */
+/** 409: the idempotency key belongs to a different request, or its credential was deleted (L11). */
 export class Conflict extends Schema.Error<Conflict>("Conflict")(
   { error: ConflictBody },
   {
@@ -96,7 +96,7 @@ export class Conflict extends Schema.Error<Conflict>("Conflict")(
   static readonly deleted = () => new this({ error: { message: "The credential of this request was deleted" } })
 }
 
-/** 409: key and settings of a credential stay as they are, because its stored key does not open (L7). */
+/** 409: the stored key does not open, so key and settings cannot change (L7). */
 export class StoredKeyUnreadable extends Schema.Error<StoredKeyUnreadable>("StoredKeyUnreadable")(
   ...fixedMessage(
     409,

@@ -1,6 +1,6 @@
 import { Schema, SchemaTransformation } from "effect"
 
-/** Versions 1 to 8 of RFC 9562, and its nil and max UUIDs, which are UUIDs of nothing here. */
+/** Versions 1 to 8 of RFC 9562, and its nil and max UUIDs, which name nothing here. */
 const lowerCase =
   /^(?:[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}|0{8}(?:-0{4}){3}-0{12}|f{8}(?:-f{4}){3}-f{12})$/
 const anyCase =
@@ -8,7 +8,7 @@ const anyCase =
 
 const message = "must be a UUID"
 
-/** A UUID in either case, decoded to the lowercase form that is stored, compared and bound to a sealed key. */
+/** A UUID in either case, decoded to the lowercase form that sealed keys are bound to. */
 const uuid = (description: string) =>
   Schema.String.annotate({ message })
     .check(
@@ -50,7 +50,7 @@ export const ApiKeyHash = Schema.String.annotate({ message: "must be a string" }
   .pipe(Schema.brand("ApiKeyHash"))
 export type ApiKeyHash = typeof ApiKeyHash.Type
 
-/** The form of a `KekId` in words, for messages. */
+/** Describes the form of a `KekId` in messages. */
 export const kekIdForm = "1 to 64 characters of A-Z a-z 0-9 . _ -"
 
 /** The id of a key-encryption key (KEK) in keyrings, on PKCS#11 tokens and in rows. */
@@ -60,7 +60,7 @@ export const isKekId = Schema.is(KekId)
 
 const visible = "must be 1 to 255 visible ASCII characters, sent once"
 
-/** A client's name for one create, which makes it safe to retry. Node joins two such headers with `, `: refused. */
+/** A client's name for one create, which makes retries safe. Refuses `, `, with which Node joins repeated headers. */
 export const IdempotencyKey = Schema.String.annotate({ message: visible })
   .check(
     Schema.isPattern(/^[\x21-\x7e]{1,255}$/u, {

@@ -1,6 +1,6 @@
 import { Schema, SchemaAST, type SchemaIssue } from "effect"
 
-/** Which field is invalid and what it may hold (D7). The message is a fixed sentence and never includes a value. */
+/** An invalid field and its rule (D7). The message is a constant and never includes a value. */
 export const Issue = Schema.Struct({
   path: Schema.Array(Schema.Union([Schema.String, Schema.Finite])).annotate({
     description:
@@ -11,7 +11,7 @@ export const Issue = Schema.Struct({
 })
 export type Issue = typeof Issue.Type
 
-/** Turns a decoding failure into issues, using only the `message` annotations of our schemas and checks (D7). */
+/** Converts a decoding failure to issues, using only the `message` annotations of our schemas and checks (D7). */
 export const issuesOf = (
   issue: SchemaIssue.Issue,
   path: Issue["path"] = [],
@@ -20,7 +20,7 @@ export const issuesOf = (
   const single = (message: string) => [{ path, message: filterMessage ?? message }]
   switch (issue._tag) {
     case "Pointer": {
-      // The name of what is unknown is the caller's own: one that may be a secret is not repeated.
+      // An unknown member name may be a secret: repeat only short plain words.
       if (issue.issue._tag === "UnexpectedKey" && !/^[\w.[\]-]{1,20}$/.test(String(issue.path[0]))) {
         return issuesOf(issue.issue, path)
       }

@@ -5,11 +5,11 @@ import { signsTokens, takesKeyMaterial } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
 
-/** The content of a raw key (D28, D57). */
+/** A parsed raw key (D28, D57). */
 export interface KeyMaterial {
   readonly secret: Redacted.Redacted
-  /** What the label is made from (D56): the secret, or the member beside it that names it. */
-  readonly labelled: Redacted.Redacted
+  /** The text that the label masks (D56): the secret, or the member that names it. */
+  readonly labelSource: Redacted.Redacted
   readonly region: Region | null
 }
 
@@ -23,27 +23,25 @@ const decodeJsonKey = Schema.decodeUnknownOption(JsonKey)
 
 const beginsLikeJson = /^\s*[{[]/
 
-/** The key that signs tokens; undefined if it is a plain one. Fails with what is wrong with its members (D57). */
+/** Parses a key that signs tokens; undefined for a plain key. Fails with one sentence per invalid member (D57). */
 export const cloudKeyIn = (
   provider: string,
   text: string
 ): Result.Result<CloudKey, ReadonlyArray<string>> | undefined =>
   signsTokens(provider) && beginsLikeJson.test(text) ? cloudKeyOf(provider, parseJson(text)) : undefined
 
-/** The first `api_key` of Azure's list of deployments. */
+/** The first `api_key` in Azure's list of deployments. */
 const firstApiKeyIn = (text: string): string | undefined => {
   const elements: ReadonlyArray<unknown> = beginsLikeJson.test(text) ? [parseJson(text)].flat() : []
   const keys = elements.map((element): unknown => Reflect.get(Object(element), "api_key"))
   return keys.find((key): key is string => typeof key === "string" && key !== "")
 }
 
-/** What is wrong with a key that should sign tokens. */
 export const malformedCloudKey = (fault: string): Issue => ({
   path: ["key"],
   message: `must be a plain key or a JSON object${fault === "" ? "" : `: ${fault}`}`
 })
 
-/** What is wrong with a key that should have an `api_key`. */
 const malformedKey: Issue = {
   path: ["key"],
   message:
@@ -61,76 +59,76 @@ export const readKeyMaterial = (
       onNone: () => Result.fail([malformedKey]),
       onSome: ({ api_key, region = null }) => {
         const secret = Redacted.make(api_key)
-        return Result.succeed({ secret, labelled: secret, region: region === "eu" ? "europe" : region })
+        return Result.succeed({ secret, labelSource: secret, region: region === "eu" ? "europe" : region })
       }
     })
   }
-  const labelledBy = (name: string) => ({ secret: key, labelled: Redacted.make(name), region: null })
+  const plainKey = (name: string) => ({ secret: key, labelSource: Redacted.make(name), region: null })
   const cloudKey = cloudKeyIn(provider, text)
   if (cloudKey !== undefined) {
     return Result.mapBoth(cloudKey, {
       onFailure: (faults) => faults.map(malformedCloudKey),
-      onSuccess: (signing) => labelledBy(nameOf(signing))
+      onSuccess: (signing) => plainKey(nameOf(signing))
     })
   }
-  return Result.succeed(labelledBy((provider === "azure" ? firstApiKeyIn(text) : undefined) ?? text))
+  return Result.succeed(plainKey((provider === "azure" ? firstApiKeyIn(text) : undefined) ?? text))
 }
 
-/** What is wrong with a key that a leak search with `--park` has found in a credential of the account. */
+/** Refuses a key that a leak search with `--park` marked in this account. */
 export const leakedKey: Issue = {
   path: ["key"],
   message: "must not hold a secret that is marked as leaked in this account"
 }
 
-/** What JSON begins with. Most keys do not, and to have `JSON.parse` throw takes longer than all else that is done with them. */
+/** Spares `JSON.parse` from throwing for plain keys, which is slow. */
 const jsonBeginning = /^[ \t\r\n]*["[{\-\dfnt]/
 
-/** Undefined if the text is not JSON. */
+/** Returns undefined unless the text is JSON. */
 export const parseJson = (text: string): unknown =>
   jsonBeginning.test(text) ? Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown)) : undefined
 
-/** Every string value inside JSON text, with the name of its member; none if it is not JSON. */
+/** Every string value in JSON text, with the name of its member. */
 const membersIn = (text: string): ReadonlyArray<readonly [name: string, string: string]> => {
   const strings: Array<readonly [string, string]> = []
   const values: Array<readonly [string, unknown]> = [["", parseJson(text)]]
   for (let next = values.pop(); next !== undefined; next = values.pop()) {
     const [name, value] = next
     if (typeof value === "string") strings.push([name, value])
-    // An element of a list goes by the name of the list.
+    // A list names its elements.
     else if (Array.isArray(value)) for (const inner of value) values.push([name, inner])
     else if (typeof value === "object" && value !== null) values.push(...Object.entries(value))
   }
   return strings
 }
 
-/** The key as a whole and its parts: of key material (D28) its `api_key`, of any other JSON every string in members that `counts`. */
+/** The whole key, the `api_key` of key material (D28), and strings in other JSON under names that `includes` accepts. */
 export const secretsIn = (
   provider: string,
   key: Redacted.Redacted,
-  counts: (name: string) => boolean = () => true
+  includes: (name: string) => boolean = () => true
 ): ReadonlyArray<string> => {
   const whole = Redacted.value(key)
   const secret = Result.match(readKeyMaterial(provider, key), {
     onFailure: () => whole,
     onSuccess: ({ secret }) => Redacted.value(secret)
   })
-  return [whole, secret, ...membersIn(secret).flatMap(([name, text]) => (counts(name) ? [text] : []))]
+  return [whole, secret, ...membersIn(secret).flatMap(([name, text]) => (includes(name) ? [text] : []))]
 }
 
-/** Members of JSON keys that say where and for whom a key is, such as those of a service account. */
+/** Whether a member of a JSON key holds no secret, such as a project id. */
 const isPublic = (name: string) =>
   /^(type|version|api_version|region|location|project|project_id|client_id|client_email|universe_domain|endpoint|deployment)$|(_|^)ur[il]$/i.test(
     name
   )
 
-/** The secrets of a stored key that must appear in no text: as `secretsIn`, without what is public in JSON. */
+/** Like `secretsIn`, without the public members of JSON: no text may contain these. */
 export const hiddenSecretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> =>
   secretsIn(provider, key, (name) => !isPublic(name))
 
-/** Secrets of fewer characters may be equal by chance. */
+/** Shorter secrets may be equal by chance. */
 const shortestShared = 8
 
-/** Whether two keys of a provider are equal or have a secret in common, whatever is around it. */
+/** Whether two keys of a provider are equal or share a secret. */
 export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other: Redacted.Redacted): boolean => {
   if (Redacted.value(one) === Redacted.value(other)) return true
   const secrets = new Set(hiddenSecretsIn(provider, one).map((secret) => secret.trim()))
@@ -139,10 +137,10 @@ export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other
   )
 }
 
-/** The text, also without the byte order mark and line break of editors; of key material (D28) also its `api_key`. */
+/** The text with and without an editor's byte order mark and line break, and the `api_key` of key material (D28). */
 export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> => {
-  const given = Redacted.value(text)
-  const texts = [given, given.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]
+  const leaked = Redacted.value(text)
+  const texts = [leaked, leaked.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]
   const materials = texts.map((one) => readKeyMaterial("openai", Redacted.make(one)))
   const secrets = materials.flatMap((material) =>
     Result.isSuccess(material) ? [Redacted.value(material.success.secret)] : []
@@ -150,7 +148,7 @@ export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> =>
   return Array.from(new Set([...texts, ...secrets])).filter((secret) => secret !== "")
 }
 
-/** What is left on a key that was copied with too much around it, or that was never one. */
+/** Signs that a key was copied with its surroundings, or is no key. */
 const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
   [/^[\s\p{Cc}\p{Cf}]|[\s\p{Cc}\p{Cf}]$/u, "white space, a control character or a format character at either end"],
   [/^(["'`]).*\1$|^[\u201c\u2018].*[\u201d\u2019]$/s, "quotes around it"],
@@ -166,7 +164,7 @@ const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
   ]
 ]
 
-/** What is wrong with the form of a raw key (D45), or with that of its `api_key` if it is JSON. */
+/** Describes a fault in the form of a raw key, or of the `api_key` in JSON (D45). */
 export const keyFaultIn = (key: string): string | undefined => {
   const json = beginsLikeJson.test(key) ? parseJson(key) : undefined
   const secret: unknown = json === undefined ? key : Reflect.get(Object(json), "api_key")

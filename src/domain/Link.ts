@@ -1,10 +1,10 @@
 import { type DateTime, Effect, Schema } from "effect"
 import { InvalidParams } from "./Errors.ts"
 import { AccountId, CredentialId, LinkId, WorkspaceId } from "./Identifiers.ts"
-import { GivenProvider, type Provider } from "./Provider.ts"
+import { RequestedProvider, type Provider } from "./Provider.ts"
 import type { SealingContext } from "./SealedKey.ts"
 
-/** What the owner of keys may do with a link: add one key, replace one, manage the keys of a workspace, or look at them. */
+/** Permission of a link: add one key, replace one, manage the keys of a workspace, or view them. */
 export const Purpose = Schema.Literals(["connect", "replace", "manage", "view"]).annotate({
   message: "must be connect, replace, manage or view"
 })
@@ -16,7 +16,7 @@ export interface Link {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
   readonly purpose: Purpose
-  /** Given only to connect; otherwise the owner chooses. */
+  /** Set only to connect; null lets the owner choose. */
   readonly provider: Provider | null
   /** The credential to replace. */
   readonly credential_id: CredentialId | null
@@ -33,11 +33,11 @@ const isWebAddress = (text: string) => {
 const seconds = "must be a whole number from 60 to 86400"
 const address = "must be an address with https:// or http:// of at most 2048 characters"
 
-/** What a link is asked for. Its provider goes with `connect` only; `replace` needs a credential, whose workspace it has. */
+/** The input of creating a link. `replace` takes the workspace of its credential. */
 export const NewLink = Schema.Struct({
   purpose: Purpose,
   workspace_id: Schema.optionalKey(WorkspaceId),
-  provider: Schema.optionalKey(GivenProvider),
+  provider: Schema.optionalKey(RequestedProvider),
   credential_id: Schema.optionalKey(CredentialId),
   return_url: Schema.optionalKey(
     Schema.String.annotate({ message: address, description: "Where the page leads when its owner is done." }).check(
@@ -64,25 +64,25 @@ export type NewLink = typeof NewLink.Type
 
 const decode = Schema.decodeUnknownEffect(NewLink, { errors: "all" })
 
-/** Decodes what a link is asked for, which may be anything. */
+/** Decodes the input of creating a link. */
 export const decodeNewLink = (input: unknown): Effect.Effect<NewLink, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 
-/** What a key is sealed for in the browser, beside the link. */
+/** The target to which a browser seals a key. */
 export interface SealedFor extends Pick<Link, "link_id" | "account_id" | "workspace_id"> {
   readonly provider: string
-  /** None for a new one. */
+  /** Null for a new credential. */
   readonly credential_id: CredentialId | null
 }
 
-/** The additional data of a sealed key; the page makes the same (`src/links/page/api.js`). */
+/** The AAD of a key sealed in the browser, as in `src/links/page/api.js`. */
 export const encodeSealedFor = ({ account_id, credential_id, link_id, provider, workspace_id }: SealedFor) =>
   JSON.stringify(["byok/link/1", link_id, account_id, workspace_id, provider, credential_id])
 
-type Bound = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose">
+type BoundLink = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose">
 
-/** What the private key of a link is bound to. */
-export const linkContext = ({ account_id, link_id, purpose, workspace_id }: Bound): SealingContext => ({
+/** The AAD of a link's private key. */
+export const linkContext = ({ account_id, link_id, purpose, workspace_id }: BoundLink): SealingContext => ({
   account_id,
   text: JSON.stringify(["byok/link-key/1", account_id, workspace_id, link_id, purpose])
 })

@@ -20,22 +20,22 @@ interface Flags {
   readonly is_byok_only: boolean
 }
 
-/** What a fallback credential cannot be as well. */
-const excluded = ["is_byok_only", "is_required"] as const
+/** Flags that a fallback credential must not have. */
+const notWithFallback = ["is_byok_only", "is_required"] as const
 
-/** Rules 2 and 3 of section 4.1 (D31). An update hears of a conflict at the member that it gave (L5). */
+/** Rules 2 and 3 of section 4.1 (D31). The issue of an update names the member that it changes (L5). */
 export const flagConflicts = (
   flags: Flags,
-  given: Partial<Record<keyof Flags, unknown>> = flags
+  changes: Partial<Record<keyof Flags, unknown>> = flags
 ): ReadonlyArray<Issue> =>
-  excluded.flatMap((flag) => {
+  notWithFallback.flatMap((flag) => {
     if (!flags.is_fallback || !flags[flag]) return []
-    return given[flag] === undefined
+    return changes[flag] === undefined
       ? [{ path: ["is_fallback"], message: `cannot be combined with ${flag}` }]
       : [{ path: [flag], message: "cannot be combined with is_fallback" }]
   })
 
-/** Rules 1 to 3 and those of the region (D28 to D31), which are across members. */
+/** The rules across members (D28 to D31). */
 const conflictsIn = (
   fields: Fields,
   material: Result.Result<KeyMaterial, ReadonlyArray<Issue>>
@@ -47,7 +47,7 @@ const conflictsIn = (
   })
 ]
 
-/** What a create asks for, with the content of its key. */
+/** A decoded create with its parsed key. */
 export type NewCredential = Fields & { readonly material: KeyMaterial }
 
 const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.Issue> => {
@@ -60,7 +60,7 @@ const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.
     : Effect.fail(new SchemaIssue.Composite(Fields.ast, [first, ...others]))
 }
 
-/** The input of create, with every rule of section 4.1, over HTTP and in process alike. */
+/** The input of create, with every rule of section 4.1. */
 export const NewCredential = Fields.annotate({ identifier: "NewCredential" }).pipe(
   Schema.decodeTo<Schema.Codec<NewCredential>, typeof Fields>(
     Schema.Any,
@@ -73,17 +73,17 @@ export const NewCredential = Fields.annotate({ identifier: "NewCredential" }).pi
 
 const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
 
-/** Decodes the input of create, which may be anything. Fails with every issue at once, as HTTP answers. */
+/** Decodes the input of create. Fails with every issue at once. */
 export const decodeNewCredential = (input: unknown): Effect.Effect<NewCredential, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 
 const requestedNames = memberNames.filter((name) => "created" in members[name] || "input" in members[name]).sort()
 
 /**
- * What a request says beside its key, sorted by name: requests that say the same are the same request. A member that has its
- * default says nothing, so one that a later version adds makes no other request of it.
+ * The members other than the key that identify a request, sorted by name. Omits defaults, so a member added by a later
+ * version does not change the fingerprint.
  */
-export const fingerprinted = (input: Readonly<Record<string, unknown>>) =>
+export const fingerprintMembers = (input: Readonly<Record<string, unknown>>) =>
   requestedNames.flatMap((name) => {
     const member = members[name]
     const absent = "default" in member ? member.default : undefined

@@ -2,13 +2,13 @@ import { Context, Effect, Option, Schema } from "effect"
 import { type AccountId, ApiKeyHash, LinkId } from "./Identifiers.ts"
 import type { Link, Purpose } from "./Link.ts"
 
-/** What the account lets an API key do (D51). */
+/** Permission of an API key (D51). */
 export const ApiKeyRole = Schema.Literals(["management", "viewer", "ordinary"]).annotate({
   message: "must be management, viewer or ordinary"
 })
 export type ApiKeyRole = typeof ApiKeyRole.Type
 
-/** Who acted, as the audit log names them. */
+/** The author of an audit event. */
 export const Actor = Schema.Union([
   Schema.Struct({ kind: Schema.Literal("api_key"), api_key_hash: ApiKeyHash }),
   Schema.Struct({ kind: Schema.Literal("link"), link_id: LinkId }),
@@ -27,18 +27,18 @@ export const actorKinds = [
   "service"
 ] as const satisfies ReadonlyArray<Actor["kind"]>
 
-/** The owner of a key, who has a link. */
+/** The owner of a key, by a link. */
 export interface LinkPrincipal extends Link {
   readonly kind: "link"
   readonly hash: ApiKeyHash
   readonly public_key: Uint8Array | null
 }
 
-/** Whose own process, socket or command line it is: trusted, and in the account that it names, if any. */
+/** A trusted caller: this process, its socket, its command line or the service itself. */
 interface Trusted {
   readonly kind: "in_process" | "gateway" | "cli" | "service"
   readonly account_id?: AccountId
-  /** Of the command line. */
+  /** The operating system's user at the command line. */
   readonly user?: string
 }
 
@@ -49,18 +49,17 @@ interface ApiKeyPrincipal {
   readonly role: ApiKeyRole
 }
 
-/** Who asks: in which account, by what, and thereby what they may do. */
+/** The authenticated caller. */
 export type Principal = ApiKeyPrincipal | LinkPrincipal | Trusted
 
 const reading = ["get", "list", "status", "plan", "events"] as const
 const writing = ["create", "update", "order", "delete"] as const
 const all = [...reading, ...writing, "route", "about", "replaceToken", "apiKeys"] as const
 
-/** What endpoints are called: `route` takes a provider key for a request, and the last three are for the owner's page alone. */
+/** The names of endpoints. `route` takes a provider key; the last three are for the owner's page only. */
 export type Operation = (typeof all)[number]
 
-/** What each role may do, wherever it comes in. */
-const allowed = {
+const operationsByRole = {
   management: [...reading, ...writing],
   viewer: reading,
   ordinary: ["route"],
@@ -74,20 +73,20 @@ const allowed = {
   service: []
 } as const satisfies Record<ApiKeyRole | Purpose | Trusted["kind"], ReadonlyArray<Operation>>
 
-export type Role = keyof typeof allowed
+export type Role = keyof typeof operationsByRole
 
 const operationsOf = new Map<string, ReadonlySet<string>>(
-  Object.entries(allowed).map(([role, operations]) => [role, new Set(operations)])
+  Object.entries(operationsByRole).map(([role, operations]) => [role, new Set(operations)])
 )
 
-export const roleMay = (role: Role, operation: string): boolean => operationsOf.get(role)?.has(operation) === true
+export const roleAllows = (role: Role, operation: string): boolean => operationsOf.get(role)?.has(operation) === true
 
 const roleOf = (principal: Principal): Role => {
   if (principal.kind === "api_key") return principal.role
   return principal.kind === "link" ? principal.purpose : principal.kind
 }
 
-export const mayDo = (principal: Principal, operation: string) => roleMay(roleOf(principal), operation)
+export const isAllowed = (principal: Principal, operation: string) => roleAllows(roleOf(principal), operation)
 
 export const actorOf = (principal: Principal): Actor => {
   switch (principal.kind) {
@@ -102,18 +101,17 @@ export const actorOf = (principal: Principal): Actor => {
   }
 }
 
-/** Who asks for the current operation. */
 export class CurrentPrincipal extends Context.Service<CurrentPrincipal, Principal>()("byok/CurrentPrincipal") {}
 
 const service: Principal = { kind: "service" }
 
-/** Who acts now: the service itself if nobody asked. */
+/** The current principal; the service itself outside of requests. */
 export const actingPrincipal = Effect.map(
   Effect.serviceOption(CurrentPrincipal),
   Option.getOrElse(() => service)
 )
 
-/** The account in which the principal acts; a defect if it names none. */
+/** The account of the principal; throws if it has none. */
 export const accountOf = ({ account_id }: Principal): AccountId => {
   if (account_id === undefined) throw new Error("The principal acts in no account")
   return account_id

@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import { checkInput, nearestOf } from "./checkInput.ts"
+import { checkInput, nearestWord } from "./checkInput.ts"
 
 const unknownSlug = "must be a known provider slug"
 
@@ -19,7 +19,7 @@ const slugs = [
   "unbiased", "upstage", "venice", "voyageai", "wafer", "wandb", "wandb-legacy", "xai", "xiaomi", "z-ai"
 ] as const
 
-/** The closed list of upstream providers (section 2.2, D27). */
+/** An upstream provider (section 2.2, D27). */
 export const Provider = Schema.Literals(slugs).annotate({
   message: unknownSlug,
   description: "Slug of the upstream provider."
@@ -28,16 +28,16 @@ export type Provider = typeof Provider.Type
 
 const known: ReadonlySet<unknown> = new Set(slugs)
 
-/** A provider in a request. Of one that is nearly right, the issue names the nearest slug. */
-export const GivenProvider = Provider.pipe(
-  checkInput((given) => {
-    if (known.has(given)) return true
-    const nearest = typeof given === "string" ? nearestOf(given, slugs) : undefined
+/** A provider in a request. The issue of a misspelt slug suggests the nearest one. */
+export const RequestedProvider = Provider.pipe(
+  checkInput((input) => {
+    if (known.has(input)) return true
+    const nearest = typeof input === "string" ? nearestWord(input, slugs) : undefined
     return nearest === undefined ? unknownSlug : `${unknownSlug}; the nearest is ${nearest}`
   })
 )
 
-/** A provider as stored: another version of the service may know slugs that this one does not. */
+/** A stored provider: another version of the service may know further slugs. */
 export const StoredProvider = Schema.String.annotate({
   description:
     "Slug of the upstream provider: one that create accepts, or one that another version of the service accepted.",
@@ -46,7 +46,7 @@ export const StoredProvider = Schema.String.annotate({
 
 const keyMaterial: ReadonlySet<string> = new Set<Provider>(["openai", "fireworks"])
 
-/** Whether the provider's key may be a JSON object that carries an `api_key` and a `region` (D27, D28). */
+/** Whether keys of the provider may be JSON objects with `api_key` and `region` (D27, D28). */
 export const takesKeyMaterial = (provider: string): boolean => keyMaterial.has(provider)
 
 const tokenProviders: ReadonlySet<string> = new Set<Provider>([
@@ -56,8 +56,8 @@ const tokenProviders: ReadonlySet<string> = new Set<Provider>([
   "google-vertex"
 ])
 
-/** Whether the provider's key may be a JSON object that signs short-lived tokens (D57). */
+/** Whether keys of the provider may be JSON objects that sign short-lived tokens (D57). */
 export const signsTokens = (provider: string): boolean => tokenProviders.has(provider)
 
-/** Providers whose keys may be JSON with more secrets in it than the one that the label is made from (D56). */
+/** Providers whose JSON keys may hold more secrets than the label masks (D56). */
 export const structuredProviders: ReadonlyArray<string> = [...tokenProviders, "azure"]

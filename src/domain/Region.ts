@@ -2,18 +2,18 @@ import { Schema } from "effect"
 import type { Issue } from "./Issue.ts"
 import { type Provider, takesKeyMaterial } from "./Provider.ts"
 
-/** The data region that a credential's owner declares (section 4.1, `declared_region`). */
+/** Data region that the owner declares (section 4.1, `declared_region`). */
 export const Region = Schema.Literals(["global", "europe", "us"]).annotate({
   message: "must be global, europe, us or null"
 })
 export type Region = typeof Region.Type
 
-/** The providers whose credentials may declare a region although their keys never carry one (D30). */
+/** Providers that allow a declared region although their keys carry none (D30). */
 const regional: ReadonlySet<string> = new Set<Provider>(["azure"])
 
 const refused = (message: string) => [{ path: ["declared_region"], message }]
 
-/** Whether provider and key allow the declared region (D29, D30); `keyRegion` is the region of the key. */
+/** Checks the declared region against the provider and the region of the key (D29, D30). */
 export const regionConflicts = (
   provider: string,
   declared_region: Region | null,

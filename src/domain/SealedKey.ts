@@ -8,24 +8,24 @@ export interface SealedKey {
   readonly sealed: Uint8Array
 }
 
-/** What a sealed key is bound to, as its canonical text: if that differs in any way, the key no longer opens. */
+/** The AAD of a sealed key: the key opens only with the same text. */
 export interface SealingContext {
-  /** Whose turn it is where accounts wait for the key store. */
+  /** The account whose turn it is at the key store. */
   readonly account_id: AccountId
   readonly text: string
 }
 
-/** What the key of a credential is bound to: every field that decides where and for whom it may be used. */
+/** The fields that decide where and for whom a key may be used: its AAD. */
 export type BoundCredential = Pick<Credential, BoundName> & { readonly account_id: AccountId }
 
 const positionOf = (name: BoundName) => members[name].bound
 
-/** The names of the bound members, in the order of the context. */
+/** The bound members in the order of the context. */
 export const boundNames = memberNames
   .filter((name): name is BoundName => "bound" in members[name])
   .sort((one, other) => positionOf(one) - positionOf(other))
 
-/** The canonical encoding of a credential that sealing format 1 authenticates. */
+/** The canonical encoding that sealing format 1 authenticates. */
 export const encodeSealingContext = (credential: BoundCredential): string => {
   const values: Array<unknown> = ["byok/credential/1", credential.account_id]
   for (const name of boundNames) values.push(credential[name])

@@ -1,9 +1,9 @@
 import { Effect, Schema, SchemaParser, SchemaTransformation, Struct } from "effect"
 
-/** Whether UTF-8 and PostgreSQL preserve a text: it has no U+0000 and no lone surrogate (D25). */
+/** Whether UTF-8 and PostgreSQL preserve a text (D25). */
 const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
-/** Text that is preserved. */
+/** Text that UTF-8 and PostgreSQL preserve. */
 export const Text = Schema.String.annotate({ message: "must be a string" }).check(
   Schema.makeFilter(isPreserved, {
     message: "must not contain U+0000 or half of a surrogate pair"
@@ -11,8 +11,8 @@ export const Text = Schema.String.annotate({ message: "must be a string" }).chec
 )
 
 /**
- * Checks an input before the schema sees it: whether it is allowed, or what is wrong. `documented` is what the OpenAPI
- * document shows. `Schema.Any` is the one schema that HttpApi does not replace by a walk over all of the value.
+ * Checks an input before the schema decodes it; a string is the issue's message. The OpenAPI document shows `documented`.
+ * Built on `Schema.Any`, the only schema for which HttpApi does not walk the whole value.
  */
 export const checkInput =
   (check: (input: unknown) => boolean | string, message?: string, documented?: Schema.Top) =>
@@ -21,11 +21,11 @@ export const checkInput =
       ...(message === undefined ? {} : { message }),
       toJsonSchema: () => Schema.toJsonSchemaDocument(documented ?? schema).schema
     })
-    const given: Schema.Codec<E> = Schema.Any.check(isAllowed)
-    return given.pipe(Schema.decodeTo(schema, SchemaTransformation.passthrough()))
+    const checked: Schema.Codec<E> = Schema.Any.check(isAllowed)
+    return checked.pipe(Schema.decodeTo(schema, SchemaTransformation.passthrough()))
   }
 
-/** Checks the length of a list first, so refusing a long list costs no more than reading it. */
+/** Checks the length of a list before its elements, so refusing a long one is cheap. */
 export const withMaxLength = (max: number, message: string) =>
   checkInput((input) => !Array.isArray(input) || input.length <= max, message)
 
@@ -36,12 +36,12 @@ interface WithDefault extends Struct.Lambda {
     : never
 }
 
-/** Makes a member optional: absent, it is the `default` that its annotations document. */
+/** Makes a member optional, with the `default` of its annotations. */
 export const withDefault = Struct.lambda<WithDefault>((schema) =>
   Schema.withDecodingDefaultKey<typeof schema>(Effect.succeed(Schema.resolveAnnotations(schema)?.default))(schema)
 )
 
-/** Refuses members that the schema does not have, at every depth and by whatever options it is decoded. */
+/** Refuses undeclared members at every depth, whatever the decoding options. */
 export const closed = <T, E>(schema: Schema.Codec<T, E>): Schema.Codec<T, E> => {
   const parse = SchemaParser.decodeUnknownEffect(schema)
   const toJsonSchema = () => Schema.toJsonSchemaDocument(schema, { onExcessProperty: "error" }).schema
@@ -51,14 +51,14 @@ export const closed = <T, E>(schema: Schema.Codec<T, E>): Schema.Codec<T, E> => 
     Schema.decodeTo(
       output,
       SchemaTransformation.transformEffect({
-        decode: (given, options) => parse(given, { ...options, onExcessProperty: "error" }),
+        decode: (value, options) => parse(value, { ...options, onExcessProperty: "error" }),
         encode: SchemaParser.encodeEffect(schema)
       })
     )
   )
 }
 
-/** How many characters have to be added, removed or replaced to make one text of the other. */
+/** Levenshtein distance. */
 const distance = (one: string, other: string): number => {
   let row = Array.from({ length: other.length + 1 }, (_, index) => index)
   for (const [index, character] of Array.from(one).entries()) {
@@ -72,8 +72,8 @@ const distance = (one: string, other: string): number => {
   return row[other.length] ?? 0
 }
 
-/** The word that a text is nearly, in any case: at most two characters and less than half of it are different. */
-export const nearestOf = (text: string, words: ReadonlyArray<string>): string | undefined => {
+/** The closest word, ignoring case: at most two characters and less than half of the text may differ. */
+export const nearestWord = (text: string, words: ReadonlyArray<string>): string | undefined => {
   const near = words
     .filter(({ length }) => Math.abs(length - text.length) <= 2)
     .map((word) => ({ word, steps: distance(text.toLowerCase(), word.toLowerCase()) }))

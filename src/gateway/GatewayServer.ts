@@ -15,12 +15,12 @@ import { listen, serveRoutes, type ServerSettings } from "../http/Server.ts"
 import { GatewayApi } from "../contract/GatewayApi.ts"
 import * as Handlers from "./Handlers.ts"
 
-/** The socket cannot be listened on; the message names the setting and what is allowed. */
+/** The socket is unusable; the message names the setting and the rule. */
 class SocketRefused extends Data.TaggedError("SocketRefused")<{ readonly message: string }> {}
 
 const refuse = (why: string) => new SocketRefused({ message: `BYOK_GATEWAY_SOCKET ${why}.` })
 
-/** How many bytes the path of a socket may have: macOS allows four fewer than Linux. */
+/** Maximum bytes of a socket's path: macOS allows four fewer than Linux. */
 const maxPath = process.platform === "linux" ? 107 : 103
 
 const codeOf = (error: unknown): unknown => Reflect.get(Object(error) as object, "code")
@@ -41,21 +41,21 @@ const isAlive = (path: string) =>
 const attempt = <A>(run: () => A, why: (code: unknown) => string) =>
   Effect.try({ try: run, catch: (error) => refuse(why(codeOf(error))) })
 
-const taken = refuse("must be a socket of one instance: another one listens there")
+const inUse = refuse("must be a socket of one instance: another one listens there")
 
-/** A folder and all above it, each with whether it is the folder of the socket. */
-const foldersFrom = (folder: string): ReadonlyArray<{ readonly stats: Stats; readonly holds: boolean }> => {
+/** A folder and its ancestors; `isParent` marks the folder itself. */
+const foldersFrom = (folder: string): ReadonlyArray<{ readonly stats: Stats; readonly isParent: boolean }> => {
   const stats = statSync(folder)
   const above = dirname(folder)
-  const others = above === folder ? [] : foldersFrom(above).map((each) => ({ ...each, holds: false }))
-  return [{ stats, holds: true }, ...others]
+  const others = above === folder ? [] : foldersFrom(above).map((each) => ({ ...each, isParent: false }))
+  return [{ stats, isParent: true }, ...others]
 }
 
-/** Whether another user could put a folder or a socket in the place of one in it. Nobody can below the folder if it is sticky. */
-const isOpenToOthers = ({ holds, stats: { mode, uid } }: ReturnType<typeof foldersFrom>[number]) =>
-  (uid !== 0 && uid !== process.geteuid?.()) || ((mode & 0o022) !== 0 && (holds || (mode & 0o1000) === 0))
+/** Whether another user could replace an entry of the folder. Above the socket's folder, the sticky bit prevents that. */
+const isOpenToOthers = ({ isParent, stats: { mode, uid } }: ReturnType<typeof foldersFrom>[number]) =>
+  (uid !== 0 && uid !== process.geteuid?.()) || ((mode & 0o022) !== 0 && (isParent || (mode & 0o1000) === 0))
 
-/** Makes way for the socket. A stale one is taken aside before it is removed: another instance may just have begun to listen. */
+/** Removes a stale socket. Renames it first and checks again: another instance may just have begun to listen. */
 const prepare = Effect.fnUntraced(function* (path: string) {
   if (Buffer.byteLength(path) > maxPath) return yield* refuse(`must have at most ${maxPath} bytes`)
   const folder = dirname(resolve(path))
@@ -66,13 +66,13 @@ const prepare = Effect.fnUntraced(function* (path: string) {
   if ([...written, ...real].some(isOpenToOthers)) {
     return yield* refuse("must be in a folder that, like each above it, only this user or root can write to")
   }
-  const found = yield* attempt(
+  const existing = yield* attempt(
     () => lstatSync(path, { throwIfNoEntry: false }),
     () => "must be in a folder that this user may read"
   )
-  if (found === undefined) return
-  if (!found.isSocket()) return yield* refuse("must be a socket or not exist: a file or link is there")
-  if (yield* isAlive(path)) return yield* taken
+  if (existing === undefined) return
+  if (!existing.isSocket()) return yield* refuse("must be a socket or not exist: a file or link is there")
+  if (yield* isAlive(path)) return yield* inUse
   const aside = `${path}.${process.pid}`
   yield* attempt(
     () => renameSync(path, aside),
@@ -80,19 +80,19 @@ const prepare = Effect.fnUntraced(function* (path: string) {
   )
   if (yield* isAlive(aside)) {
     yield* Effect.ignore(Effect.try(() => renameSync(aside, path)))
-    return yield* taken
+    return yield* inUse
   }
   rmSync(aside, { force: true })
 })
 
-/** Listening on a path makes the socket before `listen` returns, so it never has another mode than 0660. */
-const makeServer = (...given: Parameters<typeof makeNodeServer>) => {
-  const server = makeNodeServer(...given)
-  const listen = server.listen.bind(server) as (...given: ReadonlyArray<unknown>) => Server
-  server.listen = (...given: ReadonlyArray<unknown>) => {
+/** `listen` creates the socket synchronously, so the umask gives it mode 0660 from the start. */
+const makeServer = (...args: Parameters<typeof makeNodeServer>) => {
+  const server = makeNodeServer(...args)
+  const listen = server.listen.bind(server) as (...args: ReadonlyArray<unknown>) => Server
+  server.listen = (...args: ReadonlyArray<unknown>) => {
     const before = process.umask(0o117)
     try {
-      return listen(...given)
+      return listen(...args)
     } finally {
       process.umask(before)
     }
@@ -114,7 +114,7 @@ export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">
     Effect.gen(function* () {
       yield* prepare(path)
       const server = yield* listen(() => makeServer(settings), { path, gracefulShutdownTimeout: "1 second" }).pipe(
-        Effect.mapError(({ cause }) => (codeOf(cause) === "EADDRINUSE" ? taken : refuse("must be free to listen on")))
+        Effect.mapError(({ cause }) => (codeOf(cause) === "EADDRINUSE" ? inUse : refuse("must be free to listen on")))
       )
       yield* Effect.provideService(serveRoutes(server), CurrentPrincipal, { kind: "gateway" })
       yield* Effect.logInfo(`Gateways are served on ${path}`)

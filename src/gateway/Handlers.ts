@@ -29,7 +29,6 @@ import {
 import { OpenRoutes } from "./OpenRoutes.ts"
 import { type RouteResponse, Routes } from "./Routes.ts"
 
-/** Written by hand: the key was read from its lease at the last moment. */
 const json = ({ body, status }: RouteResponse) =>
   HttpServerResponse.text(body, { status, contentType: "application/json" })
 
@@ -51,7 +50,7 @@ const dataOf = <A>(data: A) => ({ data })
 const notKnown = { NotKnown: () => new NotFound() }
 const deleted = { deleted: true } as const
 
-/** SQLSTATE of a statement for which the role lacks a right. */
+/** SQLSTATE of a missing right. */
 const notGranted = "42501"
 
 const accounts = group(
@@ -64,18 +63,18 @@ const accounts = group(
     return handlers.handleAll({
       create: ({ headers: { "idempotency-key": idempotency_key }, payload: { name } }) =>
         Effect.gen(function* () {
-          const { account_id, management_key, replayed, workspace_id, ...made } =
+          const { account_id, management_key, replayed, workspace_id, ...rest } =
             idempotency_key === undefined
               ? { ...(yield* accounts.createAccount(name)), replayed: false }
               : yield* Effect.catchTags(accounts.createAccountOnce(name, idempotency_key), {
                   AccountDeleted: () => new AccountGone()
                 })
-          const data = { account_id, workspace_id, management_key: Redacted.value(management_key), ...made }
+          const data = { account_id, workspace_id, management_key: Redacted.value(management_key), ...rest }
           const answer = json({ status: 201, body: JSON.stringify({ data }) })
           return replayed ? HttpServerResponse.setHeader(answer, "idempotent-replayed", "true") : answer
         }),
       list: ({ query }) => Effect.map(accounts.listPage(query.after), dataOf),
-      // As long as it takes, like the command: whoever leaves resumes it by deleting the account again.
+      // Without a deadline. After a disconnect, deleting the account again resumes.
       delete: ({ params }) =>
         accounts.deleteAccount(params.account_id).pipe(
           Effect.provideService(CurrentDeadline, undefined),
@@ -92,24 +91,24 @@ const accounts = group(
       listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.account_id), dataOf),
       deleteWorkspace: ({ params: { account_id, workspace_id } }) =>
         Effect.gen(function* () {
-          const own = yield* workspacesOf(account_id)
-          if (!own.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
+          const workspaces = yield* workspacesOf(account_id)
+          if (!workspaces.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
           const conflict = { DefaultWorkspaceInUse: () => new DefaultWorkspaceNotEmpty() }
           yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...notKnown, ...conflict })
           return deleted
         }),
-      createApiKey: ({ params, payload: { hash, ...given } }) =>
+      createApiKey: ({ params, payload: { hash, ...input } }) =>
         (hash === undefined
-          ? Effect.map(accounts.issueApiKey(params.account_id, given), ({ key, ...made }) =>
-              dataOf({ ...made, key: Redacted.value(key) })
+          ? Effect.map(accounts.issueApiKey(params.account_id, input), ({ key, ...rest }) =>
+              dataOf({ ...rest, key: Redacted.value(key) })
             )
-          : Effect.map(accounts.importApiKey(params.account_id, { hash, ...given }), dataOf)
+          : Effect.map(accounts.importApiKey(params.account_id, { hash, ...input }), dataOf)
         ).pipe(Effect.catchTags({ ...notKnown, HashTaken: () => new HashInUse() })),
       listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.account_id), dataOf),
       revokeApiKey: ({ params: { hash, account_id } }) =>
         Effect.gen(function* () {
-          const own = yield* apiKeysOf(account_id)
-          if (!own.some((one) => one.hash === hash)) return yield* new NotFound()
+          const apiKeys = yield* apiKeysOf(account_id)
+          if (!apiKeys.some((one) => one.hash === hash)) return yield* new NotFound()
           yield* Effect.catchTags(accounts.revokeApiKey(hash), notKnown)
           return deleted
         })
@@ -117,7 +116,7 @@ const accounts = group(
   })
 )
 
-/** The port logs what is not ready. */
+/** Does not log problems: the port's own check does. */
 const health = group(
   GatewayApi,
   "health",
@@ -134,8 +133,8 @@ const links = group(
     const { create, list, revoke } = yield* Links
     return handlers.handleAll({
       create: ({ params, payload }) =>
-        Effect.map(Effect.catchTags(create(params.account_id, payload), notKnown), ({ url, ...made }) =>
-          dataOf({ ...made, url: Redacted.value(url) })
+        Effect.map(Effect.catchTags(create(params.account_id, payload), notKnown), ({ url, ...rest }) =>
+          dataOf({ ...rest, url: Redacted.value(url) })
         ),
       list: ({ params }) => Effect.map(list(params.account_id), dataOf),
       revoke: ({ params: { account_id, link_id } }) =>
@@ -144,7 +143,7 @@ const links = group(
   })
 )
 
-/** How often a wait for events looks whether the service stops, in milliseconds. */
+/** Interval at which a wait for events checks for shutdown, in milliseconds. */
 const drainInterval = 500
 
 const events = group(
@@ -158,7 +157,7 @@ const events = group(
       list: ({ query: { after = 0, limit = 50, wait = 0 } }) =>
         next(after, limit, Duration.seconds(wait)).pipe(
           Effect.raceFirst(Effect.as(untilDrained, { events: [], last_seq: after })),
-          // The wait takes no time from the questions to the database.
+          // The wait must not use up the deadline of queries.
           Effect.provideService(CurrentDeadline, undefined),
           Effect.map(({ events: data, last_seq }) => HttpServerResponse.jsonUnsafe({ data, last_seq }))
         )
@@ -191,7 +190,7 @@ const body = Layer.effect(
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
 )
 
-/** Only declares what any call may answer. */
+/** Only declares errors. */
 const failures = Layer.succeed(GatewayFailures, (app) => app)
 
 const groups = Layer.mergeAll(routes, accounts, links, events, credentials, health).pipe(
@@ -200,8 +199,7 @@ const groups = Layer.mergeAll(routes, accounts, links, events, credentials, heal
   Layer.provide(OpenRoutes.layer)
 )
 
-/** The schemas of the contract need no service, which the types of its handlers cannot tell. */
+/** The contract's schemas need no service, which the handlers' types do not show. */
 type Needed = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>
 
-/** Translates between the contract and the services, nothing else. */
 export const layer = groups as Layer.Layer<Layer.Success<typeof groups>, never, Needed>

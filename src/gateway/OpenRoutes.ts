@@ -4,66 +4,66 @@ import { NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { monotonicMillis } from "../domain/routing/Health.ts"
 import type { Outcome } from "../domain/routing/Outcome.ts"
 import { untilStarted } from "../runtime/FairQueue.ts"
-import { type Holding, MemoryBudget } from "../runtime/MemoryBudget.ts"
+import { type Reservation, MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { repeatInBackground } from "../runtime/repeatInBackground.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
 import { PoolsUnavailable } from "../service/routing/RouterErrors.ts"
 import type { OpenAttempt, Walk } from "../service/routing/Walk.ts"
 
-/** How long a route may take, in milliseconds. Then its open attempt is abandoned. */
+/** Maximum duration of a route, in milliseconds, after which its open attempt is abandoned. */
 const longestRoute = 10 * 60 * 1000
 
-/** For how long the last answer of an ended route may be asked for again, in milliseconds. */
+/** How long the last answer of an ended route may be repeated, in milliseconds. */
 const answerKept = 60 * 1000
 
-/** For how long last answers are added to a bucket, in milliseconds, and how many at most. */
-const bucketed = { millis: 1000, answers: 4096 }
+/** Maximum age of a bucket that takes further answers, in milliseconds, and its maximum size. */
+const bucketLimits = { millis: 1000, answers: 4096 }
 
 /**
- * About how many bytes a route takes, each target and each character of its request, and each attempt beyond the first few; and
- * once it has ended, a bucket and each answer in it.
+ * Approximate memory, in bytes: of an open route, each target and character of its request, and each attempt beyond the first
+ * few; of ended routes, a bucket and each answer in it.
  */
 const bytesOf = { route: 4 * 1024, target: 256, character: 2, attempt: 384, bucket: 768, answer: 112, otherAnswer: 320 }
 
-/** How many attempts are counted with their route, and how many more at a time. */
+/** Attempts reserved with their route, and the minimum of further ones reserved at a time. */
 const attemptsCounted = 8
 
 const weightOf = ({ request: { model, targets, user_id } }: PlannedRequest): number =>
   bytesOf.route + bytesOf.target * targets.length + bytesOf.character * (model.length + (user_id?.length ?? 0))
 
-/** A report about another attempt than the open one. */
+/** A report about an attempt that is not open. */
 export class AttemptNotOpen extends Data.TaggedError("AttemptNotOpen") {}
 
-/** The attempt that is open now, with its number from 1; none if the route has ended. */
+/** The open attempt with its number, from 1. */
 export interface NextAttempt {
   readonly n: number
   readonly attempt: OpenAttempt
 }
 
-/** What a route answers to the last report: whether to go on, or when to come back. */
+/** Answers a report with the next attempt, or when to retry. */
 export interface RouteAnswer {
   readonly next: NextAttempt | undefined
-  /** In milliseconds since 1970; null if that is not known, or an attempt gave an answer to return. */
+  /** In milliseconds since 1970; null if unknown, or if an attempt gave an answer to return. */
   readonly retry_at: number | null
 }
 
-/** The answer to a report, and what was reported. */
+/** The answer to a report, with its outcome. */
 export interface ReportAnswer extends RouteAnswer {
   readonly outcome: Outcome
 }
 
 interface Route {
-  /** None once the route has ended: the map of routes may hold this while it is garbage. */
+  /** Undefined once the route has ended, to free it before this is collected. */
   walk: Walk | undefined
-  holding: Holding | undefined
-  /** When it expires, by the monotonic clock. */
+  reservation: Reservation | undefined
+  /** Expiry by the monotonic clock. */
   until: number
-  /** How many attempts were opened, and of how many the memory is counted. */
+  /** Number of opened attempts, and of those with reserved memory. */
   opened: number
   counted: number
   open: OpenAttempt | undefined
-  /** The last report, and what answers it and every repetition of it. */
+  /** The last report, and the answer to it and its repetitions. */
   last:
     | {
         readonly n: number
@@ -76,7 +76,7 @@ interface Route {
 
 const newRoute = (walk: Walk): Route => ({
   walk,
-  holding: undefined,
+  reservation: undefined,
   until: Number.POSITIVE_INFINITY,
   opened: 0,
   counted: attemptsCounted,
@@ -84,52 +84,52 @@ const newRoute = (walk: Walk): Route => ({
   last: undefined
 })
 
-const drawn = Buffer.alloc(4096)
-let at = drawn.length
+const randomBytes = Buffer.alloc(4096)
+let at = randomBytes.length
 
-/** Makes an id of 128 random bits in one piece: that of `randomUUID` is a tree of fifteen, and kept as such. */
+/** Makes an id of 128 random bits as a flat string: `randomUUID` returns a rope of fifteen parts. */
 const makeId = (): string => {
-  if (at === drawn.length) {
-    randomFillSync(drawn)
+  if (at === randomBytes.length) {
+    randomFillSync(randomBytes)
     at = 0
   }
-  return drawn.toString("hex", at, (at += 16))
+  return randomBytes.toString("hex", at, (at += 16))
 }
 
-/** The number of the last report of a route that has ended, and what answers every repetition of it. */
+/** The last report of an ended route, and the answer to its repetitions. */
 interface LastAnswer {
   readonly n: number
   readonly answer: Exit.Exit<ReportAnswer>
 }
 
-/** Last answers that are forgotten together, by the ids of their routes. */
+/** Last answers by route id, evicted together. */
 interface Bucket {
   readonly answers: Map<string, LastAnswer>
-  readonly holding: Holding
+  readonly reservation: Reservation
   readonly since: number
-  /** A minute after the last one was added. */
+  /** A minute after the newest answer. */
   until: number
 }
 
-const over: RouteAnswer = { next: undefined, retry_at: null }
+const routeOver: RouteAnswer = { next: undefined, retry_at: null }
 
-/** That of most routes, which is kept once for all of them. */
-const usual: LastAnswer = { n: 1, answer: Exit.succeed({ ...over, outcome: { _tag: "Succeeded" } }) }
+/** The last answer of most routes, shared to save memory. */
+const commonAnswer: LastAnswer = { n: 1, answer: Exit.succeed({ ...routeOver, outcome: { _tag: "Succeeded" } }) }
 
 /**
- * The walks that gateways drive over HTTP, one request an attempt. Invariant: of each route at most one attempt is open, every
- * attempt ends once, by its report or as abandoned, and the answer to a report is made once.
+ * The walks that gateways drive over HTTP, one request per attempt. Invariant: each route has at most one open attempt; each
+ * attempt ends once, by its report or as abandoned; each report is answered once, and repetitions get the same answer.
  */
 export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes", {
   make: Effect.gen(function* () {
     const { walk } = yield* Router
-    const { admit, hold } = yield* MemoryBudget
+    const { admit, reserve } = yield* MemoryBudget
     const clock = yield* Clock.Clock
     const routes = new Map<string, Route>()
-    /** The oldest first; answers are added to the newest one. */
+    /** Oldest first; only the newest takes answers. */
     const buckets = new Set<Bucket>()
     let newest: Bucket | undefined
-    /** No route expires and no answer is forgotten before. */
+    /** No route and no answer expires before. */
     let earliest = Number.NEGATIVE_INFINITY
 
     const close = (route: Route, outcome: Outcome) => {
@@ -144,45 +144,49 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       route.last = undefined
     }
 
-    /** Ends a route, and abandons its attempt if one is open. */
+    /** Ends a route and abandons its open attempt. */
     const end = (id: string, route: Route) => {
       stop(id, route)
-      route.holding?.release()
+      route.reservation?.release()
     }
-    // What these return outlives the request: in its context would stand all that the request took to open the route.
-    const revoking = (id: string, route: Route) => () => end(id, route)
-    const givingUp = (id: string, route: Route) => () => {
+    // Separate functions, so that these long-lived closures do not capture the request.
+    const makeEvict = (id: string, route: Route) => () => end(id, route)
+    const makeAbandon = (id: string, route: Route) => () => {
       if (route.last === undefined && route.walk !== undefined) end(id, route)
     }
 
-    const forget = (bucket: Bucket) => {
+    const evict = (bucket: Bucket) => {
       buckets.delete(bucket)
       if (bucket === newest) newest = undefined
-      bucket.holding.release()
+      bucket.reservation.release()
     }
 
     const bucketAt = (now: number): Bucket => {
-      if (newest !== undefined && now < newest.since + bucketed.millis && newest.answers.size < bucketed.answers)
+      if (
+        newest !== undefined &&
+        now < newest.since + bucketLimits.millis &&
+        newest.answers.size < bucketLimits.answers
+      )
         return newest
-      const bucket: Bucket = { answers: new Map(), holding: hold("", "route"), since: now, until: now }
+      const bucket: Bucket = { answers: new Map(), reservation: reserve("", "route"), since: now, until: now }
       newest = bucket
       buckets.add(bucket)
-      bucket.holding.spare(() => forget(bucket))
+      bucket.reservation.makeEvictable(() => evict(bucket))
       return bucket
     }
 
-    /** Ends a route by its last report, whose answer is kept for a while. */
+    /** Ends a route by its last report and keeps the answer for a while. */
     const finish = (id: string, route: Route, n: number, answer: ReportAnswer): LastAnswer["answer"] => {
       stop(id, route)
       const isUsual = n === 1 && answer.outcome._tag === "Succeeded"
-      const kept = isUsual ? usual : { n, answer: Exit.succeed(answer) }
+      const last = isUsual ? commonAnswer : { n, answer: Exit.succeed(answer) }
       const now = monotonicMillis(clock)
       const bucket = bucketAt(now)
       bucket.until = now + answerKept
-      bucket.answers.set(id, kept)
+      bucket.answers.set(id, last)
       const bytes = isUsual ? bytesOf.answer : bytesOf.otherAnswer
-      route.holding?.leaveTo(bucket.holding, bucket.answers.size === 1 ? bytesOf.bucket + bytes : bytes)
-      return kept.answer
+      route.reservation?.transfer(bucket.reservation, bucket.answers.size === 1 ? bytesOf.bucket + bytes : bytes)
+      return last.answer
     }
 
     const lastAnswerOf = (id: string): LastAnswer | undefined => {
@@ -193,7 +197,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       return undefined
     }
 
-    /** The first route and the first bucket are the first to expire. */
+    /** Routes and buckets expire in order of insertion. */
     const endExpired = () => {
       const now = monotonicMillis(clock)
       if (now < earliest) return
@@ -206,29 +210,29 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       for (const bucket of buckets) {
         earliest = Math.min(earliest, bucket.until)
         if (now < bucket.until) break
-        forget(bucket)
+        evict(bucket)
       }
     }
 
-    /** Counts the attempts of a long walk, in memory that is admitted. */
+    /** Reserves memory for the attempts of a long walk. */
     const countAttempts = (route: Route, walk: Walk): Effect.Effect<void, PoolsUnavailable> =>
       Effect.suspend(() => {
-        const { holding } = route
-        if (holding === undefined || walk.noted() < route.counted) return Effect.void
-        const more = Math.max(attemptsCounted, walk.noted() - route.counted)
+        const { reservation } = route
+        if (reservation === undefined || walk.attemptCount() < route.counted) return Effect.void
+        const more = Math.max(attemptsCounted, walk.attemptCount() - route.counted)
         route.counted += more
         const admitted = untilStarted((start) => {
-          if (holding.grow(bytesOf.attempt * more, start)) start()
+          if (reservation.grow(bytesOf.attempt * more, start)) start()
           return true
         })
         return Effect.mapError(admitted, () => new PoolsUnavailable())
       })
 
-    /** Opens the next attempt, unless the route ends meanwhile. */
+    /** Opens the next attempt, unless the route has ended. */
     const openNext = (route: Route): Effect.Effect<RouteAnswer, PoolsUnavailable> =>
       Effect.suspend(() => {
         const { walk } = route
-        if (walk === undefined) return Effect.succeed(over)
+        if (walk === undefined) return Effect.succeed(routeOver)
         const opened = Effect.onExit(Effect.andThen(countAttempts(route, walk), walk.next), (exit) =>
           Effect.sync(() => {
             if (Exit.isSuccess(exit) && route.walk !== undefined) return
@@ -237,7 +241,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           })
         )
         return Effect.flatMap(opened, (attempt): Effect.Effect<RouteAnswer> => {
-          if (route.walk === undefined) return Effect.succeed(over)
+          if (route.walk === undefined) return Effect.succeed(routeOver)
           if (attempt !== undefined) {
             route.open = attempt
             route.opened += 1
@@ -248,8 +252,8 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         })
       })
 
-    /** Goes on after a report, in a fiber of its own: whoever reports may leave, and asks again for the same answer. */
-    const answered = (id: string, route: Route, n: number, outcome: Outcome) =>
+    /** Opens the next attempt in a separate fiber: a client that disconnects may repeat its report. */
+    const openNextInBackground = (id: string, route: Route, n: number, outcome: Outcome) =>
       Effect.withFiber<ReportAnswer, PoolsUnavailable>((fiber) => {
         const answer = Effect.map(openNext(route), (next) => ({ ...next, outcome }))
         const answering = Effect.runForkWith(fiber.context)(answer)
@@ -264,7 +268,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
 
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
-        for (const bucket of buckets) forget(bucket)
+        for (const bucket of buckets) evict(bucket)
         for (const [id, route] of routes) end(id, route)
       })
     )
@@ -272,10 +276,10 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
 
     return {
       /**
-       * Opens a route for what `plan` makes, with its first attempt; fails with `ServiceUnavailable` if too many are open.
-       * `ifUnread` is told what to do if the client leaves without the answer.
+       * Opens a route and its first attempt; fails with `ServiceUnavailable` if too many are open. `ifUnread` gets the
+       * function that ends the route if the client disconnects without the answer.
        */
-      open: <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (giveUp: () => void) => void = () => {}) =>
+      open: <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (abandon: () => void) => void = () => {}) =>
         Effect.suspend(() => {
           endExpired()
           return Effect.flatMap(Effect.interruptible(plan), (planned) => {
@@ -286,12 +290,12 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
               return Effect.succeed({ id, expires_at, planned, next: undefined, retry_at })
             }
             const route = newRoute(walk(planned))
-            const admitted = admit(planned.request.account_id, "route", weightOf(planned), revoking(id, route))
-            return Effect.flatMap(admitted, (holding) => {
-              route.holding = holding
+            const admitted = admit(planned.request.account_id, "route", weightOf(planned), makeEvict(id, route))
+            return Effect.flatMap(admitted, (reservation) => {
+              route.reservation = reservation
               route.until = monotonicMillis(clock) + longestRoute
               routes.set(id, route)
-              ifUnread(givingUp(id, route))
+              ifUnread(makeAbandon(id, route))
               const first: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =
                 route.walk === undefined ? Effect.fail(new ServiceUnavailable()) : openNext(route)
               const answer = Effect.onError(Effect.interruptible(first), () => Effect.sync(() => end(id, route)))
@@ -304,14 +308,14 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         }).pipe(Effect.uninterruptible),
 
       /**
-       * Notes what came of the open attempt, and opens the next one unless the route is to end with it. The last report may
-       * be repeated: the first counts.
+       * Records the outcome of the open attempt, and opens the next one if the route `continues`. Only the first of repeated
+       * reports counts.
        */
       report: (
         id: string,
         n: number,
         outcome: Outcome,
-        goesOn = true
+        continues = true
       ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> =>
         Effect.suspend((): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
           endExpired()
@@ -322,17 +326,17 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           }
           const { last, open, walk } = route
           if (last?.n === n) {
-            if (!goesOn && walk !== undefined) return finish(id, route, n, { ...over, outcome: last.outcome })
-            return last.hasFailed ? answered(id, route, n, last.outcome) : last.answer
+            if (!continues && walk !== undefined) return finish(id, route, n, { ...routeOver, outcome: last.outcome })
+            return last.hasFailed ? openNextInBackground(id, route, n, last.outcome) : last.answer
           }
           if (walk === undefined) return Effect.fail(new NotFound())
           if (open === undefined || n !== route.opened) return Effect.fail(new AttemptNotOpen())
-          const isLast = walk.ended(open, outcome) || !goesOn
+          const isLast = walk.record(open, outcome) || !continues
           close(route, outcome)
-          return isLast ? finish(id, route, n, { ...over, outcome }) : answered(id, route, n, outcome)
+          return isLast ? finish(id, route, n, { ...routeOver, outcome }) : openNextInBackground(id, route, n, outcome)
         }),
 
-      /** Ends a route whose client has left. */
+      /** Ends a route on request of its client. */
       abandon: (id: string): Effect.Effect<void, NotFound> =>
         Effect.suspend(() => {
           endExpired()

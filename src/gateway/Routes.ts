@@ -42,8 +42,8 @@ const attemptOf = (next: NextAttempt | undefined) => {
     key_expires_at: timeOf(token?.expires_at ?? null),
     cloud: token?.cloud ?? null
   }
-  const own = { attempt, step: "own", provider, credential_id, label, region, key: lease.text() }
-  return keys === "tokens" ? { ...own, ...form } : own
+  const opened = { attempt, step: "own", provider, credential_id, label, region, key: lease.text() }
+  return keys === "tokens" ? { ...opened, ...form } : opened
 }
 
 const exclusionOf = (exclusion: Exclusion) =>
@@ -65,7 +65,7 @@ const outcomeNames = {
   Abandoned: "abandoned"
 } as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
 
-/** A gateway names any account, so the default workspace is also missing if there is no such account. */
+/** An unknown account has no default workspace either. */
 const noDefault = {
   path: ["account_id"],
   message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
@@ -81,7 +81,7 @@ const notAlone = InvalidParams.of({
   message: "must be a credential of the workspace, and its provider one of targets"
 })
 
-/** What a request about a route is answered, as JSON; the key in it was read from its lease at the last moment. */
+/** An answer as JSON. Its key is read from the lease at the last moment. */
 export interface RouteResponse {
   readonly status: 200 | 201
   readonly body: string
@@ -92,14 +92,14 @@ const responseOf = (status: RouteResponse["status"], data: object): RouteRespons
   body: JSON.stringify({ data })
 })
 
-/** About how many bytes of memory it takes to say of a credential why it is used or not. */
+/** Approximate memory of the verdict on one credential, in bytes. */
 const verdictBytes = 1000
 
 const isOfPool = ({ credentials }: ProviderPlan) => credentials.length > 0
 
 const decodeReport = Schema.decodeUnknownExit(RouteReport, { errors: "all", onExcessProperty: "error" })
 
-/** Opens routes and takes reports for requests that are decoded. */
+/** Opens routes and takes reports of decoded requests. */
 export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
   make: Effect.gen(function* () {
     const { plan, planForKey, verdicts } = yield* Router
@@ -107,50 +107,50 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
     const { admit } = yield* MemoryBudget
     const clock = yield* Clock.Clock
     const tokensOnly = yield* TokensOnly
-    const noted = (id: string, n: number, given: typeof Report.Type, goesOn: boolean) => {
-      const { codes = [], retry_after = null, status } = given
+    const record = (id: string, n: number, reported: typeof Report.Type, continues: boolean) => {
+      const { codes = [], retry_after = null, status } = reported
       const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
       const outcome: Outcome =
         status === undefined
           ? { _tag: "Abandoned" }
           : outcomeOf({ status, ...answered }, clock.currentTimeMillisUnsafe())
-      return Effect.mapError(report(id, n, outcome, goesOn), (error) => {
+      return Effect.mapError(report(id, n, outcome, continues), (error) => {
         if (error._tag === "AttemptNotOpen") return new AnotherAttemptOpen()
         return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
       })
     }
-    /** Takes a report that came along: null, or why it is refused. */
-    const taken = (given: unknown) => {
+    /** Records an enclosed report. Returns null, or why it was refused. */
+    const takeEnclosed = (input: unknown) => {
       const noting = Effect.flatMap(
-        Effect.mapError(decodeReport(given), ({ issue }) => InvalidParams.ofSchema(issue)),
-        ({ attempt, route, ...report }) => noted(route, attempt, report, false)
+        Effect.mapError(decodeReport(input), ({ issue }) => InvalidParams.ofSchema(issue)),
+        ({ attempt, route, ...report }) => record(route, attempt, report, false)
       )
       return Effect.match(noting, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
     }
-    /** Why each key is used or not, as JSON, in memory that is held until the response has left. */
+    /** Encodes the verdicts on all keys, in memory reserved until the response is sent. */
     const explained = (planned: PlannedRequest, response: ServerResponse): Effect.Effect<string, ServiceUnavailable> =>
       Effect.uninterruptible(
         Effect.gen(function* () {
           const bytes = verdictBytes * planned.members
-          const holding = yield* admit(planned.request.account_id, "gateway", bytes)
+          const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
           const shown = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsOf)))
           return yield* Effect.onExit(Effect.interruptible(shown), (exit) =>
             Effect.sync(() => {
-              if (Exit.isFailure(exit) || response.destroyed) return holding.release()
-              holding.shrink(4 * exit.value.length)
-              response.once("close", () => holding.release())
+              if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
+              reservation.shrink(4 * exit.value.length)
+              response.once("close", () => reservation.release())
             })
           )
         })
       )
     return {
       open: (
-        { account_id, api_key, explain, freshness_ms, reports, workspace_id: given, ...rest }: typeof NewRoute.Type,
+        { account_id, api_key, explain, freshness_ms, reports, workspace_id: requested, ...rest }: typeof NewRoute.Type,
         response: ServerResponse
       ): Effect.Effect<RouteResponse, InvalidParams | Unauthorized | NotForRouting | ServiceUnavailable> => {
         if (tokensOnly && rest.keys === "as_stored") return Effect.fail(tokensRequired)
         const api_key_hash = api_key === undefined ? rest.api_key_hash : hashApiKey(api_key)
-        const request = { ...rest, api_key_hash, ...(given === null ? {} : { workspace_id: given }) }
+        const request = { ...rest, api_key_hash, ...(requested === null ? {} : { workspace_id: requested }) }
         const freshness = freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
         const planning: Effect.Effect<
           PlannedRequest,
@@ -161,7 +161,7 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
             : api_key_hash === null
               ? Effect.fail(new UnknownApiKey())
               : planForKey({ ...request, api_key_hash }, freshness)
-        const known =
+        const checked =
           request.credential_id === undefined
             ? planning
             : Effect.filterOrFail(
@@ -170,20 +170,20 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
                 () => notAlone
               )
         return Effect.gen(function* () {
-          // What they say of keys counts for the plan.
-          const along = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, taken) }
+          // Reports first: the plan must respect them.
+          const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, takeEnclosed) }
           let providers: string | undefined
-          const explaining = Effect.tap(known, (planned) =>
+          const explaining = Effect.tap(checked, (planned) =>
             explain || planned.isEmpty
               ? Effect.map(explained(planned, response), (shown) => void (providers = shown))
               : Effect.void
           )
-          const { expires_at, id, next, planned, retry_at } = yield* open(explaining, (giveUp) =>
-            whenLost(response, giveUp)
+          const { expires_at, id, next, planned, retry_at } = yield* open(explaining, (abandon) =>
+            whenLost(response, abandon)
           )
           const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
           if (next === undefined) providers ??= yield* explained(planned, response)
-          const answer = responseOf(201, { route: id, ...times, next: attemptOf(next), ...along })
+          const answer = responseOf(201, { route: id, ...times, next: attemptOf(next), ...reportResults })
           return providers === undefined
             ? answer
             : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${providers}}}` }
@@ -192,7 +192,7 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
             if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
             if (error._tag === "ApiKeyMayNotRoute") return new NotForRouting()
             if (error._tag === "UnknownWorkspace")
-              return InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
+              return InvalidParams.of(requested === null ? noDefault : workspaceIssue(requested))
             return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
           })
         )
@@ -200,12 +200,12 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
       report: (
         id: string,
         n: number,
-        given: typeof Report.Type
+        reported: typeof Report.Type
       ): Effect.Effect<RouteResponse, AnotherAttemptOpen | NotFound | ServiceUnavailable> =>
         Effect.flatMap(
-          noted(id, n, given, true),
+          record(id, n, reported, true),
           ({ next, outcome, retry_at }): Effect.Effect<RouteResponse, AnotherAttemptOpen> =>
-            // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
+            // The next attempt may have ended meanwhile, by another report or with its route.
             next?.attempt.lease?.hasEnded === true
               ? Effect.fail(new AnotherAttemptOpen())
               : Effect.succeed(

@@ -1,5 +1,5 @@
 import { IncomingMessage } from "node:http"
-import { type Holding, makeMemoryBudget } from "../runtime/MemoryBudget.ts"
+import { type Reservation, makeMemoryBudget } from "../runtime/MemoryBudget.ts"
 
 /** The budget, in bytes, of bodies that nobody reads yet. Bodies may take three quarters of a budget. */
 const unreadBudgetBytes = 16 * 1024 * 1024
@@ -31,7 +31,7 @@ export class ArrivingRequest extends IncomingMessage {
   /** The status of the refusal, if the rest of the request could not be read. */
   refusedWith: number | undefined
   private bytes: Buffer | undefined
-  private holding: Holding | undefined
+  private holding: Reservation | undefined
   private onProgress = noop
   private state: "unread" | "reading" | "discarding" = "unread"
   private onExcess = noop
@@ -111,7 +111,7 @@ export class ArrivingRequest extends IncomingMessage {
   }
 
   private keep(part: Buffer): void {
-    this.holding ??= unread.hold(String((bodies += 1)), "body", () => this.dropBody())
+    this.holding ??= unread.reserve(String((bodies += 1)), "body", () => this.dropBody())
     let isAdmitted = false
     if (!this.holding.grow(part.length, () => (isAdmitted = true)) && !isAdmitted) this.dropBody()
     if (this.isDropped) return void part.fill(0)

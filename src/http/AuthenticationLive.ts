@@ -3,9 +3,9 @@ import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/h
 import { Authentication, ReadsCredential } from "../contract/Middleware.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
-import { CurrentPrincipal, mayDo, type Principal } from "../domain/Principal.ts"
+import { CurrentPrincipal, isAllowed, type Principal } from "../domain/Principal.ts"
 import { hashApiKey, hasWrongChecksum } from "../runtime/ApiKey.ts"
-import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
+import { ApiKeys, type ResolvedApiKey } from "../port/ApiKeys.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
 import { Prefetched } from "../runtime/Prefetched.ts"
@@ -52,7 +52,7 @@ type Refusal = Effect.Effect<HttpServerResponse.HttpServerResponse>
 /** The principal of a token, and the rows that its look-up also read. */
 export interface Resolved {
   readonly principal: Extract<Principal, { readonly kind: "api_key" | "link" }>
-  readonly prefetched?: FoundApiKey["prefetched"]
+  readonly prefetched?: ResolvedApiKey["prefetched"]
 }
 
 /** The credential to read along with the token. */
@@ -136,7 +136,7 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
           known.remember(hash, principal.account_id)
           const log = Context.get(context, CurrentRequestLog)
           if (log !== undefined) Object.assign(log, logContextOf(principal))
-          if (!mayDo(principal, endpoint.identifier)) return forbidden
+          if (!isAllowed(principal, endpoint.identifier)) return forbidden
           const answer = asPrincipal(app, resolved.success)
           if (principal.kind !== "link") return answer
           // If the link was closed meanwhile, looking it up again tells why.

@@ -34,7 +34,7 @@ const namesOneHost = ({ headers, httpVersion, rawHeaders }: IncomingMessage) =>
 /** Logs a plain database failure, such as an outage, in one sentence and anything else with its cause (D11). */
 const logFailure = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
-  return failure instanceof DatabaseFailure && failure.isPlain
+  return failure instanceof DatabaseFailure && failure.isSelfExplanatory
     ? Effect.logError(`Unexpected failure: ${failure._tag} ${failure.message}`)
     : Effect.logError("Unexpected failure", cause)
 }

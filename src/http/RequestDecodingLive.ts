@@ -8,7 +8,7 @@ import { JsonBody } from "../contract/Middleware.ts"
 import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
 import { withoutDeadline } from "../runtime/Deadline.ts"
-import { type Holding, MemoryBudget } from "../runtime/MemoryBudget.ts"
+import { type Reservation, MemoryBudget } from "../runtime/MemoryBudget.ts"
 import type { ArrivingRequest } from "./ArrivingRequest.ts"
 import { errorResponse } from "./Envelope.ts"
 
@@ -39,7 +39,7 @@ const memoryTimeout = 8_000
 const timedOut = errorResponse(new RequestTimeout(), { connection: "close" })
 
 /** Reads a body, and holds memory for each chunk as it arrives. Undefined if it waits too long for memory. */
-const readBody = (source: ArrivingRequest, holding: Holding) =>
+const readBody = (source: ArrivingRequest, holding: Reservation) =>
   Effect.callback<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>((resume) => {
     let admitted = 0
     let isWaiting = false
@@ -96,7 +96,7 @@ export const withJsonBody = <E, R>(
     return Effect.acquireUseRelease(
       Effect.sync(() => {
         if (source.expectsContinue) (toServerResponse(request) as ServerResponse).writeContinue()
-        return budget.hold(sender, use, () => {
+        return budget.reserve(sender, use, () => {
           if (!source.complete) source.destroy()
         })
       }),

@@ -22,19 +22,19 @@ import * as Page from "./Page.ts"
 
 const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorResponse(error))
 
-/** Looks the link up by the hash of its token on every request. */
+/** Looks up the link by the hash of its token on every request. */
 const authentication = Layer.effect(
   Authentication,
   Effect.flatMap(Links, ({ find, storedBy }) => {
     const unknown = refusal(LinkRefused.as("unknown"))
     return makeAuthentication({
       resolve: (hash) =>
-        Effect.flatMap(find(hash), (found): ReturnType<Tokens["resolve"]> => {
-          if (Option.isNone(found)) return Effect.succeed(Result.fail(unknown))
-          const { state, ...link } = found.value
+        Effect.flatMap(find(hash), (record): ReturnType<Tokens["resolve"]> => {
+          if (Option.isNone(record)) return Effect.succeed(Result.fail(unknown))
+          const { state, ...link } = record.value
           return state === "open"
             ? Effect.succeed(Result.succeed({ principal: { kind: "link", ...link } as const }))
-            : Effect.map(storedBy(found.value), (stored) =>
+            : Effect.map(storedBy(record.value), (stored) =>
                 Result.fail(refusal(LinkRefused.as(state, Option.getOrUndefined(stored))))
               )
         }),
@@ -57,7 +57,7 @@ const decodeReplacement = Schema.decodeUnknownEffect(Schema.toType(Replacement),
 
 type Sealed = Parameters<Links["Service"]["open"]>[1]
 
-/** The tenants' operations, confined to the workspace of the link, and to the credential of one that replaces its key. */
+/** The tenants' operations within the workspace of the link; for a replace link, on its credential. */
 const handlers = group(
   LinksApi,
   "links",
@@ -68,35 +68,35 @@ const handlers = group(
     const operations = yield* makeOperations
     const { reads, writes } = yield* RequestQueues
 
-    /** Opening writes the next key pair, so it waits for its turn as any other write of the account. */
-    const opened = Effect.fnUntraced(function* (sealed: Sealed, provider: string, id: CredentialId | null) {
+    /** Opening writes the next key pair, so it queues with the account's writes. */
+    const openSealed = Effect.fnUntraced(function* (sealed: Sealed, provider: string, id: CredentialId | null) {
       const link = yield* currentLink
       const opening = writes(link.account_id, links.open(link, sealed, { provider, credential_id: id }))
       const key = yield* Effect.catchTag(opening, "NotForThisLink", () => new NotSealedForLink())
       return Redacted.value(key)
     })
 
-    const own = Effect.fnUntraced(function* (id: CredentialId) {
+    const credentialOf = Effect.fnUntraced(function* (id: CredentialId) {
       const { account_id, credential_id, workspace_id } = yield* currentLink
       if (credential_id !== null && credential_id !== id) return yield* new NotFound()
       const credential: Credential = yield* reads(account_id, credentials.get(id))
       return credential.workspace_id === workspace_id ? credential : yield* new NotFound()
     })
-    const onOwn =
-      <Given extends { readonly params: { readonly id: CredentialId } }, A, E, R>(
-        operation: (given: Given) => Effect.Effect<A, E, R>
+    const onCredential =
+      <Request extends { readonly params: { readonly id: CredentialId } }, A, E, R>(
+        operation: (request: Request) => Effect.Effect<A, E, R>
       ) =>
-      (given: Given) =>
-        Effect.flatMap(own(given.params.id), ({ id, ...credential }) =>
+      (request: Request) =>
+        Effect.flatMap(credentialOf(request.params.id), ({ id, ...credential }) =>
           Effect.flatMap(currentLink, ({ account_id }) =>
-            Effect.provideService(operation(given), Prefetched, {
+            Effect.provideService(operation(request), Prefetched, {
               account_id,
-              credential: { id, found: Option.some({ id, ...credential }) }
+              credential: { id, row: Option.some({ id, ...credential }) }
             })
           )
         )
-    const inWorkspace = <Given extends object>(given: Given) =>
-      Effect.map(currentLink, ({ workspace_id }) => ({ ...given, workspace_id }))
+    const inWorkspace = <Input extends object>(input: Input) =>
+      Effect.map(currentLink, ({ workspace_id }) => ({ ...input, workspace_id }))
 
     return handlers.handleAll({
       about: () =>
@@ -113,29 +113,29 @@ const handlers = group(
           const replaced = yield* writes(link.account_id, links.replaceToken(link, token))
           return replaced ? { data: { link_id: link.link_id } } : yield* LinkRefused.as("unknown")
         }),
-      create: ({ headers, payload: { sealed_key, ...given } }) =>
+      create: ({ headers, payload: { sealed_key, ...fields } }) =>
         Effect.gen(function* () {
           const { provider, workspace_id } = yield* currentLink
-          if (provider !== null && provider !== given.provider) {
+          if (provider !== null && provider !== fields.provider) {
             return yield* InvalidParams.of({ path: ["provider"], message: `must be ${provider}` })
           }
-          const key = yield* opened(sealed_key, given.provider, null)
-          const payload = yield* decodeNewCredential({ ...given, workspace_id, key })
+          const key = yield* openSealed(sealed_key, fields.provider, null)
+          const payload = yield* decodeNewCredential({ ...fields, workspace_id, key })
           return yield* operations.create({ headers, payload })
         }),
-      update: ({ params, payload: { sealed_key, ...given } }) =>
+      update: ({ params, payload: { sealed_key, ...fields } }) =>
         Effect.gen(function* () {
-          const { provider } = yield* own(params.id)
+          const { provider } = yield* credentialOf(params.id)
           const { purpose } = yield* currentLink
           if (purpose === "replace") {
-            const sent = sealed_key === undefined ? given : { ...given, sealed_key }
+            const sent = sealed_key === undefined ? fields : { ...fields, sealed_key }
             yield* Effect.mapError(decodeReplacement(sent), ({ issue }) => InvalidParams.ofSchema(issue))
           }
-          const key = sealed_key === undefined ? {} : { key: yield* opened(sealed_key, provider, params.id) }
-          const payload = yield* decodeCredentialChanges({ ...given, ...key })
+          const key = sealed_key === undefined ? {} : { key: yield* openSealed(sealed_key, provider, params.id) }
+          const payload = yield* decodeCredentialChanges({ ...fields, ...key })
           return yield* operations.update({ params, payload })
         }),
-      /** Those that a key may be restricted to: the ones that send requests. */
+      /** The API keys to which a credential may be restricted: only ordinary keys send requests. */
       apiKeys: () =>
         Effect.gen(function* () {
           const { account_id } = yield* currentLink
@@ -154,10 +154,10 @@ const handlers = group(
       events: ({ query }) =>
         query.credential_id === undefined
           ? Effect.fail(InvalidParams.of({ path: ["credential_id"], message: "is required" }))
-          : Effect.andThen(own(query.credential_id), operations.events({ query })),
-      get: onOwn(operations.get),
-      status: onOwn(operations.status),
-      delete: onOwn(operations.delete)
+          : Effect.andThen(credentialOf(query.credential_id), operations.events({ query })),
+      get: onCredential(operations.get),
+      status: onCredential(operations.status),
+      delete: onCredential(operations.delete)
     })
   })
 )

@@ -5,7 +5,7 @@ import { HttpRouter, HttpServerResponse } from "effect/http"
 import { errorResponse } from "../http/Envelope.ts"
 import { NotFound } from "../domain/Errors.ts"
 
-/** Nothing comes from elsewhere, nobody may frame the page, and it sends no form: its script does. */
+/** Forbids foreign content, framing and forms. */
 const headers = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -14,7 +14,7 @@ const headers = {
   "x-content-type-options": "nosniff"
 }
 
-/** The modules that the page takes as they are, and where they stand among the sources; the build puts them beside the page. */
+/** Modules of the page by their location in the sources; the build copies them beside the page. */
 const modules: Readonly<Record<string, string>> = {
   "hpke.js": "hpke",
   "preact.js": "htm/preact/standalone",
@@ -24,7 +24,7 @@ const modules: Readonly<Record<string, string>> = {
 
 const types: Readonly<Record<string, string>> = { html: "text/html", js: "text/javascript", css: "text/css" }
 
-const ownFiles = [
+const pageFiles = [
   "index.html",
   "style.css",
   "start.js",
@@ -52,11 +52,11 @@ const load = (file: string) =>
       })
   )
 
-/** `/keys`, the page of owners, and the files that it takes; read once. */
+/** Serves the owner's page at `/keys` and its files, each read once. */
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const files = new Map<string, Effect.Effect<HttpServerResponse.HttpServerResponse>>()
-    for (const file of [...ownFiles, ...Object.keys(modules)]) files.set(file, yield* Effect.cached(load(file)))
+    for (const file of [...pageFiles, ...Object.keys(modules)]) files.set(file, yield* Effect.cached(load(file)))
     const answer = (file: string) => files.get(file) ?? Effect.succeed(errorResponse(new NotFound()))
     yield* router.add("GET", "/keys", answer("index.html"))
     yield* router.add(

@@ -20,7 +20,7 @@ export interface Workspace extends NewWorkspace {
   readonly deleted_at: DateTime.Utc | null
 }
 
-/** Whose a workspace is, and what has to be known before it is deleted. */
+/** The account of a workspace, and the facts that decide whether it may be deleted. */
 export interface WorkspaceUse extends Pick<Workspace, "is_default"> {
   readonly account_id: AccountId
   readonly is_deleted: boolean
@@ -51,17 +51,17 @@ export class AccountRepository extends Context.Service<
   {
     readonly hasAccounts: Answer<boolean>
     /**
-     * Stores the account with its default workspace and first API key, or nothing at all: if there is one with that id,
-     * whose name may differ, or was one.
+     * Stores the account with its default workspace and first API key, or nothing if the id exists, perhaps with another
+     * name, or was deleted.
      */
     readonly createAccount: (
       account: { readonly account_id: AccountId; readonly name: string },
       workspace: NewWorkspace,
       key: NewApiKey
     ) => Answer<"created" | "exists" | "differs" | "deleted">
-    /** Returns up to `limit` accounts whose ids come after `after`, in order of their ids. */
+    /** Returns up to `limit` accounts after the id `after`, in order of id. */
     readonly listAccounts: (after: AccountId | undefined, limit: number) => Answer<ReadonlyArray<Account>>
-    /** Deletes a part: first the API keys, then up to `limit` credentials and records, at last the account. */
+    /** Deletes a part: first the API keys, then up to `limit` credentials and records, last the account. */
     readonly eraseAccount: (
       account_id: AccountId,
       at: DateTime.Utc,
@@ -69,12 +69,12 @@ export class AccountRepository extends Context.Service<
     ) => Answer<Option.Option<ErasureStep>>
     readonly createWorkspace: (account_id: AccountId, workspace: NewWorkspace) => Answer<boolean>
     readonly findWorkspace: (workspace_id: WorkspaceId) => Answer<Option.Option<WorkspaceUse>>
-    /** Makes a workspace the default one of its account, in place of another. Returns false if it is deleted. */
+    /** Makes a workspace the default of its account. Returns false if it is deleted. */
     readonly makeDefault: (account_id: AccountId, workspace_id: WorkspaceId) => Answer<boolean>
     /** Returns when the workspace was deleted, which repeated calls do not change (D43). */
     readonly deleteWorkspace: (workspace_id: WorkspaceId, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
     readonly listWorkspaces: (account_id: AccountId) => Answer<ReadonlyArray<Workspace>>
-    /** Adds a key unless its hash is taken. A repeated call with equal arguments is not told apart from the first. */
+    /** Adds a key unless its hash is taken. Repeating a call has the same result. */
     readonly addApiKey: (account_id: AccountId, key: NewApiKey) => Answer<"added" | "hash taken" | "no account">
     /** Returns when the key was revoked, which repeated calls do not change. */
     readonly revokeApiKey: (hash: ApiKeyHash, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>

@@ -2,10 +2,10 @@ import { Context, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** How far the service counts rows: no count takes longer as a table grows. */
+/** Maximum rows that the service counts, so that counts take no longer as a table grows. */
 export const countLimit = 10_000
 
-/** A count that went as far as one more than the limit, in words. */
+/** Formats a count that stopped at one more than the limit. */
 export const countOf = (count: number): string =>
   count > countLimit ? `more than ${countLimit.toLocaleString("en")}` : String(count)
 
@@ -16,22 +16,22 @@ export interface AuditEntry {
   readonly at: string
   /** Start of the transaction as PostgreSQL's 8-byte timestamp, which is exact. */
   readonly stamp: Uint8Array
-  /** The events as the JSON array that was written, byte for byte. */
+  /** The events as a JSON array, byte for byte as written. */
   readonly events: string
 }
 
-/** An entry with the name of the API key that acted, null if another actor did or the key is gone. */
+/** An entry with the name of its API key; null for another actor or a deleted key. */
 export interface ReadEntry extends Omit<AuditEntry, "stamp"> {
   readonly actor_name: string | null
 }
 
-/** Which entries to read: of one account, or of all and of none; of one credential, or of all. */
+/** Filters entries by account and credential. */
 export interface EntryPage {
   readonly account_id?: AccountId
   readonly credential_id?: CredentialId
   /** Only older ones. */
   readonly before?: number
-  /** Only newer ones, the oldest first, and only sealed ones: none that is committed later comes before any of them. */
+  /** Only newer sealed ones, oldest first: no later commit comes before them. */
   readonly after?: number
   readonly limit: number
 }
@@ -59,7 +59,7 @@ export class AuditLog extends Context.Service<
     /** The next page of checkpoints after a number, in order. */
     readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
     readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
-    /** The newest entries, or the oldest ones `after` a number: up to `limit`, fewer if they are large, but one if there are any. */
+    /** The newest entries, or the oldest `after` a number: up to `limit`, fewer if they are large, at least one if any. */
     readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
     /** Counts the entries that no checkpoint covers, as far as `limit`. */
     readonly unsealed: (limit?: number) => Answer<number>

@@ -16,7 +16,7 @@ export class UnsupportedFormat extends Data.TaggedError("UnsupportedFormat") {
   }
 }
 
-/** Sealed key, wrapped key and context were not sealed together. */
+/** Sealed key, wrapped key and context do not belong together. */
 export class AuthenticationFailed extends Data.TaggedError("AuthenticationFailed") {
   override get message() {
     return "the credential or its sealed key was altered"
@@ -33,7 +33,7 @@ export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFai
 
 export type OpenFailure = RewrapFailure | KeyStoreUnavailable
 
-/** Seals a key to its credential: with another row or a bound field changed, it does not open. Waits 3 s at most. */
+/** Seals a key to its credential: it opens only with the same row and bound fields. Waits at most 3 s. */
 export class Cipher extends Context.Service<
   Cipher,
   {
@@ -46,15 +46,15 @@ export class Cipher extends Context.Service<
       context: SealingContext,
       key: Redacted.Redacted
     ) => Effect.Effect<boolean, OpenFailure>
-    /** Passes an opened key to `use` in a buffer that is wiped when `use` returns: at once, if the store is in this process. */
+    /** Passes an opened key to `use` in a buffer that is wiped afterwards. Synchronous for a key store in this process. */
     readonly read: <A>(
       sealed: SealedKey,
       context: SealingContext,
       use: (key: Buffer) => A
     ) => Effect.Effect<A, OpenFailure>
-    /** Proves that a sealed key belongs to its context, so that the context is what was sealed. Opens nothing. */
+    /** Proves that a sealed key belongs to its context, without opening it. */
     readonly verify: (sealed: SealedKey, context: SealingContext) => Effect.Effect<void, OpenFailure>
-    /** Opens a key under the context that it was sealed to and seals it to another, under a new data key. */
+    /** Opens a key under one context and seals it to another, under a new data key. */
     readonly reseal: (sealed: SealedKey, from: SealingContext, to: SealingContext) => Answer<SealedKey, OpenFailure>
   }
 >()("byok/Cipher") {}

@@ -12,23 +12,23 @@ export interface PoolOwner {
   readonly workspace_id: WorkspaceId
 }
 
-/** What the row of a pool says; a pool that never had a credential is at 0. */
+/** The row of a pool; all 0 if it never had a credential. */
 export interface PoolState {
-  /** Rises with every change of a credential that a plan may see. Rewrapping its key is none. */
+  /** Rises with every change of a credential that plans see; not when its key is rewrapped. */
   readonly version: string
   /** Rises with every change of a parking or of the mark of a leaked key. */
   readonly health: string
   readonly members: number
-  /** Of the lists and sealed keys of its credentials. */
+  /** Total bytes of lists and sealed keys. */
   readonly bytes: number
 }
 
-/** What is stored of a key's health: for the model, or for every one if that is ''. */
+/** The stored cooldown of a key for a model, or for every model if that is ''. */
 export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly model: string
   /** `succeeded` ended the epoch before. A newer version may have stored other causes. */
   readonly cause: ParkedCause | "succeeded"
-  /** Milliseconds to its end by the database's clock, negative if that has passed; null without an end. */
+  /** Milliseconds to its end by the database's clock, negative if past; null without an end. */
   readonly remaining: number | null
 }
 
@@ -37,18 +37,18 @@ export interface PoolRow {
   readonly credential: Credential
   readonly sealed: SealedKey
   readonly key_version: number
-  /** Changes with every committed change of the row, whoever made it. */
+  /** Changes with every committed change of the row. */
   readonly row: string
 }
 
 /** A pool in one snapshot of the database. */
 interface StoredPool extends PoolState {
   readonly rows: ReadonlyArray<PoolRow> | undefined
-  /** Of the current keys, by their credentials. */
+  /** Parkings of current keys by credential. */
   readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
 }
 
-/** A workspace, and its pools in the order of the providers that were asked for. */
+/** A workspace, and its pools in the order of the requested providers. */
 export interface PoolVersions {
   readonly workspace_id: WorkspaceId
   readonly pools: ReadonlyArray<PoolState>
@@ -59,16 +59,14 @@ export class CredentialPools extends Context.Service<
   CredentialPools,
   {
     /**
-     * The workspace, which is the account's default one unless one is named, and its pools in the order of the providers.
-     * Costs the same however large they are. None if the account has no such workspace, or has deleted it (E19).
+     * The workspace, the default one unless named, and its pools in the order of the providers; none if it is unknown or
+     * deleted (E19). Takes as long for large pools as for small ones.
      */
     readonly versions: (
       owner: Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId },
       providers: ReadonlyArray<Provider>
     ) => Answer<Option.Option<PoolVersions>>
-    /**
-     * The same of the account of an API key with its role, without pools if it has no such workspace. None if the key is unknown or revoked.
-     */
+    /** Account, role and `versions` of an API key; none if it is unknown or revoked. */
     readonly versionsOfKey: (
       key: { readonly api_key_hash: ApiKeyHash; readonly workspace_id?: WorkspaceId },
       providers: ReadonlyArray<Provider>
@@ -76,12 +74,12 @@ export class CredentialPools extends Context.Service<
       Option.Option<{
         readonly account_id: AccountId
         readonly role: ApiKeyRole
-        readonly found: Option.Option<PoolVersions>
+        readonly versions: Option.Option<PoolVersions>
       }>
     >
     /**
-     * A pool and its parkings in one snapshot, without `rows` if its version is `known`. None as for `versions`. Before it is
-     * read, `admit` is told how many bytes its parkings take, about.
+     * Reads a pool and its parkings in one snapshot, without `rows` if its version is `known`; none as for `versions`. Calls
+     * `admit` first with the approximate bytes of its parkings.
      */
     readonly load: (
       owner: PoolOwner,

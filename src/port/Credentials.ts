@@ -10,13 +10,13 @@ import type { OpenFailure } from "./Cipher.ts"
 import type { CredentialOrder, CredentialPage, OrderMismatch } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Which credentials to list: of the default workspace and all providers unless they are given. */
+/** Filters a list; by default, all providers of the default workspace. */
 export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
   readonly workspace_id?: WorkspaceId
   readonly provider?: Provider
 }
 
-/** The order of a provider's credentials: of the default workspace unless it is given. */
+/** The order of a provider's credentials, by default in the default workspace. */
 export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<CredentialOrder, "workspace_id">>
 
 /** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
@@ -29,7 +29,7 @@ export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
   }
 }
 
-/** The ids of an order are not exactly those of the credentials that it is for; nothing was stored. */
+/** The ids of an order differ from the stored credentials; nothing was stored. */
 export class OrderRefused extends Data.TaggedError("OrderRefused")<OrderMismatch> {}
 
 /**
@@ -40,8 +40,8 @@ export class Credentials extends Context.Service<
   Credentials,
   {
     /**
-     * Seals the key and stores the credential (section 4.1). An idempotency key stands for one credential of the
-     * account, which every call returns, `replayed` after the first; a different request fails with `Conflict`.
+     * Seals the key and stores the credential (section 4.1). Repeating an idempotency key returns the same credential,
+     * `replayed`; a different request fails with `Conflict`.
      */
     readonly create: (
       input: NewCredential,
@@ -62,19 +62,16 @@ export class Credentials extends Context.Service<
       CurrentPrincipal
     >
     /**
-     * Changes what is given under the rules of create. A new `key` replaces the old one when this succeeds. Changes
-     * that change nothing store nothing; updates of different members at the same time both hold.
+     * Changes members under the rules of create. Stores nothing if nothing differs. Concurrent updates of different members
+     * all take effect.
      */
     readonly update: (
       id: CredentialId,
       changes: CredentialChanges
     ) => Answer<Credential, NotFound | InvalidParams | StoredKeyUnusable, CurrentPrincipal>
-    /**
-     * Stores the order of all credentials of a workspace and provider. Fails with `OrderRefused` if the ids are not exactly
-     * theirs.
-     */
+    /** Stores the order of all credentials of a workspace and provider, of which `ids` must be a permutation. */
     readonly order: (request: OrderRequest) => Answer<CredentialOrder, InvalidParams | OrderRefused, CurrentPrincipal>
-    /** Removes the credential and its key for good. Fails with `NotFound` if there is no such credential any more. */
+    /** Removes the credential and its key for good. */
     readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentPrincipal>
   }
 >()("byok/Credentials") {}

@@ -1,14 +1,14 @@
 import { Data, type Effect } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
-/** What a store answers. It refuses if too much is queued (D14), and dies with a `DatabaseFailure` if its database fails. */
+/** The effect of a store. Fails if its queue is full (D14), and dies with a `DatabaseFailure` if its database fails. */
 export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavailable, R>
 
 /** PostgreSQL is down, starting, stopping or a replica, a pooler has no connection, or a name does not resolve yet. */
 const transient =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123]|25006)$/
 
-/** What an operator can mend, by SQLSTATE. */
+/** Faults that an operator can mend, by SQLSTATE. */
 const faults: Readonly<Record<string, string>> = {
   "25P02": "an earlier statement of the transaction failed",
   "42501": "the user lacks a permission",
@@ -16,7 +16,7 @@ const faults: Readonly<Record<string, string>> = {
   "53300": "the database takes no more connections"
 }
 
-/** The defect of a database that failed. Without its messages, which quote values; `sqlstate` may be a system's code. */
+/** The defect of a failed database, without its messages, which quote values. `sqlstate` may be a system's code. */
 export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
   readonly kind: string
   readonly sqlstate: string | undefined
@@ -28,8 +28,8 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
     return fault === undefined ? code : `${fault} (${code})`
   }
 
-  /** Whether the message is all that needs to be said: how a request met the failure adds nothing. */
-  get isPlain() {
+  /** Whether the message suffices without the trace of a request. */
+  get isSelfExplanatory() {
     return this.isAway || (this.sqlstate !== undefined && this.sqlstate in faults)
   }
 

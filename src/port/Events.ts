@@ -4,7 +4,7 @@ import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { EntryPage } from "./AuditLog.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** An event of any account, or of none, with the members that its action has. */
+/** An event of any account or of none, with the members of its action. */
 export interface FeedEvent {
   readonly id: string
   readonly seq: number
@@ -14,20 +14,20 @@ export interface FeedEvent {
   readonly actor: object
 }
 
-/** The events of the audit log, for those whom they concern. */
+/** Reads the events of the audit log for accounts and subscribers. */
 export class Events extends Context.Service<
   Events,
   {
     /**
-     * The events of the `CurrentPrincipal`'s account, the newest first, or in order with `after`. A page is never cut within a
-     * `seq`, and there may be more after any page that is not empty.
+     * The events of the `CurrentPrincipal`'s account, newest first, or in order with `after`. A page never splits a `seq`;
+     * more may follow any page that is not empty.
      * @effect-expect-leaking CurrentPrincipal
      */
     readonly list: (page: Omit<EntryPage, "account_id">) => Answer<ReadonlyArray<AccountEvent>, never, CurrentPrincipal>
     /**
-     * The events of all accounts after a `seq`, in order; waits for the next one if there is none. Invariant: whoever goes
-     * on after `last_seq` gets every committed event once, in order, however late it is committed. So an event comes once
-     * no transaction can commit one before it, about a second after its commit.
+     * The events of all accounts after a `seq`, in order; waits up to `wait` for the next one. Invariant: continuing after
+     * `last_seq` yields every committed event once, in order. So an event appears once no earlier one can be committed, about
+     * a second after its commit.
      */
     readonly next: (
       after: number,
@@ -37,37 +37,37 @@ export class Events extends Context.Service<
   }
 >()("byok/Events") {}
 
-/** How far a subscriber has got: it has all events up to `after`, and the first `done` of the next `seq`. */
+/** Progress of a subscriber: all events up to `after`, and the first `done` of the next `seq`. */
 export interface Progress {
   readonly after: number
   readonly done: number
 }
 
-/** The progress of the one subscriber, and what is left for it. */
+/** The subscriber's progress and backlog. */
 export interface CursorState extends Progress {
-  /** Deliveries that failed since the last that succeeded. */
+  /** Failed deliveries since the last success. */
   readonly failures: number
   /** Seconds until the next attempt after a failure. */
   readonly pause: number
-  /** Entries that wait, counted as far as 10,001, and for how many seconds the oldest one has. */
+  /** Waiting entries, counted up to 10,001, and the age of the oldest in seconds. */
   readonly waiting: number
   readonly lag: number
-  /** Whether there is something to deliver that no other instance delivers, and no pause. */
+  /** Whether entries wait that no other instance delivers, without a pause. */
   readonly isDue: boolean
 }
 
 /**
- * The cursor of the subscriber to events in the database. Invariant: at most one holder delivers at a time, for 30 seconds
- * after its last step, so that an instance that was killed frees it; the cursor only moves in steps of its holder.
+ * The subscriber's cursor in the database. Invariant: one holder at a time moves it. Its lease ends 30 seconds after its
+ * last step, which frees the cursor of a killed instance.
  */
 export class EventCursor extends Context.Service<
   EventCursor,
   {
     /** None before the first delivery. */
     readonly state: Answer<Option.Option<CursorState>>
-    /** Takes the cursor if it is free and in no pause; a new one begins after the newest event. */
+    /** Takes the cursor unless it has a holder or pauses; a new one begins after the newest event. */
     readonly take: (holder: string) => Answer<Option.Option<Progress>>
-    /** Moves the cursor and ends a series of failures. False if it has another holder: the step did not take place. */
+    /** Moves the cursor and resets failures. Returns false, without moving it, if it has another holder. */
     readonly advance: (holder: string, to: Progress) => Answer<boolean>
     /** Frees the cursor; after a failure, for a pause that doubles up to five minutes. */
     readonly free: (holder: string, hasFailed: boolean) => Answer<void>

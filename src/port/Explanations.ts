@@ -10,7 +10,7 @@ import type { PageMemory } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /**
- * Says which credentials of the `CurrentPrincipal` serve a request, and why the others do not. Opens no key.
+ * Explains which credentials of the `CurrentPrincipal` serve a request, and why others do not. Opens no key.
  * @effect-expect-leaking CurrentPrincipal
  */
 export class Explanations extends Context.Service<
@@ -18,17 +18,17 @@ export class Explanations extends Context.Service<
   {
     /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
     readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentPrincipal>
-    /** The answer with it, which is made once as long as nothing changes. */
+    /** The encoded answer, cached until a pool or its health changes. */
     readonly explainedBody: (
       request: PlanRequest,
       memory: PageMemory
     ) => Answer<Uint8Array, InvalidParams, CurrentPrincipal>
     readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentPrincipal>
-    /** The statuses of credentials of one workspace that were just read; null for one that was deleted since. */
+    /** The statuses of credentials of one workspace; null for one deleted meanwhile. */
     readonly statuses: (
       listed: ReadonlyArray<Credential>
     ) => Answer<ReadonlyArray<CredentialStatus | null>, never, CurrentPrincipal>
-    /** Whether rows are verified; without a keyring explanations go by the columns. */
+    /** Whether rows are verified; without a keyring, explanations trust the columns. */
     readonly verifies: boolean
   }
 >()("byok/Explanations") {}

@@ -2,7 +2,7 @@ import { Context, type Duration, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Identifies a request with an idempotency key that created a credential. */
+/** Identifies the request that created a credential. */
 export interface IdempotencyRecord {
   readonly key_hash: Uint8Array
   readonly fingerprint: Uint8Array
@@ -17,6 +17,6 @@ export class IdempotencyRecords extends Context.Service<
       key_hash: Uint8Array
     ) => Answer<Option.Option<{ readonly credential_id: CredentialId; readonly fingerprint: Uint8Array }>>
     /** Deletes up to `limit` records older than `age` by the store's own clock, and returns how many it deleted. */
-    readonly forget: (age: Duration.Duration, limit: number) => Answer<number>
+    readonly deleteOlderThan: (age: Duration.Duration, limit: number) => Answer<number>
   }
 >()("byok/IdempotencyRecords") {}

@@ -4,19 +4,19 @@ import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
-/** A key that has never sealed is `foreign` if others have and the keyring holds none of those. */
+/** `foreign`: the key has never sealed, and the keyring holds none of the keys that have. */
 export type SealPermission = "seals" | "retired" | "foreign"
 
 export interface RegisteredKey {
   readonly kek_id: string
-  /** How many wraps are reserved for it: no fewer than it has made. */
+  /** Number of reserved wraps, at least as many as were made. */
   readonly wraps: number
-  /** When an instance first registered it. Absent if the store did not record that yet. */
+  /** First registration by an instance; absent if the store did not record it. */
   readonly registered_at?: DateTime.Utc
 }
 
 export interface KekUsage extends RegisteredKey {
-  /** How many credentials name it, as far as `countLimit`. */
+  /** Number of credentials that name it, up to `countLimit`. */
   readonly credentials: number
   /** Present if even more do. */
   readonly more_credentials?: true
@@ -35,15 +35,15 @@ export interface RewrappedBatch {
   readonly next: string | undefined
 }
 
-/** What the store records about key-encryption keys and the credentials that name them: never a key in the clear. */
+/** The store's records about key-encryption keys and the credentials that name them. Holds no key. */
 export class KekRegistry extends Context.Service<
   KekRegistry,
   {
-    /** Records the check values of new keys. If any key differs from its record, records none and returns those. */
+    /** Records the check values of new keys. If any key differs from its record, records nothing and returns those ids. */
     readonly register: (
       keks: ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array }>
     ) => Effect.Effect<ReadonlyArray<string>>
-    /** Returns those of the given keys that are recorded. The store refuses credentials that name a retired key. */
+    /** Returns the records of the keys. The store refuses credentials that name a retired key. */
     readonly known: (
       kek_ids: ReadonlyArray<string>
     ) => Effect.Effect<
@@ -51,9 +51,9 @@ export class KekRegistry extends Context.Service<
     >
     /** Records which keys this running instance has loaded, for a minute. */
     readonly announce: (kek_ids: ReadonlyArray<string>) => Effect.Effect<void>
-    /** Ends what it announced. */
+    /** Removes the announcement. */
     readonly withdraw: Effect.Effect<void>
-    /** The instances that announced their keys within a minute and lack this one, each as its host and process id. */
+    /** Instances that announced other keys within a minute, but not this one, as host and process id. */
     readonly lacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>>
     /** Records that a key is about to become the primary key. */
     readonly promote: (kek_id: string) => Effect.Effect<void>
@@ -63,16 +63,16 @@ export class KekRegistry extends Context.Service<
     readonly sealPermission: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<SealPermission>
     /**
      * Reserves wraps and returns the total so far; none if the key is not registered, or `foreign` to a keyring of
-     * `kek_ids`. Of two new keys in keyrings without a common key, only one ever gets wraps.
+     * `kek_ids`. Of two new keys in disjoint keyrings, only one ever gets wraps.
      */
     readonly reserve: (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) => Answer<Option.Option<number>>
-    /** Lets a registered key seal even if it is `foreign`, but not if it is retired. */
+    /** Lets a registered key seal although it is `foreign`; not a retired one. */
     readonly admit: (kek_id: string) => Effect.Effect<void>
-    /** Every key that was ever registered or that a credential names, ordered by id. */
+    /** Every key ever registered or named by a credential, ordered by id. */
     readonly list: Answer<ReadonlyArray<KekUsage>>
-    /** The registered keys that are not retired, without a count of the credentials that name them. */
+    /** The registered keys that are not retired, without counting their credentials. */
     readonly live: Answer<ReadonlyArray<RegisteredKey>>
-    /** Counts the stored credentials that name keys other than the given ones, by key, each as far as `limit`. */
+    /** Counts the credentials of every key not in `kek_ids`, each up to `limit`. */
     readonly missing: (
       kek_ids: ReadonlyArray<string>,
       limit?: number
@@ -80,9 +80,9 @@ export class KekRegistry extends Context.Service<
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
     readonly naming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
     /**
-     * Locks up to `size` credentials that name another key than `primary`, after the batch whose `next` is `after`, but
-     * none that is locked. Stores what `rewrap` returns for those that have not changed: the whole batch, or nothing if
-     * the key store is unavailable. `rewrap` gets two bytes of `sealed` and may be called again.
+     * Locks up to `size` credentials that name another key than `primary`, after the batch whose `next` is `after`, skipping
+     * locked ones. Stores the results of `rewrap` for unchanged credentials: the whole batch, or nothing if the key store is
+     * unavailable. `rewrap` gets two bytes of `sealed` and may be called again.
      */
     readonly rewrapBatch: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },
@@ -91,14 +91,14 @@ export class KekRegistry extends Context.Service<
   }
 >()("byok/KekRegistry") {}
 
-/** Rewraps data keys under the primary key of the keyring, without opening what they seal. */
+/** Rewraps data keys under the primary key of the keyring, without opening provider keys. */
 export class Rewrapper extends Context.Service<
   Rewrapper,
   {
     readonly primary: string
     /** The ids of all keys of the keyring, primary first. */
     readonly kek_ids: ReadonlyArray<string>
-    /** Counts wraps against the limit of the primary key. Call it before making them. */
+    /** Counts wraps against the limit of the primary key, before they are made. */
     readonly spend: (wraps: number) => Effect.Effect<void, KeyStoreUnavailable>
     /** A data key that cannot be rewrapped is a failed `Result`; only an unavailable key store fails the effect. */
     readonly rewrap: (
@@ -108,7 +108,7 @@ export class Rewrapper extends Context.Service<
   }
 >()("byok/Rewrapper") {}
 
-/** The keyring could not be reloaded; the instance keeps the one it has. */
+/** Reloading failed; the instance keeps its keyring. */
 export class KeyringNotReloaded extends Data.TaggedError("KeyringNotReloaded")<{ readonly message: string }> {}
 
 /** Reloads the keyring of a running instance, one reload at a time, and logs the outcome. */

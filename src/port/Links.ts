@@ -6,63 +6,63 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { KeyStoreUnavailable } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Whether a host is reached from this machine alone. */
+/** Whether only this machine reaches a host. */
 export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
 
-/** Where browsers reach the service, without a slash at the end; undefined if nobody has said so. */
+/** The service's address for browsers, without a trailing slash; undefined unless configured. */
 export const PublicUrl = Context.Reference<string | undefined>("byok/PublicUrl", {
   defaultValue: () => "http://127.0.0.1:3000"
 })
 
-/** Whether a link may be used, and if not, why. */
+/** Whether a link may be used, or why not. */
 export type LinkState = "open" | "used" | "revoked" | "expired"
 
-/** The key pair to which browsers seal: the public key in 65 bytes, and the private one as it is stored. */
+/** The key pair to which browsers seal: the public key in 65 bytes, and the sealed private key. */
 export interface LinkKeyPair {
   readonly public_key: Uint8Array
   readonly private_key: SealedKey
 }
 
-/** A link with its state; no public key if nothing may be sealed for it. One that was used names the credential that it stored. */
-export interface FoundLink extends Link {
+/** A link with its state. `public_key` is null unless it takes keys; a used link names the credential that it stored. */
+export interface LinkRecord extends Link {
   readonly hash: ApiKeyHash
   readonly state: LinkState
   readonly public_key: Uint8Array | null
 }
 
-/** What was done by a link that is not open any more: nothing is stored. Dies from wherever it is noticed. */
+/** The defect of a write by a link that is no longer open; nothing was stored. */
 export class LinkClosed extends Data.TaggedError("LinkClosed") {}
 
 /** A sealed key does not open: it was not sealed for this link and credential, or its key pair is gone. */
 export class NotForThisLink extends Data.TaggedError("NotForThisLink") {}
 
 /**
- * Stores links by the SHA-256 of their tokens. A link is used up in the transaction of the write that it makes, with its
- * private key; whoever writes by one is the principal of that write.
+ * Stores links by the SHA-256 of their tokens. The transaction of its write uses up a link and its private key; the link is
+ * the principal of that write.
  */
 export class LinkRepository extends Context.Service<
   LinkRepository,
   {
-    /** Returns false if there is no such account. */
+    /** Returns false for an unknown account. */
     readonly insert: (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) => Answer<boolean>
     /** The open links of an account, in order of creation. */
     readonly list: (account_id: AccountId) => Answer<ReadonlyArray<Link>>
-    /** Returns false if the account has no such link. Revoking one that is closed changes nothing. */
+    /** Returns false for an unknown link. Revoking a closed link changes nothing. */
     readonly revoke: (account_id: AccountId, link_id: LinkId) => Answer<boolean>
-    readonly find: (hash: ApiKeyHash) => Answer<Option.Option<FoundLink>>
+    readonly find: (hash: ApiKeyHash) => Answer<Option.Option<LinkRecord>>
     /** The names of a link's account and workspace. */
     readonly namesOf: (
       link: Link
     ) => Answer<Option.Option<{ readonly account_name: string; readonly workspace_name: string }>>
-    /** Has an open link found by another hash. Returns false if it has another one than before by now, or is over. */
+    /** Replaces the hash of an open link. Returns false if its hash changed meanwhile or it is closed. */
     readonly replaceHash: (
-      link: Pick<FoundLink, "account_id" | "hash" | "link_id">,
+      link: Pick<LinkRecord, "account_id" | "hash" | "link_id">,
       hash: ApiKeyHash
     ) => Answer<boolean>
-    /** Gives an open link its next key pair and returns the one that it had. */
+    /** Replaces the key pair of an open link and returns the old one. */
     readonly replaceKeys: (link: Link, next: LinkKeyPair) => Answer<Option.Option<LinkKeyPair>>
-    /** Deletes the private keys of links that are over, and links that have been over for a week. */
-    readonly forget: Answer<void>
+    /** Deletes the private keys of closed links, and links closed for a week. */
+    readonly deleteExpired: Answer<void>
   }
 >()("byok/LinkRepository") {}
 
@@ -70,7 +70,7 @@ export class LinkRepository extends Context.Service<
 export class LinkKeys extends Context.Service<
   LinkKeys,
   {
-    /** Makes a key pair, whose private key is sealed to the link like a provider key to its credential. */
+    /** Makes a key pair and seals its private key to the link. */
     readonly make: (link: Link) => Answer<LinkKeyPair, KeyStoreUnavailable>
     readonly open: (
       link: Link,

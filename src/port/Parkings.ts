@@ -4,26 +4,25 @@ import type { Parking } from "../domain/routing/CredentialStatus.ts"
 import type { Cooldown } from "../domain/routing/Health.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** A cooldown of a key that grew. */
+/** A grown cooldown of a key. */
 export interface ParkingChange extends OwnedCredential, Omit<Cooldown, "until"> {
   /** The model, or '' for the whole key. */
   readonly model: string
-  /** Milliseconds from now to its end, at most an hour; null after a success. */
+  /** Milliseconds to its end, at most an hour; null after a success. */
   readonly remaining: number | null
 }
 
-/** Keys that no router is offered, although their credentials allow it. */
+/** Stores which keys routers must not use for now. */
 export class Parkings extends Context.Service<
   Parkings,
   {
     /**
-     * Joins what a router has seen of keys to what is stored, by the database's clock. Only a greater cooldown replaces
-     * one, so storing a change twice, or those of several routers in any order, is safe. A change of a replaced key stores
-     * nothing, nor one of a key that is marked as leaked. Removes cooldowns of the same credentials that are long over.
-     * Answers with the changes of credentials that others have locked: these are not stored.
+     * Joins cooldowns to the stored ones, by the database's clock. Idempotent and independent of order. Ignores replaced keys
+     * and keys marked as leaked. Removes cooldowns of the same credentials that no longer count. Returns the changes of
+     * locked credentials, which are not stored.
      */
     readonly store: (changes: ReadonlyArray<ParkingChange>) => Answer<ReadonlyArray<ParkingChange>>
-    /** What parks the current keys of credentials now, by the database's clock; of each that of every model first. */
+    /** The parkings of the credentials' current keys, by the database's clock; those of the whole key first. */
     readonly find: (
       account_id: AccountId,
       ids: ReadonlyArray<CredentialId>

@@ -1,9 +1,9 @@
 import { Context, type Effect } from "effect"
 
 export interface HealthReport {
-  /** What prevents the service from serving requests, one sentence each; empty if it is ready. */
+  /** Reasons why the service is not ready, one sentence each. */
   readonly problems: ReadonlyArray<string>
-  /** What an operator should see to although the service works, one sentence each. */
+  /** Faults that an operator should mend although the service works, one sentence each. */
   readonly warnings: ReadonlyArray<string>
 }
 

@@ -32,7 +32,7 @@ export const formatLinkToken = (bytes: Uint8Array) => formatToken(bytes, "byok_l
 
 const issuedForm = /^byok_(?:[am]k|ln)_[0-9A-Za-z]{49}$/
 
-/** Whether a token has the form of an issued API key and not its checksum: nobody can have such a key (D41). */
+/** Whether a token has the form of an issued API key but a wrong checksum (D41). */
 export const hasWrongChecksum = (token: string): boolean =>
   issuedForm.test(token) && checksum(token.slice(0, -6)) !== token.slice(-6)
 

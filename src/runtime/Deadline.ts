@@ -1,16 +1,16 @@
 import { Context, Duration, Effect } from "effect"
 
-/** How long one request may wait for stores in all, the body's arrival not counted. */
+/** Total time that a request may wait for stores, without the body's arrival. */
 export const RequestTimeout = Context.Reference<Duration.Duration>("byok/RequestTimeout", {
   defaultValue: () => Duration.seconds(3)
 })
 
-/** When a request is given up, in milliseconds of the monotonic clock. */
+/** When a request fails, in milliseconds of the monotonic clock. */
 export interface Deadline {
   until: number
 }
 
-/** The deadline that every step of the current request draws from; none outside of requests. */
+/** The deadline shared by every step of the current request; undefined outside of requests. */
 export const CurrentDeadline = Context.Reference<Deadline | undefined>("byok/CurrentDeadline", {
   defaultValue: () => undefined
 })
@@ -24,7 +24,7 @@ export const withDeadline =
         : request
     )
 
-/** Waits for what does not draw from the deadline, such as the rest of a body. */
+/** Extends the deadline by the time of a wait, such as for the rest of a body. */
 export const withoutDeadline = <A, E, R>(wait: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {
     const deadline = fiber.getRef(CurrentDeadline)
@@ -33,11 +33,11 @@ export const withoutDeadline = <A, E, R>(wait: Effect.Effect<A, E, R>): Effect.E
     return Effect.onExit(wait, () => Effect.sync(() => void (deadline.until += performance.now() - began)))
   })
 
-/** Milliseconds of `most` that the current request has left. */
-export const timeLeft = (most: number): Effect.Effect<number> =>
+/** Milliseconds until the deadline of the current request, at most `limit`. */
+export const timeLeft = (limit: number): Effect.Effect<number> =>
   Effect.withFiber((fiber) => {
     const deadline = fiber.getRef(CurrentDeadline)
     return Effect.succeed(
-      deadline === undefined ? most : Math.max(0, Math.min(most, deadline.until - performance.now()))
+      deadline === undefined ? limit : Math.max(0, Math.min(limit, deadline.until - performance.now()))
     )
   })

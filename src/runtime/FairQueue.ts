@@ -2,13 +2,13 @@ import { Context, Effect, Layer } from "effect"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { CurrentDeadline } from "./Deadline.ts"
 
-/** What a tenant asks for: it waits in the tenant's line, is admitted, or has left. */
+/** A tenant's claim: waiting in the tenant's line, admitted, or gone. */
 export interface Place {
   readonly tenant: string
   readonly weight: number
-  /** The sum of what is admitted up to which it is admitted: the total, or less. */
-  readonly most: number
-  /** Called when it is admitted after having waited. */
+  /** Maximum sum of admitted weights including this one: the total, or less. */
+  readonly limit: number
+  /** Called on admission after a wait. */
   start: () => void
   isAdmitted: boolean
 }
@@ -16,43 +16,43 @@ export interface Place {
 interface FairQueueLimits {
   readonly total: number
   readonly waiting: number
-  /** How much is admitted of a tenant's; by default all have equally much. */
+  /** Weight admitted for a tenant; by default equal for all. */
   readonly admittedOf?: (tenant: string) => number
-  /** Asks others to leave, if that is fair, so that a place fits. */
+  /** Evicts others, if that is fair, so that a place fits. */
   readonly makeRoom?: (place: Place) => void
 }
 
 /**
- * Makes a queue that tenants share. Invariant: the sum of what is admitted never exceeds the total, those who wait are
- * served in rotation of tenants, nobody is capped while nobody waits, and what was admitted is given back once. A place
- * that does not fit yet is passed over only by tenants who would then have no more than its own.
+ * Makes a queue that tenants share. Invariant: admitted weights never exceed the total and are released once; tenants are
+ * served in rotation; no tenant is capped while nobody waits. Only tenants who would have no more than its own overtake a
+ * place that does not fit yet.
  *
- * Effect's `PartitionedSemaphore` is no alternative: it passes over a tenant while two others keep returning.
+ * Effect's `PartitionedSemaphore` starves a tenant while two others keep returning.
  */
 export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }: FairQueueLimits) => {
   let used = 0
-  /** The waiting places by tenant; the tenant to be served next comes first. */
+  /** The waiting places by tenant, the next tenant first. */
   const lines = new Map<string, Set<Place>>()
   let serving = false
 
-  const fits = ({ most, weight }: Pick<Place, "most" | "weight">) => used + weight <= most
+  const fits = ({ limit, weight }: Pick<Place, "limit" | "weight">) => used + weight <= limit
   const isExhausted = () => used >= total && makeRoom === undefined
 
   const next = (): Place | undefined => {
-    let least = Number.POSITIVE_INFINITY
+    let leastShare = Number.POSITIVE_INFINITY
     for (const [place] of lines.values()) {
       if (place === undefined) continue
-      const wanted = admittedOf(place.tenant) + place.weight
-      if (wanted > least) continue
+      const share = admittedOf(place.tenant) + place.weight
+      if (share > leastShare) continue
       if (!fits(place)) makeRoom?.(place)
       if (fits(place)) return place
       if (isExhausted()) return undefined
-      least = wanted
+      leastShare = share
     }
     return undefined
   }
   const serve = () => {
-    // A request that ends as soon as it starts leads back here. The loop that started it takes its place into account.
+    // A request that ends at once re-enters here; the running loop accounts for its place.
     if (serving || lines.size === 0) return
     serving = true
     try {
@@ -71,12 +71,12 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
   }
 
   /** Admits a weight at once, if it fits and nobody waits. */
-  const take = (weight: number, most = total): boolean => {
-    if (lines.size > 0 || used + weight > most) return false
+  const take = (weight: number, limit = total): boolean => {
+    if (lines.size > 0 || used + weight > limit) return false
     used += weight
     return true
   }
-  /** Puts a place into the line of its tenant, and starts it when its turn comes; returns false if the line is full. */
+  /** Queues a place in its tenant's line; returns false if the line is full. */
   const wait = (place: Place): boolean => {
     const line = lines.get(place.tenant) ?? new Set()
     if (line.size >= waiting) return false
@@ -84,56 +84,55 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
     serve()
     return true
   }
-  const giveBack = (weight: number) => {
+  const release = (weight: number) => {
     used -= weight
     serve()
   }
-  /** Takes a place out of its line, or gives back what it was admitted; and a weight that was taken besides. */
+  /** Removes a place from its line or releases its weight, together with weight `taken` otherwise. */
   const leave = (place: Place, taken = 0) => {
     const line = lines.get(place.tenant)
     if (place.isAdmitted) used -= place.weight
     else if (line?.delete(place) === true && line.size === 0) lines.delete(place.tenant)
     place.isAdmitted = false
-    giveBack(taken)
+    release(taken)
   }
 
-  return { take, wait, giveBack, leave, fits, used: () => used }
+  return { take, wait, release, leave, fits, used: () => used }
 }
 
-/** Waits until it has started; fails if `enter` returns false, or at the request's deadline: then it must leave. */
+/** Waits for `start`; fails if `enter` returns false or at the request's deadline. The caller then leaves. */
 export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effect<undefined, ServiceUnavailable> =>
   Effect.withFiber((fiber) =>
     Effect.callback((resume) => {
       const deadline = fiber.getRef(CurrentDeadline)
-      const giveUp = () => resume(Effect.fail(new ServiceUnavailable()))
+      const fail = () => resume(Effect.fail(new ServiceUnavailable()))
       let isWaiting = true
       let timer: NodeJS.Timeout | undefined
       const start = () => {
         isWaiting = false
         clearTimeout(timer)
-        return deadline === undefined || performance.now() < deadline.until ? resume(Effect.undefined) : giveUp()
+        return deadline === undefined || performance.now() < deadline.until ? resume(Effect.undefined) : fail()
       }
-      if (!enter(start)) return giveUp()
+      if (!enter(start)) return fail()
       if (isWaiting && deadline !== undefined) {
-        timer = setTimeout(giveUp, Math.max(0, deadline.until - performance.now()))
+        timer = setTimeout(fail, Math.max(0, deadline.until - performance.now()))
       }
       return Effect.sync(() => clearTimeout(timer))
     })
   )
 
-/** Everything that DATABASE_QUEUE limits (D14, F9). */
+/** The limits derived from DATABASE_QUEUE (D14, F9). */
 export interface QueueLimits {
-  /** Statements that wait or run in one connection pool: reads, writes and background work have one each. */
+  /** Statements waiting or running in one connection pool, of reads, writes or background work. */
   readonly statements: number
-  /** Requests in progress on one connection pool, over all accounts: they fill the batches that run and the next ones. */
+  /** Requests in progress on one connection pool: they fill the running batches and the next ones. */
   readonly inProgress: number
-  /** Requests of one account, or of all unknown tokens, that wait to be in progress. */
+  /** Waiting requests of one account, or of all unknown tokens. */
   readonly waiting: number
-  /** Lines that an import handles at a time, or its own limit if that is lower: more would be refused. */
+  /** Lines that an import handles at a time, unless its own limit is lower. */
   readonly imports: number
 }
 
-/** Derives the limits from DATABASE_QUEUE. */
 export const queueLimits = (queue: number): QueueLimits => {
   const inProgress = Math.ceil(queue / 8)
   return { statements: queue, inProgress, waiting: queue - inProgress, imports: queue }
@@ -141,13 +140,13 @@ export const queueLimits = (queue: number): QueueLimits => {
 
 export const QueueLimits = Context.Reference("byok/QueueLimits", { defaultValue: () => queueLimits(2000) })
 
-/** Runs a request of a tenant when its turn comes; fails if too many of the tenant wait, or at the request's deadline. */
+/** Runs a request at its tenant's turn; fails if too many of the tenant wait, or at the request's deadline. */
 export type RequestQueue = <A, E, R>(
   tenant: string,
   request: Effect.Effect<A, E, R>
 ) => Effect.Effect<A, E | ServiceUnavailable, R>
 
-/** Makes a fair queue of requests: only their number is bounded, over all tenants. */
+/** Makes a fair queue that bounds the number of requests in progress. */
 export const makeRequestQueue = ({
   inProgress,
   waiting
@@ -155,7 +154,7 @@ export const makeRequestQueue = ({
   const { leave, take, wait } = makeFairQueue({ total: inProgress, waiting })
   return (tenant, request) =>
     Effect.suspend(() => {
-      const place: Place = { tenant, weight: 1, most: inProgress, start: () => {}, isAdmitted: false }
+      const place: Place = { tenant, weight: 1, limit: inProgress, start: () => {}, isAdmitted: false }
       const turn = Effect.suspend(() => {
         place.isAdmitted = take(1)
         if (place.isAdmitted) return request
@@ -165,12 +164,11 @@ export const makeRequestQueue = ({
         })
         return Effect.andThen(started, request)
       })
-      // Releases the place however the request ends.
       return Effect.onExit(turn, () => Effect.sync(() => leave(place)))
     })
 }
 
-/** One for each pool of connections, so writes that stall delay no reads. A request whose body arrives is in none. */
+/** One queue per connection pool, so stalled writes delay no reads. Requests join after their body has arrived. */
 export class RequestQueues extends Context.Service<
   RequestQueues,
   { readonly reads: RequestQueue; readonly writes: RequestQueue }

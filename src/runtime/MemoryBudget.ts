@@ -3,114 +3,114 @@ import { ServiceUnavailable } from "../domain/Errors.ts"
 import { makeFairQueue, type Place, untilStarted } from "./FairQueue.ts"
 import { makeMeter } from "./Meter.ts"
 
-/** What memory is held for. What is spare is kept only until somebody needs its room. */
+/** Uses of memory. `spare` memory is evictable. */
 const uses = ["body", "page", "pool", "route", "gateway", "spare"] as const
 type Use = Exclude<(typeof uses)[number], "spare">
 
-/** Requests of tenants leave a quarter of the budget alone, so that they cannot stop routing. */
-const ofTenants: ReadonlySet<Use> = new Set(["body", "page"])
-const tenantsPart = 0.75
+/** Requests of tenants leave a quarter of the budget to routing. */
+const tenantUses: ReadonlySet<Use> = new Set(["body", "page"])
+const tenantsShare = 0.75
 
 const mebibyte = 1024 * 1024
 
-export interface Holding {
-  /** Takes more, or returns false and calls `admitted`, perhaps at once. Once at a time, and not when spare. */
+export interface Reservation {
+  /** Reserves more, or returns false and calls `admitted` later, perhaps at once. One at a time; not once evictable. */
   readonly grow: (bytes: number, admitted: () => void) => boolean
-  /** Gives back what exceeds so many bytes. */
+  /** Releases all but `bytes`. */
   readonly shrink: (bytes: number) => void
   /**
-   * Keeps the bytes as a cache does: for no account, and until somebody needs their room. Then `letGo` is called, which must
-   * release them at once. The least recently used ones go first.
+   * Turns the reservation into a cache entry that counts for no account. When others need room, calls `evict`, which must
+   * release it at once; least recently used first.
    */
-  readonly spare: (letGo: () => void) => void
-  /** Notes that spare bytes were used. */
+  readonly makeEvictable: (evict: () => void) => void
+  /** Marks an evictable reservation as recently used. */
   readonly touch: () => void
-  /** Leaves so many bytes to one that is spare, and gives the others back. */
-  leaveTo(heir: Holding, bytes: number): void
-  /** Gives everything back. Only the first call counts. */
+  /** Moves `bytes` to an evictable reservation and releases the rest. */
+  transfer(target: Reservation, bytes: number): void
+  /** Releases everything. Idempotent. */
   readonly release: () => void
 }
 
 /**
- * Makes a budget of so many bytes, which accounts share by a fair queue: what is admitted never exceeds it. Who waits makes
- * spare bytes go; then, if the account that holds most would still have no less, what that account has held for longest.
+ * Makes a budget of `total` bytes, which accounts share by a fair queue. Invariant: reservations never exceed it. A waiting
+ * account evicts evictable bytes first, then the oldest revocable reservations of the largest account, while that account
+ * keeps no less than the waiting one gets.
  *
- * A pool is admitted before it is read, `shrink`s to what it takes, is `spare` while it is cached, is `touch`ed by whoever
- * uses it, and is `release`d when another one replaces it or reading it fails.
+ * For example, a pool is admitted before it is read, `shrink`s to its size, is evictable while cached, `touch`ed on use, and
+ * `release`d when replaced or when reading fails.
  */
 export const makeMemoryBudget = (total: number) => {
-  const tenantsTotal = Math.floor(total * tenantsPart)
+  const tenantsTotal = Math.floor(total * tenantsShare)
   const held = { body: 0, page: 0, pool: 0, route: 0, gateway: 0, spare: 0 }
-  /** What each account holds, and what of it can be let go of, the oldest first. */
-  const accounts = new Map<string, { bytes: number; readonly revocable: Order }>()
-  /** The least recently used first. */
-  const spares: Order = { first: undefined, last: undefined }
-  /** The bytes that are about to be released. */
-  let leaving = 0
+  /** Bytes of each account, and its revocable reservations, oldest first. */
+  const accounts = new Map<string, { bytes: number; readonly revocable: LinkedList }>()
+  /** Least recently used first. */
+  const evictable: LinkedList = { first: undefined, last: undefined }
+  /** Bytes of revoked reservations that are not released yet. */
+  let revokedBytes = 0
 
   const bytesOf = (account: string) => accounts.get(account)?.bytes ?? 0
 
-  /** What stands in it links it: every request moves something, which two links take less time for than a table. */
-  interface Order {
-    first: Held | undefined
-    last: Held | undefined
+  /** Intrusive list: every request moves a node, for which a `Map` is slower. */
+  interface LinkedList {
+    first: ReservedBytes | undefined
+    last: ReservedBytes | undefined
   }
 
-  class Held implements Holding {
+  class ReservedBytes implements Reservation {
     bytes = 0
     readonly account: string
-    readonly most: number
+    readonly limit: number
     use: (typeof uses)[number]
-    letGo: (() => void) | undefined
+    evict: (() => void) | undefined
     waiting: Place | undefined
-    isLeaving = false
-    /** Where it stands, between which. */
-    order: Order | undefined
-    before: Held | undefined
-    after: Held | undefined
+    isRevoked = false
+    list: LinkedList | undefined
+    before: ReservedBytes | undefined
+    after: ReservedBytes | undefined
 
-    constructor(account: string, use: Use, letGo: (() => void) | undefined) {
+    constructor(account: string, use: Use, evict: (() => void) | undefined) {
       this.account = account
-      this.most = ofTenants.has(use) ? tenantsTotal : total
+      this.limit = tenantUses.has(use) ? tenantsTotal : total
       this.use = use
-      this.letGo = letGo
+      this.evict = evict
     }
 
-    /** Goes to the end of an order, or out of the one that it stands in. */
-    moveTo(order: Order | undefined): void {
-      const { after, before, order: left } = this
+    /** Moves to the end of a list, or only out of the current one. */
+    moveTo(list: LinkedList | undefined): void {
+      const { after, before, list: previous } = this
       if (before !== undefined) before.after = after
-      else if (left !== undefined) left.first = after
+      else if (previous !== undefined) previous.first = after
       if (after !== undefined) after.before = before
-      else if (left !== undefined) left.last = before
-      this.order = order
+      else if (previous !== undefined) previous.last = before
+      this.list = list
       this.after = undefined
-      this.before = order?.last
-      if (order === undefined) return
-      if (order.last === undefined) order.first = this
-      else order.last.after = this
-      order.last = this
+      this.before = list?.last
+      if (list === undefined) return
+      if (list.last === undefined) list.first = this
+      else list.last.after = this
+      list.last = this
     }
 
     count(bytes: number): void {
       this.bytes += bytes
       held[this.use] += bytes
-      if (this.isLeaving) leaving += bytes
+      if (this.isRevoked) revokedBytes += bytes
       if (this.use === "spare") return
-      let own = accounts.get(this.account)
-      if (own === undefined) {
+      let owner = accounts.get(this.account)
+      if (owner === undefined) {
         if (bytes === 0) return
-        own = { bytes: 0, revocable: { first: undefined, last: undefined } }
-        accounts.set(this.account, own)
+        owner = { bytes: 0, revocable: { first: undefined, last: undefined } }
+        accounts.set(this.account, owner)
       }
-      own.bytes += bytes
-      const order = this.bytes > 0 && this.letGo !== undefined ? own.revocable : undefined
-      if (order !== this.order) this.moveTo(order)
-      if (own.bytes === 0) accounts.delete(this.account)
+      owner.bytes += bytes
+      const list = this.bytes > 0 && this.evict !== undefined ? owner.revocable : undefined
+      if (list !== this.list) this.moveTo(list)
+      if (owner.bytes === 0) accounts.delete(this.account)
     }
 
     take(bytes: number): boolean {
-      const isTaken = queue.take(bytes, this.most)
+      const isTaken = queue.take(bytes, this.limit)
       if (isTaken) this.count(bytes)
       return isTaken
     }
@@ -121,7 +121,7 @@ export const makeMemoryBudget = (total: number) => {
         this.count(bytes)
         admitted()
       }
-      this.waiting = { tenant: this.account, weight: bytes, most: this.most, start, isAdmitted: false }
+      this.waiting = { tenant: this.account, weight: bytes, limit: this.limit, start, isAdmitted: false }
       return (queue.wait(this.waiting), true)
     }
 
@@ -133,38 +133,38 @@ export const makeMemoryBudget = (total: number) => {
       const excess = this.bytes - bytes
       if (excess <= 0) return
       this.count(-excess)
-      queue.giveBack(excess)
+      queue.release(excess)
     }
 
-    spare(letGo: () => void): void {
+    makeEvictable(evict: () => void): void {
       const { bytes } = this
       this.count(-bytes)
-      this.isLeaving = false
+      this.isRevoked = false
       this.use = "spare"
-      this.letGo = letGo
+      this.evict = evict
       this.count(bytes)
-      this.moveTo(spares)
-      letSparesGo(isModest)
-      queue.giveBack(0)
+      this.moveTo(evictable)
+      evictUntil(leavesRoutersShare)
+      queue.release(0)
     }
 
     touch(): void {
-      if (this.order === spares) this.moveTo(spares)
+      if (this.list === evictable) this.moveTo(evictable)
     }
 
-    leaveTo(heir: Held, bytes: number): void {
+    transfer(target: ReservedBytes, bytes: number): void {
       const left = Math.min(bytes, this.bytes)
       this.count(-left)
-      heir.count(left)
+      target.count(left)
       this.release()
-      letSparesGo(isModest)
+      evictUntil(leavesRoutersShare)
     }
 
     release(): void {
       const { bytes, waiting } = this
       this.moveTo(undefined)
-      // Whoever holds this may be garbage that is not collected yet, and need not keep more.
-      this.letGo = undefined
+      // Frees the closure even if this stays referenced until garbage collection.
+      this.evict = undefined
       if (waiting === undefined) return this.shrink(0)
       this.waiting = undefined
       this.count(-bytes)
@@ -172,39 +172,39 @@ export const makeMemoryBudget = (total: number) => {
     }
 
     revoke(): void {
-      if (this.isLeaving) return
-      this.isLeaving = true
-      leaving += this.bytes
-      this.letGo?.()
+      if (this.isRevoked) return
+      this.isRevoked = true
+      revokedBytes += this.bytes
+      this.evict?.()
     }
   }
 
-  const letSparesGo = (isEnough: () => boolean) => {
-    for (let oldest = spares.first; oldest !== undefined && !isEnough(); oldest = spares.first) {
+  const evictUntil = (isEnough: () => boolean) => {
+    for (let oldest = evictable.first; oldest !== undefined && !isEnough(); oldest = evictable.first) {
       oldest.moveTo(undefined)
       oldest.revoke()
     }
   }
 
-  /** Whether what is spare leaves the routers' quarter alone, except for what was used last. */
-  const isModest = () => queue.used() <= tenantsTotal || spares.first === spares.last
+  /** Whether the routers' quarter is free of all evictable bytes but the last used. */
+  const leavesRoutersShare = () => queue.used() <= tenantsTotal || evictable.first === evictable.last
 
-  /** What must go so that a place fits; nothing if an account would then have less than that of the place. */
-  const revocableFor = ({ most, tenant, weight }: Place): ReadonlyArray<Held> => {
+  /** Reservations to revoke so that a place fits; none if their account would then keep less than the place's. */
+  const revocableFor = ({ limit, tenant, weight }: Place): ReadonlyArray<ReservedBytes> => {
     const wanted = bytesOf(tenant) + weight
-    const found: Array<Held> = []
+    const revocable: Array<ReservedBytes> = []
     const others = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, oldest: revocable.first }))
-    for (let free = most - queue.used() + leaving; free < weight;) {
+    for (let free = limit - queue.used() + revokedBytes; free < weight;) {
       const largest = others.reduce((one, other) => (other.bytes > one.bytes ? other : one))
       const { oldest } = largest
       if (oldest === undefined || largest.bytes - oldest.bytes < wanted) return []
       largest.oldest = oldest.after
-      if (oldest.isLeaving) continue
+      if (oldest.isRevoked) continue
       largest.bytes -= oldest.bytes
       free += oldest.bytes
-      found.push(oldest)
+      revocable.push(oldest)
     }
-    return found
+    return revocable
   }
 
   const queue = makeFairQueue({
@@ -212,53 +212,53 @@ export const makeMemoryBudget = (total: number) => {
     waiting: Number.POSITIVE_INFINITY,
     admittedOf: bytesOf,
     makeRoom: (place) => {
-      letSparesGo(() => queue.fits(place))
+      evictUntil(() => queue.fits(place))
       if (!queue.fits(place) && accounts.size > 0) for (const one of revocableFor(place)) one.revoke()
     }
   })
 
-  /** Holds nothing yet. `letGo` is called if an account that holds no more needs the room: release it soon. */
-  const hold = (account: string, use: Use, letGo?: () => void): Holding => new Held(account, use, letGo)
+  /** Makes an empty reservation. `evict` is called to free it soon for an account that has no more. */
+  const reserve = (account: string, use: Use, evict?: () => void): Reservation => new ReservedBytes(account, use, evict)
 
   return {
     held,
-    /** What requests of tenants may hold together. */
+    /** Limit of all requests of tenants together. */
     tenantsTotal,
-    hold,
+    reserve,
     /**
-     * Waits until an account may hold so many bytes more; fails if they never fit, or at the request's deadline. Those that
-     * fit are held from the call on.
+     * Waits until an account may reserve `bytes` more; fails if they never fit, or at the request's deadline. Bytes that fit
+     * are reserved from the call on.
      */
     admit: (
       account: string,
       use: Use,
       bytes: number,
-      letGo?: () => void
-    ): Effect.Effect<Holding, ServiceUnavailable> => {
-      const holding = new Held(account, use, letGo)
-      if (holding.take(bytes)) return Effect.succeed(holding)
-      if (bytes > holding.most) {
-        const [needed, most] = [bytes, holding.most].map((bytes) => Math.ceil(bytes / mebibyte))
+      evict?: () => void
+    ): Effect.Effect<Reservation, ServiceUnavailable> => {
+      const reservation = new ReservedBytes(account, use, evict)
+      if (reservation.take(bytes)) return Effect.succeed(reservation)
+      if (bytes > reservation.limit) {
+        const [needed, most] = [bytes, reservation.limit].map((bytes) => Math.ceil(bytes / mebibyte))
         const refused = `A ${use} of ${needed} MiB was refused: MEMORY_BUDGET leaves it ${most} MiB`
         return Effect.andThen(Effect.logWarning(refused), new ServiceUnavailable())
       }
-      const admitted = untilStarted((start) => holding.wait(bytes, start))
-      const release = Effect.sync(() => holding.release())
+      const admitted = untilStarted((start) => reservation.wait(bytes, start))
+      const release = Effect.sync(() => reservation.release())
       return Effect.as(
         Effect.onError(Effect.interruptible(admitted), () => release),
-        holding
+        reservation
       )
     }
   }
 }
 
-/** What requests, routes and pools of this process hold, in one budget. */
+/** The memory of requests, routes and pools in this process. */
 export type MemoryBudget = ReturnType<typeof makeMemoryBudget>
 export const MemoryBudget = Context.Reference("byok/MemoryBudget", {
   defaultValue: () => makeMemoryBudget(192 * mebibyte)
 })
 
-/** A budget of so many bytes, and its series. */
+/** A budget of `total` bytes with its series. */
 export const layer = (total: number) =>
   Layer.effect(
     MemoryBudget,

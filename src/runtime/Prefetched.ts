@@ -3,12 +3,12 @@ import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers
 import type { Prefetched as Rows, PrefetchedRow } from "../port/ApiKeys.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 
-/** The rows that were read along with the caller's API key. */
+/** The rows read along with the caller's API key. */
 export const Prefetched = Context.Reference<Rows | undefined>("byok/Prefetched", {
   defaultValue: () => undefined
 })
 
-/** Asks for a credential of the account unless it was read with the caller's API key. */
+/** Queries a credential unless it was prefetched. */
 const findIn =
   <A>(readAlong: (known: Rows) => PrefetchedRow<A> | undefined) =>
   (
@@ -18,13 +18,13 @@ const findIn =
   ): Answer<Option.Option<A>> =>
     Effect.flatMap(Prefetched, (known) => {
       const read = known?.account_id === account_id ? readAlong(known) : undefined
-      return read?.id === id ? Effect.succeed(read.found) : ask({ account_id, id })
+      return read?.id === id ? Effect.succeed(read.row) : ask({ account_id, id })
     })
 
 export const findCredential = findIn(({ credential }) => credential)
 export const findSealed = findIn(({ sealed }) => sealed)
 
-/** Asks for the default workspace of the account unless it was read with the caller's API key. */
+/** Queries the default workspace unless it was prefetched. */
 export const findDefaultWorkspace = (
   account_id: AccountId,
   ask: (of: { readonly account_id: AccountId }) => Answer<Option.Option<WorkspaceId>>
@@ -35,7 +35,7 @@ export const findDefaultWorkspace = (
       : ask({ account_id })
   )
 
-/** Asks whether a key of the account is marked as leaked unless that was read with the caller's API key. */
+/** Queries whether a key of the account is marked as leaked unless that was prefetched. */
 export const findMarks = (
   account_id: AccountId,
   ask: (of: { readonly account_id: AccountId }) => Answer<Option.Option<boolean>>

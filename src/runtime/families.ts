@@ -1,10 +1,10 @@
-/** Series of one name, which differ by their attributes. */
+/** The series of one name, which differ by attributes. */
 export interface Family {
   readonly type: "counter" | "gauge" | "histogram"
   /** In UCUM. */
   readonly unit: string
   readonly description: string
-  /** What its series may differ by, under the names in OpenTelemetry. */
+  /** Attribute names in OpenTelemetry. */
   readonly attributes: ReadonlyArray<string>
   readonly bounds?: ReadonlyArray<number>
 }
@@ -12,7 +12,7 @@ export interface Family {
 /** From half a millisecond to ten seconds. */
 const requestSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** From 10 microseconds, which sealing with a key in memory takes, to the deadline of a token. */
+/** From 10 microseconds (sealing with a key in memory) to the deadline of a token. */
 const cryptoSeconds = [0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5]
 
 const histogram = (

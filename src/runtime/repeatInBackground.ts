@@ -1,6 +1,6 @@
 import { type Duration, Effect, References } from "effect"
 
-/** Repeats work until the scope ends, untraced. Of failures in a row only the first is logged. */
+/** Repeats work until the scope ends, untraced. Logs only the first of several failures in a row. */
 export const repeatInBackground = <A, E, R>(every: Duration.Input, work: Effect.Effect<A, E, R>, failure: string) => {
   let isFailing = false
   const attempt = Effect.matchCauseEffect(work, {

@@ -10,11 +10,11 @@ type Span = Parameters<Serialization["traces"]>[0]["resourceSpans"][number]["sco
 
 const failed = 2
 
-/** Effect adds the message and the stack of a failure, which may hold anything, as an event and to the status. */
+/** Removes the message and stack of a failure, which may contain secrets and which Effect puts into events and status. */
 const removeText = (span: Span) =>
   void Object.assign(span, { events: [], status: { code: span.status.code === failed ? failed : 0 } })
 
-/** Effect takes the unit of a series from its attributes and leaves it among them. */
+/** Removes the attribute from which Effect reads the unit of a series. */
 const removeUnit = ({ gauge, histogram, sum }: Metric) => {
   for (const series of [gauge, histogram, sum]) {
     for (const point of series?.dataPoints ?? []) {
@@ -39,10 +39,10 @@ const serialization = Layer.effect(
   }))
 ).pipe(Layer.provide(OtlpSerialization.layerJson))
 
-/** Retrying a collector that does not answer would keep its spans in memory for longer. */
+/** A longer timeout would keep spans in memory while the collector does not answer. */
 const timeout = "5 seconds"
 
-/** Reports an export that failed, without the URL and the headers: Effect's own message holds the URL. */
+/** Reports a failed export without the URL, which Effect's message contains. */
 const reportFailure = Effect.andThen(
   Effect.logWarning("The OpenTelemetry collector refuses or does not answer: nothing is sent to it for a minute"),
   Effect.die("the collector failed")
@@ -59,7 +59,7 @@ const reporting = (client: HttpClient.HttpClient): HttpClient.HttpClient =>
       )
   )
 
-/** The client of `node:http`, for the bundle cannot load Undici. It is loaded only if something is sent. */
+/** The client of `node:http`, because the bundle cannot load Undici. Loaded on the first export. */
 const client = Layer.unwrap(
   Effect.map(
     Effect.promise(() => import("@effect/platform-node/NodeHttpClient")),
@@ -67,7 +67,7 @@ const client = Layer.unwrap(
   )
 )
 
-/** What Effect's exporters need to send to a collector. A failure drops what is waiting, and what follows for a minute. */
+/** Services of Effect's exporters. A failure drops the waiting data and that of the next minute. */
 export const layer = Layer.mergeAll(
   serialization,
   Layer.provide(Layer.effect(HttpClient.HttpClient, Effect.map(HttpClient.HttpClient, reporting)), client),
@@ -82,11 +82,11 @@ export interface Sampling {
   readonly parentDecides: boolean
 }
 
-/** Compares the last 56 bits of the id, so that every service with the same ratio records the same traces. */
+/** Compares the last 56 bits of the id, so that services with equal ratios record the same traces. */
 const isWithin = (ratio: number, traceId: string) =>
   ratio > 0 && Number.parseInt(traceId.slice(-14), 16) >= (1 - ratio) * 2 ** 56
 
-/** Decides for each trace that begins in this process. Spans within a trace, and roots, keep the decision they were made with. */
+/** Decides for each trace that begins in this process; other spans keep their decision. */
 export const sampledBy = ({ parentDecides, ratio }: Sampling, tracer: Tracer.Tracer) =>
   Tracer.make({
     span: (options) => {

@@ -2,10 +2,9 @@ import { monitorEventLoopDelay } from "node:perf_hooks"
 import { type Duration, Effect, Layer } from "effect"
 import { makeMeter } from "../runtime/Meter.ts"
 
-/** How often the delay of the event loop is sampled, in milliseconds. A sample is that long without any delay. */
+/** Sampling interval of the event loop delay, in milliseconds: the length of a sample without delay. */
 const resolution = 20
 
-/** For how long samples are gathered before they are shown. */
 const usualWindow = "10 seconds"
 
 /** CPU and memory of this process, the delay of its event loop, and its version. */

@@ -5,7 +5,7 @@ import { KekRegistry } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 import { Draining, Readiness } from "../port/Readiness.ts"
 
-/** How often the database is asked, whoever exports the series and however often. */
+/** Interval between queries, however often the series are exported. */
 const usualInterval = "5 seconds"
 
 interface Keys {
@@ -13,7 +13,7 @@ interface Keys {
   readonly primary: () => string | undefined
 }
 
-/** What the database knows, as it was last read. */
+/** Series read from the database. */
 export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = usualInterval) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
@@ -24,12 +24,12 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
       const isDraining = yield* Draining
       gauge("byok.kek.wraps.limit", {}, () => wrapsLimit)
 
-      /** Makes a function that shows values by key: a series begins with its first value and ends when it has none. */
-      const shown = (family: FamilyName, attributesOf: (key: string) => Record<string, string> = () => ({})) => {
+      /** Makes a function that sets values by key: a series begins with its first value and ends without one. */
+      const makeSeries = (family: FamilyName, attributesOf: (key: string) => Record<string, string> = () => ({})) => {
         let values = new Map<string, number>()
         const removals = new Map<string, () => void>()
-        return (found: ReadonlyArray<readonly [key: string, value: number]>) => {
-          values = new Map(found)
+        return (entries: ReadonlyArray<readonly [key: string, value: number]>) => {
+          values = new Map(entries)
           for (const [key, remove] of removals) {
             if (!values.has(key) && removals.delete(key)) remove()
           }
@@ -39,21 +39,21 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
           }
         }
       }
-      const showUnsealed = shown("byok.audit.unsealed_entries")
-      const showAge = shown("byok.kek.primary.age")
-      const showWraps = shown("byok.kek.wraps", (kek_id) => ({ kek_id }))
+      const showUnsealed = makeSeries("byok.audit.unsealed_entries")
+      const showAge = makeSeries("byok.kek.primary.age")
+      const showWraps = makeSeries("byok.kek.wraps", (kek_id) => ({ kek_id }))
       let ready: number | undefined
 
       const readReady = Effect.map(readiness.problems, (problems) => {
         if (ready === undefined) gauge("byok.ready", {}, () => (isDraining() ? 0 : (ready ?? 0)))
         ready = problems.length === 0 ? 1 : 0
       })
-      const readUnsealed = Effect.map(audit.unsealed(countLimit + 1), (found) => showUnsealed([["", found]]))
+      const readUnsealed = Effect.map(audit.unsealed(countLimit + 1), (count) => showUnsealed([["", count]]))
       const readKeys = Effect.gen(function* () {
-        const found = yield* keys.live
+        const keks = yield* keys.live
         const now = yield* DateTime.now
-        const registered_at = found.find(({ kek_id }) => kek_id === primary())?.registered_at
-        showWraps(found.map(({ kek_id, wraps }) => [kek_id, wraps]))
+        const registered_at = keks.find(({ kek_id }) => kek_id === primary())?.registered_at
+        showWraps(keks.map(({ kek_id, wraps }) => [kek_id, wraps]))
         // The clock of the database may be ahead.
         showAge(
           registered_at ? [["", Math.max(0, (now.epochMilliseconds - registered_at.epochMilliseconds) / 1000)]] : []

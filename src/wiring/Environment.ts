@@ -1,5 +1,5 @@
 import { Config, ConfigProvider, Data, Effect, Layer, Option, Redacted, Schema } from "effect"
-import { nearestOf } from "../domain/checkInput.ts"
+import { nearestWord } from "../domain/checkInput.ts"
 
 /** Reads the environment at each lookup: Effect's default keeps a copy, with secrets that were removed later. */
 export const layer: Layer.Layer<never> = ConfigProvider.layer(
@@ -59,7 +59,7 @@ export const warnOfMisspelt = Effect.suspend(() => {
   const unknown = Object.keys(process.env).filter((name) => name.startsWith("BYOK_") && !settings.has(name))
   return Effect.forEach(unknown, (name) => {
     const unprefixed = name.slice("BYOK_".length)
-    const nearest = settings.has(unprefixed) ? unprefixed : nearestOf(name, Array.from(settings))
+    const nearest = settings.has(unprefixed) ? unprefixed : nearestWord(name, Array.from(settings))
     return nearest === undefined ? Effect.void : Effect.logWarning(`${name} is not a setting: is ${nearest} meant?`)
   })
 })

@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { randomBytes } from "node:crypto"
 import { Context, DateTime, Effect, Exit } from "effect"
 import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
-import { leasedAt } from "../../src/domain/routing/LastUse.ts"
+import { useFromLease } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
@@ -111,7 +111,7 @@ describe("a role with the privileges that docs/operating.md grants", () => {
     const ports = yield* storesOn(url)
     const parking = { key_version: 1, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
     yield* Context.get(ports, Parkings).store([{ ...used, ...parking }])
-    for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...leasedAt(at) }])
+    for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...useFromLease(at) }])
     const shown = yield* runCommand(["credential", "show", used.credential_id, "--account", used.account_id], settings)
     assert.match(shown.stdout, /^last_leased_at +1970-01-01T00:00:00\.002Z$/m)
 

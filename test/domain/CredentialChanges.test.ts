@@ -81,14 +81,14 @@ interface Held {
 const created = (body: Body): Result.Result<Held, ReadonlyArray<Issue>> =>
   decodeNew(body).pipe(
     Result.mapError(({ issue }) => issuesOf(issue)),
-    Result.map(({ key, material: { region, labelled }, workspace_id: _, ...fields }) => {
+    Result.map(({ key, material: { region, labelSource }, workspace_id: _, ...fields }) => {
       return {
         key: Redacted.value(key),
         credential: {
           ...fields,
           id: CredentialId.make(uuid),
           workspace_id: WorkspaceId.make(uuid),
-          label: labelOf(Redacted.value(labelled)),
+          label: labelOf(Redacted.value(labelSource)),
           created_at: DateTime.makeUnsafe(0),
           declared_region: fields.declared_region ?? region,
           sort_order: 0
@@ -105,9 +105,9 @@ const apartFromFlags = (issues: ReadonlyArray<Issue>) =>
 /** What an update makes of a stored credential, as the service carries it out. */
 const updated = (change: Change, { credential, key }: Held, body: Body) => {
   const changes = decodeChanges(body)
-  const isGiven = changes.key !== undefined && Redacted.value(changes.key) === key
+  const isSameKey = changes.key !== undefined && Redacted.value(changes.key) === key
   const { region } = Result.getOrThrow(readKeyMaterial(credential.provider, Redacted.make(key)))
-  const known = changes.key === undefined ? { region } : { isGiven }
+  const known = changes.key === undefined ? { region } : { isSameKey }
   return Result.map(change(credential, changes, known), (changed) => ({
     ...changed,
     key: changes.key === undefined ? key : Redacted.value(changes.key)
@@ -261,7 +261,7 @@ describe("changes", () => {
     [
       "takes every key for a new one",
       isIdempotent,
-      (stored, changes, known) => changeCredential(stored, changes, { ...known, isGiven: false })
+      (stored, changes, known) => changeCredential(stored, changes, { ...known, isSameKey: false })
     ],
     [
       "writes a member that was not given",

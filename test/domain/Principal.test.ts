@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { Api } from "../../src/contract/TenantsApi.ts"
 import { LinksApi } from "../../src/contract/LinksApi.ts"
-import { accountOf, actingPrincipal, actorOf, ApiKeyRole, type Role, roleMay } from "../../src/domain/Principal.ts"
+import { accountOf, actingPrincipal, actorOf, ApiKeyRole, type Role, roleAllows } from "../../src/domain/Principal.ts"
 import { Purpose } from "../../src/domain/Link.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -36,7 +36,7 @@ describe("a role (D51, D53)", () => {
   it.for(roles)("%s may do what the table says, and nothing else", (role) => {
     const allowed = new Set(byTheBook[role].split(" "))
     for (const operation of operations) {
-      assert.strictEqual(roleMay(role, operation), allowed.has(operation), operation)
+      assert.strictEqual(roleAllows(role, operation), allowed.has(operation), operation)
     }
   })
 

@@ -1,6 +1,6 @@
 import { Arbitrary, Struct } from "effect"
 import { memberNames, members } from "../../src/domain/Credential.ts"
-import { fingerprinted } from "../../src/domain/NewCredential.ts"
+import { fingerprintMembers } from "../../src/domain/NewCredential.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { accountId, anyCredential } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
@@ -26,7 +26,7 @@ describe("the members of a credential", () => {
       for (const { context: other, name } of changed.filter(({ name }) => isOther(name))) {
         const isBound = encodeSealingContext(other) !== encodeSealingContext(context)
         assert.strictEqual(isBound, !unbound.includes(name), name)
-        const counts = JSON.stringify(fingerprinted(other)) !== JSON.stringify(fingerprinted(context))
+        const counts = JSON.stringify(fingerprintMembers(other)) !== JSON.stringify(fingerprintMembers(context))
         assert.strictEqual(counts, ofCreate.includes(name), name)
       }
     }

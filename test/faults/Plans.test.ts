@@ -1,7 +1,7 @@
 import { Duration, Effect, Layer, Option, Result } from "effect"
 import { randomUUID } from "node:crypto"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
-import { leasedAt } from "../../src/domain/routing/LastUse.ts"
+import { useFromLease } from "../../src/domain/routing/LastUse.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
@@ -59,7 +59,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
         for (const _ of ["first", "again"]) {
           created(yield* create(minimal, [["Idempotency-Key", "k"]]))
         }
-        yield* (yield* IdempotencyRecords).forget(Duration.days(1), 500)
+        yield* (yield* IdempotencyRecords).deleteOlderThan(Duration.days(1), 500)
         yield* (yield* KekRegistry).rewrapBatch({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
           Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
         )
@@ -87,7 +87,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
         const keys = many.map((credential_id) => ({ account_id, credential_id }))
         const parking = { model: "", key_version: 1, epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
         yield* (yield* Parkings).store(keys.map((key) => ({ ...key, ...parking })))
-        yield* (yield* CredentialUse).store(keys.map((key) => ({ ...key, ...leasedAt(1) })))
+        yield* (yield* CredentialUse).store(keys.map((key) => ({ ...key, ...useFromLease(1) })))
         yield* (yield* CredentialUse).find(account_id, [id])
 
         const texts = Array.from(statements).filter((text) =>

@@ -262,16 +262,20 @@ describe("the routes that gateways drive over HTTP", () => {
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
     ["a repeated report counts", "if (last?.n === n) {", "if (last?.n === n && false) {"],
     ["any attempt may be reported", "open === undefined || n !== route.opened", "open === undefined"],
-    ["the answer of a last report is forgotten", "bucket.answers.set(id, kept)", ""],
+    ["the answer of a last report is forgotten", "bucket.answers.set(id, last)", ""],
     ["the answers of a bucket go when its first may", "bucket.until = now +", "bucket.until = bucket.since +"],
-    ["a bucket takes answers for more than a second", "now < newest.since + bucketed.millis", "true"],
-    ["a bucket takes answers for less than a second", "now < newest.since + bucketed.millis", "now === newest.since"],
+    ["a bucket takes answers for more than a second", "now < newest.since + bucketLimits.millis", "true"],
+    [
+      "a bucket takes answers for less than a second",
+      "now < newest.since + bucketLimits.millis",
+      "now === newest.since"
+    ],
     ["an answer is kept for ever", "if (now < bucket.until) break", "break"],
     ["an answer is kept for less than a minute", firstOf("bucket"), earlyOf("bucket")],
-    ["a report that came along goes on", "outcome) || !goesOn", "outcome)"],
+    ["a report that came along goes on", "outcome) || !continues", "outcome)"],
     [
       "a repeated report that came along leaves the route open",
-      "if (!goesOn && walk !== undefined) return finish",
+      "if (!continues && walk !== undefined) return finish",
       "if (false) return finish"
     ],
     ["routes do not expire", "if (now < route.until) break", "break"],

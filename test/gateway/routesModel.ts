@@ -3,9 +3,9 @@ import { Arbitrary, Effect, Exit, Fiber, Latch, Layer, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
-import { firstPlace } from "../../src/domain/routing/planFor.ts"
+import { searchStart } from "../../src/domain/routing/planFor.ts"
 import type { OpenRoutes, RouteAnswer } from "../../src/gateway/OpenRoutes.ts"
-import { unknown } from "../../src/domain/routing/Health.ts"
+import { initialCooldown } from "../../src/domain/routing/Health.ts"
 import { Lease } from "../../src/service/routing/Lease.ts"
 import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../src/service/routing/Router.ts"
@@ -181,7 +181,7 @@ export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id):
   freshness: 0,
   isEmpty: keys.length === 0,
   members: keys.length,
-  start: { versions: "", place: firstPlace }
+  start: { versions: "", place: searchStart }
 })
 
 /** A router whose leases are counted, whose database can be cut off, and which can be made to wait. */
@@ -206,7 +206,7 @@ export const fakeRouter = () => {
         label: "",
         keys: "as_stored"
       } as const
-      const health = { whole: unknown(key_version), model: unknown(key_version) }
+      const health = { whole: initialCooldown(key_version), model: initialCooldown(key_version) }
       const lease = new Lease({ ...terms, account_id: owner.account_id }, health)
       lease.fill(Buffer.from("key"))
       leased.add(lease)

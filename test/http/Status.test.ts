@@ -1,6 +1,6 @@
 import { DateTime, Effect } from "effect"
 import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
-import { reportedAt } from "../../src/domain/routing/LastUse.ts"
+import { useFromOutcome } from "../../src/domain/routing/LastUse.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
@@ -87,7 +87,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
         {
           account_id: AccountId.make(account_id),
           credential_id: CredentialId.make(id),
-          ...reportedAt(outcome, at, version)
+          ...useFromOutcome(outcome, at, version)
         }
       ])
     yield* park("", "rejected", "-5 hours")

@@ -20,9 +20,11 @@ const nameOf = (node: unknown): string => {
 /** Functions whose first or last argument is a text for the OpenAPI document, a trace, a type or the wiring. */
 const labelled = new Set([
   "orNull",
+  "nullableOutput",
   "sentence",
   "timestamp",
   "flag",
+  "flagOutput",
   "uuid",
   "ask",
   "Effect.fn",

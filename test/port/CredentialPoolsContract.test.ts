@@ -1,5 +1,5 @@
 import { DateTime, Effect, Option } from "effect"
-import { leasedAt } from "../../src/domain/routing/LastUse.ts"
+import { useFromLease } from "../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
@@ -84,7 +84,7 @@ for (const [name, store] of stores) {
       yield* store([{ ...parking, epoch: 0, remaining: 90_000 }])
       yield* store([ended])
       yield* store([{ ...parking, key_version: 2, remaining: 90_000 }])
-      const use = { account_id: owner.account_id, credential_id: credential.id, ...leasedAt(1) }
+      const use = { account_id: owner.account_id, credential_id: credential.id, ...useFromLease(1) }
       yield* (yield* CredentialUse).store([use])
       assert.deepStrictEqual(yield* versions, before, "a use is no change either (Q19)")
       yield* store([{ ...ended, epoch: 2 }])
@@ -162,7 +162,7 @@ for (const [name, store] of stores) {
       const changes = [
         insert("openai"),
         update,
-        conclude({ found: [key], searched: 1, park: true }),
+        conclude({ keys: [key], searched: 1, park: true }),
         clear(account_id, credential.id),
         repository.delete(account_id, credential.id)
       ]
@@ -186,7 +186,7 @@ for (const [name, store] of stores) {
       const { credential, load, owner } = yield* newPool
       const { conclude } = yield* LeakedKeys
       yield* conclude({
-        found: [{ ...owner, credential_id: credential.id, key_version: 1 }],
+        keys: [{ ...owner, credential_id: credential.id, key_version: 1 }],
         searched: 1,
         park: true
       })
@@ -211,7 +211,7 @@ for (const [name, store] of stores) {
       const { find, store } = yield* Parkings
       const [free, marked] = [yield* insert("openai"), yield* insert("azure")]
       const key = { ...owner, credential_id: marked.id, key_version: 1 }
-      yield* (yield* LeakedKeys).conclude({ found: [key], searched: 1, park: true })
+      yield* (yield* LeakedKeys).conclude({ keys: [key], searched: 1, park: true })
       const parkingOf = (model: string, remaining: number | null): ParkingChange => ({
         ...{ account_id, credential_id: id, key_version: 1, model, epoch: 0, remaining },
         ...(remaining === null ? { cause: null, strikes: 0 } : { cause: "rejected", strikes: 1 })
@@ -271,14 +271,14 @@ for (const [name, store] of stores) {
         concurrency: "unbounded"
       })
       assert.deepStrictEqual(answers, [
-        Option.some({ account_id, role: "ordinary" as const, found: yield* versions({ account_id }, providers) }),
-        Option.some({ account_id, role: "ordinary" as const, found: yield* versions(other, providers) }),
-        Option.some({ account_id: stranger.account_id, role: "management" as const, found: Option.none() }),
+        Option.some({ account_id, role: "ordinary" as const, versions: yield* versions({ account_id }, providers) }),
+        Option.some({ account_id, role: "ordinary" as const, versions: yield* versions(other, providers) }),
+        Option.some({ account_id: stranger.account_id, role: "management" as const, versions: Option.none() }),
         Option.none()
       ])
       assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), answers[0], "alone")
       yield* accounts.deleteWorkspace(owner.workspace_id, yield* DateTime.now)
-      const none = Option.some({ account_id, role: "ordinary" as const, found: Option.none() })
+      const none = Option.some({ account_id, role: "ordinary" as const, versions: Option.none() })
       assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), none)
       yield* accounts.revokeApiKey(api_key_hash, yield* DateTime.now)
       assert.isTrue(Option.isNone(yield* versionsOfKey({ api_key_hash, workspace_id }, providers)))

@@ -4,7 +4,7 @@ import { Arbitrary, Cause, Context, DateTime, Effect, Exit, Layer, Option } from
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { ApiKeyRole } from "../../src/domain/Principal.ts"
 import type { Provider } from "../../src/domain/Provider.ts"
-import { leasedAt, reportedAt } from "../../src/domain/routing/LastUse.ts"
+import { useFromLease, useFromOutcome } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
@@ -190,7 +190,7 @@ const writes: Readonly<Record<string, Ask>> = {
     CredentialUse.use(({ store }) => {
       const moment = created_at.epochMilliseconds
       const outcome = { _tag: at(["Succeeded", "Rejected", "Forbidden"] as const, n) } as const
-      const use = n === 3 ? leasedAt(moment) : reportedAt(outcome, moment, n + 1)
+      const use = n === 3 ? useFromLease(moment) : useFromOutcome(outcome, moment, n + 1)
       const key = { account_id: n === 2 ? account_id : owner, credential_id: id }
       return store([{ ...key, ...use }])
     })

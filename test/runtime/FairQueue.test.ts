@@ -202,31 +202,31 @@ describe("a fair queue", () => {
   })
 
   const placeOf = (tenant: string, weight: number): Place => ({
-    ...{ tenant, weight, most: Number.POSITIVE_INFINITY, isAdmitted: false },
+    ...{ tenant, weight, limit: Number.POSITIVE_INFINITY, isAdmitted: false },
     start: () => {}
   })
 
   it("looks at no more tenants than it serves while it is full", () => {
     let looks = 0
     const admittedOf = () => (looks += 1) && 0
-    const { giveBack, take, wait } = makeFairQueue({ total: 1, waiting: 1, admittedOf })
+    const { release, take, wait } = makeFairQueue({ total: 1, waiting: 1, admittedOf })
     take(1)
-    for (let n = 0; n < 1000; n++) wait({ ...placeOf(`${n}`, 1), most: 1 })
+    for (let n = 0; n < 1000; n++) wait({ ...placeOf(`${n}`, 1), limit: 1 })
     looks = 0
-    giveBack(1)
+    release(1)
     assert.isAtMost(looks, 2)
   })
 
   it("lets a light place pass a heavy one for which there is no room yet", () => {
     const { take, used, wait } = makeFairQueue({ total: 3, waiting: 1 })
     take(2)
-    for (const place of [placeOf("one", 2), placeOf("another", 1)]) wait({ ...place, most: 3 })
+    for (const place of [placeOf("one", 2), placeOf("another", 1)]) wait({ ...place, limit: 3 })
     assert.strictEqual(used(), 3)
   })
 
   it("takes back once what a place was admitted", () => {
     const { leave, used, wait } = makeFairQueue({ total: 2, waiting: 2 })
-    const place = () => ({ ...placeOf("one", 1), most: 2 })
+    const place = () => ({ ...placeOf("one", 1), limit: 2 })
     const [one, other] = [place(), place()]
     for (const each of [one, other]) wait(each)
     leave(one)

@@ -15,8 +15,8 @@ describe("a budget of memory", () => {
   )
 
   it.effect("lets wait what fits when all is free, and grows what held nothing", function* () {
-    const { admit, held, hold } = makeMemoryBudget(100)
-    const first = hold("one", "route")
+    const { admit, held, reserve } = makeMemoryBudget(100)
+    const first = reserve("one", "route")
     assert.isTrue(first.grow(1, () => {}))
     const all = yield* Effect.forkChild(admit("another", "pool", 100))
     yield* Effect.yieldNow
@@ -34,29 +34,34 @@ describe("a budget of memory", () => {
   })
 
   const faults: ReadonlyArray<readonly [fault: string, file: "FairQueue" | "MemoryBudget", ...edit: Edit]> = [
-    ["the sum may exceed the total", "FairQueue", "used + weight <= most\n", "used <= most\n"],
-    ["somebody overtakes who waits", "FairQueue", "lines.size > 0 || used + weight > most", "used + weight > most"],
+    ["the sum may exceed the total", "FairQueue", "used + weight <= limit\n", "used <= limit\n"],
+    [
+      "somebody overtakes who waits",
+      "FairQueue",
+      "lines.size > 0 || used + weight > limit",
+      "used + weight > limit"
+    ],
     ["a tenant keeps its turn", "FairQueue", "    lines.delete(tenant)\n", ""],
-    ["the small never pass the large", "FairQueue", "least = wanted", "return undefined"],
-    ["everybody passes the large", "FairQueue", "if (wanted > least) continue", ""],
+    ["the small never pass the large", "FairQueue", "leastShare = share", "return undefined"],
+    ["everybody passes the large", "FairQueue", "if (share > leastShare) continue", ""],
     ["an admitted place that leaves gives nothing back", "FairQueue", "used -= weight\n", ""],
-    ["nobody is served when somebody leaves", "FairQueue", "giveBack(taken)", "used -= taken"],
+    ["nobody is served when somebody leaves", "FairQueue", "release(taken)", "used -= taken"],
     [
       "a place that has left is served",
       "FairQueue",
       "line?.delete(place) === true && line.size === 0",
       "line?.size === 0"
     ],
-    ["tenants take the last quarter", "MemoryBudget", "ofTenants.has(use) ? tenantsTotal : total", "total"],
+    ["tenants take the last quarter", "MemoryBudget", "tenantUses.has(use) ? tenantsTotal : total", "total"],
     ["what is shrunk is given back twice", "MemoryBudget", "if (excess <= 0) return", ""],
-    ["what is spare stays", "MemoryBudget", "letSparesGo(() => queue.fits(place))", ""],
-    ["more goes than is needed", "MemoryBudget", "letSparesGo(() => queue.fits(place))", "letSparesGo(() => false)"],
-    ["what was used last goes first", "MemoryBudget", "if (this.order === spares) this.moveTo(spares)", ""],
+    ["what is spare stays", "MemoryBudget", "evictUntil(() => queue.fits(place))", ""],
+    ["more goes than is needed", "MemoryBudget", "evictUntil(() => queue.fits(place))", "evictUntil(() => false)"],
+    ["what was used last goes first", "MemoryBudget", "if (this.list === evictable) this.moveTo(evictable)", ""],
     ["spare bytes take the last quarter", "MemoryBudget", "queue.used() <= tenantsTotal || ", "true || "],
     [
       "what is left to a spare one takes the last quarter",
       "MemoryBudget",
-      "this.release()\n      letSparesGo(isModest)",
+      "this.release()\n      evictUntil(leavesRoutersShare)",
       "this.release()"
     ],
     ["what is left is more than was held", "MemoryBudget", "Math.min(bytes, this.bytes)", "bytes"],
@@ -64,9 +69,9 @@ describe("a budget of memory", () => {
     ["spare bytes count for their account", "MemoryBudget", 'if (this.use === "spare") return', ""],
     ["whoever waits takes all", "MemoryBudget", "largest.bytes - oldest.bytes < wanted", "false"],
     ["the smallest account gives way", "MemoryBudget", "other.bytes > one.bytes", "other.bytes < one.bytes"],
-    ["what is leaving is asked again", "MemoryBudget", "if (oldest.isLeaving) continue", ""],
-    ["more goes while enough is leaving", "MemoryBudget", "queue.used() + leaving", "queue.used()"],
-    ["what waits to grow outlives its holding", "MemoryBudget", "queue.leave(waiting, bytes)", "queue.giveBack(bytes)"]
+    ["what is leaving is asked again", "MemoryBudget", "if (oldest.isRevoked) continue", ""],
+    ["more goes while enough is leaving", "MemoryBudget", "queue.used() + revokedBytes", "queue.used()"],
+    ["what waits to grow outlives its holding", "MemoryBudget", "queue.leave(waiting, bytes)", "queue.release(bytes)"]
   ]
   const samples = Effect.runSync(Arbitrary.sampleEffect(anySteps, { count: 400, seed: "planted" }))
 

@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
 import { CurrentDeadline } from "../../src/runtime/Deadline.ts"
-import type { Holding, makeMemoryBudget } from "../../src/runtime/MemoryBudget.ts"
+import type { Reservation, makeMemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { integer } from "../support/memory/arbitraries.ts"
 
 const total = 100
@@ -43,28 +43,28 @@ export type Code = typeof makeMemoryBudget
 const makeSubject = (code: Code): Subject & { readonly counted: () => number } => {
   const budget = code(total)
   const fibers = new Map<number, Fiber.Fiber<unknown, unknown>>()
-  const holdings = new Map<number, Holding>()
+  const reservations = new Map<number, Reservation>()
   const held = new Map<number, number>()
   const spared = new Set<number>()
   const growing = new Set<number>()
   const events: Array<string> = []
   const release = (id: number) => {
     held.delete(id)
-    holdings.get(id)?.release()
-    holdings.get(id)?.release()
-    holdings.delete(id)
+    reservations.get(id)?.release()
+    reservations.get(id)?.release()
+    reservations.delete(id)
   }
   return {
     admit: (id, { account, bytes, isLate, revocable, use }) => {
-      const letGo = () => {
+      const evict = () => {
         events.push(`${id} is let go`)
         if (revocable === "at once") release(id)
       }
       const deadline = { until: performance.now() + 60_000 }
-      const admitted = budget.admit(account, use, bytes, revocable === "no" ? undefined : letGo).pipe(
-        Effect.map((holding) => {
+      const admitted = budget.admit(account, use, bytes, revocable === "no" ? undefined : evict).pipe(
+        Effect.map((reservation) => {
           events.push(`${id} is admitted`)
-          holdings.set(id, holding)
+          reservations.set(id, reservation)
           held.set(id, bytes)
         }),
         Effect.provideService(CurrentDeadline, deadline)
@@ -85,31 +85,31 @@ const makeSubject = (code: Code): Subject & { readonly counted: () => number } =
       // Only what is not spare may grow, and once at a time.
       if (spared.has(id) || growing.has(id)) return
       growing.add(id)
-      if (holdings.get(id)?.grow(bytes, grown) === true) grown()
+      if (reservations.get(id)?.grow(bytes, grown) === true) grown()
     },
     shrink: (id, bytes) => {
-      const holding = holdings.get(id)
-      if (holding === undefined) return
+      const reservation = reservations.get(id)
+      if (reservation === undefined) return
       held.set(id, Math.min(bytes, held.get(id) ?? 0))
-      holding.shrink(bytes)
+      reservation.shrink(bytes)
     },
     spare: (id) => {
-      const letGo = () => {
+      const evict = () => {
         events.push(`${id} is spared no more`)
         release(id)
       }
       if (growing.has(id)) return
       spared.add(id)
-      holdings.get(id)?.spare(letGo)
+      reservations.get(id)?.makeEvictable(evict)
     },
-    touch: (id) => holdings.get(id)?.touch(),
+    touch: (id) => reservations.get(id)?.touch(),
     leave: (id, heir, bytes) => {
-      const [one, other] = [holdings.get(id), holdings.get(heir)]
+      const [one, other] = [reservations.get(id), reservations.get(heir)]
       if (one === undefined || other === undefined || spared.has(id) || growing.has(id)) return
       held.set(heir, (held.get(heir) ?? 0) + Math.min(bytes, held.get(id) ?? 0))
       held.delete(id)
-      holdings.delete(id)
-      one.leaveTo(other, bytes)
+      reservations.delete(id)
+      one.transfer(other, bytes)
       one.release()
     },
     held: () => held,
@@ -125,7 +125,7 @@ interface Expected extends Pick<Step, "account" | "use" | "revocable"> {
   isSpare: boolean
 }
 
-/** An ask for a new holding, or for more of one that is there. */
+/** An ask for a new reservation, or for more of one that is there. */
 interface Ask extends Pick<Step, "account" | "isLate"> {
   readonly bytes: number
   readonly held: Expected

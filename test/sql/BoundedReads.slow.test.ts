@@ -107,7 +107,7 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
       const readiness = yield* Readiness
       assert.deepStrictEqual(yield* readiness.problems, [])
       assert.include((yield* readiness.warnings).join(), "cannot be opened: more than 10,000")
-      yield* (yield* IdempotencyRecords).forget(Duration.hours(25), 500)
+      yield* (yield* IdempotencyRecords).deleteOlderThan(Duration.hours(25), 500)
       const log = yield* AuditLog
       yield* log.seal(0)
       yield* log.unsealed(countLimit + 1)

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import { DateTime, Duration, Effect, Option, Result } from "effect"
 import { ApiKeyHash, CredentialId, LinkId } from "../../src/domain/Identifiers.ts"
 import { CurrentPrincipal } from "../../src/domain/Principal.ts"
-import { leasedAt } from "../../src/domain/routing/LastUse.ts"
+import { useFromLease } from "../../src/domain/routing/LastUse.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
 import { AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
@@ -71,7 +71,7 @@ export const usePorts = Effect.gen(function* () {
   yield* Effect.forEach(more, ({ id }) => apiKeys.find(management_key_hash, id), together)
   yield* Effect.forEach(more, () => apiKeys.find(management_key_hash), together)
   yield* apiKeys.ownedBy(account_id, [management_key_hash])
-  yield* records.forget(Duration.zero, 10)
+  yield* records.deleteOlderThan(Duration.zero, 10)
   yield* (yield* Readiness).problems
   yield* (yield* Readiness).warnings
   yield* (yield* KekRegistry).missing([])
@@ -92,7 +92,7 @@ export const usePorts = Effect.gen(function* () {
   const leakedKeys: UsesOf<LeakedKeys["Service"]> = {
     count,
     scan: scan({ after: undefined, labels: [credential.label] }),
-    conclude: conclude({ found: [key], searched: 1, park: true }),
+    conclude: conclude({ keys: [key], searched: 1, park: true }),
     marked: marked(account_id, () => [credential.label]),
     clear: clear(account_id, id)
   }
@@ -111,7 +111,7 @@ export const usePorts = Effect.gen(function* () {
     load: load(tenant, "openai")
   }
   const { find, store } = yield* CredentialUse
-  const use = { account_id, credential_id: id, ...leasedAt(1) }
+  const use = { account_id, credential_id: id, ...useFromLease(1) }
   const lastUse: UsesOf<CredentialUse["Service"]> = { store: store([use]), find: find(account_id, [id]) }
   const page = { workspace_id, provider: credential.provider, limit: 1 }
   const credentials: UsesOf<CredentialRepository["Service"]> = {
@@ -149,7 +149,7 @@ export const usePorts = Effect.gen(function* () {
       byLink(repository.insert(account_id, { ...credential, id: CredentialId.make(randomUUID()) }, sealed))
     ),
     revoke: linked.revoke(account_id, link.link_id),
-    forget: linked.forget
+    deleteExpired: linked.deleteExpired
   }
   const { checkpointOf, checkpoints, entries, read, seal, unsealed } = yield* AuditLog
   const log: UsesOf<AuditLog["Service"]> = {

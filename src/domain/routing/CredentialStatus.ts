@@ -4,25 +4,25 @@ import { type ParkedCause, parkedCauses } from "./Health.ts"
 import { type LastUse, failureCauses, isFailing } from "./LastUse.ts"
 import type { PooledCredential, Seal } from "./Pool.ts"
 
-/** The states that are stored: list filters by them without opening a key. If several apply, the last in this list wins. */
+/** The states that list filters by without opening a key. If several apply, the last one wins. */
 export const StoredState = Schema.Literals(["active", "failing", "parked", "disabled", "leaked"]).annotate({
   message: "must be active, failing, parked, disabled or leaked, given once"
 })
 export type StoredState = typeof StoredState.Type
 
-/** What keeps a credential from routers now. Times are in milliseconds since 1970. */
+/** Excludes a credential from routing. Times are in milliseconds since 1970. */
 export interface Parking {
   /** Null for every model. */
   readonly model: string | null
   readonly cause: ParkedCause
   readonly since: number
-  /** Null if only another key ends it. */
+  /** Null if only replacing the key ends it. */
   readonly until: number | null
 }
 
 const Time = (description: string) => Schema.NullOr(timestamp(description))
 
-/** Whether a credential is used and, if it is not, why: for its owner. */
+/** Tells the owner whether routers use a credential, and why not. */
 export const CredentialStatus = Schema.Struct({
   state: Schema.Literals([...StoredState.literals, "unreadable"]).annotate({
     description: [
@@ -48,7 +48,7 @@ export type CredentialStatus = typeof CredentialStatus.Type
 
 const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
 
-/** A credential is parked if any model is. `parkings` are of its current key. */
+/** A credential is parked if any model is. `parkings` are those of its current key. */
 export const stateOf = (
   { disabled }: Pick<Credential, "disabled">,
   seal: Seal,
@@ -62,28 +62,28 @@ export const stateOf = (
 }
 
 /**
- * The status of a credential; `pooled` is undefined if its workspace is deleted. While the key store does not answer, it is
- * that of a key that opens.
+ * The status of a credential. `pooled` is undefined if its workspace is deleted. Assumes that the key opens while the key
+ * store does not answer.
  */
 export const statusOf = (
   credential: Credential,
   pooled: Pick<PooledCredential, "seal" | "key_version"> | undefined,
   parkings: ReadonlyArray<Parking>,
-  used: LastUse
+  lastUse: LastUse
 ): CredentialStatus => ({
   state: stateOf(
     { disabled: credential.disabled || pooled === undefined },
     pooled?.seal ?? "verified",
     parkings,
-    pooled !== undefined && isFailing(used, pooled.key_version)
+    pooled !== undefined && isFailing(lastUse, pooled.key_version)
   ),
   parked: parkings.map(({ since, until, ...parking }) => ({
     ...parking,
     since: DateTime.makeUnsafe(since),
     until: timeOrNull(until)
   })),
-  last_leased_at: timeOrNull(used.last_leased_at),
-  last_succeeded_at: timeOrNull(used.last_succeeded_at),
-  last_failed_at: timeOrNull(used.last_failed_at),
-  last_failure: used.last_failure
+  last_leased_at: timeOrNull(lastUse.last_leased_at),
+  last_succeeded_at: timeOrNull(lastUse.last_succeeded_at),
+  last_failed_at: timeOrNull(lastUse.last_failed_at),
+  last_failure: lastUse.last_failure
 })

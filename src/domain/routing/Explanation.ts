@@ -58,7 +58,7 @@ const Removed = Schema.Union([
 ])
 export type Removed = typeof Removed.Type
 
-/** A plan for people and dashboards: which keys serve a request, and why the others do not. Without a key. */
+/** A plan for people and dashboards: which keys serve a request, and why others do not. Holds no key. */
 export const Explanation = Schema.Struct({
   workspace_id: WorkspaceId,
   model: Schema.String,
@@ -88,5 +88,5 @@ export const Explanation = Schema.Struct({
 }).annotate({ identifier: "Explanation" })
 export type Explanation = typeof Explanation.Type
 
-/** An answer with it, as the schema encodes it: a time writes itself. */
+/** Encodes an answer as its schema does: a `DateTime` serializes itself. */
 export const explanationBody = (data: Explanation): Uint8Array => Buffer.from(JSON.stringify({ data }))

@@ -1,16 +1,15 @@
 import type { Outcome } from "./Outcome.ts"
 
-/** Why an attempt with a key failed. */
 export const failureCauses = ["rate_limited", "quota_exhausted", "rejected", "forbidden", "upstream_failed"] as const
 export type FailureCause = (typeof failureCauses)[number]
 
-/** When a credential was last used, in milliseconds since 1970; null if it never was, as far as is known. */
+/** When a credential was last used, in milliseconds since 1970; null if never. */
 export interface LastUse {
   readonly last_leased_at: number | null
   readonly last_succeeded_at: number | null
   readonly last_failed_at: number | null
   readonly last_failure: FailureCause | null
-  /** The version of the key that failed then. */
+  /** The key version that failed. */
   readonly last_failed_version: number | null
 }
 
@@ -22,7 +21,7 @@ export const neverUsed: LastUse = {
   last_failed_version: null
 }
 
-export const leasedAt = (last_leased_at: number): LastUse => ({ ...neverUsed, last_leased_at })
+export const useFromLease = (last_leased_at: number): LastUse => ({ ...neverUsed, last_leased_at })
 
 const failures: Readonly<Partial<Record<Outcome["_tag"], FailureCause>>> = {
   RateLimited: "rate_limited",
@@ -32,8 +31,8 @@ const failures: Readonly<Partial<Record<Outcome["_tag"], FailureCause>>> = {
   UpstreamFailed: "upstream_failed"
 }
 
-/** What an outcome shows: `neverUsed` if it says neither that the key served nor that it failed. */
-export const reportedAt = ({ _tag }: Outcome, at: number, last_failed_version: number): LastUse => {
+/** Returns `neverUsed` for an outcome that shows neither success nor failure of the key. */
+export const useFromOutcome = ({ _tag }: Outcome, at: number, last_failed_version: number): LastUse => {
   if (_tag === "Succeeded") return { ...neverUsed, last_succeeded_at: at }
   const last_failure = failures[_tag]
   return last_failure === undefined
@@ -44,8 +43,8 @@ export const reportedAt = ({ _tag }: Outcome, at: number, last_failed_version: n
 const later = (one: number | null, other: number | null): number | null =>
   one === null || (other !== null && other > one) ? other : one
 
-/** What two observations show together: the later of each time. */
-export const laterUse = (one: LastUse, other: LastUse): LastUse => {
+/** Takes the later of each time. */
+export const mergeUses = (one: LastUse, other: LastUse): LastUse => {
   const last_failed_at = later(one.last_failed_at, other.last_failed_at)
   const { last_failed_version, last_failure } = last_failed_at === one.last_failed_at ? one : other
   return {
@@ -60,9 +59,9 @@ export const laterUse = (one: LastUse, other: LastUse): LastUse => {
 /** Failures that the upstream blames on the key. */
 export const keyFailures: ReadonlyArray<FailureCause> = ["rejected", "forbidden", "quota_exhausted"]
 
-/** Whether the upstream refused the current key when it was last tried, and has not accepted it since. */
-export const isFailing = (used: LastUse, key_version: number): boolean =>
-  used.last_failure !== null &&
-  keyFailures.includes(used.last_failure) &&
-  used.last_failed_version === key_version &&
-  (used.last_succeeded_at ?? -Infinity) < (used.last_failed_at ?? -Infinity)
+/** Whether the upstream refused the current key at its last attempt. */
+export const isFailing = (lastUse: LastUse, key_version: number): boolean =>
+  lastUse.last_failure !== null &&
+  keyFailures.includes(lastUse.last_failure) &&
+  lastUse.last_failed_version === key_version &&
+  (lastUse.last_succeeded_at ?? -Infinity) < (lastUse.last_failed_at ?? -Infinity)

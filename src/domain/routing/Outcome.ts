@@ -1,6 +1,6 @@
 import { parseJson } from "../KeyMaterial.ts"
 
-/** What an attempt says about the credential it used. Only a rate limit says when to come back, in milliseconds. */
+/** What an attempt shows about its credential. `retry_after` is in milliseconds. */
 export type Outcome =
   | { readonly _tag: "Succeeded" }
   | { readonly _tag: "RateLimited"; readonly retry_after: number | null }
@@ -11,11 +11,10 @@ export type Outcome =
   | { readonly _tag: "RequestRefused" }
   | { readonly _tag: "Abandoned" }
 
-/** What an upstream answered. */
 export interface UpstreamAnswer {
-  /** Null if there was none. */
+  /** Null without an answer. */
   readonly status: number | null
-  /** The codes of the error, in any case: `errorCodesIn` its body. */
+  /** Error codes in either case, from `errorCodesIn`. */
   readonly codes: ReadonlyArray<string>
   /** The header `Retry-After`. */
   readonly retry_after: string | null
@@ -29,7 +28,7 @@ const quotaCodes = new Set([
   "billing_error"
 ])
 
-/** Google's `API_KEY_INVALID` comes with 400. */
+/** Google sends `API_KEY_INVALID` with 400. */
 const keyCodes = new Set(["invalid_api_key", "api_key_invalid", "authentication_error"])
 
 /** The three forms of a date in HTTP (RFC 9110, 5.6.7). */
@@ -39,7 +38,7 @@ const dateForms = [
   /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?<month>\w{3}) (?<day>[ \d]\d) (?<time>[\d:]{8}) (?<year>\d{4})$/
 ]
 
-/** A year of two digits is of this century, unless it were more than 50 years ahead. */
+/** Reads a two-digit year as this century's, unless that is more than 50 years ahead. */
 const yearOf = (digits: string, now: number): number => {
   if (digits.length > 2) return Number(digits)
   const thisYear = new Date(now).getUTCFullYear()
@@ -47,27 +46,27 @@ const yearOf = (digits: string, now: number): number => {
   return year > thisYear + 50 ? year - 100 : year
 }
 
-/** Milliseconds since 1970; not a number if it is no date. */
+/** Milliseconds since 1970; NaN unless the text is a date. */
 const dateOf = (text: string, now: number): number => {
   const { day = "", month, time, year = "" } = dateForms.map((form) => form.exec(text)?.groups).find(Boolean) ?? {}
   const date = `${day.replace(" ", "0")} ${month} ${yearOf(year, now)} ${time} GMT`
   const at = Date.parse(date)
-  // Without this, 31 February would be a day in March.
+  // `Date.parse` turns 31 February into March.
   return new Date(at).toUTCString().endsWith(date) ? at : Number.NaN
 }
 
-/** `Retry-After` in milliseconds, given as seconds or as a date; null if it is neither, or asks for no wait. */
+/** Reads `Retry-After` (seconds or a date) as milliseconds; null if malformed or without a wait. */
 const millisecondsOf = (header: string | null, now: number): number | null => {
   const text = header?.trim() ?? ""
   const wait = /^\d+(\.\d+)?$/.test(text) ? Math.ceil(Number(text) * 1000) : dateOf(text, now) - now
   return wait > 0 ? wait : null
 }
 
-/** Statuses with which a code is believed: the body of another may repeat what the caller wrote. */
+/** Statuses whose codes are trusted: other bodies may echo the request. */
 const keyStatuses = [400, 401, 403]
 const quotaStatuses = [400, 401, 402, 403, 429]
 
-/** What an upstream's answer says about the key. A code is more specific than a status: a spent quota is often a 429. */
+/** Classifies an upstream's answer. Codes outrank statuses: a spent quota is often a 429. */
 export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
   if (status === null || status < 200 || status === 408 || status >= 500) return { _tag: "UpstreamFailed" }
   if (status < 400) return { _tag: "Succeeded" }
@@ -82,10 +81,7 @@ export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: n
 const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/**
- * The codes of an upstream's error, for `outcomeOf`: of the object `error` in a JSON body and of its `details`, and of no
- * other place, because a message may repeat the request.
- */
+/** The error codes in `error` and `error.details` of a JSON body. Reads nothing else: a message may echo the request. */
 export const errorCodesIn = (body: string): ReadonlyArray<string> => {
   const [answer] = [parseJson(body)].flat()
   const error = isRecord(answer) ? answer["error"] : undefined

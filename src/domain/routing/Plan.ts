@@ -3,10 +3,10 @@ import type { Provider } from "../Provider.ts"
 import type { Region } from "../Region.ts"
 import type { Excluded, Removed } from "./Explanation.ts"
 
-/** Credentials that are tried before the provider's shared endpoint, and those that are tried after it (E1). */
+/** Tried before the provider's shared endpoint, or after it (E1). */
 export type Section = "prioritized" | "fallback"
 
-/** A reason without its words, and with its time in milliseconds since 1970. */
+/** A reason without its sentence, with `until` in milliseconds since 1970. */
 type Bare<Reason> = Reason extends { readonly until: unknown }
   ? Omit<Reason, "message" | "until"> & { readonly until: number | null }
   : Omit<Reason, "message" | "hint">
@@ -17,7 +17,7 @@ export type Exclusion = Bare<Excluded>
 /** Why a provider's shared endpoint is not used. */
 export type SharedReason = Bare<Removed>
 
-/** One attempt. `region` is what the credential declares, which may decide the upstream's address (E12). */
+/** One attempt. `region`, as the credential declares it, may decide the upstream's address (E12). */
 export type Step =
   | {
       readonly _tag: "Own"
@@ -31,10 +31,10 @@ export type Step =
     }
   | { readonly _tag: "Shared"; readonly provider: Provider }
 
-/** A step with a credential's key. */
+/** A step that uses a credential's key. */
 export type OwnStep = Extract<Step, { readonly _tag: "Own" }>
 
-/** What became of a provider's credentials and of its shared endpoint: an index in the steps, or every reason against. */
+/** The verdict on a provider's credentials and shared endpoint: an index in the steps, or every reason against. */
 export interface ProviderPlan {
   readonly provider: Provider
   readonly credentials: ReadonlyArray<{
@@ -46,10 +46,10 @@ export interface ProviderPlan {
   readonly shared: { readonly position: number | null; readonly removed: ReadonlyArray<SharedReason> }
 }
 
-/** The attempts for a request in their order, and why there are no others. */
+/** The attempts for a request in order, and the reasons against all others. */
 export interface Plan {
   readonly steps: ReadonlyArray<Step>
   readonly providers: ReadonlyArray<ProviderPlan>
-  /** When the first parking ends that alone keeps a credential out; null if there is a step or no such parking. */
+  /** Earliest end of a parking that is a credential's only exclusion; null if there is a step or no such parking. */
   readonly retry_at: number | null
 }

@@ -2,13 +2,11 @@ import type { Credential } from "../Credential.ts"
 import type { Cooldowns } from "./Health.ts"
 
 /**
- * Whether a row is what was sealed. Only `verified` rows are offered, and `unverified` ones in explanations made
- * without a keyring, which go by the columns. The others are excluded and remove shared capacity, because nobody can
- * tell what they demanded (E16, E17).
+ * Whether a row matches its seal. Plans use `verified` rows; explanations without a keyring use `unverified` ones. Others are
+ * excluded and remove shared capacity, because they may have forbidden it (E16, E17).
  */
 export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
 
-/** Whether a list lets a value through. */
 type Allows = (value: string | null) => boolean
 
 /** A credential as a router sees it. */
@@ -16,26 +14,25 @@ export interface PooledCredential {
   readonly credential: Credential
   readonly key_version: number
   readonly leaked: boolean
-  /** The version of the row in the database. */
+  /** Version of the database row. */
   readonly row: string
   readonly seal: Seal
-  /** Set if only tokens may leave the process, and the key that should sign them cannot (D58). */
+  /** Whether only tokens may leave the process and the key cannot sign them (D58). */
   readonly cannotSign?: boolean
-  /** The cooldowns that the database had when the row was read. */
+  /** Cooldowns in the database when the row was read. */
   readonly stored: Cooldowns
-  /** The lists as questions that are quick to answer, however long the lists are. */
   readonly allowsApiKey: Allows
   readonly allowsUser: Allows
   readonly allowsModel: Allows
 }
 
-/** The credentials of a workspace and provider in the order in which they are tried. */
+/** The credentials of a workspace and provider in the order of attempts. */
 export type Pool = ReadonlyArray<PooledCredential>
 
-/** Longer lists are looked up in a set: searching 100 models takes longer than the rest of a plan. */
+/** Longer lists become sets: searching 100 models takes longer than the rest of a plan. */
 const longestSearched = 8
 
-/** `null` restricts nothing, `[]` lets nothing through, and a missing value is in no list (E9). */
+/** `null` allows everything and `[]` nothing; no list holds a missing value (E9). */
 const allows = (list: ReadonlyArray<string | null> | null): Allows => {
   if (list === null) return () => true
   if (list.length <= longestSearched) return (value) => list.includes(value)
@@ -53,7 +50,7 @@ const compare = ({ credential: a }: Unlisted, { credential: b }: Unlisted): numb
   a.created_at.epochMilliseconds - b.created_at.epochMilliseconds ||
   (a.id < b.id ? -1 : 1)
 
-/** Prepares a pool once for all requests that it will serve. */
+/** Sorts a pool and indexes its lists. */
 export const poolOf = <Row extends Unlisted>(
   credentials: ReadonlyArray<Row>
 ): ReadonlyArray<Row & Pick<PooledCredential, Lists>> =>

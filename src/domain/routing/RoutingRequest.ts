@@ -1,23 +1,22 @@
 import { Effect, Schema, Struct } from "effect"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../Identifiers.ts"
-import { GivenProvider, Provider } from "../Provider.ts"
+import { RequestedProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { closed, Text, withDefault, withMaxLength } from "../checkInput.ts"
 
-/** Kinds of endpoint, by which declarations of a credential they honour (section 4.1, `declared_region`). */
+/** Kind of endpoint, which decides the declarations it honours (section 4.1, `declared_region`). */
 export const EndpointKind = Schema.Literals(["standard", "private", "pinned", "cross_region", "video"]).annotate({
   message: "must be standard, private, pinned, cross_region or video"
 })
 export type EndpointKind = typeof EndpointKind.Type
 
-/** A member that is false or true, and what it is if it is absent. */
 export const flag = (initially: boolean, description: string) =>
   withDefault(Schema.Boolean.annotate({ message: "must be true or false", description, default: initially }))
 
-/** How old what a plan goes by may be at most, in milliseconds. */
+/** Maximum age of a plan's pools, in milliseconds. */
 export const longestFreshness = 600_000
 
-/** What a gateway knows of a provider's endpoint for the requested model. */
+/** A provider's endpoint for the requested model, as the gateway describes it. */
 export const Endpoint = Schema.Struct({
   kind: withDefault(EndpointKind.annotate({ description: "Kind of endpoint.", default: "standard" })),
   region: Schema.NullOr(Region)
@@ -34,7 +33,7 @@ export type Endpoint = typeof Endpoint.Type
 
 /** A provider that serves the model, and its endpoint. */
 const Target = Schema.Struct({
-  provider: GivenProvider,
+  provider: RequestedProvider,
   endpoint: Endpoint.annotate({ message: "must be an object" }).pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
 }).annotate({ message: "must be an object" })
 
@@ -61,14 +60,13 @@ export const strategies = Schema.Literals(["byok_first", "provider_first"]).anno
   default: "byok_first"
 })
 
-/** In which form keys are handed out (D58). */
+/** The form in which routers hand out keys (D58). */
 const KeyForm = Schema.Literals(["as_stored", "tokens"]).annotate({
   message: "must be as_stored or tokens",
   description:
     "`tokens`: a short-lived token wherever the stored key can sign one. By default as_stored, with TOKENS_ONLY tokens."
 })
 
-/** The members of a request to route. */
 export const routingFields = {
   account_id: AccountId,
   workspace_id: Schema.optionalKey(WorkspaceId),
@@ -98,14 +96,11 @@ export const routingFields = {
   keys: Schema.optionalKey(KeyForm)
 }
 
-/**
- * What a router decides about: one request of a caller to a gateway, for the default workspace unless one is named. A member
- * that it does not have is refused.
- */
+/** One request of a caller to a gateway, in the default workspace unless one is named. Refuses undeclared members. */
 export const RoutingRequest = closed(Schema.Struct(routingFields))
 export type RoutingRequest = typeof RoutingRequest.Type
 
-/** A request to plan for, as its account asks. */
+/** A request that an account asks to plan. */
 export const PlanRequest = closed(
   Schema.Struct(Struct.omit(routingFields, ["account_id", "credential_id", "keys"]))
 ).annotate({

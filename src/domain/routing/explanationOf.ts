@@ -8,8 +8,8 @@ import type { RoutingRequest } from "./RoutingRequest.ts"
 
 const counted = (n: number, noun: string) => `${n} ${noun}${n === 1 ? "" : "s"}`
 
-/** A list that does not let the caller through; one that is null lets everybody through. */
-const notIn = (field: string, list: ReadonlyArray<string> | null, noun: string, value: string | null) => {
+/** Explains a list that excludes the caller. */
+const notListedMessage = (field: string, list: ReadonlyArray<string> | null, noun: string, value: string | null) => {
   const length = list?.length ?? 0
   if (length === 0) return `${field} is empty: it matches no ${noun}`
   return `${field} has ${counted(length, noun)}, ${value === null ? "and the request has none" : "not this one"}`
@@ -48,7 +48,7 @@ const parkedMessages: Record<ParkedCause, string> = {
   leaked: "the key is known to have leaked"
 }
 
-/** Rounded up, so nobody is asked to return a moment early. */
+/** Rounds up, so that nobody returns a moment early. */
 const timeOf = (millis: number) => `${new Date(Math.ceil(millis / 1000) * 1000).toISOString().slice(0, 19)}Z`
 
 const parkedMessage = (cause: ParkedCause, until: number | null) => {
@@ -56,7 +56,7 @@ const parkedMessage = (cause: ParkedCause, until: number | null) => {
   return `${parkedMessages[cause]}; it is ${end}`
 }
 
-/** For how many credentials near misses are looked for: in long lists of many that takes longer than all else. */
+/** Maximum credentials searched for near misses, which is slow in long lists. */
 const maxHints = 100
 
 const exclusionMessage = (exclusion: Exclusion, credential: Credential, request: RoutingRequest): string => {
@@ -67,11 +67,11 @@ const exclusionMessage = (exclusion: Exclusion, credential: Credential, request:
     case "disabled":
       return "it is disabled"
     case "api_key_not_allowed":
-      return notIn("allowed_api_key_hashes", allowed_api_key_hashes, "API key", request.api_key_hash)
+      return notListedMessage("allowed_api_key_hashes", allowed_api_key_hashes, "API key", request.api_key_hash)
     case "user_not_allowed":
-      return notIn("allowed_user_ids", allowed_user_ids, "user", request.user_id)
+      return notListedMessage("allowed_user_ids", allowed_user_ids, "user", request.user_id)
     case "model_not_allowed":
-      return notIn("allowed_models", allowed_models, "model", request.model)
+      return notListedMessage("allowed_models", allowed_models, "model", request.model)
     case "region":
       return regionMessage(exclusion.declared, exclusion.host)
     case "zdr":
@@ -100,7 +100,7 @@ const removalMessage = (removal: SharedReason, idWithName: (id: Credential["id"]
   }
 }
 
-/** Puts a plan into words. The pools are those that it was made from. */
+/** Describes a plan in words, with the pools that it came from. */
 export const explanationOf = (
   request: RoutingRequest & Pick<Explanation, "workspace_id">,
   plan: Plan,
@@ -162,7 +162,7 @@ export const explanationOf = (
   }
 }
 
-/** Slugs are compared verbatim (E18). What follows are the differences that people overlook, from the smallest on. */
+/** Differences between slugs that people overlook, smallest first. Matching itself is verbatim (E18). */
 const differences: ReadonlyArray<{
   readonly without: (slug: string) => string
   readonly why: (listed: string, model: string) => string
@@ -184,15 +184,15 @@ const differences: ReadonlyArray<{
   }
 ]
 
-const plain = (slug: string) => slug.trim().toLowerCase()
+const normalized = (slug: string) => slug.trim().toLowerCase()
 
-/** The member of an allow list that is almost the model, and what makes it another one; undefined if none is close. */
+/** Finds a listed model close to the requested one, and says how they differ. */
 export const makeNearMiss = (model: string): ((allowed: ReadonlyArray<string>) => string | undefined) => {
-  const asked = plain(model)
+  const requested = normalized(model)
   return (allowed) => {
-    const slugs = allowed.map(plain)
+    const slugs = allowed.map(normalized)
     for (const { why, without } of differences) {
-      const listed = allowed[slugs.findIndex((slug) => without(slug) === without(asked))]
+      const listed = allowed[slugs.findIndex((slug) => without(slug) === without(requested))]
       if (listed !== undefined) return `it has ${listed}: ${why(listed, model)}`
     }
     return undefined

@@ -6,8 +6,8 @@ import type { Availability } from "./Health.ts"
 import type { Exclusion, Plan, ProviderPlan, Section, SharedReason, Step } from "./Plan.ts"
 import type { Pool, PooledCredential, Seal } from "./Pool.ts"
 
-/** The declarations that can widen what a credential is used for, by kind of endpoint (E11, E13). */
-const honours: Record<EndpointKind, { readonly region: boolean; readonly zdr: boolean }> = {
+/** Which declarations of a credential each kind of endpoint honours (E11, E13). */
+const honoursDeclared: Record<EndpointKind, { readonly region: boolean; readonly zdr: boolean }> = {
   standard: { region: true, zdr: true },
   private: { region: false, zdr: false },
   pinned: { region: false, zdr: true },
@@ -22,18 +22,18 @@ const inRegion = (
 ): boolean => {
   if (host === "global") return true
   if (declared === null || declared === "global") return region === host
-  return declared === host && (honours[kind].region || region === host)
+  return declared === host && (honoursDeclared[kind].region || region === host)
 }
 
 const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, declared: boolean | null): boolean => {
   if (!requires_zdr) return true
-  if (declared === null || (declared && !honours[kind].zdr)) return zdr
+  if (declared === null || (declared && !honoursDeclared[kind].zdr)) return zdr
   return declared
 }
 
 const isTrusted = (seal: Seal) => seal === "verified" || seal === "unverified"
 
-/** Every reason, not just the first: removing one must not reveal another. */
+/** Every reason, so that removing one does not reveal another. */
 const exclusionsOf = (
   request: RoutingRequest,
   endpoint: Endpoint,
@@ -41,39 +41,39 @@ const exclusionsOf = (
   availability: Availability
 ): ReadonlyArray<Exclusion> => {
   const { declared_region, declared_zdr, disabled } = credential
-  const found: Array<Exclusion> = []
-  if (!isTrusted(seal)) found.push({ reason: "seal", seal })
-  if (cannotSign) found.push({ reason: "no_token" })
-  if (disabled) found.push({ reason: "disabled" })
-  if (!allowsApiKey(request.api_key_hash)) found.push({ reason: "api_key_not_allowed" })
-  if (!allowsUser(request.user_id)) found.push({ reason: "user_not_allowed" })
-  if (!allowsModel(request.model)) found.push({ reason: "model_not_allowed" })
+  const exclusions: Array<Exclusion> = []
+  if (!isTrusted(seal)) exclusions.push({ reason: "seal", seal })
+  if (cannotSign) exclusions.push({ reason: "no_token" })
+  if (disabled) exclusions.push({ reason: "disabled" })
+  if (!allowsApiKey(request.api_key_hash)) exclusions.push({ reason: "api_key_not_allowed" })
+  if (!allowsUser(request.user_id)) exclusions.push({ reason: "user_not_allowed" })
+  if (!allowsModel(request.model)) exclusions.push({ reason: "model_not_allowed" })
   if (!inRegion(request, endpoint, declared_region)) {
-    found.push({ reason: "region", declared: declared_region, host: request.host })
+    exclusions.push({ reason: "region", declared: declared_region, host: request.host })
   }
-  if (!meetsZdr(request, endpoint, declared_zdr)) found.push({ reason: "zdr", declared: declared_zdr })
+  if (!meetsZdr(request, endpoint, declared_zdr)) exclusions.push({ reason: "zdr", declared: declared_zdr })
   if (availability._tag === "Parked")
-    found.push({ reason: "parked", cause: availability.cause, until: availability.until })
-  return found
+    exclusions.push({ reason: "parked", cause: availability.cause, until: availability.until })
+  return exclusions
 }
 
-/** Why the shared endpoint is not used. Availability is no argument: health never decides about money (E4). */
+/** Why the shared endpoint is not used. Ignores availability: health must never spend the operator's money (E4). */
 const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): ReadonlyArray<SharedReason> => {
-  const found: Array<SharedReason> = []
-  if (!endpoint.shared) found.push({ reason: "none_there" })
-  if (!inRegion(request, endpoint, null)) found.push({ reason: "region" })
-  if (!meetsZdr(request, endpoint, null)) found.push({ reason: "zdr" })
+  const reasons: Array<SharedReason> = []
+  if (!endpoint.shared) reasons.push({ reason: "none_there" })
+  if (!inRegion(request, endpoint, null)) reasons.push({ reason: "region" })
+  if (!meetsZdr(request, endpoint, null)) reasons.push({ reason: "zdr" })
   for (const { allowsApiKey, allowsModel, allowsUser, credential, seal } of pool) {
     const { id: credential_id, disabled, is_byok_only, is_required } = credential
-    if (!isTrusted(seal)) found.push({ reason: "seal", credential_id, seal })
+    if (!isTrusted(seal)) reasons.push({ reason: "seal", credential_id, seal })
     if (disabled || !allowsApiKey(request.api_key_hash) || !allowsUser(request.user_id)) continue
-    if (is_required) found.push({ reason: "is_required", credential_id })
-    if (is_byok_only && allowsModel(request.model)) found.push({ reason: "is_byok_only", credential_id })
+    if (is_required) reasons.push({ reason: "is_required", credential_id })
+    if (is_byok_only && allowsModel(request.model)) reasons.push({ reason: "is_byok_only", credential_id })
   }
-  return found
+  return reasons
 }
 
-/** A step, and the place in its provider's plan that takes its index. */
+/** A step, and the verdict that receives its index. */
 interface Offer {
   readonly step: Step
   readonly verdict: { position: number | null }
@@ -83,7 +83,7 @@ const phases = ["prioritized", "shared", "fallback"] as const
 
 type ProviderVerdict = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
 
-const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability): Step => {
+const stepOf = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability): Step => {
   const { declared_region, id } = pooled.credential
   return {
     _tag: "Own",
@@ -97,7 +97,7 @@ const ownStep = (provider: Provider, section: Section, pooled: PooledCredential,
   }
 }
 
-/** A verdict on every credential of a provider, and on its shared endpoint. */
+/** Decides on every credential of a provider and on its shared endpoint. */
 const verdictOn = (
   request: RoutingRequest,
   { endpoint, provider }: RoutingRequest["targets"][number],
@@ -111,7 +111,7 @@ const verdictOn = (
     const exclusions = exclusionsOf(request, endpoint, member, availability)
     const verdict = { credential_id: member.credential.id, section, position: null, exclusions } as const
     if (exclusions.length === 0)
-      offers[section].push({ step: ownStep(provider, section, member, availability), verdict })
+      offers[section].push({ step: stepOf(provider, section, member, availability), verdict })
     return verdict
   })
   const shared = { position: null, removed: removalsOf(request, endpoint, pool) }
@@ -123,7 +123,7 @@ const verdictOn = (
   }
 }
 
-/** When the first credential is free again that only a parking keeps out: a parking is always the last reason. */
+/** Earliest end among credentials excluded by parking only. Parking is always the last reason. */
 const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
   let earliest: number | null = null
   for (const { credentials } of providers) {
@@ -136,46 +136,43 @@ const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
   return earliest
 }
 
-/** Where a search for steps goes on: the turn of a provider's phase among all, and a place in the provider's pool. */
-export interface Place {
+/** Where a search continues: the turn (one phase of one provider) and the index in that provider's pool. */
+export interface SearchPosition {
   readonly turn: number
   readonly at: number
 }
 
-export const firstPlace: Place = { turn: 0, at: 0 }
+export const searchStart: SearchPosition = { turn: 0, at: 0 }
 
-/** What steps are searched for. */
 export interface Search {
   readonly request: RoutingRequest
   readonly poolOfProvider: (provider: Provider) => Pool
   readonly availabilityOf: (pooled: PooledCredential) => Availability
-  /** Asked before anything else of a step: a credential of a provider, or its shared endpoint. */
+  /** Filters credentials of a provider, and its shared endpoint (undefined), before they are examined. */
   readonly isWanted: (provider: Provider, credential_id: CredentialId | undefined) => boolean
-  /** Told why a credential is not used. */
-  readonly excluded: (exclusions: ReadonlyArray<Exclusion>) => void
+  readonly onExcluded: (exclusions: ReadonlyArray<Exclusion>) => void
 }
 
-/** A step if one was found, and the place where that stands or the search goes on. */
-export interface Found {
+/** The step, if any, and its position or where the search continues. */
+export interface SearchResult {
   readonly step: Step | undefined
-  readonly place: Place
-  /** Whether there may be a step all the same. */
+  readonly place: SearchPosition
+  /** Whether the search stopped early, so that a step may follow. */
   readonly isPaused: boolean
 }
 
-/** The provider and the phase whose turn it is. */
 const turnOf = ({ strategy, targets }: RoutingRequest, turn: number) =>
   strategy === "byok_first"
     ? { target: targets[turn % targets.length], phase: phases[Math.floor(turn / targets.length)] }
     : { target: targets[Math.floor(turn / phases.length)], phase: phases[turn % phases.length] }
 
-/** Searches for the next of the steps of `planFor`. Pauses after it has looked at so many credentials. */
+/** Finds the next step of `planFor`. Pauses after `maxExamined` credentials. */
 export const nextStep = (
-  { availabilityOf, excluded, isWanted, poolOfProvider, request }: Search,
-  from: Place,
-  most: number
-): Found => {
-  let left = most
+  { availabilityOf, onExcluded, isWanted, poolOfProvider, request }: Search,
+  from: SearchPosition,
+  maxExamined: number
+): SearchResult => {
+  let left = maxExamined
   let { at, turn } = from
   for (; ; turn += 1, at = 0) {
     const { phase, target } = turnOf(request, turn)
@@ -196,13 +193,13 @@ export const nextStep = (
       if (!isWanted(provider, id)) continue
       const availability = availabilityOf(member)
       const exclusions = exclusionsOf(request, endpoint, member, availability)
-      if (exclusions.length > 0) excluded(exclusions)
-      else return { step: ownStep(provider, phase, member, availability), place: { turn, at }, isPaused: false }
+      if (exclusions.length > 0) onExcluded(exclusions)
+      else return { step: stepOf(provider, phase, member, availability), place: { turn, at }, isPaused: false }
     }
   }
 }
 
-/** The credentials and shared endpoints that may serve a request, in their order, with a verdict on each. */
+/** The credentials and shared endpoints that may serve a request, in order, with a verdict on each. */
 export const planFor = (
   request: RoutingRequest,
   poolOfProvider: (provider: Provider) => Pool,

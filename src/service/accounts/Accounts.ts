@@ -13,32 +13,32 @@ export class NotKnown extends Data.TaggedError("NotKnown")<{
 
 export class HashTaken extends Data.TaggedError("HashTaken") {}
 
-/** The account that an earlier request with the idempotency key created is deleted: a repeat must not create it again. */
+/** The account of the idempotency key was deleted; a repeat must not create it again. */
 export class AccountDeleted extends Data.TaggedError("AccountDeleted") {}
 
-/** The default workspace has credentials, so deleting it would leave creates that name no workspace without one. */
+/** The default workspace has credentials: creates that name no workspace need it. */
 export class DefaultWorkspaceInUse extends Data.TaggedError("DefaultWorkspaceInUse")<{ readonly credentials: number }> {
   override get message() {
     return `The default workspace is not empty (credentials: ${this.credentials}): make another one the default first.`
   }
 }
 
-/** A UUID of version 8 that tells nothing of the idempotency key. */
-const idUnder = (idempotency_key: IdempotencyKey, of: "account" | "workspace") => {
+/** Derives a UUID of version 8 that does not reveal the idempotency key. */
+const idFrom = (idempotency_key: IdempotencyKey, of: "account" | "workspace") => {
   const bytes = mac(idempotency_key, "byok/create-account/1", of).subarray(0, 16)
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
   return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
 }
 
-type GivenApiKey = Pick<NewApiKey, "hash" | "name" | "role">
+type ApiKeyInput = Pick<NewApiKey, "hash" | "name" | "role">
 
 const pageSize = 1000
 
-/** How many credentials and idempotency records one transaction of an erasure deletes. */
+/** Credentials and idempotency records deleted in one transaction. */
 const erasureBatch = 500
 
-/** What an operator manages from the command line: accounts, workspaces and API keys (D40). */
+/** Manages accounts, workspaces and API keys for operators (D40). */
 export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
   make: Effect.gen(function* () {
     const repository = yield* AccountRepository
@@ -48,17 +48,21 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
     const storeAccount = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId, name: string) {
       const created_at = yield* DateTime.now
       const { hash, key } = yield* newKey("management")
-      const newest = { hash, role: "management", created_at } as const
+      const firstKey = { hash, role: "management", created_at } as const
       const outcome = yield* repository.createAccount(
         { account_id, name },
         { workspace_id, name: "default", created_at },
-        { ...newest, name: "first management key" }
+        { ...firstKey, name: "first management key" }
       )
-      return { outcome, newest, made: { account_id, workspace_id, management_key: key, management_key_hash: hash } }
+      return {
+        outcome,
+        firstKey,
+        account: { account_id, workspace_id, management_key: key, management_key_hash: hash }
+      }
     })
 
-    const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, given: GivenApiKey) {
-      const { hash, name, role } = given
+    const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, input: ApiKeyInput) {
+      const { hash, name, role } = input
       const created_at = yield* DateTime.now
       const outcome = yield* repository.addApiKey(account_id, { hash, name, role, created_at })
       if (outcome === "hash taken") return yield* new HashTaken()
@@ -71,32 +75,32 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 
       createAccount: Effect.fn("Accounts.createAccount")(function* (name: string) {
         const [account_id, workspace_id] = [yield* random.uuidV7(), yield* random.uuidV7()]
-        return (yield* storeAccount(AccountId.make(account_id), WorkspaceId.make(workspace_id), name)).made
+        return (yield* storeAccount(AccountId.make(account_id), WorkspaceId.make(workspace_id), name)).account
       }),
 
       /**
-       * Creates one account however often it is repeated, for good: the ids are derived from the idempotency key. Of the
-       * first management key only the hash is stored, so that each repetition issues another one and revokes none.
+       * Creates one account per idempotency key, from which the ids derive. Only the hash of the first management key is
+       * stored, so each repetition issues another key and revokes none.
        */
       createAccountOnce: Effect.fn("Accounts.createAccountOnce")(function* (
         name: string,
         idempotency_key: IdempotencyKey
       ) {
-        const account_id = AccountId.make(idUnder(idempotency_key, "account"))
-        const workspace_id = WorkspaceId.make(idUnder(idempotency_key, "workspace"))
-        const { made, newest, outcome } = yield* storeAccount(account_id, workspace_id, name)
-        if (outcome === "created") return { ...made, replayed: false }
+        const account_id = AccountId.make(idFrom(idempotency_key, "account"))
+        const workspace_id = WorkspaceId.make(idFrom(idempotency_key, "workspace"))
+        const { account, firstKey, outcome } = yield* storeAccount(account_id, workspace_id, name)
+        if (outcome === "created") return { ...account, replayed: false }
         if (outcome === "differs") return yield* Conflict.reused()
         const isIssued =
           outcome === "exists" &&
-          (yield* repository.addApiKey(account_id, { ...newest, name: "management key of a repeated create" }))
-        return isIssued ? { ...made, replayed: true } : yield* new AccountDeleted()
+          (yield* repository.addApiKey(account_id, { ...firstKey, name: "management key of a repeated create" }))
+        return isIssued ? { ...account, replayed: true } : yield* new AccountDeleted()
       }),
 
-      /** Up to 1,000 accounts in order of their ids, after one of them. */
+      /** Up to 1,000 accounts in order of id. */
       listPage: (after: AccountId | undefined) => repository.listAccounts(after, pageSize),
 
-      /** Passes all accounts to `write` in order of their ids, page by page, until it returns false. */
+      /** Passes all accounts to `write` in order of id, page by page, until it returns false. */
       listAccounts: Effect.fn("Accounts.listAccounts")(function* <E>(
         write: (page: ReadonlyArray<Account>) => Effect.Effect<boolean, E>
       ) {
@@ -109,9 +113,8 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       }),
 
       /**
-       * Deletes an account with its API keys, workspaces, credentials and idempotency records, for good: only the audit log keeps
-       * their ids. Interrupted, it is resumed by deleting the account again. `onProgress` gets how much is deleted
-       * so far.
+       * Deletes an account with its API keys, workspaces, credentials and idempotency records for good; only the audit log
+       * keeps their ids. Deleting it again resumes after an interruption. `onProgress` gets the totals so far.
        */
       deleteAccount: Effect.fn("Accounts.deleteAccount")(function* (
         account_id: AccountId,
@@ -138,11 +141,11 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         return created ? { workspace_id } : yield* new NotKnown({ kind: "account" })
       }),
 
-      /** Returns the number of credentials that stay readable and serve no request any more. */
+      /** Returns the number of its credentials, which stay readable but serve no request. */
       deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (workspace_id: WorkspaceId) {
-        const found = yield* repository.findWorkspace(workspace_id)
-        if (Option.isNone(found)) return yield* new NotKnown({ kind: "workspace" })
-        const { credentials, is_default, is_deleted } = found.value
+        const workspace = yield* repository.findWorkspace(workspace_id)
+        if (Option.isNone(workspace)) return yield* new NotKnown({ kind: "workspace" })
+        const { credentials, is_default, is_deleted } = workspace.value
         if (is_default && !is_deleted && credentials > 0) return yield* new DefaultWorkspaceInUse({ credentials })
         const deleted_at = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now)
         if (Option.isNone(deleted_at)) return yield* new NotKnown({ kind: "workspace" })
@@ -150,9 +153,10 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       }),
 
       makeDefault: Effect.fn("Accounts.makeDefault")(function* (workspace_id: WorkspaceId) {
-        const found = yield* repository.findWorkspace(workspace_id)
-        const made = Option.isSome(found) && (yield* repository.makeDefault(found.value.account_id, workspace_id))
-        return made ? { workspace_id, is_default: true } : yield* new NotKnown({ kind: "workspace" })
+        const workspace = yield* repository.findWorkspace(workspace_id)
+        const isDone =
+          Option.isSome(workspace) && (yield* repository.makeDefault(workspace.value.account_id, workspace_id))
+        return isDone ? { workspace_id, is_default: true } : yield* new NotKnown({ kind: "workspace" })
       }),
 
       listWorkspaces: Effect.fn("Accounts.listWorkspaces")(function* (account_id: AccountId) {
@@ -162,7 +166,7 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 
       issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
         account_id: AccountId,
-        { name, role }: Omit<GivenApiKey, "hash">
+        { name, role }: Omit<ApiKeyInput, "hash">
       ) {
         const { hash, key } = yield* newKey(role)
         return { key, ...(yield* addApiKey(account_id, { hash, name, role })) }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Option } from "effect"
 import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog } from "../../port/AuditLog.ts"
 
-/** The first deviation from what was sealed, in order of `seq`. */
+/** The first deviation from the sealed log, in order of `seq`. */
 export class AuditFault extends Data.TaggedError("AuditFault")<{
   readonly kind: "edited" | "removed" | "inserted" | "checkpoint" | "rewritten"
   readonly seq: bigint
@@ -22,10 +22,10 @@ export class AuditFault extends Data.TaggedError("AuditFault")<{
 /** Below the number of every entry and checkpoint. */
 const lowest = -(2n ** 63n)
 
-/** What the first checkpoint follows. */
+/** The head before the first checkpoint. */
 const beginning: AuditHead = { number: 0n, last_seq: lowest, hash: "" }
 
-/** How long to wait for transactions that are writing, in milliseconds. */
+/** How long to wait for writing transactions, in milliseconds. */
 const sealTimeout = 5000
 
 const sha256 = (...parts: ReadonlyArray<Uint8Array>) => {
@@ -55,12 +55,12 @@ export const eventsOf = ({ events }: Pick<AuditEntry, "events">): ReadonlyArray<
 
 export type AuditReport = Effect.Success<ReturnType<Audit["Service"]["verify"]>>
 
-/** Exports the audit log, and verifies that it is as it was written. */
+/** Exports and verifies the audit log. */
 export class Audit extends Context.Service<Audit>()("byok/Audit", {
   make: Effect.gen(function* () {
     const log = yield* AuditLog
 
-    /** Walks the entries one by one, with one page of them in memory. */
+    /** Iterates over the entries with one page in memory. */
     const walk = (from: bigint, upTo: bigint) => {
       let page: ReadonlyArray<AuditEntry> = []
       let index = 0
@@ -84,7 +84,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
       const start = from === undefined ? Option.some(beginning) : yield* log.checkpointOf(from)
       let previous: AuditHead = Option.getOrElse(start, () => beginning)
       const entries = walk(previous.last_seq, target.last_seq)
-      let foundExpected = expected === undefined || expected === from
+      let sawExpected = expected === undefined || expected === from
       let last: AuditEntry | undefined
       const counts = { entries: 0, events: 0 }
 
@@ -110,7 +110,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
           entries.next()
         }
         previous = { number: checkpoint.number, last_seq: checkpoint.last_seq, hash }
-        foundExpected ||= hash === expected
+        sawExpected ||= hash === expected
       })
 
       const check = Effect.gen(function* () {
@@ -124,33 +124,32 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
             number = checkpoint.number
           }
         }
-        if (!foundExpected) return yield* new AuditFault({ kind: "rewritten", seq: previous.last_seq })
+        if (!sawExpected) return yield* new AuditFault({ kind: "rewritten", seq: previous.last_seq })
       })
 
       const fault = yield* check.pipe(
         Effect.as(null),
-        Effect.catchTag("AuditFault", (found) => Effect.succeed(found))
+        Effect.catchTag("AuditFault", (error) => Effect.succeed(error))
       )
       return {
-        /** Entries that are as they were sealed, the events in them, and the last one. */
+        /** Number of intact entries and their events, and the last intact entry. */
         ...counts,
         last_seq: last === undefined ? null : Number(last.seq),
         last_at: last?.at ?? null,
         unsealed: yield* log.unsealed(),
-        /** Hash of the newest checkpoint that was checked. Keep it elsewhere and pass it to a later `verify`. */
+        /** Hash of the newest verified checkpoint. Keep it elsewhere and pass it to a later `verify`. */
         head: previous.hash === "" ? null : previous.hash,
         fault
       }
     })
 
     return {
-      /** Verifies every sealed entry, or those after the checkpoint `from`. Both hashes were kept elsewhere. */
+      /** Verifies the sealed entries, after checkpoint `from` if set. Callers keep both hashes elsewhere. */
       verify,
 
       /**
-       * Passes the events of every sealed entry after `after` to `write`, one page of JSON lines at a time, until it
-       * returns false. Entries that are not sealed yet are left for a later export, so none is missed. Returns the
-       * head.
+       * Passes the events of sealed entries after `after` to `write`, one page of JSON lines at a time, until it returns
+       * false. Returns the head. A later export misses none of the unsealed entries.
        */
       export: Effect.fn("Audit.export")(function* <E>(
         after: bigint,

@@ -2,10 +2,10 @@ import { Clock, Effect, Layer, Option } from "effect"
 import { AuditLog, countLimit, countOf } from "../../port/AuditLog.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
-/** The newest hash is logged at most this often, in milliseconds: logs kept elsewhere then expose a rewritten chain. */
+/** Minimum interval between logged hashes, in milliseconds. Logs kept elsewhere expose a rewritten chain. */
 const logInterval = 60_000
 
-/** After how long without a new checkpoint to look for entries that wait for one, in milliseconds. */
+/** How long without a new checkpoint until unsealed entries are counted, in milliseconds. */
 const stalledAfter = 60_000
 
 /** Seals new audit entries every second, untraced. */
@@ -18,7 +18,7 @@ export const layer = Layer.effectDiscard(
     let movedAt = 0
     let stalled = false
 
-    /** Warns once of entries that stay unsealed, as those after an entry of a transaction that does not end. */
+    /** Warns once if an open transaction keeps entries unsealed. */
     const warnIfStalled = Effect.fnUntraced(function* (last_seq: bigint, now: number) {
       if (last_seq !== newest || movedAt === 0) {
         newest = last_seq

@@ -6,7 +6,7 @@ import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
 import { Events, type FeedEvent } from "../../port/Events.ts"
 import { eventsOf } from "./Audit.ts"
 
-/** How often the next entry is looked for while somebody waits, in milliseconds. */
+/** Poll interval while a subscriber waits, in milliseconds. */
 const pollInterval = 500
 
 const feedEventsOf = (entry: ReadEntry) => {
@@ -20,7 +20,7 @@ const feedEventsOf = (entry: ReadEntry) => {
   })
 }
 
-/** Without what tells the account nothing: its own id, and what an operator is called on the operators' machines. */
+/** Removes the account's own id and the operator's user name. */
 const accountEventOf = (event: FeedEvent) => {
   const { account_id: _account, actor, at, ...rest } = event as FeedEvent & { readonly account_id?: unknown }
   const { user: _user, ...shown } = actor as { readonly user?: string }
@@ -34,24 +34,24 @@ export const layer = Layer.effect(
     const inTime = withDeadline(yield* RequestTimeout)
     const fork = Effect.runForkWith(yield* Effect.context())
     const waiting = new Set<{ readonly after: number; readonly wake: () => void }>()
-    let isLooking = false
-    /** Looks for the next entry for all who wait. Whoever is woken reads for itself, also what went wrong. */
-    const look = Effect.gen(function* () {
+    let isPolling = false
+    /** Polls for all waiting subscribers. A failure wakes them too: each reads, and fails, by itself. */
+    const poll = Effect.gen(function* () {
       while (waiting.size > 0) {
         const after = Math.min(...Array.from(waiting, ({ after }) => after))
-        const found = yield* Effect.exit(inTime(read({ after, limit: 1 })))
-        if (Exit.isFailure(found) || found.value.length > 0) for (const { wake } of waiting) wake()
+        const next = yield* Effect.exit(inTime(read({ after, limit: 1 })))
+        if (Exit.isFailure(next) || next.value.length > 0) for (const { wake } of waiting) wake()
         yield* Effect.sleep(pollInterval)
       }
-      isLooking = false
+      isPolling = false
     })
     const untilNext = (after: number) =>
       Effect.callback<undefined>((resume) => {
         const waiter = { after, wake: () => (waiting.delete(waiter), resume(Effect.undefined)) }
         waiting.add(waiter)
-        if (!isLooking) {
-          isLooking = true
-          fork(Effect.andThen(Effect.sleep(pollInterval), look))
+        if (!isPolling) {
+          isPolling = true
+          fork(Effect.andThen(Effect.sleep(pollInterval), poll))
         }
         return Effect.sync(() => waiting.delete(waiter))
       })
@@ -59,8 +59,8 @@ export const layer = Layer.effect(
       list: (page) =>
         Effect.flatMap(CurrentPrincipal, (principal) =>
           inTime(
-            Effect.map(read({ ...page, account_id: accountOf(principal) }), (found) =>
-              found.flatMap(feedEventsOf).map(accountEventOf)
+            Effect.map(read({ ...page, account_id: accountOf(principal) }), (entries) =>
+              entries.flatMap(feedEventsOf).map(accountEventOf)
             )
           )
         ),

@@ -4,13 +4,12 @@ import { EventCursor, Events, type FeedEvent } from "../../port/Events.ts"
 import { makeMeter } from "../../runtime/Meter.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
-/** Where events are posted, and the secrets that sign them: several while they are changed. */
+/** The endpoint of events, and its signing secrets: several during rotation. */
 export interface Endpoint {
   readonly url: URL
   readonly secrets: ReadonlyArray<Redacted.Redacted<Uint8Array>>
 }
 
-/** None if nobody is told. */
 export const WebhookEndpoint = Context.Reference<Option.Option<Endpoint>>("byok/WebhookEndpoint", {
   defaultValue: () => Option.none()
 })
@@ -22,13 +21,13 @@ interface Message {
   readonly data: object
 }
 
-/** How long an endpoint may take to answer, in milliseconds. */
+/** Timeout of one post, in milliseconds. */
 const timeout = 10_000
 
-/** How many entries are read at a time. */
+/** Entries read at a time. */
 const page = 100
 
-/** The headers of a message as Standard Webhooks has them; `now` is in seconds since 1970. */
+/** The headers of Standard Webhooks; `now` is in seconds since 1970. */
 export const signedHeaders = ({ secrets }: Pick<Endpoint, "secrets">, id: string, now: number, body: string) => ({
   "content-type": "application/json",
   "webhook-id": id,
@@ -39,14 +38,14 @@ export const signedHeaders = ({ secrets }: Pick<Endpoint, "secrets">, id: string
     .join(" ")
 })
 
-/** Why an endpoint did not answer, without its address. */
+/** Describes a failed post without the endpoint's address. */
 const failureOf = (error: unknown) => {
   if (error instanceof DOMException) return `did not answer in ${timeout / 1000} seconds`
   const { code } = Object((error as Error).cause) as { readonly code?: unknown }
   return `could not be reached${typeof code === "string" ? ` (${code})` : ""}`
 }
 
-/** Posts a message once. Returns the status of the answer, or why there was none. A redirect is not followed. */
+/** Posts a message once, without following redirects. Returns the status, or why there was no answer. */
 export const post = (endpoint: Endpoint, { id, ...message }: Message) =>
   Effect.promise(async (signal) => {
     const body = JSON.stringify(message)
@@ -63,7 +62,7 @@ export const post = (endpoint: Endpoint, { id, ...message }: Message) =>
     }
   })
 
-export const wasTaken = (answer: number | string): boolean =>
+export const isAccepted = (answer: number | string): boolean =>
   typeof answer === "number" && answer >= 200 && answer < 300
 
 const messageOf = ({ action: type, at: timestamp, id, ...data }: FeedEvent): Message => ({
@@ -74,8 +73,8 @@ const messageOf = ({ action: type, at: timestamp, id, ...data }: FeedEvent): Mes
 })
 
 /**
- * Posts every event to the endpoint, in order, until the service stops. Invariant: the cursor moves only after the answer,
- * so each event is delivered at least once and none is passed over; what one holder posts is in order.
+ * Posts events to the endpoint until the service stops. Invariant: the cursor moves only after the answer, so each event is
+ * delivered at least once, and each holder posts in order.
  */
 const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
   const cursor = yield* EventCursor
@@ -86,11 +85,11 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
     taken: counter("byok.webhook.deliveries", { result: "taken" }),
     refused: counter("byok.webhook.deliveries", { result: "refused" })
   }
-  let shown = { waiting: 0, lag: 0 }
-  gauge("byok.webhook.waiting_entries", {}, () => shown.waiting)
-  gauge("byok.webhook.lag", {}, () => shown.lag)
+  let backlog = { waiting: 0, lag: 0 }
+  gauge("byok.webhook.waiting_entries", {}, () => backlog.waiting)
+  gauge("byok.webhook.lag", {}, () => backlog.lag)
 
-  /** Posts what there is, as long as the endpoint takes it. Returns whether it refused something. */
+  /** Posts until no event is left or the endpoint refuses one. Returns whether it did. */
   const deliverFrom = Effect.fnUntraced(function* (from: { readonly after: number; readonly done: number }) {
     let { after, done } = from
     for (;;) {
@@ -98,9 +97,9 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
       if (last_seq === after) return false
       for (const [index, event] of events.entries()) {
         if (index < done) continue
-        const taken = wasTaken(yield* post(endpoint, messageOf(event)))
-        counted[taken ? "taken" : "refused"]()
-        if (!taken) return true
+        const accepted = isAccepted(yield* post(endpoint, messageOf(event)))
+        counted[accepted ? "taken" : "refused"]()
+        if (!accepted) return true
         const isLast = events[index + 1]?.seq !== event.seq
         const first = events.findIndex(({ seq }) => seq === event.seq)
         const before = events[first - 1]?.seq ?? after
@@ -115,11 +114,11 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
 
   const attempt = Effect.gen(function* () {
     const state = yield* cursor.state
-    if (Option.isSome(state)) shown = state.value
+    if (Option.isSome(state)) backlog = state.value
     if (Option.isSome(state) && !state.value.isDue) return
-    const taken = yield* cursor.take(holder)
-    if (Option.isNone(taken)) return
-    yield* Effect.onExit(deliverFrom(taken.value), (exit) =>
+    const position = yield* cursor.take(holder)
+    if (Option.isNone(position)) return
+    yield* Effect.onExit(deliverFrom(position.value), (exit) =>
       Effect.ignore(cursor.free(holder, Exit.isSuccess(exit) && exit.value))
     )
   })

@@ -1,7 +1,7 @@
 import { Effect, Layer, Option } from "effect"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
-import { accountOf, CurrentPrincipal, mayDo, type Operation } from "../../domain/Principal.ts"
+import { accountOf, CurrentPrincipal, isAllowed, type Operation } from "../../domain/Principal.ts"
 import { Cipher, KeyStoreUnavailable } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { Credentials, type ListRequest, OrderRefused, type OrderRequest } from "../../port/Credentials.ts"
@@ -18,10 +18,10 @@ export const make = Effect.gen(function* () {
   const update = yield* makeUpdate
   const inTime = withDeadline(yield* RequestTimeout)
 
-  /** Asks the table of roles once more: whoever calls in process has passed no authentication. */
+  /** Checks the role: callers in process have passed no authentication. */
   const permitted = <A, E, R>(operation: Operation, act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
     Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<A, E, R> =>
-      mayDo(principal, operation)
+      isAllowed(principal, operation)
         ? inTime(act(accountOf(principal)))
         : Effect.die(new Error(`This principal may not ${operation} credentials`))
     )
@@ -63,7 +63,7 @@ export const layer = Layer.effect(Credentials, make)
 
 const noKeyring = () => Effect.fail(new KeyStoreUnavailable({ reason: "there is no keyring" }))
 
-/** Without a keyring: whatever seals or opens a key fails. */
+/** Without a keyring: sealing and opening fail. */
 export const layerWithoutKeyring = Layer.provide(
   layer,
   Layer.succeed(Cipher, {

@@ -4,7 +4,7 @@ import { haveCommonSecret, hiddenSecretsIn, secretsIn, secretsOfLeak } from "../
 import { labelOf } from "../../domain/Label.ts"
 import { contextOf } from "../../domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, type RewrapFailure } from "../../port/Cipher.ts"
-import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
+import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 
 /** Progress of a search; `total` is the number of credentials when it began. */
@@ -16,26 +16,26 @@ export interface LeakSearchProgress {
 }
 
 export interface LeakSearchOptions {
-  /** The leaked text: a whole key as it was given to byok, or a secret inside one. */
+  /** The leaked text: a whole key, or a secret inside one. */
   readonly text: Redacted.Redacted
-  /** Open every key, whatever its label. The seal does not cover labels. */
+  /** Opens every key, whatever its label: the seal does not cover labels. */
   readonly all?: boolean
-  /** Mark the keys that are found: no router is offered them. */
+  /** Marks the leaked keys, so that no router gets them. */
   readonly park?: boolean
   readonly onProgress?: (progress: LeakSearchProgress) => Effect.Effect<void>
 }
 
-const listed = 1000
+const maxUnopened = 1000
 
-/** How many keys are opened at a time, for slow key stores. */
+/** Keys opened at a time, for slow key stores. */
 const concurrency = 16
 
 const digestOf = (secret: Buffer | string) => hash("sha256", secret, "buffer")
 
-/** The first bytes of JSON with text in it: white space, a quotation mark, a bracket or a brace. */
+/** First bytes of JSON that may hold text. */
 const startsJson = new Set(Buffer.from('\t\n\r "[{'))
 
-const keyOf = ({ context: { account_id, id, workspace_id }, key_version }: Suspect): FoundKey => ({
+const keyOf = ({ context: { account_id, id, workspace_id }, key_version }: Suspect): KeyReference => ({
   account_id,
   workspace_id,
   credential_id: id,
@@ -75,7 +75,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       const labels = all ? undefined : secrets.map(labelOf)
       const total = yield* count
       const holders: Array<Suspect> = []
-      const unopened: Array<FoundKey & { readonly reason: string }> = []
+      const unopened: Array<KeyReference & { readonly reason: string }> = []
       const counts = { searched: 0, opened: 0, unopened: 0 }
       let after: string | undefined
       do {
@@ -87,7 +87,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
             if (result.success) holders.push(suspect)
           } else {
             counts.unopened += 1
-            if (unopened.length < listed) unopened.push({ ...keyOf(suspect), reason: result.failure.message })
+            if (unopened.length < maxUnopened) unopened.push({ ...keyOf(suspect), reason: result.failure.message })
           }
         }
         counts.searched += page.searched
@@ -96,18 +96,18 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       } while (after !== undefined)
 
       const keys = holders.map(keyOf)
-      const parked = yield* conclude({ found: keys, searched: counts.searched, park })
+      const parked = yield* conclude({ keys, searched: counts.searched, park })
       return {
         searched: counts.searched,
         opened: counts.opened,
-        /** `parked`: whether the key is marked as leaked. */
+        /** `parked` tells whether the key is marked as leaked. */
         found: holders.map((suspect, index) => ({
           ...keyOf(suspect),
           provider: suspect.context.provider,
           label: suspect.label,
           parked: parked[index] ?? false
         })),
-        /** The first credentials that should have been compared and did not open, and how many there are. */
+        /** The first suspects that did not open, and the number of all. */
         unopened,
         unopened_total: counts.unopened
       }
@@ -129,8 +129,8 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
 }
 
 /**
- * Makes the check whether a key holds a secret of one that is marked as leaked in the account. Only marked keys whose
- * label does not rule that out are opened; one that does not open cannot be compared, and rules nothing out.
+ * Makes the check whether a key shares a secret with a key marked as leaked in the account. Opens only marked keys whose
+ * label allows that, and ignores those that do not open.
  */
 export const makeLeakCheck = Effect.gen(function* () {
   const cipher = yield* Cipher

@@ -8,14 +8,14 @@ import type { Answer } from "../../port/DatabaseFailure.ts"
 import type { PoolFull } from "../../port/CredentialRepository.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 
-/** Why the workspace of a request cannot be used, or why the request must name one (D6, D43). */
+/** Refuses the workspace of a request, or a request that must name one (D6, D43). */
 export const workspaceIssue = (requested: WorkspaceId | undefined): Issue => ({
   path: ["workspace_id"],
   message:
     requested === undefined ? "is required: the default workspace is deleted" : "is not a workspace of this account"
 })
 
-/** Why a workspace takes no more of a provider. */
+/** Refuses further credentials of a provider in a workspace. */
 export const poolIssue = ({ limit, of }: Pick<PoolFull, "limit" | "of">): Issue => ({
   path: ["provider"],
   message:
@@ -26,17 +26,17 @@ export const poolIssue = ({ limit, of }: Pick<PoolFull, "limit" | "of">): Issue 
 
 type Hashes = ReadonlyArray<ApiKeyHash> | null
 
-/** Issues for those of the given hashes that are not live API keys of the account (D24); stored ones are not checked. */
+/** An issue for each new hash that is no live API key of the account (D24). Skips stored hashes. */
 export const foreignHashIssues = (
   { ownedBy }: ApiKeys["Service"],
   account_id: AccountId,
-  given: Hashes,
+  requested: Hashes,
   stored: Hashes = null
 ): Answer<ReadonlyArray<Issue>> => {
-  const hashes = (given ?? []).filter((hash) => stored?.includes(hash) !== true)
+  const hashes = (requested ?? []).filter((hash) => stored?.includes(hash) !== true)
   if (hashes.length === 0) return Effect.succeed([])
   return Effect.map(ownedBy(account_id, hashes), (owned) =>
-    (given ?? []).flatMap((hash, index): ReadonlyArray<Issue> =>
+    (requested ?? []).flatMap((hash, index): ReadonlyArray<Issue> =>
       owned.has(hash) || !hashes.includes(hash)
         ? []
         : [{ path: ["allowed_api_key_hashes", index], message: "is not an API key of this account" }]
@@ -44,7 +44,7 @@ export const foreignHashIssues = (
   )
 }
 
-/** Makes the check that an account owns the workspace and API keys of a create (D6, D24). Returns the workspace. */
+/** Makes the check that an account owns the workspace and API keys of a create (D6, D24); it returns the workspace. */
 export const makeOwnershipCheck = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
   const workspaces = yield* WorkspaceResolver

@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto"
 import { Effect, Option, Redacted } from "effect"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { type AccountId, IdempotencyKey } from "../../domain/Identifiers.ts"
-import { decodeNewCredential, fingerprinted, type NewCredential } from "../../domain/NewCredential.ts"
+import { decodeNewCredential, fingerprintMembers, type NewCredential } from "../../domain/NewCredential.ts"
 import { accountOf, CurrentPrincipal } from "../../domain/Principal.ts"
 import { CredentialRepository, PoolLimits } from "../../port/CredentialRepository.ts"
 import { Credentials } from "../../port/Credentials.ts"
@@ -11,11 +11,11 @@ import { checkSigning } from "../tokens/mint.ts"
 import { keyHashOf } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
-/** The same for records that mean the same; nobody without the salt can compute it. */
+/** Equal for equivalent records; computing it takes the salt. */
 const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
   const mac = createHmac("sha256", salt)
     .update("byok/import/1\0")
-    .update(JSON.stringify(fingerprinted(input)))
+    .update(JSON.stringify(fingerprintMembers(input)))
   return IdempotencyKey.make(mac.update("\0").update(Redacted.value(input.key)).digest("base64url"))
 }
 
@@ -24,7 +24,7 @@ const changedSince = InvalidParams.of({
   message: "was imported before, and deleted or given another key since"
 })
 
-/** Creates the credential of a record unless an earlier run with the salt has; one changed or deleted since stays. */
+/** Creates the credential of a record unless an earlier run with the salt did. Leaves later changes alone. */
 export const importCredential = Effect.fnUntraced(function* (body: unknown, salt: Uint8Array) {
   const { create } = yield* Credentials
   const repository = yield* CredentialRepository
@@ -36,15 +36,15 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
   return Option.isSome(stored) && stored.value.key_version === 1 ? created : yield* changedSince
 })
 
-/** Checks a record for all that its import would be refused for but a leaked key; those before leave less room. */
+/** Makes the check of records for all import errors but leaked keys; it counts the room that earlier records take. */
 export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
   const { credentials: limit } = yield* PoolLimits
   const records = yield* IdempotencyRecords
   const repository = yield* CredentialRepository
   const ownedWorkspace = yield* makeOwnershipCheck
   const passed = new Set<IdempotencyKey>()
-  /** How many credentials of a provider a workspace still has room for. */
-  const rooms = new Map<string, number>()
+  /** How many more credentials fit, by workspace and provider. */
+  const roomByPool = new Map<string, number>()
 
   return Effect.fnUntraced(function* (body: unknown) {
     const input = yield* decodeNewCredential(body)
@@ -54,14 +54,14 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
     const key = idempotencyKeyOf(salt, input)
     const earlier = yield* records.find(account_id, keyHashOf(key, account_id))
     const pool = `${workspace_id} ${provider}`
-    if (!rooms.has(pool)) {
+    if (!roomByPool.has(pool)) {
       const { total_count } = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 1 })
-      if (!rooms.has(pool)) rooms.set(pool, limit - total_count)
+      if (!roomByPool.has(pool)) roomByPool.set(pool, limit - total_count)
     }
     if (Option.isSome(earlier) || passed.has(key)) return
-    const room = rooms.get(pool) ?? 0
+    const room = roomByPool.get(pool) ?? 0
     if (room <= 0) return yield* InvalidParams.of(poolIssue({ of: "credentials", limit }))
-    rooms.set(pool, room - 1)
+    roomByPool.set(pool, room - 1)
     passed.add(key)
   })
 })

@@ -19,7 +19,7 @@ import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentR
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 
-/** A workspace deleted since the request was checked is refused like one deleted before. */
+/** Refuses a workspace deleted since the check like one deleted before. */
 const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, WorkspaceGone | PoolFull>) =>
   Effect.catchTags(stored, {
     WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
@@ -31,7 +31,7 @@ interface Prepared {
   readonly sealed: SealedKey
 }
 
-/** Makes the create, of which each line is a step: look up an earlier result, check ownership and leaks, seal, store. */
+/** Makes the create: looks up an earlier result, checks ownership and leaks, seals, stores. */
 export const makeCreate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const random = yield* SecureRandom.SecureRandom
@@ -40,7 +40,7 @@ export const makeCreate = Effect.gen(function* () {
   const ownedWorkspace = yield* makeOwnershipCheck
   const findIdempotentResult = yield* makeFindIdempotentResult
 
-  /** The credential that a create would store, and its sealed key. Stores nothing. */
+  /** Checks and seals without storing. */
   const prepare = (account_id: AccountId, input: NewCredential): Answer<Prepared, InvalidParams> =>
     Effect.flatMap(ownedWorkspace(account_id, input), (workspace_id) => {
       const { key, material, ...fields } = input
@@ -51,7 +51,7 @@ export const makeCreate = Effect.gen(function* () {
             ...fields,
             id: CredentialId.make(id, { disableChecks: true }),
             workspace_id,
-            label: labelOf(Redacted.value(material.labelled)),
+            label: labelOf(Redacted.value(material.labelSource)),
             declared_region: input.declared_region ?? material.region
           }
           const sealing = Effect.catchTag(
@@ -65,20 +65,20 @@ export const makeCreate = Effect.gen(function* () {
     })
 
   return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key?: IdempotencyKey) {
-    const found =
+    const findEarlier =
       idempotency_key === undefined ? Effect.succeedNone : findIdempotentResult(account_id, input, idempotency_key)
-    const earlier = yield* found
+    const earlier = yield* findEarlier
     if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
     yield* checkSigning(input.provider, input.key)
     const { credential, sealed } = yield* prepare(account_id, input)
     const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
     const inserted = inWorkspace(input, repository.insert(account_id, credential, sealed, record))
-    // The same request may have been stored meanwhile, in the last place of its pool.
+    // A concurrent repeat may have taken the last room in the pool.
     const created = yield* Effect.catchTag(inserted, "InvalidParams", (refused) =>
-      Effect.flatMap(found, (same) => (Option.isSome(same) ? Effect.succeedNone : Effect.fail(refused)))
+      Effect.flatMap(findEarlier, (same) => (Option.isSome(same) ? Effect.succeedNone : Effect.fail(refused)))
     )
     if (Option.isSome(created)) return { credential: created.value, replayed: false }
-    const concurrent = yield* found
+    const concurrent = yield* findEarlier
     if (Option.isSome(concurrent)) return { credential: concurrent.value, replayed: true }
     return yield* Effect.die(new Error("The conflicting idempotency record has disappeared"))
   })

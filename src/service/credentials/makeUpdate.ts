@@ -16,8 +16,8 @@ import { checkSigning } from "../tokens/mint.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 
-/** Lets what has one name begin when the one before it has ended. */
-const makeTurns = () => {
+/** Runs effects of one name one after the other. */
+const makeSerializer = () => {
   const turns = new Map<string, { readonly semaphore: Semaphore.Semaphore; waiting: number }>()
   return <A, E, R>(name: string, act: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     Effect.suspend(() => {
@@ -33,18 +33,18 @@ const makeTurns = () => {
 }
 
 /**
- * Applies the changes to what is stored, and stores the result only if that has not changed since. Those that lost a race
- * for their credential try again in turn until their deadline, so that of all instances one succeeds each time. So the rules
- * hold for every state, and concurrent updates of different fields all take effect (L9).
+ * Applies changes to the stored credential and stores the result unless that changed meanwhile. Losers of a race retry one
+ * after the other until their deadline, so one instance succeeds in each round. Thus every stored state meets the rules, and
+ * concurrent updates of different fields all take effect (L9).
  */
 export const makeUpdate = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
   const cipher = yield* Cipher
   const holdsLeak = yield* makeLeakCheck
   const repository = yield* CredentialRepository
-  const inTurn = makeTurns()
+  const serialized = makeSerializer()
 
-  const asking = <A>(id: CredentialId, call: Effect.Effect<A, OpenFailure | ServiceUnavailable>) => {
+  const orUnusable = <A>(id: CredentialId, call: Effect.Effect<A, OpenFailure | ServiceUnavailable>) => {
     const unusable = (reason: OpenFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
     return Effect.catchTags(call, {
       KeyStoreUnavailable: (reason) => Effect.die(new StoredKeyUnusable({ id, reason })),
@@ -55,7 +55,7 @@ export const makeUpdate = Effect.gen(function* () {
   }
 
   /** Opens the stored key if the changes depend on it. */
-  const learn = Effect.fnUntraced(function* (
+  const inspectStoredKey = Effect.fnUntraced(function* (
     account_id: AccountId,
     { credential, sealed }: StoredCredential,
     changes: CredentialChanges
@@ -64,29 +64,29 @@ export const makeUpdate = Effect.gen(function* () {
     const { id, provider } = credential
     if (changes.key !== undefined) {
       yield* checkSigning(provider, changes.key)
-      // A link to replace always stores what it sends: its answer must not tell whether a guess is the stored key.
+      // A replace link always stores: its answer must not confirm a guess of the stored key.
       const principal = yield* actingPrincipal
-      const isReplaced = principal.kind === "link" && principal.purpose === "replace"
-      const isGiven = !isReplaced && (yield* asking(id, cipher.holds(sealed, context, changes.key)))
-      return { isGiven, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies StoredKey
+      const isReplaceLink = principal.kind === "link" && principal.purpose === "replace"
+      const isSameKey = !isReplaceLink && (yield* orUnusable(id, cipher.holds(sealed, context, changes.key)))
+      return { isSameKey, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies StoredKey
     }
     if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}
-    const material = readKeyMaterial(provider, yield* asking(id, cipher.open(sealed, context)))
+    const material = readKeyMaterial(provider, yield* orUnusable(id, cipher.open(sealed, context)))
     return { region: Result.match(material, { onFailure: () => null, onSuccess: ({ region }) => region }) }
   })
 
-  /** Applies the changes to what is stored: the credential as it is now, or none if another update came first. */
+  /** Returns the updated credential; none if another update came first. */
   const attempt = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
-    const found = yield* repository.findSealed(account_id, id)
-    if (Option.isNone(found)) return yield* new NotFound()
-    const { credential: stored, key_version, revision, sealed } = found.value
+    const row = yield* repository.findSealed(account_id, id)
+    if (Option.isNone(row)) return yield* new NotFound()
+    const { credential: stored, key_version, revision, sealed } = row.value
     const foreign = yield* foreignHashIssues(
       apiKeys,
       account_id,
       changes.allowed_api_key_hashes ?? null,
       stored.allowed_api_key_hashes
     )
-    const changed = changeCredential(stored, changes, yield* learn(account_id, found.value, changes))
+    const changed = changeCredential(stored, changes, yield* inspectStoredKey(account_id, row.value, changes))
     if (Result.isFailure(changed)) return yield* InvalidParams.of(...changed.failure, ...foreign)
     if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
 
@@ -102,21 +102,21 @@ export const makeUpdate = Effect.gen(function* () {
       credential,
       revision,
       fields,
-      sealed: mustSeal ? yield* asking(id, seal) : undefined,
+      sealed: mustSeal ? yield* orUnusable(id, seal) : undefined,
       key_version: newKey === undefined ? key_version : key_version + 1
     })
-    const written = yield* Effect.catchTag(update, "PoolFull", (full) => InvalidParams.of(poolIssue(full)))
-    return written ? Option.some(credential) : Option.none()
+    const isStored = yield* Effect.catchTag(update, "PoolFull", (full) => InvalidParams.of(poolIssue(full)))
+    return isStored ? Option.some(credential) : Option.none()
   })
 
   return Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
     const until = performance.now() + (yield* timeLeft(Duration.toMillis(yield* RequestTimeout)))
     const first = yield* attempt(account_id, id, changes)
     if (Option.isSome(first)) return first.value
-    // What was read along with the API key is out of date by now.
+    // The prefetched rows are out of date.
     const again = Effect.provideService(attempt(account_id, id, changes), Prefetched, undefined)
-    const repeated = Effect.repeat(again, { until: (made) => Option.isSome(made) || performance.now() >= until })
-    const made = yield* inTurn(`${account_id} ${id}`, repeated)
-    return Option.isSome(made) ? made.value : yield* new ServiceUnavailable()
+    const repeated = Effect.repeat(again, { until: (updated) => Option.isSome(updated) || performance.now() >= until })
+    const updated = yield* serialized(`${account_id} ${id}`, repeated)
+    return Option.isSome(updated) ? updated.value : yield* new ServiceUnavailable()
   })
 })

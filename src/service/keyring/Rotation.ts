@@ -16,12 +16,12 @@ export interface RewrapOptions {
 
 /** A key in the keyring, or one that only the database knows. */
 export interface KeyStatus extends Omit<KekUsage, "retired"> {
-  /** `pending` has never sealed anything; `missing` is not in the keyring, though credentials name it. */
+  /** `pending` has never sealed; `missing` is not in the keyring although credentials name it. */
   readonly role: "primary" | "pending" | "decrypt-only" | "missing" | "retired"
   readonly may_be_retired: boolean
 }
 
-/** Maximum passes. Rows that were locked, or that another instance sealed under an old key meanwhile, need another one. */
+/** Maximum passes: locked rows, and rows sealed under an old key meanwhile, need another one. */
 const passes = 5
 const pause = "1 second"
 
@@ -84,14 +84,14 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         }
         if (reserved < 0) yield* spend(-reserved)
         const reasons = Array.from(failed, ([id, reason]) => ({ id, reason }))
-        /** `left` still name a key other than the primary one, including those that failed. */
+        /** `left` counts credentials under other keys, failures included. */
         return { rewrapped, left, failed: reasons }
       }),
 
-      /** How many credentials name a key other than the primary one. */
+      /** Number of credentials under a key other than the primary one. */
       outstanding,
 
-      /** The first `limit` credentials that name a key which the keyring lacks, and how many there are. */
+      /** The first `limit` credentials under a key that the keyring lacks, and their number. */
       stranded: Effect.fn("Rotation.stranded")(function* (limit: number) {
         const missing = yield* registry.missing(kek_ids)
         const total = missing.reduce((sum, { credentials }) => sum + credentials, 0)
@@ -102,13 +102,13 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         return { credentials, total }
       }),
 
-      /** Lets the primary key seal even if no key of the keyring has ever sealed. Returns its id. */
+      /** Lets the primary key seal although no key of the keyring has sealed yet. Returns its id. */
       admit: Effect.fn("Rotation.admit")(function* () {
         yield* registry.admit(primary)
         return primary
       }),
 
-      /** The keys of the keyring in its order, then the others. A key that has sealed may be retired once unused. */
+      /** The keys of the keyring in order, then the others. */
       status: Effect.fn("Rotation.status")(function* () {
         const used = yield* registry.list
         const unused = { credentials: 0, wraps: 0, retired: false }

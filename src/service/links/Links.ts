@@ -6,7 +6,7 @@ import type { Link, NewLink, SealedFor } from "../../domain/Link.ts"
 import { AccountRepository } from "../../port/AccountRepository.ts"
 import { formatLinkToken, hashApiKey } from "../../runtime/ApiKey.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
-import { type FoundLink, LinkKeys, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
+import { type LinkRecord, LinkKeys, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
 import { NotKnown } from "../accounts/Accounts.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
@@ -18,7 +18,7 @@ const noPublicUrl = InvalidParams.of({
   message: "needs PUBLIC_URL to be set for the service, which listens beyond its machine: a link begins with it"
 })
 
-/** Links for the owners of keys, who have no key of ours. */
+/** Links for the owners of provider keys, who have no API key. */
 export class Links extends Context.Service<Links>()("byok/Links", {
   make: Effect.gen(function* () {
     const accounts = yield* AccountRepository
@@ -27,63 +27,63 @@ export class Links extends Context.Service<Links>()("byok/Links", {
     const random = yield* SecureRandom.SecureRandom
     const repository = yield* LinkRepository
 
-    /** The workspace that a link is for; fails for one that create would refuse. */
+    /** Finds the workspace of a link; fails if create would refuse it. */
     const workspaceOf = Effect.fnUntraced(function* (account_id: AccountId, { credential_id, workspace_id }: NewLink) {
       const workspaces = yield* accounts.listWorkspaces(account_id)
       if (workspaces.length === 0) return yield* new NotKnown({ kind: "account" })
       if (credential_id !== undefined) {
-        const found = yield* credentials.findById(account_id, credential_id)
-        return Option.isSome(found) ? found.value.workspace_id : yield* foreignCredential
+        const credential = yield* credentials.findById(account_id, credential_id)
+        return Option.isSome(credential) ? credential.value.workspace_id : yield* foreignCredential
       }
-      const wanted = workspaces.find(
+      const workspace = workspaces.find(
         (one) =>
           one.deleted_at === null && (workspace_id === undefined ? one.is_default : one.workspace_id === workspace_id)
       )
-      return wanted?.workspace_id ?? (yield* InvalidParams.of(workspaceIssue(workspace_id)))
+      return workspace?.workspace_id ?? (yield* InvalidParams.of(workspaceIssue(workspace_id)))
     })
 
     return {
-      /** The link's secret is in the fragment of `url`, which browsers send to nobody. It is shown only here. */
-      create: Effect.fn("Links.create")(function* (account_id: AccountId, asked: NewLink) {
+      /** Returns the link's secret only here: in the fragment of `url`, which browsers do not send. */
+      create: Effect.fn("Links.create")(function* (account_id: AccountId, request: NewLink) {
         const base = yield* PublicUrl
         if (base === undefined) return yield* noPublicUrl
         const created_at = yield* DateTime.now
         const link: Link = {
           link_id: LinkId.make(yield* random.uuidV7()),
           account_id,
-          workspace_id: yield* workspaceOf(account_id, asked),
-          purpose: asked.purpose,
-          provider: asked.provider ?? null,
-          credential_id: asked.credential_id ?? null,
-          return_url: asked.return_url ?? null,
+          workspace_id: yield* workspaceOf(account_id, request),
+          purpose: request.purpose,
+          provider: request.provider ?? null,
+          credential_id: request.credential_id ?? null,
+          return_url: request.return_url ?? null,
           created_at,
-          expires_at: DateTime.add(created_at, { seconds: asked.expires_in })
+          expires_at: DateTime.add(created_at, { seconds: request.expires_in })
         }
         const token = Redacted.make(formatLinkToken(yield* random.randomBytes(32)))
-        const pair = asked.purpose === "view" ? undefined : yield* Effect.orDie(keys.make(link))
+        const pair = request.purpose === "view" ? undefined : yield* Effect.orDie(keys.make(link))
         const stored = yield* repository.insert(link, hashApiKey(token), pair)
         if (!stored) return yield* new NotKnown({ kind: "account" })
         const url = Redacted.make(`${base}/keys#${Redacted.value(token)}`)
         return { link_id: link.link_id, url, expires_at: link.expires_at }
       }),
-      /** The links that may still be used. */
+      /** Lists the open links. */
       list: repository.list,
       revoke: Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {
-        const known = yield* repository.revoke(account_id, link_id)
-        return known ? { link_id } : yield* new NotKnown({ kind: "link" })
+        const exists = yield* repository.revoke(account_id, link_id)
+        return exists ? { link_id } : yield* new NotKnown({ kind: "link" })
       }),
-      /** A link by the hash of its token, whatever its state. */
+      /** Finds a link in any state by the hash of its token. */
       find: repository.find,
       namesOf: repository.namesOf,
-      /** Has the link known by another token from now on: the one that it had opens it no more. */
-      replaceToken: (link: Pick<FoundLink, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
+      /** Replaces the token of a link; the old one no longer opens it. */
+      replaceToken: (link: Pick<LinkRecord, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
         repository.replaceHash(link, hashApiKey(token)),
-      /** The credential that a link has made or replaced, if that is there still. */
-      storedBy: ({ account_id, credential_id, state }: FoundLink) =>
+      /** The credential that a used link stored, unless it was deleted. */
+      storedBy: ({ account_id, credential_id, state }: LinkRecord) =>
         state === "used" && credential_id !== null
           ? credentials.findById(account_id, credential_id)
           : Effect.succeedNone,
-      /** Opens what a browser sealed. A key pair serves once: the next one takes its place before anything is opened. */
+      /** Opens a key sealed in the browser. Replaces the key pair first, so that each pair opens one key. */
       open: Effect.fnUntraced(function* (
         link: Link,
         sealed: Parameters<LinkKeys["Service"]["open"]>[2],
@@ -98,10 +98,10 @@ export class Links extends Context.Service<Links>()("byok/Links", {
 }) {
   static readonly layer = Layer.effect(this, this.make)
 
-  /** Deletes what links leave behind, until the service stops. */
+  /** Deletes expired links until the service stops. */
   static readonly expiry = Layer.effectDiscard(
-    Effect.flatMap(LinkRepository, ({ forget }) =>
-      repeatInBackground("1 minute", forget, "Links that are over could not be cleared")
+    Effect.flatMap(LinkRepository, ({ deleteExpired }) =>
+      repeatInBackground("1 minute", deleteExpired, "Links that are over could not be cleared")
     )
   )
 }

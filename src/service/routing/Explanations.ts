@@ -16,15 +16,15 @@ import { CredentialRepository, type PageMemory } from "../../port/CredentialRepo
 import { CredentialUse } from "../../port/CredentialUse.ts"
 import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
 import { Explanations } from "../../port/Explanations.ts"
-import { type Holding, MemoryBudget } from "../../runtime/MemoryBudget.ts"
+import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { Parkings } from "../../port/Parkings.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
 import { Pools } from "./Pools.ts"
 
-/** How many credentials of several providers one explanation has at most: 1,000 take about 7 ms. */
+/** Maximum credentials of one explanation over several providers: 1,000 take about 7 ms. */
 const maxCredentials = 5000
 
-/** How many bytes of memory an explanation takes for each credential while it is made, about. */
+/** Approximate memory for each credential while explaining, in bytes. */
 const explainedBytes = 3000
 
 const tooMany = InvalidParams.of({
@@ -32,21 +32,21 @@ const tooMany = InvalidParams.of({
   message: `must name fewer providers: those given have more than ${maxCredentials} credentials`
 })
 
-/** Of pools with fewer credentials no explanation is kept, and of the others as many as this. */
-const kept = { members: 16, each: 4 }
+/** Caches explanations of pools with at least `members` credentials, `each` per set of pools. */
+const cached = { members: 16, each: 4 }
 
-/** An explanation, of what it was made, and when the first cooldown or trial in it ends. It refers to no pool. */
-interface Kept {
+/** An encoded explanation and its cache key. Refers to no pool. */
+interface CachedBody {
   readonly body: Uint8Array
-  readonly asked: string
+  readonly request: string
   readonly snapshots: string
-  /** By the monotonic clock. */
+  /** End of the first cooldown or trial in it, by the monotonic clock. */
   readonly until: number
-  readonly holding: Holding
+  readonly reservation: Reservation
 }
 
 const make = Effect.fnUntraced(function* (verifies: boolean) {
-  const { current, inTurn, part } = yield* Pools
+  const { current, inTurn, slice } = yield* Pools
   const budget = yield* MemoryBudget
   const clock = yield* Clock.Clock
   const credentials = yield* CredentialRepository
@@ -54,85 +54,91 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
   const parkings = yield* Parkings
   const inTime = withDeadline(yield* RequestTimeout)
 
-  /** What a plan is made from. */
-  const prepare = Effect.fnUntraced(function* (account_id: AccountId, asked: PlanRequest) {
-    const providers = asked.targets.map(({ provider }) => provider)
+  /** Reads the pools of a plan. */
+  const prepare = Effect.fnUntraced(function* (account_id: AccountId, requested: PlanRequest) {
+    const providers = requested.targets.map(({ provider }) => provider)
     const { snapshots, workspace_id } = yield* Effect.catchTag(
-      current({ ...asked, account_id }, providers),
+      current({ ...requested, account_id }, providers),
       "UnknownWorkspace",
-      () => InvalidParams.of(workspaceIssue(asked.workspace_id))
+      () => InvalidParams.of(workspaceIssue(requested.workspace_id))
     )
     const members = snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
     if (providers.length > 1 && members > maxCredentials) return yield* tooMany
     const poolOf = (provider: Provider) => snapshots[providers.indexOf(provider)]?.pool ?? []
-    return { request: { ...asked, account_id, workspace_id }, snapshots, members, poolOf }
+    return { request: { ...requested, account_id, workspace_id }, snapshots, members, poolOf }
   })
   type Prepared = Effect.Success<ReturnType<typeof prepare>>
 
   const explain = Effect.fnUntraced(function* ({ poolOf, request }: Prepared) {
     const now = momentOf(clock)
     let until = Number.POSITIVE_INFINITY
-    const availability = ({ key_version, leaked, stored }: PooledCredential) => {
-      const found = availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
-      if (found._tag !== "Free" && found.until !== null) {
-        until = Math.min(until, now.monotonic + found.until - now.wall)
+    const availabilityNow = ({ key_version, leaked, stored }: PooledCredential) => {
+      const availability = availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
+      if (availability._tag !== "Free" && availability.until !== null) {
+        until = Math.min(until, now.monotonic + availability.until - now.wall)
       }
-      return found
+      return availability
     }
-    const plan = yield* part(() => planFor(request, poolOf, availability))
-    return { explanation: yield* part(() => explanationOf(request, plan, poolOf)), until }
+    const plan = yield* slice(() => planFor(request, poolOf, availabilityNow))
+    return { explanation: yield* slice(() => explanationOf(request, plan, poolOf)), until }
   })
 
-  const bodies = new Map<string, ReadonlyArray<Kept>>()
-  const forget = (pools: string, body: Uint8Array) => {
-    const found = bodies.get(pools) ?? []
-    for (const one of found) if (one.body === body) one.holding.release()
-    const others = found.filter((one) => one.body !== body)
+  const bodies = new Map<string, ReadonlyArray<CachedBody>>()
+  const evict = (pools: string, body: Uint8Array) => {
+    const entries = bodies.get(pools) ?? []
+    for (const one of entries) if (one.body === body) one.reservation.release()
+    const others = entries.filter((one) => one.body !== body)
     if (others.length > 0) bodies.set(pools, others)
     else bodies.delete(pools)
   }
-  /** Keeps a body if there is room for it. */
-  const keep = (pools: string, made: Omit<Kept, "holding">) => {
-    const holding = budget.hold("", "page")
-    if (!holding.grow(made.body.length + 2 * made.asked.length + 500, () => {})) return holding.release()
-    for (const one of bodies.get(pools) ?? []) if (one.asked === made.asked) forget(pools, one.body)
+  /** Caches a body if memory allows. */
+  const cache = (pools: string, entry: Omit<CachedBody, "reservation">) => {
+    const reservation = budget.reserve("", "page")
+    if (!reservation.grow(entry.body.length + 2 * entry.request.length + 500, () => {})) return reservation.release()
+    for (const one of bodies.get(pools) ?? []) if (one.request === entry.request) evict(pools, one.body)
     const others = bodies.get(pools) ?? []
-    for (const one of others.slice(0, Math.max(0, others.length + 1 - kept.each))) forget(pools, one.body)
-    bodies.set(pools, [...(bodies.get(pools) ?? []), { ...made, holding }])
-    holding.spare(() => forget(pools, made.body))
+    for (const one of others.slice(0, Math.max(0, others.length + 1 - cached.each))) evict(pools, one.body)
+    bodies.set(pools, [...(bodies.get(pools) ?? []), { ...entry, reservation }])
+    reservation.makeEvictable(() => evict(pools, entry.body))
   }
 
-  const explainedBody = Effect.fnUntraced(function* (account_id: AccountId, given: PlanRequest, memory: PageMemory) {
-    const prepared = yield* prepare(account_id, given)
+  const explainedBody = Effect.fnUntraced(function* (
+    account_id: AccountId,
+    requested: PlanRequest,
+    memory: PageMemory
+  ) {
+    const prepared = yield* prepare(account_id, requested)
     const { members, request } = prepared
     yield* memory.admit(explainedBytes * members)
-    const asked = JSON.stringify(request)
+    const requestText = JSON.stringify(request)
     const snapshots = prepared.snapshots.map(({ n }) => n).join()
     const pools = `${account_id} ${request.workspace_id} ${request.targets.map(({ provider }) => provider).join()}`
-    const found = () => {
+    const findCached = () => {
       const one = bodies
         .get(pools)
-        ?.find((kept) => kept.asked === asked && kept.snapshots === snapshots && monotonicMillis(clock) < kept.until)
-      one?.holding.touch()
+        ?.find(
+          (kept) => kept.request === requestText && kept.snapshots === snapshots && monotonicMillis(clock) < kept.until
+        )
+      one?.reservation.touch()
       return one?.body
     }
-    const made = Effect.gen(function* () {
-      const known = found()
+    const makeBody = Effect.gen(function* () {
+      const known = findCached()
       if (known !== undefined) return known
       const { explanation, until } = yield* explain(prepared)
-      const body = yield* part(() => explanationBody(explanation))
-      if (members >= kept.members) keep(pools, { body, asked, snapshots, until })
+      const body = yield* slice(() => explanationBody(explanation))
+      if (members >= cached.members) cache(pools, { body, request: requestText, snapshots, until })
       return body
     })
-    return found() ?? (yield* inTurn(account_id, made))
+    return findCached() ?? (yield* inTurn(account_id, makeBody))
   })
 
-  /** The statuses of credentials of one workspace that were just read: one of each kind of statement for all. */
+  /** The statuses of credentials of one workspace, in one statement of each kind. */
   const statuses = Effect.fnUntraced(function* (account_id: AccountId, listed: ReadonlyArray<Credential>) {
     const [first] = listed
     if (first === undefined) return []
     const ids = listed.map(({ id }) => id)
-    // Of a slug that only another version knows, there are pools all the same.
+    // Slugs of another version have pools too.
     const providers = Array.from(new Set(listed.map(({ provider }) => provider as Provider)))
     const snapshots = yield* current({ account_id, workspace_id: first.workspace_id }, providers).pipe(
       Effect.map(({ snapshots }) => snapshots),
@@ -143,15 +149,15 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return listed.map((credential) => {
       const { id, provider } = credential
       const pooled = snapshots?.[providers.indexOf(provider as Provider)]?.byId.get(id)
-      // Deleted since, unless the workspace is.
+      // Deleted meanwhile, unless the whole workspace was.
       if (snapshots !== undefined && pooled === undefined) return null
       return statusOf(credential, pooled, parked.get(id) ?? [], used.get(id) ?? neverUsed)
     })
   })
 
   const status = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
-    const found = yield* credentials.findById(account_id, id)
-    const [status = null] = yield* statuses(account_id, Option.toArray(found))
+    const credential = yield* credentials.findById(account_id, id)
+    const [status = null] = yield* statuses(account_id, Option.toArray(credential))
     return status ?? (yield* new NotFound())
   })
 
@@ -174,5 +180,5 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
 
 export const layer = Layer.provide(Layer.effect(Explanations, make(true)), Pools.layer)
 
-/** Without a keyring: what a plan would be if every row is what was sealed. */
+/** Without a keyring: assumes that every row matches its seal. */
 export const layerUnverified = Layer.provide(Layer.effect(Explanations, make(false)), Pools.layerUnverified)

@@ -8,26 +8,26 @@ import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
 
-/** Of which credential a lease is, and for which attempt. */
+/** The credential and the attempt of a lease. */
 export interface LeaseTerms extends OwnedCredential {
   readonly key_version: number
   readonly label: string
   readonly provider: Provider
   readonly model: string
-  /** What the credential declares, which may decide the upstream's address (E12). */
+  /** Declared region, which may decide the upstream's address (E12). */
   readonly region: Exclude<Region, "global"> | null
-  /** The form that the request asks for (D58). */
+  /** The requested form (D58). */
   readonly keys: "as_stored" | "tokens"
   /** In milliseconds since 1970. */
   readonly leased_at: number
 }
 
-const hidden = "<lease>"
+const placeholder = "<lease>"
 
-/** A provider key, or the token that stands in for it, in the clear for one attempt: a buffer that is zeroed when its scope ends. It shows itself nowhere. */
+/** A provider key or its token in the clear, for one attempt. Prints as a placeholder; its buffer is zeroed at the end. */
 export class Lease {
   readonly terms: LeaseTerms
-  /** That of its key when it was made. */
+  /** Health of the key when the lease began. */
   readonly health: Health
   #key: Buffer | undefined
   #token: TokenTerms | undefined
@@ -39,8 +39,8 @@ export class Lease {
   }
 
   /**
-   * Copies an opened key or its token, unless the lease has ended: a key store may answer late. The memory is its own, as a
-   * slice of Node's pool would share it with others.
+   * Copies an opened key or its token, unless the lease has ended: a key store may answer late. Allocates outside of Node's
+   * shared buffer pool.
    */
   fill(opened: Uint8Array, token?: TokenTerms): void {
     if (this.#ended) return
@@ -59,23 +59,23 @@ export class Lease {
     return this.#ended
   }
 
-  /** What is known of the token that the lease holds; undefined if that is the stored key. */
+  /** The terms of the token; undefined for a stored key. */
   get token(): TokenTerms | undefined {
     return this.#token
   }
 
-  /** The key's own buffer, not a copy: zero after the scope. */
+  /** The buffer itself, zeroed when the lease ends. */
   get bytes(): Buffer {
     if (this.#key === undefined) throw new Error("The lease has ended")
     return this.#key
   }
 
-  /** The key as HTTP clients take it. The one copy that outlives the scope, until it is collected: keep it nowhere. */
+  /** The key for HTTP clients: the only copy that outlives the lease, until garbage collection. Do not keep it. */
   text(): string {
     return this.bytes.toString("utf8")
   }
 
-  /** The text with the key replaced by the id of its credential; as it is once the lease has ended. */
+  /** Replaces the key in a text by the id of its credential; a lease that has ended changes nothing. */
   redact(text: string): string {
     const { credential_id, provider } = this.terms
     if (this.#key === undefined) return text
@@ -85,32 +85,32 @@ export class Lease {
   }
 
   toString(): string {
-    return hidden
+    return placeholder
   }
 
   toJSON(): string {
-    return hidden
+    return placeholder
   }
 
   [inspect.custom](): string {
-    return hidden
+    return placeholder
   }
 }
 
-/** Shorter secrets are words that texts have anyway. */
-const shortest = 8
+/** Shorter secrets may be ordinary words. */
+const shortestSecret = 8
 
-/** How many secrets of one key are looked for, the longest first. */
+/** Maximum secrets of one key to search for, longest first. */
 const maxSecrets = 20
 
-/** Base64 of a secret that stands somewhere in encoded text, as in Basic authentication: what its bytes alone decide. */
+/** The base64 characters that a secret determines inside longer encoded text, as in Basic authentication. */
 const base64Within = (secret: Buffer): ReadonlyArray<string> =>
   [0, 1, 2].map((offset) => {
     const encoded = Buffer.concat([Buffer.alloc(offset), secret]).toString("base64")
     return encoded.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + secret.length) * 8) / 6))
   })
 
-/** The forms in which a secret turns up in an upstream's answer or an error. */
+/** The encodings of a secret that upstreams repeat in answers and errors. */
 const formsOf = (secret: string): ReadonlyArray<string> => {
   const bytes = Buffer.from(secret)
   const hex = bytes.toString("hex")
@@ -131,7 +131,7 @@ const formsOf = (secret: string): ReadonlyArray<string> => {
 
 const literal = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")
 
-/** Replaces a key, every secret inside it and other `parts` of it by `replacement` in one pass over a text. Short secrets stay. */
+/** Replaces a key, its secrets and its `parts` in one pass over a text, except short ones. */
 export const redactKey = (
   text: string,
   provider: Provider,
@@ -140,7 +140,7 @@ export const redactKey = (
   parts: ReadonlyArray<string> = []
 ): string => {
   const secrets = Array.from(new Set([...hiddenSecretsIn(provider, key), ...parts]))
-    .filter((secret) => secret.length >= shortest)
+    .filter((secret) => secret.length >= shortestSecret)
     .sort((one, other) => other.length - one.length)
     .slice(0, maxSecrets)
   if (secrets.length === 0) return text

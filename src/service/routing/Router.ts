@@ -6,10 +6,10 @@ import { availabilityOf, type Health, type Moment, momentOf, monotonicMillis } f
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { OwnStep, Plan, ProviderPlan } from "../../domain/routing/Plan.ts"
 import {
-  firstPlace,
-  type Found as FoundStep,
+  searchStart,
+  type SearchResult as FoundStep,
   nextStep,
-  type Place,
+  type SearchPosition,
   planFor,
   type Search
 } from "../../domain/routing/planFor.ts"
@@ -35,15 +35,15 @@ import {
   type UnknownWorkspace
 } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
-import { type Attempt, makeWalk, type RouterOperations, runPlan, soon, type Walk } from "./Walk.ts"
+import { type Attempt, makeWalk, type RouterOperations, runPlan, retrySoon, type Walk } from "./Walk.ts"
 
-/** How old what a lease goes by may be, in milliseconds, or as old as its plan's if that is more (Q19). */
+/** Maximum age of a lease's pools, in milliseconds, unless its plan allows more (Q19). */
 const leaseFreshness = 1000
 
-/** How many credentials a search for a step looks at before it waits for its turn: that takes some 0.1 ms. */
-const lookedAt = 256
+/** Credentials that a search examines before it waits for its turn: about 0.1 ms. */
+const maxExamined = 256
 
-/** The database cannot be asked, or is asked too much. Anything else is a defect. */
+/** Whether the database is away or overloaded. Any other cause is a defect. */
 const isUnavailable = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
   return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
@@ -52,28 +52,35 @@ const isUnavailable = (cause: Cause.Cause<unknown>) => {
 const millisOf = (freshness: Freshness) =>
   freshness === "now" ? 0 : Math.min(Duration.toMillis(freshness), longestFreshness)
 
-type Alone = Pick<RoutingRequest, "credential_id">
+type CredentialFilter = Pick<RoutingRequest, "credential_id">
 
-/** A request for one credential asks whether that works: nothing stands in for it, and only a leak keeps it parked. */
-const targetsOf = ({ credential_id, targets }: Pick<RoutingRequest, "targets"> & Alone): RoutingRequest["targets"] =>
+/** A request for one credential tests that: no shared capacity replaces it, and only a leak keeps it parked. */
+const targetsOf = ({
+  credential_id,
+  targets
+}: Pick<RoutingRequest, "targets"> & CredentialFilter): RoutingRequest["targets"] =>
   credential_id === undefined
     ? targets
     : targets.map(({ endpoint, provider }) => ({ provider, endpoint: { ...endpoint, shared: false } }))
 
-const poolFrom = (snapshot: Snapshot | undefined, { credential_id }: Alone): Pool => {
+const poolFrom = (snapshot: Snapshot | undefined, { credential_id }: CredentialFilter): Pool => {
   if (credential_id === undefined) return snapshot?.pool ?? []
   const member = snapshot?.byId.get(credential_id)
   return member === undefined ? [] : [member]
 }
 
-const availabilityTo = ({ credential_id }: Alone, health: Health, { leaked }: PooledCredential, now: Moment) =>
-  credential_id === undefined || leaked ? availabilityOf(health, leaked, now) : ({ _tag: "Free" } as const)
+const availabilityTo = (
+  { credential_id }: CredentialFilter,
+  health: Health,
+  { leaked }: PooledCredential,
+  now: Moment
+) => (credential_id === undefined || leaked ? availabilityOf(health, leaked, now) : ({ _tag: "Free" } as const))
 
-type Asked = Omit<RoutingRequest, "account_id" | "workspace_id">
+type UnresolvedRequest = Omit<RoutingRequest, "account_id" | "workspace_id">
 
-const providersOf = ({ targets }: Asked) => targets.map(({ provider }) => provider)
+const providersOf = ({ targets }: UnresolvedRequest) => targets.map(({ provider }) => provider)
 
-const versionsIn = ({ snapshots }: Found) => snapshots.map(({ version }) => version).join()
+const versionsIn = ({ snapshots }: Snapshots) => snapshots.map(({ version }) => version).join()
 
 const ifUnavailable = <E>(cause: Cause.Cause<ServiceUnavailable | E>): Effect.Effect<never, PoolsUnavailable | E> =>
   isUnavailable(cause) ? Effect.fail(new PoolsUnavailable()) : Effect.failCause(cause as Cause.Cause<E>)
@@ -81,12 +88,12 @@ const ifUnavailable = <E>(cause: Cause.Cause<ServiceUnavailable | E>): Effect.Ef
 const orUnavailable = <A, E>(pools: Effect.Effect<A, ServiceUnavailable | E>): Effect.Effect<A, PoolsUnavailable | E> =>
   Effect.catchCause(pools, ifUnavailable<E>)
 
-type Found = Pick<WorkspacePools, "snapshots">
+type Snapshots = Pick<WorkspacePools, "snapshots">
 
 const isSealUnavailable = ({ shared }: ProviderPlan) =>
   shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
 
-/** A plan whose parts are made when one of them is first read. */
+/** A plan that computes its parts on first read. */
 class PlanOfPools implements PlannedRequest {
   readonly request: PlannedRequest["request"]
   readonly freshness: number
@@ -111,25 +118,25 @@ class PlanOfPools implements PlannedRequest {
     this.#make = make
   }
 
-  get #made(): Plan {
+  get #computed(): Plan {
     return (this.#plan ??= this.#make())
   }
 
   get steps(): Plan["steps"] {
-    return this.#made.steps
+    return this.#computed.steps
   }
 
   get providers(): Plan["providers"] {
-    return this.#made.providers
+    return this.#computed.providers
   }
 
   get retry_at(): number | null {
-    return this.#made.retry_at
+    return this.#computed.retry_at
   }
 }
 
 const make = Effect.gen(function* () {
-  const { current, inTurn, ofKey, part, reread } = yield* Pools
+  const { current, inTurn, currentForKey, slice, reread } = yield* Pools
   const { read, verify } = yield* Cipher
   const tokens = yield* Tokens
   const tokensOnly = yield* TokensOnly
@@ -143,8 +150,7 @@ const make = Effect.gen(function* () {
     return ledger.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  /** What a plan of a request is made from, now. */
-  const sourcesOf = (request: RoutingRequest, { snapshots }: Found) => {
+  const sourcesOf = (request: RoutingRequest, { snapshots }: Snapshots) => {
     const now = momentOf(clock)
     const providers = providersOf(request)
     return {
@@ -155,76 +161,76 @@ const make = Effect.gen(function* () {
     }
   }
 
-  /** Searches for a step, in a turn if there is much to look at. */
+  /** Finds a step; waits for a turn if that takes long. */
   const stepFrom = (
     request: PlannedRequest["request"],
-    found: Found,
-    from: Place,
+    pools: Snapshots,
+    from: SearchPosition,
     isWanted: Search["isWanted"]
   ): Effect.Effect<FoundStep, ServiceUnavailable> => {
-    const { availabilityOf, poolOfProvider } = sourcesOf(request, found)
-    const search = { request, poolOfProvider, availabilityOf, isWanted, excluded: metered.excluded }
-    const first = nextStep(search, from, lookedAt)
+    const { availabilityOf, poolOfProvider } = sourcesOf(request, pools)
+    const search = { request, poolOfProvider, availabilityOf, isWanted, onExcluded: metered.excluded }
+    const first = nextStep(search, from, maxExamined)
     if (!first.isPaused) return Effect.succeed(first)
-    const goOn = ({ place }: FoundStep) => part(() => nextStep(search, place, lookedAt))
+    const searchOn = ({ place }: FoundStep) => slice(() => nextStep(search, place, maxExamined))
     const rest = Effect.gen(function* () {
-      let one = yield* goOn(first)
-      while (one.isPaused) one = yield* goOn(one)
+      let one = yield* searchOn(first)
+      while (one.isPaused) one = yield* searchOn(one)
       return one
     })
     return inTurn(request.account_id, rest)
   }
 
-  const planOfPools = (resolved: ResolvedRequest, found: Found) => {
+  const planOfPools = (resolved: ResolvedRequest, pools: Snapshots) => {
     const { request } = resolved
     return Effect.map(
-      stepFrom(request, found, firstPlace, () => true),
+      stepFrom(request, pools, searchStart, () => true),
       ({ place, step }): PlannedRequest => {
-        const members = found.snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
-        const start = { versions: versionsIn(found), place }
+        const members = pools.snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
+        const start = { versions: versionsIn(pools), place }
         return new PlanOfPools(resolved, { isEmpty: step === undefined, members, start }, () => {
-          const { availabilityOf, now, poolOfProvider } = sourcesOf(request, found)
+          const { availabilityOf, now, poolOfProvider } = sourcesOf(request, pools)
           const plan = planFor(request, poolOfProvider, availabilityOf)
           if (!plan.providers.some(isSealUnavailable)) return plan
-          return { ...plan, retry_at: Math.min(plan.retry_at ?? Infinity, now.wall + soon) }
+          return { ...plan, retry_at: Math.min(plan.retry_at ?? Infinity, now.wall + retrySoon) }
         })
       }
     )
   }
 
   const planFrom = <E>(
-    asked: Asked,
+    unresolved: UnresolvedRequest,
     freshness: number,
     pools: Effect.Effect<WorkspacePools, ServiceUnavailable | E>,
     api_key_hash?: ApiKeyHash
   ): Effect.Effect<PlannedRequest, PoolsUnavailable | E> =>
     Effect.suspend(() => {
       const key = api_key_hash && { api_key_hash, confirmed_at: monotonicMillis(clock) }
-      const planned = Effect.flatMap(pools, (found) => {
-        const { account_id, workspace_id } = found
-        const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
-        return planOfPools({ request, freshness, ...(key && { key }) }, found)
+      const planned = Effect.flatMap(pools, (snapshots) => {
+        const { account_id, workspace_id } = snapshots
+        const request = { ...unresolved, targets: targetsOf(unresolved), account_id, workspace_id }
+        return planOfPools({ request, freshness, ...(key && { key }) }, snapshots)
       })
       return orUnavailable(planned)
     })
 
-  const planWithin = (asked: RoutingRequest, freshness: number) =>
-    planFrom(asked, freshness, current(asked, providersOf(asked), freshness))
+  const planWithin = (unresolved: RoutingRequest, freshness: number) =>
+    planFrom(unresolved, freshness, current(unresolved, providersOf(unresolved), freshness))
 
-  /** The pools of providers that an attempt goes by; none if their workspace is gone. */
+  /** The pools of an attempt; none if their workspace is gone. */
   const poolsFor = ({ freshness, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
     Effect.catchTag(
       orUnavailable(current(request, providers, Math.max(leaseFreshness, freshness))),
       "UnknownWorkspace",
-      () => Effect.succeed<Found>({ snapshots: [] })
+      () => Effect.succeed<Snapshots>({ snapshots: [] })
     )
 
-  /** The same of a request that an API key opened, which may be revoked since. */
+  /** Like `poolsFor`; none if the API key is revoked. */
   const poolsOfKey = (request: PlannedRequest["request"], api_key_hash: ApiKeyHash) =>
     Effect.catchTag(
-      orUnavailable(ofKey({ api_key_hash, workspace_id: request.workspace_id }, providersOf(request))),
+      orUnavailable(currentForKey({ api_key_hash, workspace_id: request.workspace_id }, providersOf(request))),
       ["UnknownApiKey", "ApiKeyMayNotRoute", "UnknownWorkspace"],
-      () => Effect.succeed<Found>({ snapshots: [] })
+      () => Effect.succeed<Snapshots>({ snapshots: [] })
     )
 
   const search: RouterOperations["search"] = ({ freshness, key, request, start }) => {
@@ -237,13 +243,13 @@ const make = Effect.gen(function* () {
       return Effect.tap(poolsOfKey(request, key.api_key_hash), () => Effect.sync(() => void (confirmed_at = now)))
     })
     return {
-      restart: () => void (place = firstPlace),
+      restart: () => void (place = searchStart),
       next: (isWanted) =>
-        Effect.flatMap(pools, (found) => {
-          const newest = versionsIn(found)
-          if (newest !== versions) place = firstPlace
+        Effect.flatMap(pools, (snapshots) => {
+          const newest = versionsIn(snapshots)
+          if (newest !== versions) place = searchStart
           versions = newest
-          return Effect.map(orUnavailable<FoundStep, never>(stepFrom(request, found, place, isWanted)), (one) => {
+          return Effect.map(orUnavailable<FoundStep, never>(stepFrom(request, snapshots, place, isWanted)), (one) => {
             place = one.place
             return one.step
           })
@@ -251,23 +257,22 @@ const make = Effect.gen(function* () {
     }
   }
 
-  const giveBack = (lease: Lease) => ledger.giveBack(lease.terms, lease.health, lease)
+  const releaseTrial = (lease: Lease) => ledger.releaseTrial(lease.terms, lease.health, lease)
 
   const report = (lease: Lease, outcome: Outcome) => {
-    giveBack(lease)
+    releaseTrial(lease)
     ledger.report(lease.terms, lease.health, outcome)
     uses.reported(lease.terms, outcome, clock.currentTimeMillisUnsafe())
   }
 
-  /** Wipes the key of a lease, and lets others try the key. */
   const release = (lease: Lease) => {
     lease.wipe()
-    giveBack(lease)
+    releaseTrial(lease)
   }
 
   /**
-   * Fills a lease with a token where its key signs one. A kept one is handed out only while the key could be opened: its
-   * data key is unwrapped under its policy.
+   * Fills a lease with a token where its key signs one. Reuses a cached token only after `verify`: the key must still open
+   * under its policy.
    */
   const withToken = (
     lease: Lease,
@@ -284,15 +289,15 @@ const make = Effect.gen(function* () {
       }
       return Effect.flatten(read(sealed, context, use))
     })
-    if (!tokens.isKept(lease.terms)) return signed
+    if (!tokens.isCached(lease.terms)) return signed
     const verified = Effect.onError(verify(sealed, context), () =>
       Effect.sync(() => tokens.wipe(lease.terms.credential_id))
     )
     return Effect.flatMap(verified, () => (tokens.open(lease.terms, fill) ? Effect.void : signed))
   }
 
-  /** Opens the key of a planned row into a lease. If its KEK is gone, the row may have been rewrapped since: then it has changed. */
-  const opened = (
+  /** Opens the key of a planned row into a lease. After an unknown KEK, rereads the row: it may have been rewrapped. */
+  const openLease = (
     lease: Lease,
     { request }: ResolvedRequest,
     { credential_id, provider, row }: OwnStep,
@@ -325,7 +330,7 @@ const make = Effect.gen(function* () {
     resolved: ResolvedRequest,
     step: OwnStep,
     snapshot: Snapshot | undefined,
-    made: (lease: Lease) => void
+    onLease: (lease: Lease) => void
   ): Effect.Effect<Lease, LeaseRefused> => {
     const { credential_id, key_version, provider, region, row } = step
     const { request } = resolved
@@ -344,14 +349,14 @@ const make = Effect.gen(function* () {
     if (request.credential_id === undefined && !ledger.admit(terms, health, lease, now.monotonic)) {
       return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
     }
-    made(lease)
-    return Effect.onError(opened(lease, resolved, step, pooled), () => Effect.sync(() => release(lease)))
+    onLease(lease)
+    return Effect.onError(openLease(lease, resolved, step, pooled), () => Effect.sync(() => release(lease)))
   }
 
-  const leaseOf: RouterOperations["lease"] = (resolved, step, made) =>
+  const leaseOf: RouterOperations["lease"] = (resolved, step, onLease) =>
     metered.lease(
       Effect.flatMap(poolsFor(resolved, [step.provider]), ({ snapshots: [snapshot] }) =>
-        leaseFrom(resolved, step, snapshot, made)
+        leaseFrom(resolved, step, snapshot, onLease)
       )
     )
 
@@ -365,7 +370,7 @@ const make = Effect.gen(function* () {
       )
       return Effect.andThen(
         released,
-        leaseOf(plan, step, (made) => void (lease = made))
+        leaseOf(plan, step, (opening) => void (lease = opening))
       )
     })
 
@@ -373,12 +378,12 @@ const make = Effect.gen(function* () {
     inTurn(
       plan.request.account_id,
       Effect.as(
-        part(() => plan.retry_at),
+        slice(() => plan.retry_at),
         plan
       )
     )
 
-  /** When to come back, by what this process knows. */
+  /** Reads the time from cached pools, however old. */
   const retryAt: RouterOperations["retryAt"] = ({ request }) =>
     Effect.match(Effect.flatMap(planWithin(request, Number.POSITIVE_INFINITY), complete), {
       onFailure: () => null,
@@ -395,7 +400,9 @@ const make = Effect.gen(function* () {
   return Router.of({
     plan: (request, freshness = "now") => metered.plan(planWithin(request, millisOf(freshness))),
     planForKey: (request, freshness = "now") =>
-      metered.plan(planFrom(request, millisOf(freshness), ofKey(request, providersOf(request)), request.api_key_hash)),
+      metered.plan(
+        planFrom(request, millisOf(freshness), currentForKey(request, providersOf(request)), request.api_key_hash)
+      ),
     lease,
     report: (lease, outcome) => Effect.sync(() => report(lease, outcome)),
     run: runPlan(walk),
@@ -404,8 +411,8 @@ const make = Effect.gen(function* () {
       inTurn(
         plan.request.account_id,
         Effect.flatMap(
-          part(() => plan.providers),
-          (providers) => part(() => show(providers))
+          slice(() => plan.providers),
+          (providers) => slice(() => show(providers))
         )
       ),
     redact: (text, lease) => lease?.redact(text) ?? text
@@ -413,52 +420,50 @@ const make = Effect.gen(function* () {
 })
 
 /**
- * The router's side of the credentials, in process: no route of the HTTP API reaches it. It plans a request, leases the
- * keys of the plan one by one, and learns from what the upstreams answer.
+ * Plans a request, leases the keys of the plan one by one, and learns from the upstreams' answers. In process only: no route
+ * of the HTTP API reaches it.
  */
 export class Router extends Context.Service<
   Router,
   {
     /**
-     * The attempts for a request in their order. With `now`, the default, every change that was acknowledged on any
-     * instance before this began is respected. With a duration of up to ten minutes a snapshot that the database confirmed
-     * within it is used without asking, also while the database is away.
+     * Plans the attempts for a request. `now`, the default, respects every change acknowledged on any instance before the
+     * call. A duration of up to ten minutes reuses snapshots confirmed within it, even while the database is away.
      */
     readonly plan: (
       request: RoutingRequest,
       freshness?: Freshness
     ) => Effect.Effect<PlannedRequest, UnknownWorkspace | PoolsUnavailable>
-    /** The same for the account of an API key that may route. The key is looked up whatever the freshness: it may be revoked. */
+    /** Plans for the account of an API key that may route. Always looks the key up: it may be revoked. */
     readonly planForKey: (
       request: KeyRequest,
       freshness?: Freshness
     ) => Effect.Effect<PlannedRequest, UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable>
-    /** The key of a step, wiped when the scope closes. Refused if its row is not the planned one any more. */
+    /** Opens the key of a step until the scope closes. Refuses if its row has changed since the plan. */
     readonly lease: (
       plan: PlannedRequest,
       step: OwnStep
     ) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
-    /** What the upstream answered to an attempt with the lease. It holds here at once, and elsewhere once it is stored. */
+    /** Reports the outcome of an attempt. Holds here at once, and in other processes once it is stored. */
     readonly report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>
     /**
-     * Attempts the steps in their order, each as the pools are when it begins, until one gives an answer to return: leases,
-     * attempts, reports. Shared steps have no lease. A lease ends with its attempt, which may end when the head of the answer has arrived.
+     * Leases, attempts and reports the steps in order, each on the pools as they are then, until one gives an answer to
+     * return. Shared steps have no lease. A lease ends with its attempt, which may end at the head of the answer.
      */
     readonly run: <A, E, R>(
       plan: PlannedRequest,
       attempt: Attempt<A, E, R>
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
-    /** Shows the `providers` of a plan when it is the account's turn, as that may take long; fails at the request's deadline. */
+    /** Passes the `providers` of a plan to `show` when it is the account's turn; fails at the request's deadline. */
     readonly verdicts: <A>(
       plan: PlannedRequest,
       show: (providers: Plan["providers"]) => A
     ) => Effect.Effect<A, ServiceUnavailable>
-    /** What `run` walks through, for gateways that are driven from outside: they note the end of each attempt and close it. */
+    /** The walk under `run`, for callers that record and close each attempt themselves. */
     readonly walk: (plan: PlannedRequest) => Walk
     /**
-     * Replaces the key of a lease by the id of its credential, in every form in which upstreams repeat keys in errors.
-     * Nothing is replaced once the lease has ended, or without one: redact before the attempt is over, and the key of
-     * shared capacity with `redactKey`.
+     * Replaces the key of a lease by the id of its credential, in every encoding that upstreams repeat. Call it before the
+     * lease ends, and use `redactKey` for the key of shared capacity.
      */
     readonly redact: (text: string, lease: Lease | undefined) => string
   }

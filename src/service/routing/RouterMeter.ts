@@ -45,7 +45,7 @@ const planFailures = {
   PoolsUnavailable: "unavailable"
 } as const satisfies Record<PlanFailure["_tag"], string>
 
-/** Counts what becomes of plans and leases. Every series is there from the start: its first event is then a rise. */
+/** Counts results of plans and leases. Creates every series at zero, so that rates see its first event. */
 export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   const eachOf = <Value extends string>(family: FamilyName, attribute: string, values: ReadonlyArray<Value>) => {
     const count = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
@@ -56,8 +56,12 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   ])
   const leased = eachOf<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", leaseResults)
   const excluded = eachOf<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
-  const counted = <A, E, R>(made: Effect.Effect<A, E, R>, count: (made: A) => void, countFailure: (error: E) => void) =>
-    Effect.onExit(made, (exit) =>
+  const counted = <A, E, R>(
+    effect: Effect.Effect<A, E, R>,
+    count: (value: A) => void,
+    countFailure: (error: E) => void
+  ) =>
+    Effect.onExit(effect, (exit) =>
       Effect.sync(() => {
         if (Exit.isSuccess(exit)) return count(exit.value)
         const error = Cause.findErrorOption(exit.cause)
@@ -71,7 +75,7 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
         ({ isEmpty }) => planned(isEmpty ? "exhausted" : "ok"),
         ({ _tag }) => planned(planFailures[_tag])
       ),
-    /** A search for a step has passed a credential over. */
+    /** Counts the exclusions of one credential in a search. */
     excluded: (exclusions: ReadonlyArray<Exclusion>) => {
       for (const { reason } of exclusions) excluded(reason)
     },
@@ -81,7 +85,7 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
         () => leased("ok"),
         (error) => leased(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
       ),
-    /** A cooldown began or grew. */
+    /** Counts a cooldown that began or grew. */
     parked: eachOf("byok.router.parkings", "cause", cooldownCauses)
   }
 })

@@ -3,12 +3,12 @@ import { monotonicMillis } from "../../domain/routing/Health.ts"
 import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 
 /**
- * Makes the turns for work that is linear in a pool: one at a time, in rotation of accounts. A part of it takes milliseconds
- * where the pool is large, and leaves as long to others.
+ * Runs work that is linear in a pool one at a time, in rotation of accounts. After a slice, which takes milliseconds for a
+ * large pool, yields to other work for as long.
  */
 export const makeTurns = Effect.map(Clock.Clock, (clock) => ({
   inTurn: makeRequestQueue({ inProgress: 1, waiting: Number.POSITIVE_INFINITY }),
-  part: <A>(work: () => A): Effect.Effect<A> =>
+  slice: <A>(work: () => A): Effect.Effect<A> =>
     Effect.suspend(() => {
       const began = monotonicMillis(clock)
       const result = work()

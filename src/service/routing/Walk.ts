@@ -8,75 +8,63 @@ import type { Lease } from "./Lease.ts"
 import type { PlannedRequest, ResolvedRequest } from "./PlannedRequest.ts"
 import { type Attempted, Exhausted, LeaseRefused, type PoolsUnavailable, type Refusal } from "./RouterErrors.ts"
 
-/** Whether a step may be taken: one with a credential's key, or shared capacity of a provider. */
 type IsWanted = Search["isWanted"]
 
-/** Searches the steps of a request one by one, each in the pools as they are then. */
+/** Finds the steps of a request one by one, each in the current pools. */
 export interface StepSearch {
-  /** The next step that is wanted; undefined if there is none, as when the workspace is gone or the API key revoked. */
+  /** The next wanted step; undefined if there is none, the workspace is gone or the API key is revoked. */
   readonly next: (isWanted: IsWanted) => Effect.Effect<Step | undefined, PoolsUnavailable>
-  /** Begins anew. */
   readonly restart: () => void
 }
 
-/** What a walk needs of the router. */
 export interface RouterOperations {
   readonly search: (plan: PlannedRequest) => StepSearch
-  /**
-   * `made` gets the lease before its key is opened: whoever waits for it may leave, and then ends it. One that is refused has
-   * ended.
-   */
+  /** `onLease` gets the lease before its key is opened, to end it if the caller leaves. A refused lease has record. */
   readonly lease: (
     request: ResolvedRequest,
     step: OwnStep,
-    made: (lease: Lease) => void
+    onLease: (lease: Lease) => void
   ) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable>
-  /** Tells what came of an attempt with a lease, and ends it. */
+  /** Reports the outcome of a lease and ends it. */
   readonly end: (lease: Lease, outcome: Outcome) => void
   readonly retryAt: (request: ResolvedRequest) => Effect.Effect<number | null>
 }
 
-/** A step that is being attempted; shared steps have no lease. */
+/** The current attempt; shared steps have no lease. */
 export interface OpenAttempt {
   readonly step: Step
   readonly lease: Lease | undefined
 }
 
-/** The attempts of a plan, one after the other. */
 export interface Walk {
-  /**
-   * Opens the next attempt; undefined after the last one. May be run again if this fails. However it ends, `close` must be
-   * called before the next.
-   */
+  /** Opens the next attempt; undefined after the last one. Retryable. Call `close` before the next, however this ends. */
   readonly next: Effect.Effect<OpenAttempt | undefined, PoolsUnavailable>
-  /** How many attempts are noted. */
-  readonly noted: () => number
-  /** Ends the lease of the attempt that was opened last or is being opened, if it has one, by what came of the attempt. */
+  readonly attemptCount: () => number
+  /** Ends the lease of the latest attempt, if it has one, with the attempt's outcome. */
   readonly close: (outcome: Outcome) => void
-  /** Notes what came of the open attempt. Returns true if its answer is the one to return. */
-  readonly ended: (attempt: OpenAttempt, outcome: Outcome) => boolean
-  /** Why no step gave an answer to return. */
+  /** Records the outcome of the open attempt. Returns true if its answer is to be returned. */
+  readonly record: (attempt: OpenAttempt, outcome: Outcome) => boolean
   readonly exhausted: Effect.Effect<Exhausted>
 }
 
-/** Outcomes whose value is the answer to return. The others say that another step may do better. */
+/** Whether the answer is to be returned; otherwise another step may do better. */
 const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "RequestRefused" || _tag === "Abandoned"
 
-/** After that many failures in a row the provider is down: its other steps are passed over. */
+/** Failures in a row after which the other steps of a provider are skipped. */
 const maxFailures = 2
 
-/** When to retry while another request tries a key, or the key store is away, in milliseconds: neither usually lasts longer. */
-export const soon = 1000
+/** Delay before a retry while another request tries a key or the key store is away, in milliseconds. */
+export const retrySoon = 1000
 
 const nameOf = (provider: Provider, credential_id: CredentialId | undefined) => credential_id ?? `${provider} shared`
 
 const credentialOf = (step: Step) => (step._tag === "Own" ? step.credential_id : undefined)
 
 /**
- * Walks through the steps of a plan. If a credential changes while it is leased, its provider is searched anew, once. If that
- * happens again, or a key does not open, shared capacity of the provider is passed over: one of its own keys may yet be usable,
- * and a key store that is late or away must not spend the operator's money. Invariant: each step is opened at most once, in the
- * order of the newest pools, and none after a final outcome. It holds no pool: a walk may take minutes.
+ * Walks through the steps of a plan. After a credential changed, searches its provider again, once. After a second change, or
+ * a key that does not open, skips the provider's shared capacity: a slow key store must not spend the operator's money.
+ * Invariant: opens each step at most once, in the order of the newest pools, and none after a final outcome. References no
+ * pool: a walk may take minutes.
  */
 export const makeWalk =
   ({ end, lease, retryAt, search }: RouterOperations) =>
@@ -88,21 +76,21 @@ export const makeWalk =
     const failures = new Map<Provider, number>()
     const done = new Set<string>()
     const changed = new Set<Provider>()
-    /** Providers of which an own key was refused that may yet serve the request. */
-    const mayServe = new Set<Provider>()
+    /** Providers whose shared capacity is withheld because a key of theirs may still serve. */
+    const withheldShared = new Set<Provider>()
     let isOver = false
     let leased: Lease | undefined
 
     const isWanted: IsWanted = (provider, credential_id) =>
       (failures.get(provider) ?? 0) < maxFailures &&
-      (credential_id !== undefined || !mayServe.has(provider)) &&
+      (credential_id !== undefined || !withheldShared.has(provider)) &&
       !done.has(nameOf(provider, credential_id))
 
-    const made = (lease: Lease) => void (leased = lease)
+    const onLease = (lease: Lease) => void (leased = lease)
 
-    const pass = (step: Step) => done.add(nameOf(step.provider, credentialOf(step)))
+    const markDone = (step: Step) => done.add(nameOf(step.provider, credentialOf(step)))
 
-    const refused = (step: OwnStep, reason: Refusal) => {
+    const recordRefusal = (step: OwnStep, reason: Refusal) => {
       const { provider } = step
       attempts.push({ step, result: { _tag: "Refused", reason } })
       if (reason === "changed" && !changed.has(provider)) {
@@ -110,24 +98,24 @@ export const makeWalk =
         steps.restart()
         return
       }
-      if (reason !== "parked" && reason !== "on_trial") mayServe.add(provider)
-      pass(step)
+      if (reason !== "parked" && reason !== "on_trial") withheldShared.add(provider)
+      markDone(step)
     }
 
-    const opened = (step: Step): Walk["next"] => {
+    const openStep = (step: Step): Walk["next"] => {
       if (step._tag === "Shared") {
-        pass(step)
+        markDone(step)
         return Effect.succeed({ step, lease: undefined })
       }
-      return Effect.matchEffect(lease(resolved, step, made), {
+      return Effect.matchEffect(lease(resolved, step, onLease), {
         onSuccess: (lease) => {
-          pass(step)
+          markDone(step)
           return Effect.succeed({ step, lease })
         },
         onFailure: (error) => {
           leased = undefined
           if (error._tag !== "LeaseRefused") return Effect.fail(error)
-          refused(step, error.reason)
+          recordRefusal(step, error.reason)
           return next
         }
       })
@@ -136,18 +124,18 @@ export const makeWalk =
     const next: Walk["next"] = Effect.suspend(() =>
       isOver
         ? Effect.undefined
-        : Effect.flatMap(steps.next(isWanted), (step) => (step === undefined ? Effect.undefined : opened(step)))
+        : Effect.flatMap(steps.next(isWanted), (step) => (step === undefined ? Effect.undefined : openStep(step)))
     )
 
     return {
       next,
-      noted: () => attempts.length,
+      attemptCount: () => attempts.length,
       close: (outcome) => {
         const lease = leased
         leased = undefined
         if (lease !== undefined) end(lease, outcome)
       },
-      ended: ({ step }, outcome) => {
+      record: ({ step }, outcome) => {
         attempts.push({ step, result: outcome })
         const failed = outcome._tag === "UpstreamFailed" ? (failures.get(step.provider) ?? 0) + 1 : 0
         failures.set(step.provider, failed)
@@ -160,27 +148,29 @@ export const makeWalk =
         )
         const retry_at = yield* retryAt(resolved)
         const now = yield* Clock.currentTimeMillis
-        return new Exhausted({ attempts, retry_at: mayPass ? Math.min(retry_at ?? Infinity, now + soon) : retry_at })
+        return new Exhausted({
+          attempts,
+          retry_at: mayPass ? Math.min(retry_at ?? Infinity, now + retrySoon) : retry_at
+        })
       })
     }
   }
 
-/** What came of an attempt. `discard` lets go of an answer that is not returned, such as a body that was not read. */
+/** The result of an attempt. `discard` frees an answer that is not returned, such as an unread body. */
 export interface AttemptResult<A> {
   readonly outcome: Outcome
   readonly value: A
   readonly discard?: Effect.Effect<void>
 }
 
-/** Sends a request to the upstream of a step, with its key; shared steps have none. */
+/** Sends a request to the upstream of a step; shared steps have no lease. */
 export type Attempt<A, E, R> = (step: Step, lease: Lease | undefined) => Effect.Effect<AttemptResult<A>, E, R>
 
-/** Drives a walk in process: a lease ends with its attempt. */
 export const runPlan =
   (walk: (plan: PlannedRequest) => Walk) =>
   <A, E, R>(plan: PlannedRequest, attempt: Attempt<A, E, R>): Effect.Effect<A, E | Exhausted | PoolsUnavailable, R> =>
     Effect.suspend(() => {
-      const { close, ended, exhausted, next } = walk(plan)
+      const { close, record, exhausted, next } = walk(plan)
 
       const one = Effect.onExit(
         Effect.flatMap(next, (open) =>
@@ -188,20 +178,20 @@ export const runPlan =
             ? Effect.succeed(undefined)
             : Effect.map(attempt(open.step, open.lease), (result) => ({
                 ...result,
-                isLast: ended(open, result.outcome)
+                isLast: record(open, result.outcome)
               }))
         ),
-        // An attempt that fails by itself says nothing about the key.
+        // A failed attempt shows nothing about the key.
         (exit) =>
           Effect.sync(() => close(Exit.isSuccess(exit) && exit.value ? exit.value.outcome : { _tag: "Abandoned" }))
       )
 
       return Effect.gen(function* () {
         for (;;) {
-          const found = yield* one
-          if (found === undefined) return yield* yield* exhausted
-          if (found.isLast) return found.value
-          if (found.discard !== undefined) yield* found.discard
+          const result = yield* one
+          if (result === undefined) return yield* yield* exhausted
+          if (result.isLast) return result.value
+          if (result.discard !== undefined) yield* result.discard
         }
       })
     })

@@ -4,15 +4,15 @@ import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { type LeasedKey, makeHealthState, type PendingCooldown } from "./HealthState.ts"
 import { makeWriteBehind } from "./makeWriteBehind.ts"
-import { laterUse, leasedAt, neverUsed, reportedAt } from "../../domain/routing/LastUse.ts"
+import { mergeUses, useFromLease, neverUsed, useFromOutcome } from "../../domain/routing/LastUse.ts"
 import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import type { LeaseTerms } from "./Lease.ts"
 
 /**
- * What attempts have shown of keys. A report holds in this process at once; it is stored in the background, and other
- * processes join it to what they know when they next read the pool. `parked` gets the cause of each cooldown that grew.
+ * Health of keys. A report holds in this process at once and is stored in the background; other processes join it when they
+ * next read the pool. `onParked` gets the cause of each cooldown that grew.
  */
-export const makeHealthLedger = Effect.fnUntraced(function* (parked: (cause: CooldownCause) => void) {
+export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: CooldownCause) => void) {
   const { store } = yield* Parkings
   const clock = yield* Clock.Clock
   const state = makeHealthState()
@@ -24,7 +24,7 @@ export const makeHealthLedger = Effect.fnUntraced(function* (parked: (cause: Coo
   })
 
   const add = yield* makeWriteBehind<PendingCooldown>({
-    what: "What was seen of keys",
+    subject: "What was seen of keys",
     keyOf: ({ account_id, credential_id, model }) => `${account_id} ${credential_id} ${model}`,
     merge: (one, other) => ({ ...one, cooldown: join(one.cooldown, other.cooldown) }),
     store: (changes) =>
@@ -39,23 +39,23 @@ export const makeHealthLedger = Effect.fnUntraced(function* (parked: (cause: Coo
 
   return {
     ...state,
-    /** Learns from the outcome of a lease that was made under `at`. */
+    /** Applies the outcome of a lease that began with health `at`. */
     report: (key: LeasedKey, at: Health, outcome: Outcome): void => {
       for (const grown of state.report(key, at, outcome, monotonicMillis(clock))) {
-        if (grown.cooldown.cause !== null) parked(grown.cooldown.cause)
+        if (grown.cooldown.cause !== null) onParked(grown.cooldown.cause)
         add(grown)
       }
     }
   }
 })
 
-/** Notes when credentials are leased, succeed and fail. A credential is written once in ten seconds however often it is used. */
+/** Records when credentials are leased, succeed and fail, each at most once in ten seconds. */
 export const makeUseLedger = Effect.gen(function* () {
   const { store } = yield* CredentialUse
   const add = yield* makeWriteBehind<UsedCredential>({
-    what: "The last use of credentials",
+    subject: "The last use of credentials",
     keyOf: ({ account_id, credential_id }) => `${account_id} ${credential_id}`,
-    merge: (one, other) => ({ ...one, ...laterUse(one, other) }),
+    merge: (one, other) => ({ ...one, ...mergeUses(one, other) }),
     store: (uses) => Effect.as(store(uses), []),
     wait: "10 seconds",
     batch: 1000,
@@ -63,9 +63,9 @@ export const makeUseLedger = Effect.gen(function* () {
   })
   return {
     leased: ({ account_id, credential_id, leased_at }: LeaseTerms): void =>
-      add({ account_id, credential_id, ...leasedAt(leased_at) }),
+      add({ account_id, credential_id, ...useFromLease(leased_at) }),
     reported: ({ account_id, credential_id, key_version }: LeaseTerms, outcome: Outcome, at: number): void => {
-      const seen = reportedAt(outcome, at, key_version)
+      const seen = useFromOutcome(outcome, at, key_version)
       if (seen !== neverUsed) add({ account_id, credential_id, ...seen })
     }
   }

@@ -3,26 +3,26 @@ import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
 interface WriteBehind<A> {
-  /** What the log calls the changes. */
-  readonly what: string
+  /** Names the changes in the log. */
+  readonly subject: string
   readonly keyOf: (change: A) => string
-  /** What two changes of one key amount to. */
+  /** Combines two changes of one key. */
   readonly merge: (one: A, other: A) => A
-  /** Must be safe to run twice with the same changes. Answers with those that met a lock: they are stored later. */
+  /** Must be idempotent. Returns changes whose rows were locked, to be stored later. */
   readonly store: (changes: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<A>, ServiceUnavailable>
-  /** How long changes wait for others to be stored with them. */
+  /** How long changes wait to be stored together. */
   readonly wait: Duration.Input
-  /** How many changes one statement stores. */
+  /** Maximum changes of one statement. */
   readonly batch: number
-  /** How many keys may have changes that are not stored. Changes of further keys are ignored. */
+  /** Maximum keys with unstored changes. Ignores changes of further keys. */
   readonly max: number
 }
 
 const retryAfter = "1 second"
 const closingTimeout = "1 second"
 
-/** Whether the same changes may be stored later: the database is away or busy. Anything else is due to a change itself. */
-const isPassing = (cause: Cause.Cause<unknown>): boolean => {
+/** Whether a retry may succeed: the database is away or busy. Otherwise a change itself is at fault. */
+const isTransient = (cause: Cause.Cause<unknown>): boolean => {
   const failure = Cause.squash(cause)
   return (
     Cause.hasInterrupts(cause) ||
@@ -32,12 +32,12 @@ const isPassing = (cause: Cause.Cause<unknown>): boolean => {
 }
 
 /**
- * Stores changes in the background and, for up to a second, when the scope closes; returns what adds one. Invariant: an
- * added change is waiting, being stored or stored, alone or merged with others of its key, unless it can never be stored:
- * then it is dropped, with a line in the log.
+ * Returns a function that adds a change. Stores changes in the background and, for up to a second, when the scope closes.
+ * Invariant: every added change, alone or merged with others of its key, is waiting, being stored, stored, or dropped with a
+ * log line because it can never be stored.
  */
 export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBehind<A>) {
-  const { batch, keyOf, max, merge, store, wait, what } = options
+  const { batch, keyOf, max, merge, store, wait, subject } = options
   const waiting = new Map<string, A>()
   const isFilled = Latch.makeUnsafe()
   let storing = 0
@@ -58,18 +58,18 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       return change === undefined ? [] : [change]
     })
 
-  /** Stores the changes of a batch singly if they cannot be stored together. Fails if the database takes none now. */
+  /** Stores a batch; one by one if a change is at fault. Fails if the database is away or busy. */
   const storeSome = (changes: ReadonlyArray<A>): Effect.Effect<void, unknown> =>
     Effect.matchCauseEffect(
       Effect.suspend(() => store(changes)),
       {
         onSuccess: (locked) => Effect.sync(() => locked.forEach((change) => keep(change, keyOf(change)))),
         onFailure: (cause) => {
-          if (isPassing(cause)) return Effect.failCause(cause)
+          if (isTransient(cause)) return Effect.failCause(cause)
           if (changes.length > 1) return Effect.forEach(changes, (one) => storeSome([one]), { discard: true })
           const failure = Cause.squash(cause)
           const why = failure instanceof DatabaseFailure ? failure.message : "unexpected"
-          return Effect.logError(`${what} cannot be stored, and one was dropped: ${why}`)
+          return Effect.logError(`${subject} cannot be stored, and one was dropped: ${why}`)
         }
       }
     )
@@ -86,7 +86,7 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       )
     })
 
-  /** Stores what waits now, each key once, even if it changes again meanwhile. */
+  /** Stores the changes waiting now. */
   const storeAll = Effect.suspend(() => {
     isFilled.closeUnsafe()
     const keys = Array.from(waiting.keys())
@@ -103,22 +103,22 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       isFailing = true
       isFilled.openUnsafe()
       return Effect.andThen(
-        isFirst ? Effect.logWarning(`${what} could not be stored`, cause) : Effect.void,
+        isFirst ? Effect.logWarning(`${subject} could not be stored`, cause) : Effect.void,
         Effect.sleep(retryAfter)
       )
     }
   })
-  /** What met a lock is tried again with what is added next, or after a while. */
-  const filled = Effect.suspend(() =>
+  /** Retries locked changes with the next added change, or after a while. */
+  const untilFilled = Effect.suspend(() =>
     waiting.size === 0 ? isFilled.await : Effect.timeoutOption(isFilled.await, retryAfter)
   )
-  const work = Effect.forever(Effect.andThen(Effect.andThen(filled, Effect.sleep(wait)), attempt))
+  const work = Effect.forever(Effect.andThen(Effect.andThen(untilFilled, Effect.sleep(wait)), attempt))
   const storeRest = Effect.repeat(storeAll, {
     until: () => waiting.size === 0,
     schedule: Schedule.spaced("100 millis")
   })
 
-  // Finalizers run in reverse: storing is interrupted, which puts its changes back, and then everything is stored.
+  // Finalizers run in reverse: interrupting `work` puts its changes back, then `storeRest` stores everything.
   yield* Effect.addFinalizer(() => Effect.exit(Effect.timeout(Effect.interruptible(storeRest), closingTimeout)))
   yield* Effect.forkScoped(Effect.provideService(work, References.TracerEnabled, false))
 

@@ -4,96 +4,96 @@ import { type Cloud, cloudOf } from "../../domain/CloudKey.ts"
 import type { CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
 import { cloudKeyIn } from "../../domain/KeyMaterial.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
-import { type Holding, MemoryBudget } from "../../runtime/MemoryBudget.ts"
+import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
 
-/** Whether a key that should sign tokens never leaves the process (D58). */
+/** Whether keys that sign tokens never leave the process (D58). */
 export const TokensOnly = Context.Reference("byok/TokensOnly", { defaultValue: () => false })
 
-/** What a gateway needs to know of a token. `expires_at` is in milliseconds since 1970. */
+/** Terms of a token for the gateway. `expires_at` is in milliseconds since 1970. */
 export interface TokenTerms {
   readonly expires_at: number
   readonly cloud: Cloud
 }
 
-/** The version of a key that signs. */
+/** A key version that signs. */
 interface Signer extends OwnedCredential {
   readonly provider: string
   readonly key_version: number
 }
 
-/** Copies a key, or the token of these terms. */
+/** Receives a key, or a token with its terms; must copy it. */
 type Fill = (key: Uint8Array, token?: TokenTerms) => void
 
-/** For how much of its life a token is handed out. */
-const keptPart = 0.8
+/** The share of its life for which a token is reused. */
+const cachedShare = 0.8
 
-/** About how many bytes a kept token takes beside its text. */
-const bytesOfKept = 1024
+/** Approximate memory of a cached token beside its text. */
+const overheadBytes = 1024
 
 const algorithm = "aes-256-gcm"
 const nonceLength = 12
 const tagLength = 16
 
-interface Kept {
+interface CachedToken {
   readonly key_version: number
   readonly terms: TokenTerms
   readonly minted_at: number
   readonly renewed_at: number
   /** The sealed text: nonce, ciphertext, tag. */
   readonly box: Buffer
-  readonly holding: Holding
+  readonly reservation: Reservation
 }
 
 /**
- * The tokens that stored keys have signed, sealed under a key of this process. Invariant: at most one is kept of a credential,
- * for one key version and 80 % of its life, in memory that was admitted; what is let go of is zeroed.
+ * Caches the tokens that stored keys sign, sealed under a key of this process. Invariant: at most one token per credential,
+ * of one key version and for 80 % of its life, in reserved memory; evicted tokens are zeroed.
  */
 export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
   make: Effect.gen(function* () {
-    const { hold } = yield* MemoryBudget
+    const { reserve } = yield* MemoryBudget
     const clock = yield* Clock.Clock
     const sealing = createSecretKey(randomBytes(32))
-    const kept = new Map<CredentialId, Kept>()
+    const cache = new Map<CredentialId, CachedToken>()
 
     const wipe = (id: CredentialId) => {
-      const one = kept.get(id)
-      kept.delete(id)
+      const one = cache.get(id)
+      cache.delete(id)
       one?.box.fill(0)
-      one?.holding.release()
+      one?.reservation.release()
     }
 
-    const isFresh = ({ minted_at, renewed_at }: Kept) => {
+    const isFresh = ({ minted_at, renewed_at }: CachedToken) => {
       const now = clock.currentTimeMillisUnsafe()
       return minted_at <= now && now < renewed_at
     }
 
-    const find = ({ credential_id, key_version }: Signer): Kept | undefined => {
-      const one = kept.get(credential_id)
+    const find = ({ credential_id, key_version }: Signer): CachedToken | undefined => {
+      const one = cache.get(credential_id)
       if (one?.key_version === key_version && isFresh(one)) return one
       wipe(credential_id)
       return undefined
     }
 
-    /** Keeps a token if there is room for it. */
-    const keep = (signer: Signer, text: Buffer, minted_at: number, terms: TokenTerms) => {
+    /** Caches a token if memory allows. */
+    const store = (signer: Signer, text: Buffer, minted_at: number, terms: TokenTerms) => {
       const { account_id, credential_id, key_version } = signer
-      const holding = hold(account_id, "pool")
-      if (!holding.grow(text.length + bytesOfKept, () => {})) return holding.release()
+      const reservation = reserve(account_id, "pool")
+      if (!reservation.grow(text.length + overheadBytes, () => {})) return reservation.release()
       const nonce = randomBytes(nonceLength)
       const cipher = createCipheriv(algorithm, sealing, nonce)
       const box = Buffer.concat([nonce, cipher.update(text), cipher.final(), cipher.getAuthTag()])
-      const renewed_at = minted_at + keptPart * (terms.expires_at - minted_at)
-      kept.set(credential_id, { key_version, terms, minted_at, renewed_at, box, holding })
-      holding.spare(() => wipe(credential_id))
+      const renewed_at = minted_at + cachedShare * (terms.expires_at - minted_at)
+      cache.set(credential_id, { key_version, terms, minted_at, renewed_at, box, reservation })
+      reservation.makeEvictable(() => wipe(credential_id))
     }
 
-    /** Hands out the kept token of a key. Returns false if there is none. */
+    /** Fills in the cached token of a key. Returns false without one. */
     const open = (signer: Signer, fill: Fill): boolean => {
       const one = find(signer)
       if (one === undefined) return false
-      const { box, holding, terms } = one
+      const { box, reservation, terms } = one
       const end = box.length - tagLength
       const decipher = createDecipheriv(algorithm, sealing, box.subarray(0, nonceLength))
       decipher.setAuthTag(box.subarray(end))
@@ -101,22 +101,22 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       decipher.final()
       fill(text, terms)
       text.fill(0)
-      holding.touch()
+      reservation.touch()
       return true
     }
 
-    yield* Effect.addFinalizer(() => Effect.sync(() => Array.from(kept.keys()).forEach(wipe)))
-    const wipeOld = Effect.sync(() => {
-      for (const [id, one] of kept) if (!isFresh(one)) wipe(id)
+    yield* Effect.addFinalizer(() => Effect.sync(() => Array.from(cache.keys()).forEach(wipe)))
+    const wipeExpired = Effect.sync(() => {
+      for (const [id, one] of cache) if (!isFresh(one)) wipe(id)
     })
-    yield* repeatInBackground("10 seconds", wipeOld, "Old tokens could not be wiped")
+    yield* repeatInBackground("10 seconds", wipeExpired, "Old tokens could not be wiped")
 
     return {
-      isKept: (signer: Signer): boolean => find(signer) !== undefined,
+      isCached: (signer: Signer): boolean => find(signer) !== undefined,
       open,
       /**
-       * Hands out the token of an opened key: a kept one, or one that the key signs now; a plain key goes out as it is. Returns
-       * false if the key should sign a token and cannot.
+       * Fills in the cached token of an opened key, or a new one; a plain key itself. Returns false if the key should sign a
+       * token and cannot.
        */
       sign: (signer: Signer, key: Buffer, fill: Fill): boolean => {
         if (open(signer, fill)) return true
@@ -130,19 +130,19 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
         if (token === undefined) return false
         const text = Buffer.from(token.text)
         const terms = { expires_at: token.expires_at, cloud: cloudOf(cloudKey.success) }
-        keep(signer, text, token.minted_at, terms)
+        store(signer, text, token.minted_at, terms)
         fill(text, terms)
         text.fill(0)
         return true
       },
       wipe,
-      /** Wipes the tokens of a pool that has left memory, except those of key versions that `stay`. */
-      retain: (
+      /** Wipes the tokens of an evicted pool, except those of key versions in `retained`. */
+      wipePool: (
         pool: ReadonlyArray<Pick<PooledCredential, "credential" | "key_version">>,
-        stay?: ReadonlyMap<CredentialId, Pick<PooledCredential, "key_version">>
+        retained?: ReadonlyMap<CredentialId, Pick<PooledCredential, "key_version">>
       ) => {
-        for (const { credential, key_version } of kept.size === 0 ? [] : pool) {
-          if (stay?.get(credential.id)?.key_version !== key_version) wipe(credential.id)
+        for (const { credential, key_version } of cache.size === 0 ? [] : pool) {
+          if (retained?.get(credential.id)?.key_version !== key_version) wipe(credential.id)
         }
       }
     }

@@ -4,26 +4,26 @@ import type { BedrockKey, CloudKey, VertexKey } from "../../domain/CloudKey.ts"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { cloudKeyIn, malformedCloudKey } from "../../domain/KeyMaterial.ts"
 
-/** A short-lived token that was signed by a stored key. Times are in milliseconds since 1970. */
+/** A short-lived token signed by a stored key. Times are in milliseconds since 1970. */
 export interface Token {
   readonly text: string
   readonly minted_at: number
   readonly expires_at: number
 }
 
-/** How long tokens live, in seconds. Google requires exactly an hour. */
+/** Lifetime of tokens, in seconds. Google requires exactly an hour. */
 const life = { bedrock: 900, vertex: 3600 }
 
 const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest()
 
-/** Percent-encodes by RFC 3986, as Signature Version 4 does. */
+/** Percent-encodes by RFC 3986, for Signature Version 4. */
 const encode = (text: string) =>
   encodeURIComponent(text).replace(/[!'()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 
 const bedrockHost = "bedrock.amazonaws.com"
 const bedrockPrefix = "bedrock-api-key-"
 
-/** A short-term API key of Bedrock: a URL that is presigned by Signature Version 4. */
+/** A short-term API key of Bedrock: a URL presigned with Signature Version 4. */
 const bedrockToken = ({ accessKeyId, region, secretAccessKey, sessionToken }: BedrockKey, seconds: number): string => {
   const date = new Date(seconds * 1000).toISOString().replace(/[-:]|\.000/g, "")
   const scope = [date.slice(0, 8), region, "bedrock", "aws4_request"]
@@ -53,7 +53,7 @@ const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString
 const vertexToken = ({ client_email, private_key, private_key_id }: VertexKey, seconds: number): string => {
   const key = createPrivateKey(private_key)
   const bits = key.asymmetricKeyDetails?.modulusLength ?? 0
-  // RS256 asks for 2048 bits, and to sign with more than 4096 would occupy the process.
+  // RS256 requires 2048 bits; signing with more than 4096 would block the process.
   if (key.asymmetricKeyType !== "rsa" || bits < 2048 || bits > 4096) throw new Error("a key that is not used")
   const claims = {
     iss: client_email,
@@ -66,7 +66,7 @@ const vertexToken = ({ client_email, private_key, private_key_id }: VertexKey, s
   return `${signed}.${sign("sha256", Buffer.from(signed), key).toString("base64url")}`
 }
 
-/** Signs a token at a time in milliseconds; undefined if the key cannot sign. Asks nobody. */
+/** Signs a token offline; undefined if the key cannot sign. `now` is in milliseconds. */
 export const mint = (key: CloudKey, now: number): Token | undefined => {
   const seconds = Math.floor(now / 1000)
   const isBedrock = "accessKeyId" in key
@@ -78,13 +78,13 @@ export const mint = (key: CloudKey, now: number): Token | undefined => {
   }
 }
 
-/** Whether a stored key is a plain one or signs tokens. */
+/** Whether a key is plain or can sign tokens. */
 export const canSign = (provider: string, key: string): boolean => {
   const cloudKey = cloudKeyIn(provider, key)
   return cloudKey === undefined || (Result.isSuccess(cloudKey) && mint(cloudKey.success, 0) !== undefined)
 }
 
-/** Refuses a key that should sign tokens and cannot (D57). Its members have been checked before. */
+/** Refuses a decoded key that should sign tokens and cannot (D57). */
 export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.Effect<void, InvalidParams> =>
   canSign(provider, Redacted.value(key))
     ? Effect.void
@@ -92,7 +92,7 @@ export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.E
         InvalidParams.of(malformedCloudKey("private_key must be a private RSA key of 2048 to 4096 bits in PEM"))
       )
 
-/** What a token is made of that an upstream must not repeat either. */
+/** The secret parts of a token, which answers must not repeat either. */
 export const partsOf = (token: string): ReadonlyArray<string> => {
   if (!token.startsWith(bedrockPrefix)) return token.split(".")
   const encoded = token.slice(bedrockPrefix.length)

@@ -2,7 +2,7 @@ import { Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { ApiKeyRole } from "../../domain/Principal.ts"
-import { ApiKeys, type FoundApiKey, type Prefetched } from "../../port/ApiKeys.ts"
+import { ApiKeys, type ResolvedApiKey, type Prefetched } from "../../port/ApiKeys.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import type { Operation } from "../connection/Query.ts"
@@ -41,7 +41,7 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const { reads } = yield* Database
     const { ask, distributed, sql } = reads
-    const findKey = makeLookUp<Pick<Reading, "hash">, KeyRow, FoundApiKey>(reads, {
+    const findKey = makeLookUp<Pick<Reading, "hash">, KeyRow, ResolvedApiKey>(reads, {
       operation: "api_keys.find",
       by: { hash: "text" },
       select: ({ hash }) =>
@@ -66,7 +66,7 @@ export const layer = Layer.effect(
       columns: Statement.Fragment,
       prefetchedOf: (id: CredentialId, credential: Option.Option<Row>) => Omit<Prefetched, "account_id">
     ) =>
-      makeLookUp<Reading, ReadingRow<Row>, FoundApiKey>(reads, {
+      makeLookUp<Reading, ReadingRow<Row>, ResolvedApiKey>(reads, {
         operation,
         by: { hash: "text", id: "uuid" },
         select: ({ hash, id }) => sql<ReadingRow<Row>>`
@@ -82,12 +82,12 @@ export const layer = Layer.effect(
     const findReading = makeFindReading<Stored>(
       "api_keys.find_with_credential",
       sql.csv(columns.map((column) => sql`credentials.${sql(column)}`)),
-      (id, credential) => ({ credential: { id, found: Option.map(credential, credentialOf) } })
+      (id, credential) => ({ credential: { id, row: Option.map(credential, credentialOf) } })
     )
     const findChanging = makeFindReading<StoredSealed>(
       "api_keys.find_with_sealed_credential",
       storedColumns(sql, sql`credentials.account_id`),
-      (id, credential) => ({ sealed: { id, found: Option.map(credential, storedOf) } })
+      (id, credential) => ({ sealed: { id, row: Option.map(credential, storedOf) } })
     )
 
     return {

@@ -36,7 +36,7 @@ export const layer = Layer.effect(
     return {
       find: (account_id, key_hash) => find({ account_id, key_hash }),
       /** Deletes by `ctid` and key, because `ctid` alone is ambiguous in a partitioned table. Citus cannot lock rows of several nodes. */
-      forget: (age, limit) =>
+      deleteOlderThan: (age, limit) =>
         Effect.map(
           writes.ask(
             sql`

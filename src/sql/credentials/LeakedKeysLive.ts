@@ -5,7 +5,7 @@ import type { AccountId, CredentialId, OwnedCredential } from "../../domain/Iden
 import { inconclusiveLabel } from "../../domain/Label.ts"
 import { structuredProviders } from "../../domain/Provider.ts"
 import type { SealedKey, BoundCredential } from "../../domain/SealedKey.ts"
-import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
+import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { findMarks } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
@@ -50,26 +50,26 @@ const suspectOf = (row: SuspectRow): Suspect => {
 }
 
 /** Keys as rows `key (account_id, credential_id, key_version, n)`. */
-const rowsOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<FoundKey>) => sql`
+const rowsOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql`
   unnest(
     ${keys.map(({ account_id }) => account_id)}::uuid[],
     ${keys.map(({ credential_id }) => credential_id)}::uuid[],
     ${keys.map(({ key_version }) => key_version)}::integer[]
   ) WITH ORDINALITY AS key (account_id, credential_id, key_version, n)`
 
-type RecordedKey = Recorded & Pick<FoundKey, "key_version">
+type RecordedKey = Recorded & Pick<KeyReference, "key_version">
 
 const keyActOf = (row: RecordedKey) => ({ ...recordedOf(row), key_version: row.key_version })
 
 /** The columns for audit events about keys whose pools are locked. */
-const recordedKeys = (sql: SqlClient.SqlClient, keys: ReadonlyArray<FoundKey>) => sql<RecordedKey>`
+const recordedKeys = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql<RecordedKey>`
   SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))}, credentials.key_version
   FROM ${rowsOf(sql, keys)}
   JOIN credentials ON credentials.account_id = key.account_id AND credentials.id = key.credential_id
   ORDER BY key.n`
 
 /** Marks the keys that are still current. Returns the newly marked ones. */
-const mark = (sql: SqlClient.SqlClient, keys: ReadonlyArray<FoundKey>) => sql<OwnedCredential>`
+const mark = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql<OwnedCredential>`
   INSERT INTO credential_parkings AS parked
     (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
   SELECT credentials.account_id, credentials.id, '', key.key_version, 'leaked', 0, NULL, now()
@@ -127,7 +127,7 @@ export const layer = Layer.effect(
           }
         })
       },
-      conclude: ({ found, park, searched }) => {
+      conclude: ({ keys: found, park, searched }) => {
         const { ask, sql } = writes
         const operation = randomUUID()
         const conclusion = Effect.gen(function* () {
@@ -171,7 +171,7 @@ export const layer = Layer.effect(
           const [row] = yield* sql<RecordedKey>`
           SELECT ${sql.csv(recordedColumns)}, key_version FROM credentials
           WHERE account_id = ${account_id} AND id = ${id} FOR SHARE`
-          if (row === undefined) return { changed: [], answer: Option.none<FoundKey>() }
+          if (row === undefined) return { changed: [], answer: Option.none<KeyReference>() }
           const { label: _label, provider: _provider, ...key } = keyActOf(row)
           const ended = yield* sql`
           UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()

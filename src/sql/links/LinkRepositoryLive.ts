@@ -3,7 +3,7 @@ import type { AuditAct } from "../../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
 import type { Link } from "../../domain/Link.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
-import { type FoundLink, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
+import { type LinkRecord, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
 import { record } from "../audit/auditing.ts"
 import { askFirst, askRows, type Dated, datedOf } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
@@ -17,10 +17,10 @@ const revokeLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: Li
     ({ length }) => length > 0
   )
 
-type Row = Dated<FoundLink>
+type Row = Dated<LinkRecord>
 type Names = Record<"account_name" | "workspace_name", string>
 
-const linkOf = datedOf<FoundLink>
+const linkOf = datedOf<LinkRecord>
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
@@ -98,7 +98,7 @@ export const layer = Layer.effect(
         return Effect.map(replaced, ({ length }) => length > 0)
       },
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
-      forget: Effect.asVoid(askRows(background, "links.forget")`
+      deleteExpired: Effect.asVoid(askRows(background, "links.forget")`
         WITH over AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
         UPDATE links SET ${noKeys(background.sql)}
         WHERE expires_at BETWEEN now() - interval '7 days' AND now() AND public_key IS NOT NULL`)

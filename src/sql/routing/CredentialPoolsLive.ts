@@ -200,7 +200,7 @@ export const layer = Layer.effect(
                 onNone: () => Effect.succeedNone,
                 onSome: ({ account_id, role }) =>
                   Effect.map(versions({ account_id, ...(workspace_id && { workspace_id }) }, providers), (found) =>
-                    Option.some({ account_id, role, found })
+                    Option.some({ account_id, role, versions: found })
                   )
               })
             )
@@ -209,7 +209,7 @@ export const layer = Layer.effect(
               Option.map(({ account_id, id, role, states }) => ({
                 account_id,
                 role,
-                found: id === null ? Option.none() : Option.some(versionsOf({ id, states }))
+                versions: id === null ? Option.none() : Option.some(versionsOf({ id, states }))
               }))
             ),
       load: (owner, provider, known, admit = () => Effect.void) => {

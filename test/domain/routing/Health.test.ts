@@ -2,13 +2,13 @@ import { Arbitrary } from "effect"
 import {
   availabilityOf,
   compare,
-  contributed,
+  contributionOf,
   type Cooldown,
   type Health,
   join,
   cooldownCauses,
-  remembered,
-  unknown
+  expireStrikes,
+  initialCooldown
 } from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
@@ -28,7 +28,7 @@ const anyCooldown: Arbitrary.Arbitrary<Cooldown> = Arbitrary.all({
   cause: elementOf([null, ...cooldownCauses])
 })
 
-const free: Health = { whole: unknown(1), model: unknown(1) }
+const free: Health = { whole: initialCooldown(1), model: initialCooldown(1) }
 const at = (monotonic: number) => ({ monotonic, wall: monotonic })
 const availability = (health: Health, now: number, leaked = false) => availabilityOf(health, leaked, at(now))
 const refused = (_tag: "RateLimited" | "Forbidden" | "Rejected" | "QuotaExhausted") =>
@@ -39,7 +39,7 @@ const cooldownsWhenever = (outcome: Outcome, times: number) => {
   let health = free
   let now = 0
   return Array.from({ length: times }, () => {
-    health = contributed(health, outcome, now)
+    health = contributionOf(health, outcome, now)
     const found = availability(health, now)
     assert(found._tag === "Parked" && found.until !== null)
     const length = found.until - now
@@ -65,9 +65,9 @@ describe("the join of cooldowns", () => {
     "is what a replaced key is above of, whatever was known of the one before (Q26)",
     [anyCooldown],
     ([cooldown]) => {
-      const next = unknown(cooldown.key_version + 1)
+      const next = initialCooldown(cooldown.key_version + 1)
       assert.deepStrictEqual(join(cooldown, next), next)
-      assert.deepStrictEqual(join(cooldown, unknown(cooldown.key_version)), cooldown)
+      assert.deepStrictEqual(join(cooldown, initialCooldown(cooldown.key_version)), cooldown)
     },
     propertyRuns
   )
@@ -81,7 +81,7 @@ describe("a cooldown", () => {
     ["QuotaExhausted", "quota_exhausted", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"]
   ] as const)("after %s is %s, and doubles with each trial that fails (E22)", (tag, cause, lengths, scope) => {
     assert.deepStrictEqual(cooldownsWhenever(refused(tag), 8), [...lengths])
-    const after = contributed(free, refused(tag), 0)
+    const after = contributionOf(free, refused(tag), 0)
     assert.deepStrictEqual(availability(after, 0), { _tag: "Parked", cause, until: lengths[0] * second })
     assert.deepStrictEqual(after, { ...free, [scope]: after[scope] })
   })
@@ -99,43 +99,43 @@ describe("a cooldown", () => {
   })
 
   it("is one strike of leases that were out together, and ends when the last of them says (Q25)", () => {
-    const [first, last] = [0, 2 * second].map((now) => contributed(free, refused("Rejected"), now).whole)
+    const [first, last] = [0, 2 * second].map((now) => contributionOf(free, refused("Rejected"), now).whole)
     assert(first !== undefined && last !== undefined)
     assert.deepStrictEqual(join(last, first), { ...last, strikes: 1, until: 2 * second + minute })
   })
 
   it("is ended by a success of a trial, and by none of a lease that was out when it began", () => {
-    const rejected = contributed(free, refused("Rejected"), 0)
-    const late = contributed(free, { _tag: "Succeeded" }, 2 * minute)
+    const rejected = contributionOf(free, refused("Rejected"), 0)
+    const late = contributionOf(free, { _tag: "Succeeded" }, 2 * minute)
     assert.deepStrictEqual(join(rejected.whole, late.whole), rejected.whole)
-    const cleared = contributed(rejected, { _tag: "Succeeded" }, minute)
+    const cleared = contributionOf(rejected, { _tag: "Succeeded" }, minute)
     assert.deepStrictEqual(availability(cleared, minute), { _tag: "Free" })
-    const lateRefusal = contributed(free, refused("Rejected"), 3 * minute)
+    const lateRefusal = contributionOf(free, refused("Rejected"), 3 * minute)
     assert.deepStrictEqual(join(cleared.whole, lateRefusal.whole), cleared.whole)
   })
 
   it("of the whole key counts beside one of a model: the later end decides, and one success ends both", () => {
-    const limited = contributed(free, refused("RateLimited"), 0)
-    const both = contributed(limited, refused("Rejected"), 0)
+    const limited = contributionOf(free, refused("RateLimited"), 0)
+    const both = contributionOf(limited, refused("Rejected"), 0)
     assert.deepStrictEqual(availability(both, 0), { _tag: "Parked", cause: "rejected", until: minute })
     assert.deepStrictEqual(availability(both, minute), { _tag: "OnTrial", until: minute + hour })
-    assert.deepStrictEqual(availability(contributed(both, { _tag: "Succeeded" }, minute), minute), { _tag: "Free" })
+    assert.deepStrictEqual(availability(contributionOf(both, { _tag: "Succeeded" }, minute), minute), { _tag: "Free" })
   })
 
   it.each(["UpstreamFailed", "RequestRefused", "Abandoned"] as const)("is none after %s (Q27)", (_tag) => {
-    const parked = contributed(free, refused("Forbidden"), 0)
-    assert.strictEqual(contributed(parked, { _tag }, minute), parked)
+    const parked = contributionOf(free, refused("Forbidden"), 0)
+    assert.strictEqual(contributionOf(parked, { _tag }, minute), parked)
   })
 
   it("counts for an hour after its end: then the key is free, and starts with one strike", () => {
-    const { model } = contributed(free, refused("Forbidden"), 0)
+    const { model } = contributionOf(free, refused("Forbidden"), 0)
     const end = minute + hour
-    const healthAt = (now: number): Health => ({ ...free, model: remembered(model, now) })
+    const healthAt = (now: number): Health => ({ ...free, model: expireStrikes(model, now) })
     assert.deepStrictEqual(availability(healthAt(end - 1), end - 1), { _tag: "OnTrial", until: end })
     assert.deepStrictEqual(availability(healthAt(end), end), { _tag: "Free" })
-    const strikesAt = (now: number) => contributed(healthAt(now), refused("Forbidden"), now).model.strikes
+    const strikesAt = (now: number) => contributionOf(healthAt(now), refused("Forbidden"), now).model.strikes
     assert.deepStrictEqual([strikesAt(end - 1), strikesAt(end)], [2, 1])
-    assert.isAbove(compare(contributed(healthAt(end), refused("Forbidden"), end).model, model), 0)
+    assert.isAbove(compare(contributionOf(healthAt(end), refused("Forbidden"), end).model, model), 0)
   })
 
   it("of a leaked key has no end", () => {
@@ -147,7 +147,7 @@ describe("a cooldown", () => {
   })
 
   it("is shown in milliseconds since 1970, whatever the clock of cooldowns says", () => {
-    const parked = contributed(free, refused("Rejected"), 500)
+    const parked = contributionOf(free, refused("Rejected"), 500)
     assert.deepStrictEqual(availabilityOf(parked, false, { monotonic: 500.4, wall: 1_000_000 }), {
       _tag: "Parked",
       cause: "rejected",

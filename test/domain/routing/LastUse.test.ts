@@ -2,10 +2,10 @@ import { Arbitrary } from "effect"
 import {
   isFailing,
   type LastUse,
-  laterUse,
-  leasedAt,
+  mergeUses,
+  useFromLease,
   neverUsed,
-  reportedAt
+  useFromOutcome
 } from "../../../src/domain/routing/LastUse.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
@@ -24,10 +24,10 @@ const outcomes: ReadonlyArray<Outcome> = [
 
 const time = integer(0, 5)
 const seen: Arbitrary.Arbitrary<LastUse> = oneOf(
-  Arbitrary.map(time, leasedAt),
+  Arbitrary.map(time, useFromLease),
   Arbitrary.flatMap(elementOf(outcomes), (outcome) =>
     Arbitrary.map(Arbitrary.all({ at: time, version: integer(1, 2) }), ({ at, version }) =>
-      reportedAt(outcome, at, version)
+      useFromOutcome(outcome, at, version)
     )
   )
 )
@@ -38,27 +38,30 @@ const latest = (times: ReadonlyArray<number | null>) => {
 }
 
 describe("the last use of a credential", () => {
-  it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))("says of %s what it shows", (tag, outcome) => {
-    const expected: Readonly<Record<string, Partial<LastUse>>> = {
-      Succeeded: { last_succeeded_at: 7 },
-      RateLimited: { last_failed_at: 7, last_failure: "rate_limited" },
-      QuotaExhausted: { last_failed_at: 7, last_failure: "quota_exhausted" },
-      Rejected: { last_failed_at: 7, last_failure: "rejected" },
-      Forbidden: { last_failed_at: 7, last_failure: "forbidden" },
-      UpstreamFailed: { last_failed_at: 7, last_failure: "upstream_failed" }
+  it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
+    "says of %s what it shows",
+    (tag, outcome) => {
+      const expected: Readonly<Record<string, Partial<LastUse>>> = {
+        Succeeded: { last_succeeded_at: 7 },
+        RateLimited: { last_failed_at: 7, last_failure: "rate_limited" },
+        QuotaExhausted: { last_failed_at: 7, last_failure: "quota_exhausted" },
+        Rejected: { last_failed_at: 7, last_failure: "rejected" },
+        Forbidden: { last_failed_at: 7, last_failure: "forbidden" },
+        UpstreamFailed: { last_failed_at: 7, last_failure: "upstream_failed" }
+      }
+      assert.deepStrictEqual(useFromOutcome(outcome, 7, 2), {
+        ...neverUsed,
+        ...expected[tag],
+        last_failed_version: expected[tag]?.last_failed_at === undefined ? null : 2
+      })
     }
-    assert.deepStrictEqual(reportedAt(outcome, 7, 2), {
-      ...neverUsed,
-      ...expected[tag],
-      last_failed_version: expected[tag]?.last_failed_at === undefined ? null : 2
-    })
-  })
+  )
 
   it.prop(
     "is the latest of each time, in whatever order they are seen, with the cause of the last failure",
     [Arbitrary.array(seen, { maxLength: 8 })],
     ([all]) => {
-      const last = all.reduce(laterUse, neverUsed)
+      const last = all.reduce(mergeUses, neverUsed)
       const failed = latest(all.map(({ last_failed_at }) => last_failed_at))
       assert.strictEqual(last.last_leased_at, latest(all.map(({ last_leased_at }) => last_leased_at)))
       assert.strictEqual(last.last_succeeded_at, latest(all.map(({ last_succeeded_at }) => last_succeeded_at)))
@@ -66,15 +69,15 @@ describe("the last use of a credential", () => {
       const first = all.find(({ last_failed_at }) => last_failed_at !== null && last_failed_at === failed)
       assert.strictEqual(last.last_failure, first?.last_failure ?? null)
       assert.strictEqual(last.last_failed_version, first?.last_failed_version ?? null)
-      assert.deepStrictEqual(laterUse(last, last), last)
+      assert.deepStrictEqual(mergeUses(last, last), last)
     }
   )
 
   it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
     "is failing after %s if the key was refused, and until it is replaced or accepted",
     (tag, outcome) => {
-      const failed = reportedAt(outcome, 7, 2)
-      const succeeded = (at: number) => laterUse(failed, reportedAt({ _tag: "Succeeded" }, at, 2))
+      const failed = useFromOutcome(outcome, 7, 2)
+      const succeeded = (at: number) => mergeUses(failed, useFromOutcome({ _tag: "Succeeded" }, at, 2))
       const isRefusal = ["Rejected", "Forbidden", "QuotaExhausted"].includes(tag)
       assert.deepStrictEqual(
         [isFailing(failed, 2), isFailing(succeeded(6), 2), isFailing(succeeded(7), 2), isFailing(failed, 3)],

@@ -9,7 +9,7 @@ import { assert, describe, it } from "../../support/it.ts"
 /** A fault, the laws that find it besides Q1, which finds every fault, and the changes of the one file that has the texts. */
 type Fault = readonly [fault: string, laws: ReadonlyArray<string>, edits: ReadonlyArray<Edit>]
 
-const isUnsealed = 'if (!isTrusted(seal)) found.push({ reason: "seal", credential_id'
+const isUnsealed = 'if (!isTrusted(seal)) reasons.push({ reason: "seal", credential_id'
 
 const faults: ReadonlyArray<Fault> = [
   ["rows are taken in the order in which they come", ["Q2"], [["credentials.toSorted(compare)", "credentials"]]],
@@ -77,7 +77,7 @@ const faults: ReadonlyArray<Fault> = [
     ["Q10"],
     [[isUnsealed, isUnsealed.replace("if (", 'if (seal !== "unavailable" && ')]]
   ],
-  ["declared_zdr counts for every kind of endpoint", ["Q11"], [["(declared && !honours[kind].zdr)", "false"]]],
+  ["declared_zdr counts for every kind of endpoint", ["Q11"], [["(declared && !honoursDeclared[kind].zdr)", "false"]]],
   [
     "shared capacity is used although the endpoint retains",
     ["Q11"],
@@ -86,7 +86,7 @@ const faults: ReadonlyArray<Fault> = [
   [
     "declared_region counts for every kind of endpoint",
     ["Q12"],
-    [["(honours[kind].region || region === host)", "true"]]
+    [["(honoursDeclared[kind].region || region === host)", "true"]]
   ],
   [
     "the region that a key declares does not contradict the host",
@@ -136,7 +136,7 @@ const faults: ReadonlyArray<Fault> = [
   [
     "only the first reason is given",
     ["Q9"],
-    [["  return found\n}\n\n/** Why the shared", "  return found.slice(0, 1)\n}\n\n/** Why the shared"]]
+    [["  return exclusions\n}\n\n/** Why the shared", "  return exclusions.slice(0, 1)\n}\n\n/** Why the shared"]]
   ],
   ["positions count from one", ["Q8"], [["steps.push(step) - 1", "steps.push(step)"]]],
   [

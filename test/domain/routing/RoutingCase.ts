@@ -67,9 +67,9 @@ export const plannerOf = (
         const search: Planning.Search = {
           ...partsOf(routingCase, code),
           isWanted: (provider, credential_id) => !done.has(credential_id ?? provider),
-          excluded: ({ length }) => void (excluded += length)
+          onExcluded: ({ length }) => void (excluded += length)
         }
-        let place: Planning.Place = { turn: 0, at: 0 }
+        let place: Planning.SearchPosition = { turn: 0, at: 0 }
         for (let n = 0; n < mostSearches; n += 1) {
           const found = code.nextStep(search, place, 1 + (routingCase.pick % 3))
           place = found.place

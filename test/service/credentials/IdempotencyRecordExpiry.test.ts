@@ -11,7 +11,7 @@ const day = 24 * 60 * 60 * 1000
 const holding = (records: number, failing: (call: number) => boolean = () => false) => {
   const state = { records, calls: [] as Array<{ readonly at: number; readonly age: number; readonly limit: number }> }
   const port = Layer.mock(IdempotencyRecords, {
-    forget: (duration, limit) =>
+    deleteOlderThan: (duration, limit) =>
       Effect.gen(function* () {
         const at = (yield* DateTime.now).epochMilliseconds
         const age = Duration.toMillis(duration)

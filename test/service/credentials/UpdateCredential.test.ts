@@ -107,7 +107,7 @@ const contract = (it: It<Parts>) => {
   it.effect("reads again what has changed since it was read along with the API key (L9)", function* () {
     const { account_id, credential } = yield* made()
     const { id } = credential
-    const sealed = { id, found: Option.some(yield* stored(account_id, id)) }
+    const sealed = { id, row: Option.some(yield* stored(account_id, id)) }
     yield* update({ account_id }, id, { name: "n" })
     const updated = update({ account_id }, id, { disabled: true })
     const answered = yield* Effect.provideService(updated, Prefetched, { account_id, sealed })

@@ -194,7 +194,7 @@ layerLive(TestService.layer)("links", (it) => {
   it.effect("lose their private keys when they are over, and go a week later or with their account", function* () {
     const { sql } = yield* TestService
     const [tenant, other] = [yield* TestService.newTenant, yield* TestService.newTenant]
-    const { forget } = yield* LinkRepository
+    const { deleteExpired } = yield* LinkRepository
     const links = yield* Effect.forEach(["1 second", "6 days", "8 days"], (ago) =>
       Effect.tap(linkFor(tenant, { purpose: "manage" }), ({ link_id }) => {
         const at = sql`now() - ${ago}::interval`
@@ -202,7 +202,7 @@ layerLive(TestService.layer)("links", (it) => {
       })
     )
     const open = yield* linkFor(other, { purpose: "manage" })
-    yield* forget
+    yield* deleteExpired
     const rows = yield* sql<{ id: string; has: boolean }>`
         SELECT id, sealed IS NOT NULL AS has FROM links WHERE account_id IN (${tenant.account_id}, ${other.account_id}) ORDER BY id`
     assert.deepStrictEqual(rows, [

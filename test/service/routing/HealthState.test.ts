@@ -25,11 +25,11 @@ describe("the health of keys, as several routers know it over one database", () 
     { fault: "Retry-After is taken as it is", inHealth: [" && refusal.retry_after >= 0", ""] },
     {
       fault: "a refusal of a model beyond the limit is dropped",
-      inState: ["contributed(at, outcome, now, !isApart(key, now))", "contributed(at, outcome, now)"]
+      inState: ["contributionOf(at, outcome, now, !isTracked(key, now))", "contributionOf(at, outcome, now)"]
     },
     {
       fault: "the whole key has a place among the models",
-      inState: ["if (model !== wholeKey && !isApart(key, now)) return true", "if (!isApart(key, now)) return true"]
+      inState: ["if (model !== wholeKey && !isTracked(key, now)) return true", "if (!isTracked(key, now)) return true"]
     },
     {
       fault: "a trial is not given back",
@@ -37,11 +37,11 @@ describe("the health of keys, as several routers know it over one database", () 
     },
     {
       fault: "what is read replaces what was reported",
-      inState: ["? join(own.cooldown, seen) : seen", "? seen : seen"]
+      inState: ["? join(reported.cooldown, seen) : seen", "? seen : seen"]
     },
     {
       fault: "what was reported hides what is read",
-      inState: ["? join(own.cooldown, seen) : seen", "? own.cooldown : seen"]
+      inState: ["? join(reported.cooldown, seen) : seen", "? reported.cooldown : seen"]
     },
     {
       fault: "trials go by the end of a cooldown",
@@ -81,7 +81,7 @@ const leasedKey = (model: string, credential = 1) => ({
   key_version: 1,
   model
 })
-const free = { whole: health.unknown(1), model: health.unknown(1) }
+const free = { whole: health.initialCooldown(1), model: health.initialCooldown(1) }
 const hour = 60 * 60 * 1000
 const nothing: health.Cooldowns = new Map()
 
@@ -99,17 +99,17 @@ describe("what a process keeps of the health of keys", () => {
   })
 
   it("has one lease on trial for a key, model, epoch and number of strikes, for 30 seconds (Q24)", () => {
-    const { admit, giveBack } = state.makeHealthState()
+    const { admit, releaseTrial } = state.makeHealthState()
     const struck = (change: object = {}) => ({ ...free, model: { ...free.model, strikes: 1, ...change } })
     const [key, lease, other] = [leasedKey("a/one"), {}, {}]
     assert.isTrue(admit(key, struck(), lease, 0))
     assert.isTrue(admit(leasedKey("a/two"), struck(), other, 0))
     assert.isTrue(admit(leasedKey("a/one", 2), struck(), other, 0))
     for (const change of [{ epoch: 1 }, { strikes: 2 }]) assert.isTrue(admit(key, struck(change), other, 0))
-    giveBack(key, struck(), other)
+    releaseTrial(key, struck(), other)
     assert.isFalse(admit(key, struck(), other, 29_999))
     assert.isTrue(admit(key, struck(), other, 30_000))
-    for (const _ of ["first", "again"]) giveBack(key, struck(), other)
+    for (const _ of ["first", "again"]) releaseTrial(key, struck(), other)
     assert.isTrue(admit(key, struck(), lease, 30_000))
   })
 
@@ -156,7 +156,7 @@ describe("what a process keeps of the health of keys", () => {
     report(leasedKey("a/one", 2), free, { _tag: "Rejected" }, 2 * hour - 1)
     assert.strictEqual(healthOf(leasedKey("a/one"), nothing, 0).whole.strikes, 1)
     report(leasedKey("a/one", 3), free, { _tag: "Rejected" }, 2 * hour)
-    assert.deepStrictEqual(healthOf(leasedKey("a/one"), nothing, 0).whole, health.unknown(1))
+    assert.deepStrictEqual(healthOf(leasedKey("a/one"), nothing, 0).whole, health.initialCooldown(1))
     assert.strictEqual(healthOf(leasedKey("a/one", 2), nothing, 2 * hour).whole.strikes, 1)
   })
 

@@ -451,35 +451,32 @@ describe("what a process keeps of pools", () => {
     }).pipe(Effect.provide(largePools(read, sized(20 * mebibyte))))
   })
 
-  it.effect(
-    "takes memory for its text and credentials, twice that while it is read, and none if that fails (R4)",
-    () => {
-      const budget = makeMemoryBudget(64 * mebibyte)
-      const state = sized(0)
-      const reading: Array<number> = []
-      const noted = Effect.suspend(() => {
-        reading.push(budget.held.pool)
-        return state.version === "5" ? Effect.die("canary") : Effect.void
+  it.effect("takes memory for its text and credentials, twice that while it is read, and none if that fails (R4)", () => {
+    const budget = makeMemoryBudget(64 * mebibyte)
+    const state = sized(0)
+    const reading: Array<number> = []
+    const noted = Effect.suspend(() => {
+      reading.push(budget.held.pool)
+      return state.version === "5" ? Effect.die("canary") : Effect.void
+    })
+    return Effect.gen(function* () {
+      const [owner = assert.fail()] = owners
+      const takes = Effect.fnUntraced(function* (version: string, bytes: number, members: number) {
+        Object.assign(state, { version, bytes, members })
+        yield* Effect.exit(snapshotOf(owner))
+        assert.strictEqual(budget.held.pool, 0)
+        return budget.held.spare
       })
-      return Effect.gen(function* () {
-        const [owner = assert.fail()] = owners
-        const takes = Effect.fnUntraced(function* (version: string, bytes: number, members: number) {
-          Object.assign(state, { version, bytes, members })
-          yield* Effect.exit(snapshotOf(owner))
-          assert.strictEqual(budget.held.pool, 0)
-          return budget.held.spare
-        })
-        const empty = yield* takes("1", 0, 0)
-        assert.isAtLeast(empty, 1000)
-        assert.strictEqual(yield* takes("2", 500, 0), empty + 1000)
-        assert.isAtLeast(yield* takes("3", 0, 10), empty + 10 * 3500)
-        assert.strictEqual(yield* takes("4", 0, 0), empty)
-        assert.strictEqual(yield* takes("5", 9000, 0), empty)
-        assert.deepStrictEqual(reading.slice(0, 2), [2 * empty, 2 * (empty + 1000)])
-        assert.lengthOf(reading, 5)
-      }).pipe(Effect.provide(largePools([], state, noted, budget)))
-    }
-  )
+      const empty = yield* takes("1", 0, 0)
+      assert.isAtLeast(empty, 1000)
+      assert.strictEqual(yield* takes("2", 500, 0), empty + 1000)
+      assert.isAtLeast(yield* takes("3", 0, 10), empty + 10 * 3500)
+      assert.strictEqual(yield* takes("4", 0, 0), empty)
+      assert.strictEqual(yield* takes("5", 9000, 0), empty)
+      assert.deepStrictEqual(reading.slice(0, 2), [2 * empty, 2 * (empty + 1000)])
+      assert.lengthOf(reading, 5)
+    }).pipe(Effect.provide(largePools([], state, noted, budget)))
+  })
 
   it.effect("has the parkings of its pools admitted as well, anew whenever they are read (R4)", () => {
     const budget = makeMemoryBudget(64 * mebibyte)
@@ -527,36 +524,30 @@ describe("what a process keeps of pools", () => {
     })
   })
 
-  it.effect(
-    "is used while the database is away for as long as its freshness says, however long ago it was read",
-    () => {
-      let isAway = false
-      const leaving = changing(CredentialPools, (pools) => ({
-        ...pools,
-        versions: (...args) => (isAway ? Effect.fail(new ServiceUnavailable()) : pools.versions(...args))
-      }))
-      return Effect.gen(function* () {
-        const owner = yield* newTenant
-        yield* Effect.gen(function* () {
-          yield* snapshotOf(owner)
-          yield* TestClock.adjust("59 seconds")
-          const confirmed = yield* snapshotOf(owner)
-          isAway = true
-          for (const freshness of [120_000, longestFreshness]) {
-            yield* TestClock.adjust(freshness - (freshness === longestFreshness ? 120_001 : 0))
-            assert.strictEqual(yield* snapshotOf(owner, freshness), confirmed)
-            yield* TestClock.adjust(1)
-            assert.instanceOf(
-              yield* Effect.flip((yield* Pools).current(owner, ["azure"], freshness)),
-              ServiceUnavailable
-            )
-          }
-          isAway = false
-          assert.notStrictEqual(yield* snapshotOf(owner), confirmed, "control: the database has it read again")
-        }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, leaving))))
-      }).pipe(Effect.provide(inMemory()))
-    }
-  )
+  it.effect("is used while the database is away for as long as its freshness says, however long ago it was read", () => {
+    let isAway = false
+    const leaving = changing(CredentialPools, (pools) => ({
+      ...pools,
+      versions: (...args) => (isAway ? Effect.fail(new ServiceUnavailable()) : pools.versions(...args))
+    }))
+    return Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* Effect.gen(function* () {
+        yield* snapshotOf(owner)
+        yield* TestClock.adjust("59 seconds")
+        const confirmed = yield* snapshotOf(owner)
+        isAway = true
+        for (const freshness of [120_000, longestFreshness]) {
+          yield* TestClock.adjust(freshness - (freshness === longestFreshness ? 120_001 : 0))
+          assert.strictEqual(yield* snapshotOf(owner, freshness), confirmed)
+          yield* TestClock.adjust(1)
+          assert.instanceOf(yield* Effect.flip((yield* Pools).current(owner, ["azure"], freshness)), ServiceUnavailable)
+        }
+        isAway = false
+        assert.notStrictEqual(yield* snapshotOf(owner), confirmed, "control: the database has it read again")
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, leaving))))
+    }).pipe(Effect.provide(inMemory()))
+  })
 
   it.effect("is used without asking within its freshness, and the default workspace is asked for each time", () => {
     let asked = 0
@@ -571,7 +562,7 @@ describe("what a process keeps of pools", () => {
     return Effect.gen(function* () {
       const owner = yield* newTenant
       yield* Effect.gen(function* () {
-        const { current, ofKey } = yield* Pools
+        const { current, currentForKey } = yield* Pools
         const askedAfter = Effect.fnUntraced(function* (freshness: number, named = true) {
           const asking = named ? owner : { account_id: owner.account_id }
           const { workspace_id } = yield* current(asking, ["azure"], freshness)
@@ -589,12 +580,12 @@ describe("what a process keeps of pools", () => {
         assert.instanceOf(yield* Effect.flip(current({ account_id }, ["azure"])), UnknownWorkspace)
         const api_key_hash = yield* addApiKey(owner.account_id)
         const { workspace_id } = yield* newTenant
-        assert.deepStrictEqual(yield* ofKey({ api_key_hash }, ["azure"]), yield* current(owner, ["azure"]))
-        assert.instanceOf(yield* Effect.flip(ofKey({ api_key_hash, workspace_id }, ["azure"])), UnknownWorkspace)
-        assert.instanceOf(yield* Effect.flip(ofKey({ api_key_hash: yield* newHash }, ["azure"])), UnknownApiKey)
+        assert.deepStrictEqual(yield* currentForKey({ api_key_hash }, ["azure"]), yield* current(owner, ["azure"]))
+        assert.instanceOf(yield* Effect.flip(currentForKey({ api_key_hash, workspace_id }, ["azure"])), UnknownWorkspace)
+        assert.instanceOf(yield* Effect.flip(currentForKey({ api_key_hash: yield* newHash }, ["azure"])), UnknownApiKey)
         for (const role of ["management", "viewer"] as const) {
           const other = yield* addApiKey(owner.account_id, role)
-          assert.instanceOf(yield* Effect.flip(ofKey({ api_key_hash: other }, ["azure"])), ApiKeyMayNotRoute)
+          assert.instanceOf(yield* Effect.flip(currentForKey({ api_key_hash: other }, ["azure"])), ApiKeyMayNotRoute)
         }
       }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, counted))))
     }).pipe(Effect.provide(inMemory()))

@@ -61,45 +61,42 @@ const rejected: Outcome = { _tag: "Rejected" }
 const succeeded: Outcome = { _tag: "Succeeded" }
 
 describe("a lease", () => {
-  inService(
-    "is the key as it was given, in a buffer that is zero after its scope, however that ends (Q21)",
-    function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      const plan = yield* planOf(owner)
-      const { lease } = yield* Router
-      const held: Array<Buffer> = []
-      const leases: Array<Lease> = []
-      const using = <A, E>(use: (leased: Lease) => Effect.Effect<A, E>) =>
-        Effect.scoped(
-          Effect.flatMap(lease(plan, ownStep(plan)), (leased) => {
-            held.push(leased.bytes)
-            leases.push(leased)
-            assert.strictEqual(leased.bytes.toString(), key)
-            assert.strictEqual(leased.text(), key)
-            return use(leased)
-          })
-        )
-      yield* using(() => Effect.void)
-      yield* Effect.exit(using(() => Effect.fail("failed")))
-      yield* Effect.exit(using(() => Effect.die("died")))
-      yield* Effect.exit(using(() => Effect.interrupt))
-      const started = yield* Deferred.make<true>()
-      const fiber = yield* Effect.forkChild(using(() => Effect.andThen(Deferred.succeed(started, true), Effect.never)))
-      yield* Deferred.await(started)
-      assert.isTrue(
-        held.at(-1)?.some((byte) => byte !== 0),
-        "control: not zero inside the scope"
+  inService("is the key as it was given, in a buffer that is zero after its scope, however that ends (Q21)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    const plan = yield* planOf(owner)
+    const { lease } = yield* Router
+    const held: Array<Buffer> = []
+    const leases: Array<Lease> = []
+    const using = <A, E>(use: (leased: Lease) => Effect.Effect<A, E>) =>
+      Effect.scoped(
+        Effect.flatMap(lease(plan, ownStep(plan)), (leased) => {
+          held.push(leased.bytes)
+          leases.push(leased)
+          assert.strictEqual(leased.bytes.toString(), key)
+          assert.strictEqual(leased.text(), key)
+          return use(leased)
+        })
       )
-      yield* Fiber.interrupt(fiber)
-      assert.lengthOf(held, 5)
-      for (const buffer of held) assert.isTrue(buffer.length === key.length && buffer.every((byte) => byte === 0))
-      for (const leased of leases) {
-        assert.throws(() => leased.text(), "ended")
-        assert.throws(() => leased.bytes, "ended")
-      }
+    yield* using(() => Effect.void)
+    yield* Effect.exit(using(() => Effect.fail("failed")))
+    yield* Effect.exit(using(() => Effect.die("died")))
+    yield* Effect.exit(using(() => Effect.interrupt))
+    const started = yield* Deferred.make<true>()
+    const fiber = yield* Effect.forkChild(using(() => Effect.andThen(Deferred.succeed(started, true), Effect.never)))
+    yield* Deferred.await(started)
+    assert.isTrue(
+      held.at(-1)?.some((byte) => byte !== 0),
+      "control: not zero inside the scope"
+    )
+    yield* Fiber.interrupt(fiber)
+    assert.lengthOf(held, 5)
+    for (const buffer of held) assert.isTrue(buffer.length === key.length && buffer.every((byte) => byte === 0))
+    for (const leased of leases) {
+      assert.throws(() => leased.text(), "ended")
+      assert.throws(() => leased.bytes, "ended")
     }
-  )
+  })
 
   onMemory("leaves nothing behind if it is interrupted while the key store is asked (Q21)", function* () {
     const owner = yield* newTenant
@@ -140,28 +137,25 @@ describe("a lease", () => {
     )
   })
 
-  inService(
-    "is refused if the row is not the planned one any more, or gone, or another key store's (Q23)",
-    function* () {
-      const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      const { lease, plan } = yield* Router
-      const old = yield* planOf(owner)
-      const reasonOf = Effect.map(
-        Effect.flip(Effect.scoped(lease(old, ownStep(old)))),
-        (error) => error._tag === "LeaseRefused" && error.reason
-      )
-      yield* Effect.scoped(lease(old, ownStep(old)))
-      yield* update(owner, id, { name: "renamed" })
-      yield* plan(requestOf(owner))
-      assert.strictEqual(yield* reasonOf, "changed")
-      const again = yield* planOf(owner)
-      yield* Effect.scoped(lease(again, ownStep(again)))
-      yield* remove(owner, id)
-      yield* plan(requestOf(owner))
-      assert.strictEqual(yield* reasonOf, "changed")
-    }
-  )
+  inService("is refused if the row is not the planned one any more, or gone, or another key store's (Q23)", function* () {
+    const owner = yield* newTenant
+    const { id } = yield* create(owner)
+    const { lease, plan } = yield* Router
+    const old = yield* planOf(owner)
+    const reasonOf = Effect.map(
+      Effect.flip(Effect.scoped(lease(old, ownStep(old)))),
+      (error) => error._tag === "LeaseRefused" && error.reason
+    )
+    yield* Effect.scoped(lease(old, ownStep(old)))
+    yield* update(owner, id, { name: "renamed" })
+    yield* plan(requestOf(owner))
+    assert.strictEqual(yield* reasonOf, "changed")
+    const again = yield* planOf(owner)
+    yield* Effect.scoped(lease(again, ownStep(again)))
+    yield* remove(owner, id)
+    yield* plan(requestOf(owner))
+    assert.strictEqual(yield* reasonOf, "changed")
+  })
 
   inService("goes by what the database says now if its plan is older than a second (Q19)", function* () {
     const owner = yield* newTenant
@@ -258,21 +252,18 @@ describe("a walk through a plan", () => {
     }
   )
 
-  inService(
-    "stops with the value of a request that is refused or abandoned, and parks nothing for it (Q27)",
-    function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      yield* create(owner)
-      const { run } = yield* Router
-      for (const outcome of [{ _tag: "RequestRefused" }, { _tag: "Abandoned" }] as const) {
-        let tried = 0
-        const value = yield* run(yield* planOf(owner), () => Effect.sync(() => ({ outcome, value: (tried += 1) })))
-        assert.strictEqual(value, 1)
-        assert.lengthOf((yield* planOf(owner)).steps, 3)
-      }
+  inService("stops with the value of a request that is refused or abandoned, and parks nothing for it (Q27)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    yield* create(owner)
+    const { run } = yield* Router
+    for (const outcome of [{ _tag: "RequestRefused" }, { _tag: "Abandoned" }] as const) {
+      let tried = 0
+      const value = yield* run(yield* planOf(owner), () => Effect.sync(() => ({ outcome, value: (tried += 1) })))
+      assert.strictEqual(value, 1)
+      assert.lengthOf((yield* planOf(owner)).steps, 3)
     }
-  )
+  })
 
   inService("passes over a provider after two failures in a row, and parks nothing for them (Q27)", function* () {
     const owner = yield* newTenant
@@ -315,15 +306,12 @@ describe("a walk through a plan", () => {
       ])
     }).pipe(Effect.provide(Layer.fresh(service)))
 
-  it.effect(
-    "tries a key that has changed since the plan, and then shared capacity unless that was forbidden (Q23, E4)",
-    function* () {
-      const own = [["own", "Rejected"]]
-      assert.deepStrictEqual(yield* attemptsAfter((owner, id) => update(owner, id, { is_required: true })), own)
-      const renamed = yield* attemptsAfter((owner, id) => update(owner, id, { name: "renamed" }))
-      assert.deepStrictEqual(renamed, [...own, ["shared", "Rejected"]])
-    }
-  )
+  it.effect("tries a key that has changed since the plan, and then shared capacity unless that was forbidden (Q23, E4)", function* () {
+    const own = [["own", "Rejected"]]
+    assert.deepStrictEqual(yield* attemptsAfter((owner, id) => update(owner, id, { is_required: true })), own)
+    const renamed = yield* attemptsAfter((owner, id) => update(owner, id, { name: "renamed" }))
+    assert.deepStrictEqual(renamed, [...own, ["shared", "Rejected"]])
+  })
 
   inService("passes over shared capacity if a key changes again while it is planned again", function* () {
     const owner = yield* newTenant
@@ -349,37 +337,34 @@ describe("a walk through a plan", () => {
     )
   })
 
-  onMemory(
-    "passes over shared capacity if a verified key does not open: the key store is away or late (E17)",
-    function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      const own = yield* create(owner, { provider: "xai" })
-      let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
-      const change = { targets: [{ provider: "azure" }, { provider: "xai" }], strategy: "provider_first" }
-      yield* Effect.gen(function* () {
-        const { run } = yield* Router
-        const attempted = Effect.gen(function* () {
-          const tried: Array<string> = []
-          const attempt = run(yield* planOf(owner, change), (step) =>
-            Effect.sync(() => {
-              tried.push(step._tag === "Own" ? step.credential_id : step.provider)
-              return { outcome: rejected, value: "" }
-            })
-          )
-          assert.strictEqual((yield* Effect.flip(attempt))._tag, "Exhausted")
-          return tried
-        })
-        keyStore = Effect.suspend(() => {
-          keyStore = Effect.void
-          return new KeyStoreUnavailable({ reason: "late" })
-        })
-        assert.deepStrictEqual(yield* attempted, [own.id, "xai"], "azure has a key that may yet serve")
-        yield* TestClock.adjust("1 minute")
-        assert.lengthOf(yield* attempted, 4, "control: a key that is rejected leaves the request to shared capacity")
-      }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
-    }
-  )
+  onMemory("passes over shared capacity if a verified key does not open: the key store is away or late (E17)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    const own = yield* create(owner, { provider: "xai" })
+    let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
+    const change = { targets: [{ provider: "azure" }, { provider: "xai" }], strategy: "provider_first" }
+    yield* Effect.gen(function* () {
+      const { run } = yield* Router
+      const attempted = Effect.gen(function* () {
+        const tried: Array<string> = []
+        const attempt = run(yield* planOf(owner, change), (step) =>
+          Effect.sync(() => {
+            tried.push(step._tag === "Own" ? step.credential_id : step.provider)
+            return { outcome: rejected, value: "" }
+          })
+        )
+        assert.strictEqual((yield* Effect.flip(attempt))._tag, "Exhausted")
+        return tried
+      })
+      keyStore = Effect.suspend(() => {
+        keyStore = Effect.void
+        return new KeyStoreUnavailable({ reason: "late" })
+      })
+      assert.deepStrictEqual(yield* attempted, [own.id, "xai"], "azure has a key that may yet serve")
+      yield* TestClock.adjust("1 minute")
+      assert.lengthOf(yield* attempted, 4, "control: a key that is rejected leaves the request to shared capacity")
+    }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
+  })
 
   onMemory.each([["never verified", true] as const, ["verified before", false] as const])(
     "uses no shared capacity while the key store is away, and retries in a second: a row that was %s (E17)",
@@ -460,18 +445,15 @@ describe("a walk through a plan", () => {
     assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
   })
 
-  inService(
-    "fails as the attempt does, also with a refused lease of its own, and parks nothing for it (Q27)",
-    function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      const { run } = yield* Router
-      for (const failure of ["lost", new LeaseRefused({ reason: "parked" })]) {
-        assert.strictEqual(yield* Effect.flip(run(yield* planOf(owner), () => Effect.fail(failure))), failure)
-        assert.lengthOf((yield* planOf(owner)).steps, 2)
-      }
+  inService("fails as the attempt does, also with a refused lease of its own, and parks nothing for it (Q27)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    const { run } = yield* Router
+    for (const failure of ["lost", new LeaseRefused({ reason: "parked" })]) {
+      assert.strictEqual(yield* Effect.flip(run(yield* planOf(owner), () => Effect.fail(failure))), failure)
+      assert.lengthOf((yield* planOf(owner)).steps, 2)
     }
-  )
+  })
 })
 
 describe("redaction", () => {
@@ -503,7 +485,7 @@ describe("redaction", () => {
     )
     assert.strictEqual(redacted.split(`<${id}>`).length - 1, forms.length)
     for (const form of forms) assert.notInclude(redacted, form)
-    assert.strictEqual(redact(text, leased), text, "of a lease that has ended nothing is replaced, and nothing fails")
+    assert.strictEqual(redact(text, leased), text, "of a lease that has record nothing is replaced, and nothing fails")
     assert.strictEqual(redact(text, undefined), text)
   })
 
@@ -558,51 +540,48 @@ describe("what a router learns", () => {
     assert.deepStrictEqual(stepsOf(yield* planOf(owner, { model: "a/other" })), [id, "shared"])
   })
 
-  onMemory(
-    "is not delayed by a database that does not answer or fails: it stores in the background (Q30)",
-    function* () {
-      const away = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
-      for (const store of [Effect.never, Effect.die(away)]) {
-        const owner = yield* newTenant
-        const { id } = yield* create(owner)
-        const began = yield* Clock.currentTimeMillis
-        let down = true
-        let asked = 0
-        const failing = Effect.suspend(() => {
-          asked += 1
-          return store
-        })
-        const broken = Layer.mergeAll(
-          changing(Parkings, (parkings) => ({
-            ...parkings,
-            store: (...args) => Effect.suspend(() => (down ? failing : parkings.store(...args)))
-          })),
-          changing(CredentialUse, (uses) => ({
-            ...uses,
-            store: (...args) => Effect.suspend(() => (down ? failing : uses.store(...args)))
-          }))
-        )
-        yield* Effect.gen(function* () {
-          const early = yield* planOf(owner)
-          yield* attempt(early, succeeded)
-          yield* TestClock.adjust("10 seconds")
-          assert.strictEqual(asked, 1, "the use is being stored")
-          yield* attempt(early, rejected)
-          assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
-          assert.isAtLeast(asked, 2)
-          down = false
-        }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, broken))))
-        const { find } = yield* CredentialUse
-        assert.deepStrictEqual((yield* find(owner.account_id, [id])).get(id), {
-          last_leased_at: began + 10_000,
-          last_succeeded_at: began,
-          last_failed_at: began + 10_000,
-          last_failure: "rejected" as const,
-          last_failed_version: 1
-        })
-      }
+  onMemory("is not delayed by a database that does not answer or fails: it stores in the background (Q30)", function* () {
+    const away = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
+    for (const store of [Effect.never, Effect.die(away)]) {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const began = yield* Clock.currentTimeMillis
+      let down = true
+      let asked = 0
+      const failing = Effect.suspend(() => {
+        asked += 1
+        return store
+      })
+      const broken = Layer.mergeAll(
+        changing(Parkings, (parkings) => ({
+          ...parkings,
+          store: (...args) => Effect.suspend(() => (down ? failing : parkings.store(...args)))
+        })),
+        changing(CredentialUse, (uses) => ({
+          ...uses,
+          store: (...args) => Effect.suspend(() => (down ? failing : uses.store(...args)))
+        }))
+      )
+      yield* Effect.gen(function* () {
+        const early = yield* planOf(owner)
+        yield* attempt(early, succeeded)
+        yield* TestClock.adjust("10 seconds")
+        assert.strictEqual(asked, 1, "the use is being stored")
+        yield* attempt(early, rejected)
+        assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
+        assert.isAtLeast(asked, 2)
+        down = false
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, broken))))
+      const { find } = yield* CredentialUse
+      assert.deepStrictEqual((yield* find(owner.account_id, [id])).get(id), {
+        last_leased_at: began + 10_000,
+        last_succeeded_at: began,
+        last_failed_at: began + 10_000,
+        last_failure: "rejected" as const,
+        last_failed_version: 1
+      })
     }
-  )
+  })
 
   it.live("reaches other processes once it is stored, and so does its end (Q19, Q30)", function* () {
     const { ports, sql, url } = yield* openStore()
@@ -663,27 +642,24 @@ describe("what a router learns", () => {
     for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), [id, "shared"])
   })
 
-  onMemory(
-    "without the database there is no plan, so no shared capacity either, but within its freshness (E21)",
-    function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      let down = false
-      const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
-      const cut = changing(CredentialPools, (pools) => ({
-        ...pools,
-        load: (...args) => (down ? Effect.die(failure) : pools.load(...args)),
-        versions: (...args) => (down ? Effect.die(failure) : pools.versions(...args))
-      }))
-      yield* Effect.gen(function* () {
-        const { plan } = yield* Router
-        yield* plan(requestOf(owner))
-        down = true
-        assert.strictEqual((yield* Effect.flip(plan(requestOf(owner))))._tag, "PoolsUnavailable")
-        assert.lengthOf((yield* plan(requestOf(owner), Duration.minutes(1))).steps, 2)
-      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cut))))
-    }
-  )
+  onMemory("without the database there is no plan, so no shared capacity either, but within its freshness (E21)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    let down = false
+    const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
+    const cut = changing(CredentialPools, (pools) => ({
+      ...pools,
+      load: (...args) => (down ? Effect.die(failure) : pools.load(...args)),
+      versions: (...args) => (down ? Effect.die(failure) : pools.versions(...args))
+    }))
+    yield* Effect.gen(function* () {
+      const { plan } = yield* Router
+      yield* plan(requestOf(owner))
+      down = true
+      assert.strictEqual((yield* Effect.flip(plan(requestOf(owner))))._tag, "PoolsUnavailable")
+      assert.lengthOf((yield* plan(requestOf(owner), Duration.minutes(1))).steps, 2)
+    }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cut))))
+  })
 
   inService("a plan is made each time that it is run, also within its freshness", function* () {
     const owner = yield* newTenant
@@ -725,27 +701,24 @@ describe("what a router learns", () => {
     const hash = ApiKeyHash.make(createHash("sha256").update(owner.account_id).digest("hex"))
     yield* addApiKey(owner.account_id, { hash, name: "a key", role: "ordinary", created_at: yield* DateTime.now })
     const { planForKey, walk } = yield* Router
-    const { close, ended, next } = walk(yield* planForKey({ ...requestOf(owner), api_key_hash: hash }))
+    const { close, record, next } = walk(yield* planForKey({ ...requestOf(owner), api_key_hash: hash }))
     const first = (yield* next) ?? assert.fail("no attempt")
     if (isRevoked) yield* revokeApiKey(hash, yield* DateTime.now)
     yield* TestClock.adjust(pause)
     // Others keep the pool fresh.
     yield* planOf(owner)
-    ended(first, rejected)
+    record(first, rejected)
     close(rejected)
     const second = yield* next
     close({ _tag: "Abandoned" })
     return second?.lease !== undefined
   })
 
-  inService(
-    "a key is leased to nobody a second after the API key that opened the walk was revoked (Q19)",
-    function* () {
-      assert.isTrue(yield* attemptsAfterRevocation(999, true), "control: within the second")
-      assert.isTrue(yield* attemptsAfterRevocation(1000, false), "control: not revoked")
-      assert.isFalse(yield* attemptsAfterRevocation(1000, true))
-    }
-  )
+  inService("a key is leased to nobody a second after the API key that opened the walk was revoked (Q19)", function* () {
+    assert.isTrue(yield* attemptsAfterRevocation(999, true), "control: within the second")
+    assert.isTrue(yield* attemptsAfterRevocation(1000, false), "control: not revoked")
+    assert.isFalse(yield* attemptsAfterRevocation(1000, true))
+  })
 
   inService("no plan is made for a workspace of another account, or an unknown one (E19, T6)", function* () {
     const [owner, stranger] = [yield* newTenant, yield* newTenant]

@@ -376,7 +376,7 @@ export const play = Effect.fnUntraced(function* (
       case "leak": {
         const leaked = other === undefined ? [member] : [member, other]
         const found = leaked.map((one) => ({ ...key, credential_id: one.id, key_version: stateOf(one).key_version }))
-        const made = Context.get(here, LeakedKeys).conclude({ found, searched: 2, park: true })
+        const made = Context.get(here, LeakedKeys).conclude({ keys: found, searched: 2, park: true })
         return yield* change(leaked, (before) => ({ ...before, leaked: true }), fault ?? made)
       }
       case "try":

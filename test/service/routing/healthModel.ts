@@ -276,7 +276,7 @@ export const runModel = ({ health: code, state }: Code, { apart, events, skews }
 
   const end = (leased: Leased) => {
     leased.ended = true
-    at(leased.router).state.giveBack(leased.key, leased.health, leased)
+    at(leased.router).state.releaseTrial(leased.key, leased.health, leased)
   }
 
   /** Whether a router has reported a refusal of a model that still counts. */

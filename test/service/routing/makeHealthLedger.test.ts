@@ -1,13 +1,13 @@
 import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
-import { unknown } from "../../../src/domain/routing/Health.ts"
+import { initialCooldown } from "../../../src/domain/routing/Health.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import { makeHealthLedger } from "../../../src/service/routing/ledgers.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
-const free = { whole: unknown(1), model: unknown(1) }
+const free = { whole: initialCooldown(1), model: initialCooldown(1) }
 const leasedKey = (model: string) => ({
   account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
   credential_id: CredentialId.make("00000000-0000-7000-9000-000000000001"),

@@ -2,7 +2,13 @@ import { Arbitrary, Effect, Exit, Layer, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
-import { type LastUse, laterUse, leasedAt, neverUsed, reportedAt } from "../../../src/domain/routing/LastUse.ts"
+import {
+  type LastUse,
+  mergeUses,
+  useFromLease,
+  neverUsed,
+  useFromOutcome
+} from "../../../src/domain/routing/LastUse.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import type { LeaseTerms } from "../../../src/service/routing/Lease.ts"
@@ -75,10 +81,10 @@ describe("the last use of credentials", () => {
         const terms = termsOf(credential, now())
         if (what === "leased") leased(terms)
         else reported(terms, what, now())
-        const seen = what === "leased" ? leasedAt(now()) : reportedAt(what, now(), 1)
+        const seen = what === "leased" ? useFromLease(now()) : useFromOutcome(what, now(), 1)
         if (seen === neverUsed) continue
         const known = expected.get(terms.credential_id) ?? neverUsed
-        expected.set(terms.credential_id, laterUse(known, seen))
+        expected.set(terms.credential_id, mergeUses(known, seen))
       }
       yield* TestClock.adjust("1 minute")
       const stored = new Map<string, LastUse>()
@@ -88,7 +94,7 @@ describe("the last use of credentials", () => {
           const before = lastWrite.get(credential_id)
           assert.isTrue(before === undefined || at - before >= 10_000, `${before} and ${at}`)
           lastWrite.set(credential_id, at)
-          stored.set(credential_id, laterUse(stored.get(credential_id) ?? neverUsed, use))
+          stored.set(credential_id, mergeUses(stored.get(credential_id) ?? neverUsed, use))
         }
       }
       assert.deepStrictEqual(stored, expected)

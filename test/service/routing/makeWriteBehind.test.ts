@@ -120,7 +120,7 @@ const begin = Effect.fnUntraced(function* (
   const scope = yield* Scope.make()
   const lines: Array<string> = []
   const add = yield* makeWriteBehind<Change>({
-    what: "Changes",
+    subject: "Changes",
     keyOf: ({ key }) => String(key),
     merge: union,
     store: store.store,
@@ -197,11 +197,7 @@ describe("writing behind", () => {
     ["what is put back replaces what came later", "other === undefined ? change : merge(other, change)", "change"],
     ["what met a lock is forgotten", "locked.forEach((change) => keep(change, keyOf(change)))", "locked"],
     ["what met a lock waits for another change", "waiting.size === 0 ? isFilled.await : ", "isFilled.await ?? "],
-    [
-      "what met a lock is not tried again when it closes",
-      "Effect.interruptible(storeRest)",
-      "Effect.interruptible(storeAll)"
-    ],
+    ["what met a lock is not tried again when it closes", "Effect.interruptible(storeRest)", "Effect.interruptible(storeAll)"],
     ["a batch is dropped for one of its changes", "if (changes.length > 1) return", "if (false) return"],
     ["nothing is stored when it closes", "Effect.interruptible(storeRest)", "Effect.void"],
     [
@@ -209,7 +205,7 @@ describe("writing behind", () => {
       "Effect.timeout(Effect.interruptible(storeRest), closingTimeout)",
       "storeAll"
     ],
-    ["a change made meanwhile does not wait", "Effect.andThen(filled, Effect.sleep(wait))", "filled"]
+    ["a change made meanwhile does not wait", "Effect.andThen(untilFilled, Effect.sleep(wait))", "untilFilled"]
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 200, seed: "planted" }))
 

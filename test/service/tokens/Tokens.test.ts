@@ -155,7 +155,7 @@ describe("a kept token", () => {
     yield* Effect.gen(function* () {
       const owner = yield* newTenant
       const { id } = yield* create(owner, bedrock)
-      const { isKept } = yield* Tokens
+      const { isCached } = yield* Tokens
       const signer = { ...owner, credential_id: id, key_version: 1, provider: "amazon-bedrock" }
       for (const [error, reason] of [
         [new AuthenticationFailed(), "altered"],
@@ -163,19 +163,19 @@ describe("a kept token", () => {
       ] as const) {
         failure = undefined
         yield* tokenOf(owner)
-        assert.isTrue(isKept(signer))
+        assert.isTrue(isCached(signer))
         failure = error
         const refused = yield* Effect.flip(tokenOf(owner))
         assert(refused._tag === "LeaseRefused")
         assert.strictEqual(refused.reason, reason)
-        assert.isFalse(isKept(signer), "wiped")
+        assert.isFalse(isCached(signer), "wiped")
       }
     }).pipe(Effect.provide(Layer.provideMerge(routing, cipher)))
   })
 
   inService("is wiped when its key is replaced, its credential deleted, or its pool leaves memory", function* () {
     const owner = yield* newTenant
-    const { isKept } = yield* Tokens
+    const { isCached } = yield* Tokens
     const { id } = yield* create(owner, bedrock)
     const signer = (key_version: number) => ({ ...owner, credential_id: id, key_version, provider: "amazon-bedrock" })
     const first = yield* tokenOf(owner)
@@ -185,22 +185,22 @@ describe("a kept token", () => {
     const other = JSON.stringify({ ...accessKey, secretAccessKey: "another-secret-access-key-0123456789" })
     yield* update(owner, id, { key: other })
     assert.notStrictEqual(yield* tokenOf(owner), first)
-    assert.isTrue(isKept(signer(2)))
+    assert.isTrue(isCached(signer(2)))
     yield* remove(owner, id)
     yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })
-    assert.isFalse(isKept(signer(2)))
+    assert.isFalse(isCached(signer(2)))
   })
 
   inService("gives its memory back to who needs it, and is then minted again", function* () {
     const owner = yield* newTenant
     const { admit, held } = yield* MemoryBudget
     const { id } = yield* create(owner, bedrock)
-    const { isKept } = yield* Tokens
+    const { isCached } = yield* Tokens
     yield* tokenOf(owner)
     const signer = { ...owner, credential_id: id, key_version: 1, provider: "amazon-bedrock" }
-    assert.isTrue(isKept(signer))
+    assert.isTrue(isCached(signer))
     const everything = yield* admit(owner.account_id, "gateway", 64 * mebibyte)
-    assert.isFalse(isKept(signer))
+    assert.isFalse(isCached(signer))
     assert.strictEqual(held.spare, 0)
     everything.release()
     assert.match(yield* tokenOf(owner), /^bedrock-api-key-/)
@@ -293,7 +293,7 @@ describe("the kept tokens, against a plain reference", () => {
     "are handed out for their key version, until 80 % of their life, and are gone after whatever wipes them",
     [Arbitrary.array(act, { minLength: 30, maxLength: 40 }), accountId],
     function* ([acts, account_id]) {
-      const { open, retain, sign, wipe } = yield* Tokens
+      const { open, wipePool, sign, wipe } = yield* Tokens
       const { admit, held } = yield* MemoryBudget
       const reference = new Map<number, { readonly version: number; readonly at: number; readonly text: string }>()
       for (const n of [0, 1]) wipe(id(n))
@@ -302,16 +302,16 @@ describe("the kept tokens, against a plain reference", () => {
         const { key, life, provider } = keys[n % 2] ?? keys[0]
         const signer = { account_id, credential_id: id(n), key_version: version, provider }
         const expected = reference.get(n)
-        const isKept = expected?.version === version && now < expected.at + 0.8 * life * 1000
+        const isCached = expected?.version === version && now < expected.at + 0.8 * life * 1000
         let text: string | undefined
         const fill = (bytes: Uint8Array) => void (text = Buffer.from(bytes).toString())
         if (kind === "open") {
-          assert.strictEqual(open(signer, fill), isKept)
-          assert.strictEqual(text, isKept ? expected.text : undefined)
-          if (!isKept) reference.delete(n)
+          assert.strictEqual(open(signer, fill), isCached)
+          assert.strictEqual(text, isCached ? expected.text : undefined)
+          if (!isCached) reference.delete(n)
         } else if (kind === "sign") {
           assert.isTrue(sign(signer, Buffer.from(key), fill))
-          if (isKept) assert.strictEqual(text, expected.text)
+          if (isCached) assert.strictEqual(text, expected.text)
           else reference.set(n, { version, at: Math.floor(now / 1000) * 1000, text: String(text) })
         } else if (kind === "pass") {
           yield* TestClock.adjust(`${seconds} seconds`)
@@ -321,7 +321,7 @@ describe("the kept tokens, against a plain reference", () => {
           reference.delete(n)
         } else if (kind === "retain") {
           const pool = [0, 1].map((one) => ({ credential: { id: id(one) }, key_version: version }))
-          retain(pool as never, new Map([[id(n), { key_version: version }]]))
+          wipePool(pool as never, new Map([[id(n), { key_version: version }]]))
           for (const one of [0, 1]) if (one !== n) reference.delete(one)
         } else {
           const all = yield* admit(account_id, "gateway", mebibyte)

@@ -20,19 +20,19 @@ for (const [name, store] of databases) {
 
       assert.deepStrictEqual(yield* prefetched(hash, stored.id), {
         account_id,
-        credential: { id: stored.id, found: Option.some(stored) }
+        credential: { id: stored.id, row: Option.some(stored) }
       })
       assert.deepStrictEqual(yield* prefetched(stranger.hash, stored.id), {
         account_id: stranger.account_id,
-        credential: { id: stored.id, found: Option.none() }
+        credential: { id: stored.id, row: Option.none() }
       })
       assert.deepStrictEqual(yield* prefetched(hash, stored.id, true), {
         account_id,
-        sealed: { id: stored.id, found: yield* (yield* CredentialRepository).findSealed(account_id, stored.id) }
+        sealed: { id: stored.id, row: yield* (yield* CredentialRepository).findSealed(account_id, stored.id) }
       })
       assert.deepStrictEqual(yield* prefetched(stranger.hash, stored.id, true), {
         account_id: stranger.account_id,
-        sealed: { id: stored.id, found: Option.none() }
+        sealed: { id: stored.id, row: Option.none() }
       })
       assert.deepStrictEqual(yield* prefetched(hash), {
         account_id,

@@ -36,7 +36,8 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
     let searched = 0
     const watched = changing(IdempotencyRecords, (records) => ({
       ...records,
-      forget: (...given) => Effect.tap(records.forget(...given), () => Effect.sync(() => (searched += 1)))
+      deleteOlderThan: (...given) =>
+        Effect.tap(records.deleteOlderThan(...given), () => Effect.sync(() => (searched += 1)))
     }))
     yield* Layer.build(Layer.fresh(IdempotencyRecordExpiry.layer).pipe(Layer.provide(watched))).pipe(
       Effect.provide(instance),
@@ -75,7 +76,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
   it.live("are removed in batches of limited size", function* () {
     const { create, instance, sql } = yield* open
     for (const key of ["one", "another"]) yield* create(key)
-    assert.strictEqual(yield* Context.get(instance, IdempotencyRecords).forget(Duration.zero, 1), 1)
+    assert.strictEqual(yield* Context.get(instance, IdempotencyRecords).deleteOlderThan(Duration.zero, 1), 1)
     assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 1)
   })
 })

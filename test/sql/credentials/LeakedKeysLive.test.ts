@@ -107,7 +107,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
       const { conclude } = yield* LeakedKeys
       const { clear } = yield* LeakedKeys
       proxy.loseAnswer("COMMIT")
-      assert.deepStrictEqual(yield* conclude({ found: [key], searched: 3, park: true }), [true])
+      assert.deepStrictEqual(yield* conclude({ keys: [key], searched: 3, park: true }), [true])
       assert.deepStrictEqual(yield* actionsIn(sql), ["leak.search", "credential.park"])
       proxy.loseAnswer("COMMIT")
       assert.deepStrictEqual(Option.getOrThrow(yield* clear(key.account_id, key.credential_id)), key)
@@ -115,13 +115,13 @@ describe("the search for a leaked key on PostgreSQL", () => {
       assert.strictEqual(proxy.lost(), 2)
 
       const old = { ...key, key_version: 7 }
-      assert.deepStrictEqual(yield* conclude({ found: [old, key], searched: 3, park: true }), [false, true])
+      assert.deepStrictEqual(yield* conclude({ keys: [old, key], searched: 3, park: true }), [false, true])
       assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings WHERE key_version = 1`, 1)
 
       yield* sql`ALTER TABLE audit_entries ADD CONSTRAINT broken CHECK (events::text NOT LIKE '%park%') NOT VALID`
       const other = yield* newKey
       const before = yield* entriesIn(sql)
-      yield* Effect.exit(conclude({ found: [other], searched: 2, park: true }))
+      yield* Effect.exit(conclude({ keys: [other], searched: 2, park: true }))
       assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${other.credential_id}`, 0)
       assert.deepStrictEqual(yield* entriesIn(sql), before, "nor is the search recorded")
     }).pipe(Effect.provide(ports))

@@ -4,8 +4,8 @@ import type { Credential } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/Label.ts"
 import { structuredProviders } from "../../../src/domain/Provider.ts"
-import { type Cooldown, join, monotonicMillis, unknown } from "../../../src/domain/routing/Health.ts"
-import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
+import { type Cooldown, join, monotonicMillis, initialCooldown } from "../../../src/domain/routing/Health.ts"
+import { mergeUses, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import { contextOf, type SealedKey } from "../../../src/domain/SealedKey.ts"
 import {
   type Account,
@@ -25,7 +25,7 @@ import {
 } from "../../../src/port/CredentialRepository.ts"
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
-import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
+import { type KeyReference, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
 import type { Parking } from "../../../src/domain/routing/CredentialStatus.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
@@ -357,7 +357,7 @@ const kekRegistry = Layer.unwrap(
   )
 )
 
-const keyOf = ({ account_id, credential: { id, workspace_id }, key_version }: CredentialRow): FoundKey => ({
+const keyOf = ({ account_id, credential: { id, workspace_id }, key_version }: CredentialRow): KeyReference => ({
   account_id,
   workspace_id,
   credential_id: id,
@@ -402,7 +402,7 @@ export const leakedKeys = Layer.effect(
         const suspects = suspectsIn(page, labels)
         return { suspects, searched: page.length, next: page.length < 3 ? undefined : page.at(-1)?.credential.id }
       }),
-    conclude: ({ found, park }) =>
+    conclude: ({ keys: found, park }) =>
       Effect.sync(() =>
         found.map(({ credential_id, key_version }) => {
           if (park && credentials.get(credential_id)?.key_version === key_version) marks.set(credential_id, key_version)
@@ -488,7 +488,7 @@ const credentialPools = Layer.effect(
           if (key === undefined || key.revoked_at !== null) return Effect.succeedNone
           const { account_id, role } = key
           return Effect.map(versions({ account_id, ...asked }, providers), (found) =>
-            Option.some({ account_id, role, found })
+            Option.some({ account_id, role, versions: found })
           )
         }),
       load
@@ -506,7 +506,7 @@ const parkings = Layer.effect(
           if (row?.account_id !== account_id || row.key_version !== change.key_version) continue
           const until = remaining === null ? Number.NEGATIVE_INFINITY : monotonicMillis(clock) + remaining
           const name = `${credential_id} ${model}`
-          const known = parkings.get(name) ?? unknown(0)
+          const known = parkings.get(name) ?? initialCooldown(0)
           const joined = join(known, { ...change, until })
           if (joined !== known) parkings.set(name, { credential_id, model, ...joined })
           if ((marks.get(credential_id) ?? row.key_version) < row.key_version) marks.delete(credential_id)
@@ -546,7 +546,7 @@ const credentialUse = Layer.effect(
         for (const { account_id, credential_id, ...use } of given) {
           if (Option.isNone(ownRow(credentials, account_id, credential_id))) continue
           const known = uses.get(credential_id) ?? neverUsed
-          uses.set(credential_id, { account_id, credential_id, ...laterUse(known, use) })
+          uses.set(credential_id, { account_id, credential_id, ...mergeUses(known, use) })
         }
       }),
     find: (account_id, ids) =>

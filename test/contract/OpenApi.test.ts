@@ -102,7 +102,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     assert.deepStrictEqual(yield* errorsOf(answer.body), [])
   })
 
-  it.effect("the linter finds errors in a broken document (control)", function* () {
+  it.effect("is refused by the linter when broken (control)", function* () {
     const { components, ...rest } = yield* document
     const broken = { ...rest, components: { schemas: components.schemas } }
     assert.include((yield* errorsOf(JSON.stringify(broken))).join(), "security-defined")
@@ -154,7 +154,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     }
   })
 
-  it.effect("declares what list may be asked for, with limits and defaults (L2, L4)", function* () {
+  it.effect("declares the parameters of list, with limits and defaults (L2, L4)", function* () {
     const found = yield* document
     const parameters = operationOf(found, list).parameters.map(({ in: where, name, required, schema }) => {
       const { default: byDefault, maximum, minimum, type } = schema
@@ -286,7 +286,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     }
   })
 
-  it.effect("other words, or a code, member or header that is not declared, do not match (control)", function* () {
+  it.effect("matches no other words, nor an undeclared code, member or header (control)", function* () {
     const found = yield* document
     const headers = { "x-request-id": "a" }
     for (const body of [

@@ -41,7 +41,7 @@ const lacking = (whole: object) =>
   Object.keys(whole).map((name) => Object.fromEntries(Object.entries(whole).filter(([other]) => other !== name)))
 
 describe("an audit event (SECURITY.md, Audit)", () => {
-  it.each(acts)("%j is one, by any actor; with a member added or removed it is not", (act) => {
+  it.each(acts)("%j is valid by any actor, but not with a member added or removed", (act) => {
     for (const actor of actors) assert.deepStrictEqual<unknown>(read({ ...act, actor }), Option.some({ ...act, actor }))
     const [actor] = actors
     for (const part of lacking({ ...act, actor })) assert.isTrue(Option.isNone(read(part)))

@@ -35,7 +35,7 @@ const nullable = [
 
 describe("a credential in an answer (section 2.1)", () => {
   it.prop(
-    "has exactly these fields in this order, with null only for what is unset, and decodes to what it was",
+    "encodes exactly these fields in this order, null only where unset, and decodes them back",
     [anyCredential],
     ([given]) => {
       const written = encode({ ...given, key: "not a field" } as Credential)

@@ -30,18 +30,18 @@ const issues = (body: unknown) =>
   )
 
 describe("the body of an update", () => {
-  it("may be empty, and gets no defaults", () => {
+  it("may be empty and gets no defaults", () => {
     assert.deepStrictEqual(Object.keys(decode({})), [])
     assert.deepStrictEqual(Object.keys(decode({ name: null })), ["name"])
   })
 
-  it("ignores what is unknown beside what is known (L1, D13)", () => {
+  it("ignores unknown members beside known ones (L1, D13)", () => {
     assert.deepStrictEqual(Object.keys(decode({ added_later: [1], disabled: true })), ["disabled"])
     assert.deepStrictEqual(Object.keys(decode({ added_later: [1], sort_order: 0 })), ["sort_order"])
   })
 
   it.for(['{"dissabled":true}', '{"Key":"k","":0}', '{"__proto__":{"name":"x"}}', '{"constructor":1}'])(
-    "is refused if it has nothing that is known: %s (D47)",
+    "is refused if it has only unknown members: %s (D47)",
     (body) => {
       assert.deepStrictEqual(issues(JSON.parse(body)), [
         ": must have a member that can be changed: key, name, disabled, is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr"
@@ -53,7 +53,7 @@ describe("the body of an update", () => {
     for (const body of [null, 1, "x", []]) assert.deepStrictEqual(issues(body), [": must be a JSON object"])
   })
 
-  it("keeps the key out of what is printed (T4)", () => {
+  it("never prints the key (T4)", () => {
     const decoded = decode({ key: "canary-of-a-key" })
     assert.notInclude(JSON.stringify(decoded), "canary")
     assert.isTrue(Redacted.isRedacted(decoded.key))
@@ -301,12 +301,12 @@ describe("a member that cannot change (D47)", () => {
   const shown = encode(create(body).credential)
   const fixed = ["id", "provider", "workspace_id", "label", "created_at", "sort_order"] as const
 
-  it("may be as get shows it, alone and with all others", () => {
+  it("may repeat the value that get shows, alone or with all others", () => {
     assert.deepStrictEqual(refusalOf(body, shown), [])
     for (const member of fixed) assert.deepStrictEqual(refusalOf(body, { [member]: shown[member] }), [])
   })
 
-  it.prop("is reported if it is anything else", [elementOf(fixed), json(text(0, 20))], ([member, value]) => {
+  it.prop("is refused with any other value", [elementOf(fixed), json(text(0, 20))], ([member, value]) => {
     if (value === shown[member]) return
     assert.deepStrictEqual(refusalOf(body, { [member]: value, disabled: true }), [`${member}: cannot be changed`])
   })
@@ -351,7 +351,7 @@ describe("the region after an update (L10, D28, D29, D30)", () => {
     ...regions.map((declared_region) => ({ ...body, declared_region }))
   ])
 
-  it.for(bodies)("given %j, is that of a create with the merged members", (body) => {
+  it.for(bodies)("set to %j, equals that of a create with the merged members", (body) => {
     for (const held of stored) {
       const given = { stored: held, body, parts: [body, {}] } as const
       assert.isTrue(mergesAsCreate(changeCredential, given), JSON.stringify(held))
@@ -360,7 +360,7 @@ describe("the region after an update (L10, D28, D29, D30)", () => {
 })
 
 describe("a provider that another version of the service accepted (F4)", () => {
-  it("may be changed like one whose keys carry no region", () => {
+  it("may change like one whose keys carry no region", () => {
     const { credential, key } = create({ provider: "cohere", key: "fake-key" })
     const stored = { key, credential: { ...credential, provider: "added-later" } }
     const result = updated(changeCredential, stored, { disabled: true, key: "{", declared_region: "global" })

@@ -27,7 +27,7 @@ const cases = [
 ] as const
 
 describe("an error (section 7)", () => {
-  it("of every kind is covered here", () => {
+  it("covers every kind", () => {
     assert.sameMembers(Array.from<Refusal>(cases.map(([refusal]) => refusal)), Object.keys(refusals) as Array<Refusal>)
     assert.sameMembers(Array.from<unknown>(new Set<unknown>(cases.map(([, kind]) => kind))), Object.values(Errors))
   })

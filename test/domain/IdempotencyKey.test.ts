@@ -16,7 +16,7 @@ const accepted = (key: unknown) => {
 }
 
 describe("an idempotency key (SECURITY.md, Idempotency records)", () => {
-  it.prop("is visible ASCII only, and taken as it is", [anyString], ([key]) => {
+  it.prop("accepts only visible ASCII, unchanged", [anyString], ([key]) => {
     const visible = Array.from(key).every((character) => character > " " && character < "\u007f")
     assert.strictEqual(accepted(key), key !== "" && visible)
   })

@@ -55,7 +55,7 @@ describe.for([
   const decode = Schema.decodeUnknownResult(id, { errors: "all" })
 
   it.prop(
-    "is a lower-case UUID and nothing else, decodes from any case, and encodes as it is stored",
+    "accepts only UUIDs, decodes them to lowercase, and encodes them unchanged",
     [oneOf(nearly, nearly, canonical, elementOf([nil, max, max.toUpperCase()]))],
     ([text]) => {
       assert.strictEqual(is(text), isCanonical(text), text)
@@ -73,7 +73,7 @@ describe.for([
 })
 
 describe("the id of a key-encryption key (SECURITY.md, Keyring)", () => {
-  it("has the characters and the length that its description gives, and no others", () => {
+  it("has exactly the characters and lengths of its description", () => {
     const [, least = "", most = "", told = ""] = /^(\d+) to (\d+) characters of (.*)$/.exec(kekIdForm) ?? []
     const inRange = (text: string) => told.split(" ").some(([low = "", , high = low]) => low <= text && text <= high)
     const characters = Array.from({ length: 0x3000 }, (_, code) => String.fromCharCode(code))

@@ -65,7 +65,7 @@ const runs = { arbitrary: { runs: 300 } }
 
 describe("issues (D7)", () => {
   it.prop(
-    "come with every refused body, none is empty, and none quotes a value",
+    "accompany every refused body, are never empty and never quote a value",
     [wrongBodies],
     ([{ input, secret }]) => {
       const decoded = decodeBody(input)
@@ -79,13 +79,13 @@ describe("issues (D7)", () => {
   )
 
   it.prop(
-    "quote none of a text that is not JSON",
+    "never quote text that is not JSON",
     [brokenTexts],
     ([{ input, secret }]) => !quote(issuesFrom(decodeText(input)), secret),
     runs
   )
 
-  it.effect("would fail if a sentence ended with the value (control)", function* () {
+  it.effect("fails if a sentence ends with the value (control)", function* () {
     const valueAt = (input: unknown, path: Issue["path"]) =>
       path.reduce((value: unknown, segment) => Reflect.get(Object(value), segment), input)
     const planted = (input: unknown) =>
@@ -97,14 +97,14 @@ describe("issues (D7)", () => {
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  it.effect("would fail if an undeclared member were named (control)", function* () {
+  it.effect("fails if a sentence names an undeclared member (control)", function* () {
     const planted = (input: unknown) =>
       Object.keys(Object(input) as object).map((name) => ({ path: [name], message: "is unknown" }))
     const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  it("would fail if they quoted JSON.parse (control)", () => {
+  it("fails if a sentence quotes JSON.parse (control)", () => {
     const secret = "canary-0123456789"
     let said = ""
     try {

@@ -44,7 +44,7 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
     assert.deepStrictEqual(materialOf(slug, key), Option.none())
   })
 
-  it.prop("has exactly its api_key as secret, whatever that is", [text(1, 60)], ([secret]) => {
+  it.prop("has exactly its api_key as its secret", [text(1, 60)], ([secret]) => {
     const material = materialOf(slug, JSON.stringify({ region: "us", api_key: secret, more: 1 }))
     assert.deepStrictEqual(material, Option.some({ secret, region: "us" }))
   })
@@ -79,11 +79,11 @@ describe("the secrets in a stored key (L15)", () => {
     assert.sameMembers(secretsOf(provider, key), [...secrets])
   })
 
-  it.prop("are those of JSON.parse", [Schema.Json, Schema.Literals(["", " ", "\t", "\r\n"])], ([value, space]) => {
+  it.prop("equals that of JSON.parse", [Schema.Json, Schema.Literals(["", " ", "\t", "\r\n"])], ([value, space]) => {
     assert.deepStrictEqual(parseJson(`${space}${JSON.stringify(value)}${space}`), JSON.parse(JSON.stringify(value)))
   })
 
-  it("are found in JSON however deep", () => {
+  it("include the strings of JSON at any depth", () => {
     const depth = 100_000
     assert.include(secretsOf("xai", `${"[".repeat(depth)}"sk-1"${"]".repeat(depth)}`), "sk-1")
   })
@@ -107,7 +107,7 @@ describe("the secrets that leaked text may be (L15)", () => {
     assert.deepStrictEqual(leakOf(leak), secrets)
   })
 
-  it.prop("include the text as it is, and as it was before an editor ended its line", [text(1, 40)], ([secret]) =>
+  it.prop("include the text with and without the line break of an editor", [text(1, 40)], ([secret]) =>
     [secret, `${secret}\n`, `${secret}\r\n`, `\uFEFF${secret}\n`].every((leak) => {
       const secrets = leakOf(leak)
       return secrets.includes(secret) || secret.startsWith("\uFEFF") || secret.endsWith("\r")

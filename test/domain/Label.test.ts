@@ -22,7 +22,7 @@ describe("a label (D35)", () => {
     withinBound(labelOf, secret)
   )
 
-  it("with four characters at either end, whatever the length, would fail that property (control)", () => {
+  it("fails that property if it always shows four characters at either end (control)", () => {
     assert.isFalse(withinBound((secret) => `${secret.slice(0, 4)}...${secret.slice(-4)}`, "0123456789abcdef"))
   })
 
@@ -77,11 +77,13 @@ const json = Arbitrary.map(
 )
 
 describe("an inconclusive label (L15)", () => {
-  it.prop("is that of any JSON with text in it, whatever is around it", [json], ([key]) =>
+  it.prop("matches the label of any JSON that contains text, whatever surrounds it", [json], ([key]) =>
     inconclusiveLabel.test(labelOf(key))
   )
 
-  it.prop("is that of any key that is hidden whole", [text(1, 16)], ([key]) => inconclusiveLabel.test(labelOf(key)))
+  it.prop("matches the label of any key that is hidden entirely", [text(1, 16)], ([key]) =>
+    inconclusiveLabel.test(labelOf(key))
+  )
 
   it.for(["sk-...AbCd", "***...q", "ab...stu", "{ab...cdef", "abc...def}"])("is not %s (control)", (label) => {
     assert.isFalse(inconclusiveLabel.test(label))

@@ -168,7 +168,7 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
 describe("a provider that is nearly right", () => {
   const slugs = Provider.literals
   it.prop(
-    "gets the nearest slug named, or one that is as near",
+    "is answered with the nearest slug, or one as near",
     [
       elementOf(slugs.filter(({ length }) => length > 4)),
       integer(0, 40),
@@ -187,7 +187,7 @@ describe("a provider that is nearly right", () => {
   )
 
   it.for(["x", "ai", "unheard-of", "constructor", "openai".repeat(1000), "sk-openai-0123456789"])(
-    "and one that is not gets none: %s",
+    "is answered without a suggestion if it is far from all: %s",
     (provider) => assert.deepStrictEqual(issues({ ...plain, provider }), [`provider: ${notProvider}`])
   )
 })
@@ -216,7 +216,7 @@ describe("a body at a bound is accepted (section 8)", () => {
     })
   }
 
-  it("and a UUID may be in upper case", () => {
+  it("may be an uppercase UUID", () => {
     assert.strictEqual(accepted({ ...plain, workspace_id: uuid.toUpperCase() }).workspace_id, uuid)
   })
 })
@@ -235,7 +235,7 @@ describe("provider (section 2.2, D27)", () => {
 describe("an optional member (section 4.1 rule 5, D20, D21, D22)", () => {
   const withDefaults = { ...plain, ...defaults }
 
-  it("gets its default if it is not given", () => {
+  it("has its default when omitted", () => {
     assert.deepEqual(accepted(plain), {
       ...plain,
       name: null,
@@ -251,12 +251,12 @@ describe("an optional member (section 4.1 rule 5, D20, D21, D22)", () => {
     })
   })
 
-  it("has null or false as default, which a repeated create may leave out or write (F18)", () => {
+  it("defaults to null or false, which a repeated create may omit or write (F18)", () => {
     for (const value of Object.values(defaults)) assert.include([null, false], value)
   })
 
   it.for(Object.entries(defaults).flatMap(([member, value]) => (value === null ? [member] : [])))(
-    "%s may be null, which counts as not given, and which an update may set",
+    "%s may be null, which equals omitting it, and which an update may set",
     (member) => {
       assert.deepEqual(accepted({ ...plain, [member]: null }), withDefaults)
       assert.deepStrictEqual(issuesOfUpdate(member, null), [])
@@ -279,7 +279,7 @@ describe("undeclared members (D13)", () => {
     ])
   })
 
-  it("and repeated ones: the last one counts", () => {
+  it("of a repeated name count once: the last one", () => {
     const body: unknown = JSON.parse('{"provider":"cohere","key":"first","key":"fake-key","name":"x","name":null}')
     assert.deepEqual(accepted(body), accepted(plain))
   })
@@ -363,7 +363,7 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
 })
 
 describe("any accepted body", () => {
-  it.prop("decodes to exactly what it says: nothing trimmed, sorted, merged or cut (D23, D26)", [acceptedBody(givenKey)], ([body]) => {
+  it.prop("decodes without trimming, sorting, merging or cutting (D23, D26)", [acceptedBody(givenKey)], ([body]) => {
     const { added_later: _, ...given } = body
     const decoded = accepted(body)
     assert.deepEqual({ ...decoded, ...given }, decoded)
@@ -453,7 +453,7 @@ describe("the label of a key (D56)", () => {
 })
 
 describe("the content of the key (D28)", () => {
-  it("comes with the decoded input, and its secret is as hidden as the key", () => {
+  it("accompanies the decoded input, with its secret redacted", () => {
     const key = JSON.stringify({ api_key: "fake-secret", region: "eu" })
     const decoded = Schema.decodeUnknownSync(NewCredential)({ provider: "openai", key })
     assert.deepStrictEqual(
@@ -463,14 +463,14 @@ describe("the content of the key (D28)", () => {
     assert.notInclude(inspect(decoded, { depth: 9 }) + JSON.stringify(decoded), "fake-secret")
   })
 
-  it("is left out when a client sends the input", () => {
+  it("is omitted when a client encodes the input", () => {
     const decoded = Schema.decodeUnknownSync(NewCredential)(plain)
     assert.deepEqual(Schema.encodeSync(NewCredential)(decoded), { ...plain, ...defaults })
   })
 })
 
 describe("the input of create, in process (section 4.1, D7)", () => {
-  it.effect("fails with at most 100 issues, and with one for what is no object", function* () {
+  it.effect("fails with at most 100 issues, and with one unless it is an object", function* () {
     const many = Array.from({ length: 100 }, () => 1)
     const refused = yield* Effect.flip(decodeNewCredential({ allowed_models: many, allowed_user_ids: many }))
     assert.lengthOf(refused.error.metadata.issues, 100)

@@ -33,21 +33,21 @@ const operations = [
 ]
 
 describe("a role (D51, D53)", () => {
-  it.for(roles)("%s may do what the table says, and nothing else", (role) => {
+  it.for(roles)("lets %s do exactly what the table says", (role) => {
     const allowed = new Set(byTheBook[role].split(" "))
     for (const operation of operations) {
       assert.strictEqual(roleAllows(role, operation), allowed.has(operation), operation)
     }
   })
 
-  it("is one of an API key, of a link, or of a trusted way in", () => {
+  it("is an API key, a link or a trusted caller", () => {
     const trusted = ["in_process", "gateway", "cli", "service"]
     assert.sameMembers([...roles], [...ApiKeyRole.literals, ...Purpose.literals, ...trusted])
   })
 })
 
 describe("a principal", () => {
-  it.effect("is the service if nobody else acts, which acts in no account", () =>
+  it.effect("is the service, in no account, if nobody else acts", () =>
     Effect.map(actingPrincipal, (principal) => {
       assert.deepStrictEqual(actorOf(principal), { kind: "service" })
       assert.throws(() => accountOf(principal), "acts in no account")

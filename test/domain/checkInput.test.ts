@@ -27,7 +27,7 @@ const watchedList = (length: number) => {
 }
 
 describe("the length of a list (section 8, F6)", () => {
-  it("is checked before any element is decoded", () => {
+  it("is checked before its elements are decoded", () => {
     const { schema, visits } = countingList()
     const decode = Schema.decodeUnknownResult(schema, { errors: "all" })
     assert.isTrue(Result.isFailure(decode(Array(101).fill("a"))))
@@ -36,7 +36,7 @@ describe("the length of a list (section 8, F6)", () => {
     assert.strictEqual(visits.count, 100)
   })
 
-  it.each(lists)("is all that is read of %s in a create that has too many, in process and over HTTP", (name) => {
+  it.each(lists)("is the only check of %s in a create that has too many, in process and over HTTP", (name) => {
     const { payload } = HttpApiEndpoint.post("create", "/", { payload: NewCredential })
     const overHttp = Array.from(payload.values()).flatMap(({ schemas }) => schemas)
     assert.lengthOf(overHttp, 1)

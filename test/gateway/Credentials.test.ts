@@ -9,7 +9,7 @@ const key = "sk-0123456789-0123456789-AbCd"
 const operations = Object.values(Api.groups.byok.endpoints)
 
 layerLive(TestService.layer)("the tenants' operations on the socket for gateways", (it) => {
-  it.effect("are all of them, each for the account of its path alone, which must exist (D5, T6)", function* () {
+  it.effect("are all there, each only for the account of its path, which must exist (D5, T6)", function* () {
     const here = Object.values(GatewayApi.groups.credentials.endpoints)
     assert.deepStrictEqual(
       here.map(({ method, path }) => [method, path.replace("/v1/accounts/:account_id/credentials", "/api/v1/byok")]),
@@ -40,7 +40,7 @@ layerLive(TestService.layer)("the tenants' operations on the socket for gateways
     }
   })
 
-  it.effect("are recorded as the gateway's", function* () {
+  it.effect("are recorded as acts of the gateway", function* () {
     const tenant = yield* (yield* TestService).newTenant
     const path = yield* socketPath
     yield* listening(path)

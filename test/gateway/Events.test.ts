@@ -49,7 +49,7 @@ layerLive(
     settings: (settings) => ({ ...settings, database: { ...settings.database, ...scarce } })
   })
 )("the events of all accounts, over the socket", (it) => {
-  it.effect("are waited for longer than a request may take, and hold up nobody meanwhile", function* () {
+  it.effect("may be awaited beyond the deadline of requests, without delaying anybody", function* () {
     const { newTenant } = yield* TestService
     const path = yield* socketPath
     yield* listening(path)
@@ -70,7 +70,7 @@ layerLive(
     for (const { data } of yield* Fiber.join(waiting)) assert.strictEqual(data[0]?.action, "credential.create")
   })
 
-  it.effect("are asked for no longer once the client has left", function* () {
+  it.effect("are no longer queried once the client has left", function* () {
     const path = yield* socketPath
     yield* listening(path)
     const before = left
@@ -101,7 +101,7 @@ layerLive(
     assert.deepStrictEqual(yield* Fiber.join(stopping), { data: [], last_seq: 1_000_000 })
   })
 
-  it.effect("are refused with a parameter that is not one, or a longer wait", function* () {
+  it.effect("are refused with an unknown parameter or too long a wait", function* () {
     const path = yield* socketPath
     yield* listening(path)
     for (const [query, message] of [

@@ -33,7 +33,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     ["gateway.sh", "sh", "-c", "jq --version"],
     ["gateway.go", "go", "version"]
   ] as const)(
-    "serves %s of 40 lines, which streams, and shows why nothing did and no key (Q22)",
+    "serves %s of 40 lines by streaming, and shows why no key served, but no key (Q22)",
     function* ([file, program, ...probe], context) {
       // npm installs no other languages: .ci/run does, and the last lines of a run count what was skipped.
       if (spawnSync(program, probe).status !== 0) return context.skip(`${[program, ...probe].join(" ")} fails here`)
@@ -210,7 +210,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
   )
 
   it.effect(
-    "gives a trial back when the client leaves; the start after kill -9 has neither trial nor route (Q24, E17)",
+    "releases a trial when the client leaves; after kill -9 neither trial nor route remains (Q24, E17)",
     function* () {
       const { databaseUrl, sql } = yield* TestService
       const { account_id, create } = yield* TestService.newTenant

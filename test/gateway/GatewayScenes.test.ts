@@ -54,7 +54,7 @@ const scene = Effect.fnUntraced(function* (shared: boolean) {
 })
 
 layerLive(TestService.layer)("over the socket, a route", (it) => {
-  it.effect("asks again whether shared capacity is allowed before it is used (Q19)", function* () {
+  it.effect("checks again that shared capacity is allowed before using it (Q19)", function* () {
     const { attempt, create, open, tenant } = yield* scene(true)
     const id = yield* create(rejected)
     const [first, control] = [yield* open, yield* open]
@@ -64,30 +64,27 @@ layerLive(TestService.layer)("over the socket, a route", (it) => {
     assert.isNull((yield* attempt(first.route, first.next)).next)
   })
 
-  it.effect(
-    "has neither the altered key nor shared capacity when a flag is edited by SQL (Q10, Q20, E16)",
-    function* () {
-      const { sql } = yield* TestService
-      const { attempt, create, open, seen } = yield* scene(true)
-      yield* create(rejected, { is_fallback: true })
-      const id = yield* create(second, { is_required: true })
-      const { next, route } = yield* open
-      assert.strictEqual(next?.key, second)
-      yield* sql`UPDATE credentials SET is_required = false WHERE id = ${id}`
-      yield* raisePools(sql)
-      const altered = yield* open
-      assert.strictEqual(altered.next?.key, rejected, "keys that are as they were stay")
-      assert.include(JSON.stringify(altered.providers), `{"reason":"seal","seal":"altered"`)
-      assert.isNull((yield* attempt(altered.route, altered.next)).next)
-      assert.deepStrictEqual(seen(), [rejected])
-      yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
-      yield* raisePools(sql)
-      assert.strictEqual((yield* open).next?.key, second, "control: as it was")
-      assert.isNull((yield* attempt(route, next)).next)
-    }
-  )
+  it.effect("offers neither the key nor shared capacity after SQL edited a flag (Q10, Q20, E16)", function* () {
+    const { sql } = yield* TestService
+    const { attempt, create, open, seen } = yield* scene(true)
+    yield* create(rejected, { is_fallback: true })
+    const id = yield* create(second, { is_required: true })
+    const { next, route } = yield* open
+    assert.strictEqual(next?.key, second)
+    yield* sql`UPDATE credentials SET is_required = false WHERE id = ${id}`
+    yield* raisePools(sql)
+    const altered = yield* open
+    assert.strictEqual(altered.next?.key, rejected, "keys that are as they were stay")
+    assert.include(JSON.stringify(altered.providers), `{"reason":"seal","seal":"altered"`)
+    assert.isNull((yield* attempt(altered.route, altered.next)).next)
+    assert.deepStrictEqual(seen(), [rejected])
+    yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+    yield* raisePools(sql)
+    assert.strictEqual((yield* open).next?.key, second, "control: as it was")
+    assert.isNull((yield* attempt(route, next)).next)
+  })
 
-  it.effect("that a client leaves says nothing about its key, and takes no report any more (Q27)", function* () {
+  it.effect("abandoned by its client shows nothing about its key, and takes no more reports (Q27)", function* () {
     const { create, open, path } = yield* scene(false)
     yield* create(rejected)
     const { route } = yield* open
@@ -100,7 +97,7 @@ layerLive(TestService.layer)("over the socket, a route", (it) => {
     assert.strictEqual((yield* open).next?.key, rejected)
   })
 
-  it.effect("takes a report whose sender does not wait for the answer, and repeats the answer", function* () {
+  it.effect("takes a report whose sender disconnects, and repeats the answer", function* () {
     const { create, open, path } = yield* scene(false)
     yield* create(rejected)
     yield* create(second)

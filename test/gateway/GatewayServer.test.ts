@@ -32,31 +32,34 @@ const refusedAs = ({ status, text }: { readonly status: number; readonly text: s
 const dataOf = ({ text }: { readonly text: string }) => (JSON.parse(text) as { data: Record<string, string> }).data
 
 layerLive(TestService.layer)("the socket for gateways", (it) => {
-  it.effect("is for the user and group of the process, replaces a stale one and goes when it stops", function* () {
-    const path = yield* socketPath
-    const stale = createServer()
-    yield* Effect.promise(() => new Promise<void>((resolve) => void stale.listen(`${path}.live`, resolve)))
-    // As after kill -9: the socket is there, and nobody listens.
-    renameSync(`${path}.live`, path)
-    yield* Effect.promise(() => new Promise<void>((resolve) => void stale.close(() => resolve())))
-    assert.isTrue(lstatSync(path).isSocket(), "stale")
-    yield* Effect.scoped(
-      Effect.gen(function* () {
-        yield* listening(path)
-        assert.strictEqual(statSync(path).mode & 0o777, 0o660)
-        assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200)
-        const again = yield* Effect.flip(Effect.scoped(listening(path)))
-        assert.strictEqual(
-          again.message,
-          "BYOK_GATEWAY_SOCKET must be a socket of one instance: another one listens there."
-        )
-        assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200, "the first goes on")
-      })
-    )
-    assert.isFalse(existsSync(path))
-  })
+  it.effect(
+    "admits the user and group of the process, replaces a stale socket and is removed on shutdown",
+    function* () {
+      const path = yield* socketPath
+      const stale = createServer()
+      yield* Effect.promise(() => new Promise<void>((resolve) => void stale.listen(`${path}.live`, resolve)))
+      // As after kill -9: the socket is there, and nobody listens.
+      renameSync(`${path}.live`, path)
+      yield* Effect.promise(() => new Promise<void>((resolve) => void stale.close(() => resolve())))
+      assert.isTrue(lstatSync(path).isSocket(), "stale")
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* listening(path)
+          assert.strictEqual(statSync(path).mode & 0o777, 0o660)
+          assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200)
+          const again = yield* Effect.flip(Effect.scoped(listening(path)))
+          assert.strictEqual(
+            again.message,
+            "BYOK_GATEWAY_SOCKET must be a socket of one instance: another one listens there."
+          )
+          assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200, "the first goes on")
+        })
+      )
+      assert.isFalse(existsSync(path))
+    }
+  )
 
-  it.effect("is never open to others, not even while it begins to listen", function* () {
+  it.effect("is never open to others, not even at the start", function* () {
     const path = yield* socketPath
     const listen = Reflect.get(Server.prototype, "listen")
     const before = process.umask(0)
@@ -77,7 +80,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.deepStrictEqual(modes, [0o660])
   })
 
-  it.effect("is refused in one sentence where others could take its place, or something else is", function* () {
+  it.effect("is refused in one sentence where others could replace it or another file exists", function* () {
     const directory = yield* temporaryDirectory
     const open = join(directory, "open")
     mkdirSync(open)
@@ -106,7 +109,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.match(message, /^BYOK_GATEWAY_SOCKET must have at most \d+ bytes\.$/)
   })
 
-  it.effect("has routes of its own: none is on the port, and none of the port's is on it (control)", function* () {
+  it.effect("shares no route with the port (control)", function* () {
     const { url } = yield* TestService
     const path = yield* socketPath
     yield* listening(path)
@@ -120,7 +123,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     }
   })
 
-  it.effect("says whether it is ready, as the port does: 200, or 503 in the envelope", function* () {
+  it.effect("reports readiness like the port: 200, or 503 in the envelope", function* () {
     const { sql, url } = yield* TestService
     const path = yield* socketPath
     yield* listening(path)
@@ -139,7 +142,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     yield* turnsTo(200)
   })
 
-  it.effect("hands out keys one after the other, and what one socket learns another one knows", function* () {
+  it.effect("hands out keys one after the other, and shares outcomes with other sockets", function* () {
     const { account_id, create } = yield* TestService.newTenant
     for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
     const [path, other] = [yield* socketPath, yield* socketPath]
@@ -171,7 +174,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
   })
 
-  it.effect("ends a route whose answer its client leaves unread, and none whose answer it has read", function* () {
+  it.effect("ends a route whose client leaves before reading the answer, but not after", function* () {
     const { held } = yield* MemoryBudget
     const { account_id, create } = yield* TestService.newTenant
     createdId(yield* create({ provider: "azure", key }))
@@ -200,7 +203,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.strictEqual(held.route, before + one)
   })
 
-  it.effect("takes reports along with a request, refuses each by itself, and plans by what they say", function* () {
+  it.effect("takes reports enclosed in a request, refuses them one by one, and plans by them", function* () {
     const { account_id, create } = yield* TestService.newTenant
     for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
     const path = yield* socketPath
@@ -242,120 +245,114 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.deepStrictEqual([none.next, none.providers?.length], [null, 1])
   })
 
-  it.effect(
-    "takes the API key that the gateway's client sent, or its hash, for the account and for what it allows",
-    function* () {
-      const { newTenant, url } = yield* TestService
-      const tenant = yield* newTenant
-      const stranger = yield* newTenant
-      const api_key = yield* tenant.ordinaryKey
-      const api_key_hash = hashApiKey(Redacted.make(api_key))
-      const restricted = { provider: "azure", key, allowed_api_key_hashes: [api_key_hash] }
-      createdId(yield* tenant.create(restricted))
-      const path = yield* socketPath
-      yield* listening(path)
-      const { account_id, workspace_id } = tenant
-      const open = (named: object) =>
-        ask(path, "POST", "/v1/routes", { model: "a/model", targets: [own], explain: true, ...named })
-      for (const named of [{ api_key }, { api_key_hash }, { api_key, workspace_id }, { account_id, api_key_hash }]) {
-        const { status, text } = yield* open(named)
-        assert.strictEqual(status, 201, text)
-        assert.include(text, `"key":"${key}"`)
-        assert.notInclude(text, api_key)
-      }
-      for (const named of [{ account_id }, { account_id, api_key_hash: "0".repeat(64) }]) {
-        assert.include((yield* open(named)).text, '"reason":"api_key_not_allowed"', "control")
-      }
-      for (const foreign of [{ api_key, workspace_id: stranger.workspace_id }]) {
-        assert.include((yield* open(foreign)).text, '"path":["workspace_id"]')
-      }
-      for (const named of [{}, { account_id, api_key }, { api_key, api_key_hash }]) {
-        const { status, text } = yield* open(named)
-        assert.strictEqual(status, 400)
-        assert.include(text, "must name the account by account_id, with or without api_key_hash, or by api_key")
-        assert.notInclude(text, api_key)
-      }
-      const viewer = yield* ask(path, "POST", `/v1/accounts/${account_id}/api-keys`, { name: "v", role: "viewer" })
-      for (const sent of [tenant.management_key, dataOf(viewer)["key"] ?? ""]) {
-        const hashed = { api_key_hash: hashApiKey(Redacted.make(sent)) }
-        for (const named of [{ api_key: sent }, hashed]) {
-          const { status, text } = yield* open(named)
-          assert.strictEqual(status, 403, text)
-          assert.include(text, '"message":"This API key cannot route requests"')
-        }
-      }
-      yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${api_key_hash}`)
-      const refused = yield* get(url, api_key, account_id)
-      for (const named of [{ api_key }, { api_key_hash }, { api_key: "byok_ak_unknown" }, { api_key: "" }]) {
-        const { status, text } = yield* open(named)
-        assert.deepStrictEqual([status, text], [401, refused.body])
-      }
-      assert.strictEqual((yield* open({ api_key: yield* tenant.ordinaryKey })).status, 201, "control")
+  it.effect("takes the account and its permissions from the client's API key or its hash", function* () {
+    const { newTenant, url } = yield* TestService
+    const tenant = yield* newTenant
+    const stranger = yield* newTenant
+    const api_key = yield* tenant.ordinaryKey
+    const api_key_hash = hashApiKey(Redacted.make(api_key))
+    const restricted = { provider: "azure", key, allowed_api_key_hashes: [api_key_hash] }
+    createdId(yield* tenant.create(restricted))
+    const path = yield* socketPath
+    yield* listening(path)
+    const { account_id, workspace_id } = tenant
+    const open = (named: object) =>
+      ask(path, "POST", "/v1/routes", { model: "a/model", targets: [own], explain: true, ...named })
+    for (const named of [{ api_key }, { api_key_hash }, { api_key, workspace_id }, { account_id, api_key_hash }]) {
+      const { status, text } = yield* open(named)
+      assert.strictEqual(status, 201, text)
+      assert.include(text, `"key":"${key}"`)
+      assert.notInclude(text, api_key)
     }
-  )
-
-  it.effect(
-    "tries one credential alone, parked or not, and counts what is reported; none that is off or leaked",
-    function* () {
-      const { newTenant, sql } = yield* TestService
-      const { account_id, create, update } = yield* newTenant
-      const credential_id = createdId(yield* create({ provider: "azure", key }))
-      createdId(yield* create({ provider: "azure", key: bad }))
-      const path = yield* socketPath
-      yield* listening(path)
-      const route = { account_id, model: "a/model", targets: [{ provider: "azure" }], explain: true }
-      const open = (asked: object) =>
-        Effect.map(ask(path, "POST", "/v1/routes", { ...route, ...asked }), ({ status, text }) => {
-          assert.strictEqual(status, 201, text)
-          return { text, ...(JSON.parse(text) as { data: { route: string; next: { key?: string } | null } }).data }
-        })
-      const report = (id: string, said: object) => ask(path, "POST", `/v1/routes/${id}/attempts/1`, said)
-      const alone = { credential_id, targets: [{ provider: "azure" }, { provider: "openai" }] }
-      for (const [said, outcome] of [
-        [{ status: 401 }, "rejected"],
-        [{ status: 401 }, "rejected"],
-        [{ status: 403 }, "forbidden"],
-        [{ status: 429 }, "rate_limited"],
-        [{ status: 429, codes: [null, 1, "insufficient_quota"] }, "quota_exhausted"],
-        [{ status: 400 }, "request_refused"],
-        [{ status: 429, codes: [{ code: 1 }, [], true, "insufficient_quota"] }, "quota_exhausted"],
-        [{ status: 500 }, "upstream_failed"],
-        [{ status: 999 }, "upstream_failed"],
-        [{ status: 0 }, "upstream_failed"],
-        [{ abandoned: true }, "abandoned"]
-      ] as const) {
-        const tested = yield* open(alone)
-        assert.strictEqual(tested.next?.key, key)
-        const { text } = yield* report(tested.route, said)
-        assert.include(text, `"outcome":"${outcome}","next":null`, "no other key, and no shared capacity")
+    for (const named of [{ account_id }, { account_id, api_key_hash: "0".repeat(64) }]) {
+      assert.include((yield* open(named)).text, '"reason":"api_key_not_allowed"', "control")
+    }
+    for (const foreign of [{ api_key, workspace_id: stranger.workspace_id }]) {
+      assert.include((yield* open(foreign)).text, '"path":["workspace_id"]')
+    }
+    for (const named of [{}, { account_id, api_key }, { api_key, api_key_hash }]) {
+      const { status, text } = yield* open(named)
+      assert.strictEqual(status, 400)
+      assert.include(text, "must name the account by account_id, with or without api_key_hash, or by api_key")
+      assert.notInclude(text, api_key)
+    }
+    const viewer = yield* ask(path, "POST", `/v1/accounts/${account_id}/api-keys`, { name: "v", role: "viewer" })
+    for (const sent of [tenant.management_key, dataOf(viewer)["key"] ?? ""]) {
+      const hashed = { api_key_hash: hashApiKey(Redacted.make(sent)) }
+      for (const named of [{ api_key: sent }, hashed]) {
+        const { status, text } = yield* open(named)
+        assert.strictEqual(status, 403, text)
+        assert.include(text, '"message":"This API key cannot route requests"')
       }
-      assert.strictEqual((yield* open({})).next?.key, bad, "control: it is parked for the others")
-      yield* report((yield* open(alone)).route, { status: 200 })
-      assert.strictEqual((yield* open({})).next?.key, key, "the success counts")
-      yield* update(credential_id, { disabled: true })
-      const off = yield* open(alone)
-      assert.isNull(off.next)
-      assert.include(off.text, '"exclusions":[{"reason":"disabled"}]')
-      yield* update(credential_id, { disabled: false })
-      yield* sql`
+    }
+    yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${api_key_hash}`)
+    const refused = yield* get(url, api_key, account_id)
+    for (const named of [{ api_key }, { api_key_hash }, { api_key: "byok_ak_unknown" }, { api_key: "" }]) {
+      const { status, text } = yield* open(named)
+      assert.deepStrictEqual([status, text], [401, refused.body])
+    }
+    assert.strictEqual((yield* open({ api_key: yield* tenant.ordinaryKey })).status, 201, "control")
+  })
+
+  it.effect("tries a single credential, even parked, but not disabled or leaked, and counts its report", function* () {
+    const { newTenant, sql } = yield* TestService
+    const { account_id, create, update } = yield* newTenant
+    const credential_id = createdId(yield* create({ provider: "azure", key }))
+    createdId(yield* create({ provider: "azure", key: bad }))
+    const path = yield* socketPath
+    yield* listening(path)
+    const route = { account_id, model: "a/model", targets: [{ provider: "azure" }], explain: true }
+    const open = (asked: object) =>
+      Effect.map(ask(path, "POST", "/v1/routes", { ...route, ...asked }), ({ status, text }) => {
+        assert.strictEqual(status, 201, text)
+        return { text, ...(JSON.parse(text) as { data: { route: string; next: { key?: string } | null } }).data }
+      })
+    const report = (id: string, said: object) => ask(path, "POST", `/v1/routes/${id}/attempts/1`, said)
+    const alone = { credential_id, targets: [{ provider: "azure" }, { provider: "openai" }] }
+    for (const [said, outcome] of [
+      [{ status: 401 }, "rejected"],
+      [{ status: 401 }, "rejected"],
+      [{ status: 403 }, "forbidden"],
+      [{ status: 429 }, "rate_limited"],
+      [{ status: 429, codes: [null, 1, "insufficient_quota"] }, "quota_exhausted"],
+      [{ status: 400 }, "request_refused"],
+      [{ status: 429, codes: [{ code: 1 }, [], true, "insufficient_quota"] }, "quota_exhausted"],
+      [{ status: 500 }, "upstream_failed"],
+      [{ status: 999 }, "upstream_failed"],
+      [{ status: 0 }, "upstream_failed"],
+      [{ abandoned: true }, "abandoned"]
+    ] as const) {
+      const tested = yield* open(alone)
+      assert.strictEqual(tested.next?.key, key)
+      const { text } = yield* report(tested.route, said)
+      assert.include(text, `"outcome":"${outcome}","next":null`, "no other key, and no shared capacity")
+    }
+    assert.strictEqual((yield* open({})).next?.key, bad, "control: it is parked for the others")
+    yield* report((yield* open(alone)).route, { status: 200 })
+    assert.strictEqual((yield* open({})).next?.key, key, "the success counts")
+    yield* update(credential_id, { disabled: true })
+    const off = yield* open(alone)
+    assert.isNull(off.next)
+    assert.include(off.text, '"exclusions":[{"reason":"disabled"}]')
+    yield* update(credential_id, { disabled: false })
+    yield* sql`
         INSERT INTO credential_parkings (account_id, credential_id, model, key_version, epoch, cause, strikes, parked_at)
         VALUES (${account_id}, ${credential_id}, '', 1, 0, 'leaked', 0, now())
         ON CONFLICT (account_id, credential_id, model) DO UPDATE SET cause = 'leaked', until = NULL`
-      yield* sql`UPDATE pools SET health = health + 1 WHERE account_id = ${account_id}`
-      const leaked = yield* open(alone)
-      assert.isNull(leaked.next)
-      assert.include(leaked.text, '"cause":"leaked"')
-      const stranger = yield* newTenant
-      const foreign = createdId(yield* stranger.create({ provider: "azure", key }))
-      for (const named of [{ credential_id: foreign }, { ...alone, targets: [{ provider: "openai" }] }]) {
-        const { status, text } = yield* ask(path, "POST", "/v1/routes", { ...route, ...named })
-        assert.strictEqual(status, 400)
-        assert.include(text, '"path":["credential_id"],"message":"must be a credential of the workspace, and ')
-      }
+    yield* sql`UPDATE pools SET health = health + 1 WHERE account_id = ${account_id}`
+    const leaked = yield* open(alone)
+    assert.isNull(leaked.next)
+    assert.include(leaked.text, '"cause":"leaked"')
+    const stranger = yield* newTenant
+    const foreign = createdId(yield* stranger.create({ provider: "azure", key }))
+    for (const named of [{ credential_id: foreign }, { ...alone, targets: [{ provider: "openai" }] }]) {
+      const { status, text } = yield* ask(path, "POST", "/v1/routes", { ...route, ...named })
+      assert.strictEqual(status, 400)
+      assert.include(text, '"path":["credential_id"],"message":"must be a credential of the workspace, and ')
     }
-  )
+  })
 
-  it.effect("refuses members that it does not know, at every depth, and names them (Q31)", function* () {
+  it.effect("refuses unknown members at every depth by name (Q31)", function* () {
     const { account_id, create } = yield* TestService.newTenant
     createdId(yield* create({ provider: "azure", key }))
     const path = yield* socketPath
@@ -415,7 +412,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     refusedAs(yield* named("once", idempotency_key), "The account of this request was deleted")
   })
 
-  it.effect("manages accounts as the commands do, with an actor of its own in the audit log", function* () {
+  it.effect("manages accounts like the commands, with its own actor in the audit log", function* () {
     const { sql } = yield* TestService
     const path = yield* socketPath
     yield* listening(path)
@@ -462,7 +459,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.deepStrictEqual(actors, [{ actor: "gateway" }])
   })
 
-  it.effect("makes, lists and revokes links for the owners of keys", function* () {
+  it.effect("creates, lists and revokes links for the owners of keys", function* () {
     const { newTenant } = yield* TestService
     const tenant = yield* newTenant
     const path = yield* socketPath

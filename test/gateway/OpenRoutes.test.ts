@@ -17,14 +17,14 @@ const runs = casesOf(300)
 
 describe("the routes that gateways drive over HTTP", () => {
   it.effect.prop(
-    "answer in any interleaving of opens, reports, repetitions, deletions and expiries as a reference does",
+    "answer like a reference in any interleaving of opens, reports, repetitions, deletions and expiries",
     [anyActs],
     ([acts]) => runInTurn(OpenRoutes, acts),
     runs
   )
 
   it.effect.prop(
-    "have one open attempt at most, and one answer to a report, however many ask at once and leave",
+    "have at most one open attempt and one answer per report, however many clients ask and leave",
     [anyActs],
     ([acts]) => runAtOnce(OpenRoutes, acts),
     runs
@@ -56,7 +56,7 @@ describe("the routes that gateways drive over HTTP", () => {
     Effect.map(plan, (planned) => ({ ...planned, request: { ...planned.request, user_id } }))
   const inTime = Effect.provideService(CurrentDeadline, { until: 0 })
 
-  it.effect("hold memory of their account; when it is full, each account has its share (T9)", () =>
+  it.effect("reserve memory for their account; when it is full, each account has its share (T9)", () =>
     within(1_000_000, ({ abandon, open, report }, held) =>
       Effect.gen(function* () {
         const flood = yield* Effect.forEach(Array.from({ length: 2_000 }), () => Effect.exit(inTime(open(plan))))
@@ -83,7 +83,7 @@ describe("the routes that gateways drive over HTTP", () => {
     collect()
   })
 
-  it.effect("keep their last answer for a minute, and nothing of their plan (T3)", () =>
+  it.effect("keep their last answer for a minute, but not their plan (T3)", () =>
     within(10_000_000, ({ open, report }, held) =>
       Effect.gen(function* () {
         const keys = Array.from({ length: 1_000 }, () => ({ provider: "azure", refused: false }) as const)
@@ -110,7 +110,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("take what the texts of their request do, and more with every few attempts (T9)", () =>
+  it.effect("reserve memory for the texts of their request, and more with every few attempts (T9)", () =>
     within(1_000_000, ({ abandon, open, report }, held) =>
       Effect.gen(function* () {
         const { id } = yield* open(planWith("u".repeat(255)))
@@ -136,7 +136,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("act when what they return is run, each time that it is", () =>
+  it.effect("act each time their effect runs", () =>
     within(1_000_000, ({ abandon, open, report }, held) =>
       Effect.gen(function* () {
         const opening = open(plan)
@@ -153,7 +153,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("keep as little of one that has no key left", () =>
+  it.effect("keep only the last answer when no key is left", () =>
     within(1_000_000, ({ open, report }, held) =>
       Effect.gen(function* () {
         const { id } = yield* open(plan)
@@ -164,7 +164,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("let go of last answers when an open route needs their room", () =>
+  it.effect("evict last answers when an open route needs their memory", () =>
     within(5_000, ({ open, report }, held) =>
       Effect.gen(function* () {
         const ended = yield* open(plan)
@@ -177,7 +177,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("let go of the oldest last answers first, and of no more than 4,096 for little room", () =>
+  it.effect("evict the oldest last answers first, at most 4,096 at a time", () =>
     within(1_000_000, ({ open, report }, held) =>
       Effect.gen(function* () {
         const ids: Array<string> = []
@@ -196,7 +196,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("keep nothing of one that fails to open or has no attempt", () =>
+  it.effect("keep nothing of a route that fails to open or has no attempt", () =>
     within(1_000_000, ({ open, report }, held, { state }) =>
       Effect.gen(function* () {
         const opened = yield* open(Effect.succeed({ ...planOf([]), retry_at: 5 }))
@@ -209,7 +209,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("answer a report again that failed, and tell when nothing is left", () =>
+  it.effect("retry a failed answer to a report, and tell when no key is left", () =>
     within(1_000_000, ({ abandon, open, report }, _held, { outcomes, state }) =>
       Effect.gen(function* () {
         const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
@@ -263,7 +263,7 @@ describe("the routes that gateways drive over HTTP", () => {
     ["a repeated report counts", "if (last?.n === n) {", "if (last?.n === n && false) {"],
     ["any attempt may be reported", "open === undefined || n !== route.opened", "open === undefined"],
     ["the answer of a last report is forgotten", "bucket.answers.set(id, last)", ""],
-    ["the answers of a bucket go when its first may", "bucket.until = now +", "bucket.until = bucket.since +"],
+    ["the answers of a bucket expire with its first", "bucket.until = now +", "bucket.until = bucket.since +"],
     ["a bucket takes answers for more than a second", "now < newest.since + bucketLimits.millis", "true"],
     [
       "a bucket takes answers for less than a second",
@@ -272,15 +272,15 @@ describe("the routes that gateways drive over HTTP", () => {
     ],
     ["an answer is kept for ever", "if (now < bucket.until) break", "break"],
     ["an answer is kept for less than a minute", firstOf("bucket"), earlyOf("bucket")],
-    ["a report that came along goes on", "outcome) || !continues", "outcome)"],
+    ["an enclosed report opens another attempt", "outcome) || !continues", "outcome)"],
     [
-      "a repeated report that came along leaves the route open",
+      "a repeated enclosed report leaves the route open",
       "if (!continues && walk !== undefined) return finish",
       "if (false) return finish"
     ],
     ["routes do not expire", "if (now < route.until) break", "break"],
     ["routes expire early", firstOf("route"), earlyOf("route")],
-    ["a route is not looked at when it may have expired", "if (now < earliest) return", "if (now <= earliest) return"],
+    ["a route is not checked when it may have expired", "if (now < earliest) return", "if (now <= earliest) return"],
     ["a lease outlives its attempt", "route.walk?.close(outcome)", ""],
     [
       "a route that ended meanwhile opens an attempt",
@@ -344,7 +344,7 @@ describe("the routes that gateways drive over HTTP", () => {
     return false
   })
 
-  it.effect("answer a last report again, and end with one that comes along or in time, as a reference does", () =>
+  it.effect("answer a repeated last report, and end by an enclosed report or in time, like a reference", () =>
     Effect.forEach(directed, (acts) => Effect.andThen(runInTurn(OpenRoutes, acts), runAtOnce(OpenRoutes, acts)))
   )
 
@@ -352,7 +352,7 @@ describe("the routes that gateways drive over HTTP", () => {
     Effect.map(isFound([edit]), (found) => assert.isTrue(found))
   )
 
-  it.effect("are as they are without a fault (control of the controls)", () =>
+  it.effect("equal the reference without a fault (control of the controls)", () =>
     Effect.map(isFound([]), (found) => assert.isFalse(found))
   )
 })

@@ -39,7 +39,7 @@ const scene = Effect.gen(function* () {
 })
 
 layerLive(TestService.layer)("a route that asks for tokens (D58)", (it) => {
-  it.effect("answers tokens with their ends and what is needed beside them, and plain keys as they are", function* () {
+  it.effect("returns tokens with expiry and public members, and plain keys unchanged", function* () {
     const { ids, keys, open, path, report } = yield* scene
     yield* listening(path)
     const before = Date.now()
@@ -74,7 +74,7 @@ layerLive(TestService.layer)("a route that asks for tokens (D58)", (it) => {
     assert.strictEqual(again.next?.["key"], key, "the kept one")
   })
 
-  it.effect("is as before without it (control), and 400 for any other form", function* () {
+  it.effect("returns keys as stored without it (control), and 400 for any other form", function* () {
     const { keys, open, path } = yield* scene
     yield* listening(path)
     for (const body of [{}, { keys: "as_stored" }]) {
@@ -91,7 +91,7 @@ layerLive(TestService.layer)("a route that asks for tokens (D58)", (it) => {
 layerLive(TestService.layerWith({ settings: (given) => ({ ...given, tokensOnly: true }) }))(
   "with TOKENS_ONLY (D58)",
   (it) => {
-    it.effect("tokens are what a route gets unless it asks for them, and as_stored is 400", function* () {
+    it.effect("returns tokens by default, and 400 for as_stored", function* () {
       const { open, path } = yield* scene
       yield* listening(path)
       const { next } = openedIn(yield* open({}))

@@ -22,7 +22,7 @@ describe.skipIf(missing.length > 0)(
   () => {
     layerLive(TestService.layer)((it) => {
       it.effect(
-        "connect a key, hear that it is refused, replace it, and the next request is served with it",
+        "connect a key, learn that it is refused, replace it, and serve the next request with it",
         function* () {
           const { url } = yield* TestService
           const { account_id } = yield* TestService.newTenant

@@ -17,7 +17,7 @@ const small = TestService.withDatabase({
 const sent = 70
 
 layerLive(small)("a queue of 80 (F9)", (it) => {
-  it.effect("serves another account before most of the keys that one link sends and that do not open", function* () {
+  it.effect("serves another account before most of one link's keys that do not open", function* () {
     const { sql } = yield* TestService
     const [tenant, other] = [yield* TestService.newTenant, yield* TestService.newTenant]
     const ids = [createdId(yield* other.create(minimal)), createdId(yield* other.create(minimal))].reverse()

@@ -26,7 +26,7 @@ const keyOf = Effect.fnUntraced(function* (account_id: never, id: string) {
 })
 
 layerLive(TestService.layer)("the API of the owner's page", (it) => {
-  it.effect("connect: says what the link is for, stores the key that was sealed, once", function* () {
+  it.effect("connect: describes the link, and stores the sealed key once", function* () {
     const tenant = yield* TestService.newTenant
     const { ask, create, about } = yield* openLink(tenant, {
       ...{ purpose: "connect", provider: "openai", return_url: "https://gateway.example/" }
@@ -60,7 +60,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.isUndefined((yield* ask("GET", "/link")).error?.metadata, "deleted since")
   })
 
-  it.effect("stores once what has one idempotency key, however it is sealed", function* () {
+  it.effect("stores one credential per idempotency key, however the key is sealed", function* () {
     const tenant = yield* TestService.newTenant
     const { about, ask } = yield* openLink(tenant, { purpose: "manage" })
     const send = Effect.fnUntraced(function* (key: string) {
@@ -72,7 +72,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* TestService.storing(0, send(other))).status, 409, "another key (control)")
   })
 
-  it.effect("a link that lasts is found by the token that takes the place of its own, and by that alone", function* () {
+  it.effect("a lasting link is found only by the token that replaced its first one", function* () {
     const tenant = yield* TestService.newTenant
     const link = yield* openLink(tenant, { purpose: "manage" })
     const [mine, late] = ["m", "l"].map((letter) => letter.repeat(43)) as [string, string]
@@ -89,27 +89,24 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* once.ask("PUT", "/link/token", { token: late })).status, 403, "serves once anyway")
   })
 
-  it.effect(
-    "says that a key which does not open can only be renamed or deleted, and lets both be done (L7)",
-    function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const id = createdId(yield* tenant.create(minimal))
-      const { ask, replace } = yield* openLink(tenant, { purpose: "manage" })
-      yield* sql`UPDATE credentials SET allowed_models = '{x}' WHERE id = ${id}`
-      const message = "The stored key cannot be opened, so this credential can only be renamed or deleted"
-      for (const asked of [ask("PATCH", `/byok/${id}`, { disabled: true }), replace(id, key)]) {
-        const { error, status } = yield* asked
-        assert.deepStrictEqual([status, error?.message], [409, message])
-      }
-      const asTenant = yield* tenant.update(id, { disabled: true })
-      assert.deepStrictEqual([asTenant.status, JSON.parse(asTenant.body)], [409, { error: { code: 409, message } }])
-      assert.strictEqual((yield* ask("PATCH", `/byok/${id}`, { name: "n" })).status, 200)
-      assert.strictEqual((yield* ask("DELETE", `/byok/${id}`)).status, 200)
+  it.effect("lets a key that does not open be renamed or deleted, and refuses other changes (L7)", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    const id = createdId(yield* tenant.create(minimal))
+    const { ask, replace } = yield* openLink(tenant, { purpose: "manage" })
+    yield* sql`UPDATE credentials SET allowed_models = '{x}' WHERE id = ${id}`
+    const message = "The stored key cannot be opened, so this credential can only be renamed or deleted"
+    for (const asked of [ask("PATCH", `/byok/${id}`, { disabled: true }), replace(id, key)]) {
+      const { error, status } = yield* asked
+      assert.deepStrictEqual([status, error?.message], [409, message])
     }
-  )
+    const asTenant = yield* tenant.update(id, { disabled: true })
+    assert.deepStrictEqual([asTenant.status, JSON.parse(asTenant.body)], [409, { error: { code: 409, message } }])
+    assert.strictEqual((yield* ask("PATCH", `/byok/${id}`, { name: "n" })).status, 200)
+    assert.strictEqual((yield* ask("DELETE", `/byok/${id}`)).status, 200)
+  })
 
-  it.effect("names what is wrong at its field, stores nothing, and the link stays open", function* () {
+  it.effect("refuses an invalid field by name, stores nothing, and keeps the link open", function* () {
     const tenant = yield* TestService.newTenant
     const { ask, about, create } = yield* openLink(tenant, { purpose: "connect" })
     assert.isAbove((yield* about).providers.length, 100)
@@ -140,7 +137,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* create(key)).status, 201)
   })
 
-  it.effect("replace: replaces the key of its credential and of no other, once", function* () {
+  it.effect("replace: replaces only the key of its credential, once", function* () {
     const tenant = yield* TestService.newTenant
     const [id, second] = [createdId(yield* tenant.create(minimal)), createdId(yield* tenant.create(minimal))]
     const { ask, replace } = yield* openLink(tenant, { purpose: "replace", credential_id: id })
@@ -161,7 +158,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual(yield* keyOf(tenant.account_id as never, second), minimal.key)
   })
 
-  it.effect("replace: takes nothing but a key, stores it even if it is the stored one, and is used up", function* () {
+  it.effect("replace: takes only a key, stores it even if unchanged, and is used up", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const id = createdId(yield* tenant.create({ ...minimal, disabled: true, name: "before" }))
@@ -189,7 +186,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.deepInclude(switched.data as object, { disabled: false, name: "after" }, "control")
   })
 
-  it.effect("refuses a key that is not UTF-8 by its name, stores nothing, and the link stays open", function* () {
+  it.effect("refuses a key that is not UTF-8, stores nothing, and keeps the link open", function* () {
     const tenant = yield* TestService.newTenant
     const { about, ask, create } = yield* openLink(tenant, { purpose: "connect" })
     const send = (bytes: ReadonlyArray<number>) =>
@@ -210,7 +207,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* create(key)).status, 201, "control")
   })
 
-  it.effect("manage: lists, explains, orders, changes and deletes, in its workspace and under its name", function* () {
+  it.effect("manage: lists, explains, orders, changes and deletes, in its workspace and as its actor", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { ask, create, link_id, replace } = yield* openLink(tenant, { purpose: "manage" })
@@ -326,7 +323,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
   })
 
   it.effect(
-    "refuses in a sentence, and stores nothing: changed data, a replay, a cut ciphertext, another link's",
+    "refuses changed data, a replay, a cut ciphertext and another link's key in one sentence, storing nothing",
     function* () {
       const tenant = yield* TestService.newTenant
       const { about, ask, create } = yield* openLink(tenant, { purpose: "manage" })
@@ -400,7 +397,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual(refused.status, 401, "a link is no management key")
   })
 
-  it.effect("lets one of several creates by a link to connect through", function* () {
+  it.effect("stores one of several creates by a connect link", function* () {
     const tenant = yield* TestService.newTenant
     const { about, ask } = yield* openLink(tenant, { purpose: "connect" })
     const sealed_key = yield* seal(yield* about, key, "openai")

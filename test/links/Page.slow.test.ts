@@ -231,7 +231,7 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(order, ["A", "key", "name", "BUTTON"])
       })
 
-      it.effect("gives a proxy that records everything no nine characters of a key in a row", function* () {
+      it.effect("shows a recording proxy no nine consecutive characters of a key", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const proxy = yield* recordingProxy(url)
@@ -246,7 +246,7 @@ describe.skipIf(!isInstalled)(
         assert.isDefined(leakOf(proxy.recorded(), [key]), "the tenants' API (control)")
       })
 
-      it.effect("keeps no key; a reload goes on with a token that only its tab has", function* () {
+      it.effect("keeps no key; a reload continues with a token that only its tab has", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const link = yield* openLink(tenant, { purpose: "manage" })
@@ -266,7 +266,7 @@ describe.skipIf(!isInstalled)(
         assert.isUndefined(leakOf(JSON.stringify(page.messages), secrets))
       })
 
-      it.effect("leaves no link to manage keys in the browser's history on disk that opens there", function* () {
+      it.effect("leaves no usable manage link in the browser's history", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const link = yield* openLink(tenant, { purpose: "manage" })
@@ -290,7 +290,7 @@ describe.skipIf(!isInstalled)(
         }
       })
 
-      it.effect("takes a second link in its tab for what it is, and goes back to the first", function* () {
+      it.effect("opens a second link in its tab, and returns to the first", function* () {
         const { url } = yield* TestService
         const [first, second] = [yield* TestService.newTenant, yield* TestService.newTenant]
         const page = yield* visit(
@@ -316,7 +316,7 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect(
-        "stores once what is sent again after a lost answer, with a link that lasts and one that serves once",
+        "stores a key once although it is sent again after a lost answer, by a lasting link and a single-use one",
         function* () {
           const { url } = yield* TestService
           for (const purpose of ["manage", "connect"]) {
@@ -349,7 +349,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("There are no keys yet.")
       })
 
-      it.effect("says what became of an act where it is seen at 390 pixels, and goes back by Back", function* () {
+      it.effect("shows the result of an action in view at 390 pixels, and returns by Back", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         yield* tenant.create({ ...minimal, name: "n".repeat(200) })
@@ -374,7 +374,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("This key is switched off and is not used.")
       })
 
-      it.effect("offers another try when it could not load, and when the service did not answer", function* () {
+      it.effect("offers to retry when loading failed or the service did not answer", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         let refused = "/keys/hpke.js"
@@ -407,26 +407,23 @@ describe.skipIf(!isInstalled)(
         assert.strictEqual(yield* page.evaluate("typeof Map.groupBy"), "undefined", "control")
       })
 
-      it.effect(
-        "says at 390 pixels what the service refused at a field that it does not show, and keeps what was typed",
-        function* () {
-          const { sql, url } = yield* TestService
-          const tenant = yield* TestService.newTenant
-          const link = yield* openLink(tenant, { purpose: "connect", provider: "openai" })
-          const page = yield* visit(`${url}/keys${link.fragment}`, 390)
-          yield* page.click("Add key")
-          yield* page.reads("API key is required.")
-          yield* page.fill("API key", key)
-          yield* eventually("no complaint", page.text, (text) => !text.includes("is required"))
-          yield* sql`UPDATE workspaces SET deleted_at = now() WHERE account_id = ${tenant.account_id}`
-          yield* page.click("Add key")
-          yield* page.reads("The workspace of this link was deleted.")
-          assert.isTrue(yield* page.isSeen("The workspace of this link was deleted."))
-          assert.strictEqual(yield* page.valueOf("API key"), key)
-        }
-      )
+      it.effect("shows at 390 pixels why the service refused a hidden field, and keeps the input", function* () {
+        const { sql, url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const link = yield* openLink(tenant, { purpose: "connect", provider: "openai" })
+        const page = yield* visit(`${url}/keys${link.fragment}`, 390)
+        yield* page.click("Add key")
+        yield* page.reads("API key is required.")
+        yield* page.fill("API key", key)
+        yield* eventually("no complaint", page.text, (text) => !text.includes("is required"))
+        yield* sql`UPDATE workspaces SET deleted_at = now() WHERE account_id = ${tenant.account_id}`
+        yield* page.click("Add key")
+        yield* page.reads("The workspace of this link was deleted.")
+        assert.isTrue(yield* page.isSeen("The workspace of this link was deleted."))
+        assert.strictEqual(yield* page.valueOf("API key"), key)
+      })
 
-      it.effect("does with an unreadable key what the service does with it", function* () {
+      it.effect("treats an unreadable key like the service", function* () {
         const { sql, url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create(minimal))
@@ -445,7 +442,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("There are no keys yet.")
       })
 
-      it.effect("shows what names hide, and lets none turn around what is beside it", function* () {
+      it.effect("shows hidden characters in names, and keeps names from reversing their surroundings", function* () {
         const { sql, url } = yield* TestService
         const tenant = yield* TestService.newTenant
         yield* sql`UPDATE accounts SET name = ${"\u202Etroppus moc.elgoog"} WHERE id = ${tenant.account_id}`
@@ -459,7 +456,7 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect.each([390, 1280])(
-        "changes whom a key serves at %i pixels, and nothing that others changed",
+        "changes the restrictions of a key at %i pixels, and nothing that others changed",
         function* (width) {
           const { url } = yield* TestService
           const tenant = yield* TestService.newTenant
@@ -494,7 +491,7 @@ describe.skipIf(!isInstalled)(
         }
       )
 
-      it.effect("knows providers by name, and how their keys look", function* () {
+      it.effect("knows providers by name, and the form of their keys", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const link = yield* openLink(tenant, { purpose: "connect" })
@@ -545,7 +542,7 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(page.messages, [])
       })
 
-      it.effect("tells how long until a parked key is tried again, and how long a token lives on", function* () {
+      it.effect("shows the time until a parked key is tried again, and the remaining life of a token", function* () {
         const { sql, url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create({ ...minimal, provider: "google-vertex", name: "Parked" }))
@@ -560,7 +557,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("This key is used.")
       })
 
-      it.effect("takes no key over plain HTTP from another machine, and says why", function* () {
+      it.effect("refuses keys over plain HTTP from another machine, and says why", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const link = yield* openLink(tenant, { purpose: "connect" })
@@ -576,7 +573,7 @@ describe.skipIf(!isInstalled)(
     })
 
     layerLive(Layer.fresh(TestService.recordedWith({ settings: (settings) => ({ ...settings, accessLog: true }) })))(
-      "what the service records of it",
+      "the service's records of it",
       (it) => {
         it.effect("holds neither token nor key in a log, trace or error", function* () {
           const { url } = yield* TestService

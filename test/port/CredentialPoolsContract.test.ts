@@ -42,7 +42,7 @@ const newPool = Effect.gen(function* () {
 
 for (const [name, store] of stores) {
   layerLive(store)(`pools of credentials, ${name}`, (it) => {
-    it.effect("have the version that is asked for, with every row, its seal and its parkings", function* () {
+    it.effect("are read with their version, every row, its seal and its parkings", function* () {
       const { credential, insert, load, versions } = yield* newPool
       const other = yield* insert("openai", plainSealedKey(2))
       yield* insert("azure")
@@ -69,7 +69,7 @@ for (const [name, store] of stores) {
       assert.sameDeepMembers(found, expected)
     })
 
-    it.effect("have the same version when a change is stored again, or an older one after it (Q30)", function* () {
+    it.effect("keep their version when a change is stored again, or an older one after it (Q30)", function* () {
       const { credential, load, owner, versions } = yield* newPool
       const { store } = yield* Parkings
       const parking: ParkingChange = {
@@ -96,7 +96,7 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(yield* versions, after)
     })
 
-    it.effect("have the parkings of the current key alone (Q26)", function* () {
+    it.effect("have only the parkings of the current key (Q26)", function* () {
       const { credential, load, loadFrom, owner, repository } = yield* newPool
       const { store } = yield* Parkings
       const parkingOf = (model: string, key_version: number): ParkingChange => ({
@@ -130,7 +130,7 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(yield* parked, ["c 2"])
     })
 
-    it.effect("are read once what their parkings take is admitted, and not if it is refused (R4)", function* () {
+    it.effect("are read only after memory for their parkings is admitted (R4)", function* () {
       const { credential, loadAdmitted, owner } = yield* newPool
       const { store } = yield* Parkings
       const parkingOf = (model: string): ParkingChange => ({
@@ -182,7 +182,7 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(yield* versions, seen.at(-1), "control: it stays without a change")
     })
 
-    it.effect("say that a key is marked as leaked (L16)", function* () {
+    it.effect("show that a key is marked as leaked (L16)", function* () {
       const { credential, load, owner } = yield* newPool
       const { conclude } = yield* LeakedKeys
       yield* conclude({
@@ -204,7 +204,7 @@ for (const [name, store] of stores) {
       )
     })
 
-    it.effect("say which keys are parked now, in their version, to their account only (C8)", function* () {
+    it.effect("show their account, and no other, which key versions are parked now (C8)", function* () {
       const { credential, insert, owner, repository } = yield* newPool
       const { account_id } = owner
       const { id } = credential
@@ -257,7 +257,7 @@ for (const [name, store] of stores) {
       assert.isTrue(Option.isNone(yield* versions({ account_id }, providers)), "the default workspace is deleted")
     })
 
-    it.effect("are found by any live API key of their account, and by no other (D3, E19, T6)", function* () {
+    it.effect("are found by the live API keys of their account only (D3, E19, T6)", function* () {
       const { owner } = yield* newPool
       const stranger = yield* newTenant
       const { versions, versionsOfKey } = yield* CredentialPools
@@ -284,7 +284,7 @@ for (const [name, store] of stores) {
       assert.isTrue(Option.isNone(yield* versionsOfKey({ api_key_hash, workspace_id }, providers)))
     })
 
-    it.effect("are answered each to its own question, however many are asked at once", function* () {
+    it.effect("are returned to the right query, however many run at once", function* () {
       const { load, versions } = yield* CredentialPools
       const pools = yield* Effect.forEach(Array.from({ length: 20 }), () => newPool)
       const asked = pools.map(({ owner }, n) =>

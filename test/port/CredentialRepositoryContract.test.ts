@@ -29,7 +29,7 @@ const fresh = (credential: Stored, workspace_id: WorkspaceId) => ({
 /** test/port/StoresContract.test.ts has what is asked one after the other. */
 const contract = (it: It<Ports>) => {
   it.effect.prop(
-    "concurrent inserts of two accounts are each found as inserted, byte for byte, and by their own account only (D32, T6)",
+    "finds concurrent inserts of two accounts byte for byte, each in its account only (D32, T6)",
     [Arbitrary.array(Arbitrary.all([storedCredential, sealedKey]), { minLength: 2, maxLength: 12 })],
     function* ([given]) {
       const repository = yield* CredentialRepository
@@ -68,7 +68,7 @@ const contract = (it: It<Ports>) => {
     { arbitrary: { runs: 40 } }
   )
 
-  it.effect("of twenty concurrent inserts under one idempotency key one is stored, the others say so", function* () {
+  it.effect("stores one of twenty concurrent inserts under one idempotency key, and tells the others", function* () {
     const { findById, insert } = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant
     const record = { key_hash: randomBytes(32), fingerprint: randomBytes(32) }
@@ -84,7 +84,7 @@ const contract = (it: It<Ports>) => {
     assert.strictEqual(Option.getOrThrow(recorded).credential_id, stored?.id)
   })
 
-  it.effect("of deletions at the same time, one finds the credential (L11)", function* () {
+  it.effect("lets one of several concurrent deletions find the credential (L11)", function* () {
     const repository = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant
     const { id } = yield* stored(account_id, workspace_id)

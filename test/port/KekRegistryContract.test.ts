@@ -18,7 +18,7 @@ const reserve = Effect.fnUntraced(function* (kek_id: string, count: number) {
 })
 
 const contract = (it: It<Ports>) => {
-  it.effect("wraps are counted per key, none twice", function* () {
+  it.effect("counts wraps per key, none twice", function* () {
     const { register } = yield* KekRegistry
     const first = yield* freshId
     const second = yield* freshId
@@ -33,7 +33,7 @@ const contract = (it: It<Ports>) => {
     assert.strictEqual(Math.max(...counts.map(Number)), 505)
   })
 
-  it.effect("a count beyond 2^32 is exact, and registering the key again does not reset it", function* () {
+  it.effect("counts exactly beyond 2^32, also after registering the key again", function* () {
     const { register } = yield* KekRegistry
     const kek_id = yield* freshId
     yield* register([{ kek_id, check_value: check("one") }])
@@ -42,11 +42,11 @@ const contract = (it: It<Ports>) => {
     assert.strictEqual(yield* reserve(kek_id, 1), 3 * (2 ** 31 - 1) + 1)
   })
 
-  it.effect("no wraps are reserved for an unregistered key", function* () {
+  it.effect("reserves no wraps for an unregistered key", function* () {
     assert.isUndefined(yield* reserve(yield* freshId, 1))
   })
 
-  it.effect("a new key gets wraps only in a keyring that holds a key with wraps (F3)", function* () {
+  it.effect("gives a new key wraps only in a keyring that holds a key with wraps (F3)", function* () {
     const registry = yield* KekRegistry
     const [ours, next, stray] = [yield* freshId, yield* freshId, yield* freshId]
     yield* registry.register([ours, next, stray].map((kek_id) => ({ kek_id, check_value: check("one") })))
@@ -62,7 +62,7 @@ const contract = (it: It<Ports>) => {
     assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.some(6))
   })
 
-  it.effect("known keys are returned as recorded, unknown ones left out", function* () {
+  it.effect("returns known keys as recorded and omits unknown ones", function* () {
     const { known, register } = yield* KekRegistry
     const [first, second, other] = [yield* freshId, yield* freshId, yield* freshId]
     yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
@@ -74,7 +74,7 @@ const contract = (it: It<Ports>) => {
     assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
   })
 
-  it.effect("a key is retired only if no credential names it, and none can be stored then (T10)", function* () {
+  it.effect("retires a key only if no credential names it, and stores none under it afterwards (T10)", function* () {
     const { known, register, retire } = yield* KekRegistry
     const repository = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant
@@ -96,7 +96,7 @@ const contract = (it: It<Ports>) => {
     assert.isTrue(Exit.isSuccess(yield* insert(used)))
   })
 
-  it.effect("keys that credentials name and the keyring lacks are reported and counted", function* () {
+  it.effect("reports the keys that credentials name and the keyring lacks, with counts", function* () {
     const { missing } = yield* KekRegistry
     const repository = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant

@@ -24,7 +24,7 @@ for (const [name, store] of stores) {
   const fresh = Layer.fresh(store)
 
   describe(`wrapped keys ${name} (SECURITY.md, Rotating the keyring)`, () => {
-    it.live("a batch replaces the key id and the wrapped key, and nothing else", () =>
+    it.live("replaces only the key id and the wrapped key", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 3)
         const before = yield* Effect.forEach(made, stored)
@@ -41,7 +41,7 @@ for (const [name, store] of stores) {
       }).pipe(Effect.provide(fresh))
     )
 
-    it.live("a key store that fails in the middle of a batch leaves the whole batch as it was (R10)", () =>
+    it.live("changes nothing if the key store fails in the middle of a batch (R10)", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 4)
         const before = yield* Effect.forEach(made, stored)

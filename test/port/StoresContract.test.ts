@@ -394,14 +394,14 @@ const compare = Effect.fnUntraced(function* (commands: History) {
 for (const [name, store] of databases) {
   layerLive(Layer.provideMerge(onDatabase, store))(`a store ${name}`, (it) => {
     it.effect.prop(
-      "answers what chance seldom brings as the one in memory does (D3, D5, D6, D24, D32, D40 to D43, L4, L9, L11, L13, L14, T6)",
+      "answers rare cases like the store in memory (D3, D5, D6, D24, D32, D40 to D43, L4, L9, L11, L13, L14, T6)",
       [given],
       ([drawn]) => compare(inSteps(seldom, drawn)),
       { arbitrary: { runs: 1, maxShrinks: 0 } }
     )
 
     it.effect.prop(
-      "answers any history as the one in memory does",
+      "answers any history like the store in memory",
       [history],
       ([[first, ...commands]]) =>
         first === undefined ? Effect.void : compare([...inSteps(beginning, first.given), first, ...commands]),

@@ -18,7 +18,7 @@ describe.for(kinds)("an API key, byok_%s_ for %s (D41)", ([kind, role]) => {
     assert.strictEqual(fromBase62(key.slice(8, 51)), BigInt(`0x${random.toString("hex")}`))
   })
 
-  it.for([0, 1, 0x7f, 0xff])("of 32 bytes %i has its form", (byte) => {
+  it.for([0, 1, 0x7f, 0xff])("of 32 bytes of %i has its form", (byte) => {
     assert.isUndefined(faultOf(formatApiKey(Buffer.alloc(32, byte), role), kind))
   })
 
@@ -36,7 +36,7 @@ describe.for(kinds)("an API key, byok_%s_ for %s (D41)", ([kind, role]) => {
 
 describe("the checksum of a token (D41, F9)", () => {
   it.prop(
-    "is right for every issued key, and wrong once a digit of it is changed",
+    "is right for every issued key, and wrong after any digit changes",
     [bytes(32, 32), integer(8, 56)],
     ([random, at]) => {
       const key = formatApiKey(random, "management")
@@ -46,7 +46,7 @@ describe("the checksum of a token (D41, F9)", () => {
     }
   )
 
-  it.prop("is not asked of keys of other forms, which may have been imported", [anyString], ([token]) => {
+  it.prop("is not required of other forms, which may have been imported", [anyString], ([token]) => {
     assert.isFalse(hasWrongChecksum(token))
     assert.isFalse(hasWrongChecksum(`byok_mk_${token}!`))
   })

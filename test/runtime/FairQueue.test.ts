@@ -101,7 +101,7 @@ const step = Arbitrary.schema(
 
 describe("a fair queue", () => {
   it.prop(
-    "starts and ends requests exactly as its plain reference, with thousands that wait",
+    "starts and ends requests exactly like a simple reference, with thousands waiting",
     [Arbitrary.array(step, { minLength: 1, maxLength: 60 })],
     ([steps]) => {
       const subjects = [makeSubject(), makeReference()] as const
@@ -138,7 +138,7 @@ describe("a fair queue", () => {
     casesOf(40)
   )
 
-  it("is not exhausted by 12,000 waiting requests that end as soon as they start", () => {
+  it("does not overflow the stack when 12,000 waiting requests end as soon as they start", () => {
     const { arrive, end, inProgress, started } = makeSubject()
     for (let id = 0; id < limits.inProgress; id++) arrive({ id, tenant: "a", kind: "stays" })
     for (let n = 0; n < 12_000; n++) {
@@ -149,7 +149,7 @@ describe("a fair queue", () => {
     assert.lengthOf(started, limits.inProgress + 9_000, "those whose deadline has passed do not start")
   })
 
-  it.live("caps nobody while nobody waits, and refuses what a tenant sends beyond its line", function* () {
+  it.live("caps nobody while nobody waits, and refuses requests beyond a tenant's line", function* () {
     const queue = makeRequestQueue({ inProgress: 3, waiting: 2 })
     const flood = yield* Effect.forEach(Array.from({ length: 9 }), () => Effect.forkChild(queue("one", Effect.never)))
     const [, , , , , ...refused] = flood
@@ -162,7 +162,7 @@ describe("a fair queue", () => {
     assert.strictEqual(yield* Fiber.join(other), "served")
   })
 
-  it.live("ends a request that still waits at its deadline, and not before: nothing was done (D14)", function* () {
+  it.live("fails a waiting request at its deadline, not before, without running it (D14)", function* () {
     const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
     const held = yield* Effect.forkChild(queue("one", Effect.never))
     yield* Effect.yieldNow
@@ -194,7 +194,7 @@ describe("a fair queue", () => {
     assert.isAtMost(timers(), before)
   })
 
-  it.effect("refuses whoever would have to wait if nobody may", function* () {
+  it.effect("refuses requests that would wait if none may", function* () {
     const queue = makeRequestQueue({ inProgress: 1, waiting: 0 })
     const inside = Effect.exit(queue("one", Effect.void))
     assert.deepStrictEqual(yield* queue("one", inside), Exit.fail(new ServiceUnavailable()))
@@ -206,7 +206,7 @@ describe("a fair queue", () => {
     start: () => {}
   })
 
-  it("looks at no more tenants than it serves while it is full", () => {
+  it("examines no tenant while it is full", () => {
     let looks = 0
     const admittedOf = () => (looks += 1) && 0
     const { release, take, wait } = makeFairQueue({ total: 1, waiting: 1, admittedOf })
@@ -217,14 +217,14 @@ describe("a fair queue", () => {
     assert.isAtMost(looks, 2)
   })
 
-  it("lets a light place pass a heavy one for which there is no room yet", () => {
+  it("lets a light place overtake a heavy one that does not fit yet", () => {
     const { take, used, wait } = makeFairQueue({ total: 3, waiting: 1 })
     take(2)
     for (const place of [placeOf("one", 2), placeOf("another", 1)]) wait({ ...place, limit: 3 })
     assert.strictEqual(used(), 3)
   })
 
-  it("takes back once what a place was admitted", () => {
+  it("releases the weight of a place once", () => {
     const { leave, used, wait } = makeFairQueue({ total: 2, waiting: 2 })
     const place = () => ({ ...placeOf("one", 1), limit: 2 })
     const [one, other] = [place(), place()]
@@ -234,7 +234,7 @@ describe("a fair queue", () => {
     assert.strictEqual(used(), 1)
   })
 
-  it.live("keeps no timer of a request that it refuses, and that of one that waits until it has left", function* () {
+  it.live("keeps a timer for each waiting request, and none for a refused one", function* () {
     const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
     const inTime = Effect.provideService(CurrentDeadline, { until: performance.now() + 60_000 })
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length

@@ -8,13 +8,13 @@ import { assert, describe, it } from "../support/it.ts"
 
 describe("a budget of memory", () => {
   it.prop(
-    "admits, lets go and gives back exactly as its plain reference, in any interleaving",
+    "admits, evicts and releases exactly like a simple reference, in any interleaving",
     [anySteps],
     ([steps]) => runSteps(makeMemoryBudget, steps),
     casesOf(400)
   )
 
-  it.effect("lets wait what fits when all is free, and grows what held nothing", function* () {
+  it.effect("queues a reservation that would fit an empty budget, and grows an empty reservation", function* () {
     const { admit, held, reserve } = makeMemoryBudget(100)
     const first = reserve("one", "route")
     assert.isTrue(first.grow(1, () => {}))
@@ -26,7 +26,7 @@ describe("a budget of memory", () => {
     assert.deepStrictEqual([held.route, held.pool], [0, 100])
   })
 
-  it.effect("refuses what never fits at once, and tells why", function* () {
+  it.effect("refuses at once a reservation that never fits, and logs why", function* () {
     const { admit } = makeMemoryBudget(100)
     yield* admit("one", "route", 100)
     assert.deepStrictEqual(yield* Effect.exit(admit("one", "page", 76)), Exit.fail(new ServiceUnavailable()))
@@ -36,16 +36,16 @@ describe("a budget of memory", () => {
   const faults: ReadonlyArray<readonly [fault: string, file: "FairQueue" | "MemoryBudget", ...edit: Edit]> = [
     ["the sum may exceed the total", "FairQueue", "used + weight <= limit\n", "used <= limit\n"],
     [
-      "somebody overtakes who waits",
+      "a request overtakes waiting ones",
       "FairQueue",
       "lines.size > 0 || used + weight > limit",
       "used + weight > limit"
     ],
     ["a tenant keeps its turn", "FairQueue", "    lines.delete(tenant)\n", ""],
-    ["the small never pass the large", "FairQueue", "leastShare = share", "return undefined"],
-    ["everybody passes the large", "FairQueue", "if (share > leastShare) continue", ""],
-    ["an admitted place that leaves gives nothing back", "FairQueue", "used -= weight\n", ""],
-    ["nobody is served when somebody leaves", "FairQueue", "release(taken)", "used -= taken"],
+    ["light places never overtake heavy ones", "FairQueue", "leastShare = share", "return undefined"],
+    ["every place overtakes heavy ones", "FairQueue", "if (share > leastShare) continue", ""],
+    ["an admitted place that leaves releases nothing", "FairQueue", "used -= weight\n", ""],
+    ["leaving serves no waiting place", "FairQueue", "release(taken)", "used -= taken"],
     [
       "a place that has left is served",
       "FairQueue",
@@ -53,25 +53,25 @@ describe("a budget of memory", () => {
       "line?.size === 0"
     ],
     ["tenants take the last quarter", "MemoryBudget", "tenantUses.has(use) ? tenantsTotal : total", "total"],
-    ["what is shrunk is given back twice", "MemoryBudget", "if (excess <= 0) return", ""],
-    ["what is spare stays", "MemoryBudget", "evictUntil(() => queue.fits(place))", ""],
-    ["more goes than is needed", "MemoryBudget", "evictUntil(() => queue.fits(place))", "evictUntil(() => false)"],
-    ["what was used last goes first", "MemoryBudget", "if (this.list === evictable) this.moveTo(evictable)", ""],
-    ["spare bytes take the last quarter", "MemoryBudget", "queue.used() <= tenantsTotal || ", "true || "],
+    ["shrinking releases twice", "MemoryBudget", "if (excess <= 0) return", ""],
+    ["evictable bytes stay", "MemoryBudget", "evictUntil(() => queue.fits(place))", ""],
+    ["more is evicted than needed", "MemoryBudget", "evictUntil(() => queue.fits(place))", "evictUntil(() => false)"],
+    ["the last used is evicted first", "MemoryBudget", "if (this.list === evictable) this.moveTo(evictable)", ""],
+    ["evictable bytes take the last quarter", "MemoryBudget", "queue.used() <= tenantsTotal || ", "true || "],
     [
-      "what is left to a spare one takes the last quarter",
+      "transferred bytes take the last quarter",
       "MemoryBudget",
       "this.release()\n      evictUntil(leavesRoutersShare)",
       "this.release()"
     ],
-    ["what is left is more than was held", "MemoryBudget", "Math.min(bytes, this.bytes)", "bytes"],
-    ["what is left is given back, too", "MemoryBudget", "this.count(-left)", "this.bytes += 0"],
-    ["spare bytes count for their account", "MemoryBudget", 'if (this.use === "spare") return', ""],
-    ["whoever waits takes all", "MemoryBudget", "largest.bytes - oldest.bytes < wanted", "false"],
+    ["more is transferred than reserved", "MemoryBudget", "Math.min(bytes, this.bytes)", "bytes"],
+    ["transferred bytes are released, too", "MemoryBudget", "this.count(-left)", "this.bytes += 0"],
+    ["evictable bytes count for their account", "MemoryBudget", 'if (this.use === "spare") return', ""],
+    ["a waiting account takes everything", "MemoryBudget", "largest.bytes - oldest.bytes < wanted", "false"],
     ["the smallest account gives way", "MemoryBudget", "other.bytes > one.bytes", "other.bytes < one.bytes"],
-    ["what is leaving is asked again", "MemoryBudget", "if (oldest.isRevoked) continue", ""],
-    ["more goes while enough is leaving", "MemoryBudget", "queue.used() + revokedBytes", "queue.used()"],
-    ["what waits to grow outlives its holding", "MemoryBudget", "queue.leave(waiting, bytes)", "queue.release(bytes)"]
+    ["a revoked reservation is revoked again", "MemoryBudget", "if (oldest.isRevoked) continue", ""],
+    ["more is revoked while enough is being released", "MemoryBudget", "queue.used() + revokedBytes", "queue.used()"],
+    ["a waiting growth outlives its reservation", "MemoryBudget", "queue.leave(waiting, bytes)", "queue.release(bytes)"]
   ]
   const samples = Effect.runSync(Arbitrary.sampleEffect(anySteps, { count: 400, seed: "planted" }))
 
@@ -93,11 +93,11 @@ describe("a budget of memory", () => {
     return samples.some((steps) => isToldApart(planted.makeMemoryBudget, steps))
   })
 
-  it.effect.each(faults)("would not be one if %s (control)", ([, file, ...edit]) =>
+  it.effect.each(faults)("differs from the reference if %s (control)", ([, file, ...edit]) =>
     Effect.map(isFound(file, edit), (found) => assert.isTrue(found))
   )
 
-  it.effect("is as it is without a fault (control of the controls)", () =>
+  it.effect("equals the reference without a fault (control of the controls)", () =>
     Effect.map(isFound(), (found) => assert.isFalse(found))
   )
 })

@@ -24,7 +24,7 @@ const samples = Effect.map(Effect.context(), (context) =>
 )
 
 describe("the series of a router", () => {
-  it.effect("are all there before anything is asked", () =>
+  it.effect("exist before the first request", () =>
     Effect.gen(function* () {
       const text = prometheusText(yield* Effect.context())
       for (const name of ["plans", "leases", "exclusions", "parkings"])
@@ -68,7 +68,7 @@ describe("the series of a router", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.effect("count plans without a step, and those for which the database could not be asked", () =>
+  it.effect("count plans without a step, and plans that failed without the database", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner, { is_byok_only: true })

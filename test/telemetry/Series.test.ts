@@ -70,7 +70,7 @@ const holds = (name: string, value: number, labels: Labels = {}) =>
 const aCredential = CredentialId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")
 
 layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it) => {
-  it.effect("count requests by method, template of the route and status, whatever became of them", function* () {
+  it.effect("count every request by method, route template and status", function* () {
     const { url } = yield* TestService
     const { create, get, management_key } = yield* TestService.tenant
     const collection = "/api/v1/byok"
@@ -101,7 +101,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(exchange(url, bytes), counted)
   })
 
-  it.effect("show requests while they are answered, and count a client that does not wait as 499", function* () {
+  it.effect("show requests in progress, and count a client that disconnects as 499", function* () {
     const { sql, url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     yield* raises(
@@ -124,7 +124,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     )
   })
 
-  it.effect("show bodies that nobody has taken on account yet", function* () {
+  it.effect("show bodies that no account has been charged for yet", function* () {
     const { sql, url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const unread = (bytes: number) => holds("byok_memory_held_bytes", bytes, { use: "unread" })
@@ -144,7 +144,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     )
   })
 
-  it.effect("time statements by operation, and those that fail by the kind of failure", function* () {
+  it.effect("time statements by operation and kind of failure", function* () {
     const { sql } = yield* TestService
     const { create } = yield* TestService.tenant
     const inserted = (labels: Labels = {}) =>
@@ -154,7 +154,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(Effect.scoped(Effect.andThen(lockTable(sql, "credentials"), create(minimal))), failed)
   })
 
-  it.effect("show the queue, and how many requests shared a statement after what wait", function* () {
+  it.effect("show the queue, the wait for a shared statement and how many requests shared it", function* () {
     const { sql } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))
@@ -179,7 +179,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* holds("byok_db_queue_depth", 0, { lane: "reads" })
   })
 
-  it.effect("time what is sealed and opened, and what does not open by the reason", function* () {
+  it.effect("time sealing and opening, and failures by reason", function* () {
     const { seal, open, verify } = yield* Cipher
     const { account_id, create, workspace_id } = yield* TestService.tenant
     const timed = (operation: string, error_type?: string) =>
@@ -205,7 +205,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(Effect.flip(open(unknown, contextOf(context))), timed("unwrap", "UnknownKeyId"))
   })
 
-  it.effect("time what is rewrapped, and what is not by the reason", function* () {
+  it.effect("time rewraps, and failures by reason", function* () {
     const count = "byok_crypto_operation_duration_seconds_count"
     const timing = (yield* makeCryptoTimer)("rewrap")
     yield* raises(timing(Effect.void), [1, count, { operation: "rewrap" }])
@@ -216,7 +216,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(failing, [1, count, { operation: "rewrap", error_type: "AuthenticationFailed" }])
   })
 
-  it.effect("differ by the attributes of their family and no others", function* () {
+  it.effect("have exactly the attributes of their family", function* () {
     const { create } = yield* TestService.tenant
     yield* create(minimal)
     const text = prometheusText(yield* Effect.context())
@@ -235,8 +235,8 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
   })
 })
 
-layerLive(metered(), { timeout: "120 seconds" })("what is read in the background", (it) => {
-  it.effect("shows wraps, entries that are not sealed and readiness as the database has them", function* () {
+layerLive(metered(), { timeout: "120 seconds" })("series read in the background", (it) => {
+  it.effect("show wraps, unsealed entries and readiness as the database has them", function* () {
     const { sql } = yield* TestService
     const { create } = yield* TestService.tenant
     assert.isUndefined(yield* read("byok_ready"))
@@ -274,42 +274,39 @@ layerLive(metered(), { timeout: "120 seconds" })("what is read in the background
     yield* holds("byok_ready", 1)
   })
 
-  it.effect(
-    "shows how long ago the key that seals was registered, and nothing while the database does not know",
-    function* () {
-      const { sql } = yield* TestService
-      const name = "byok_kek_primary_age_seconds"
-      const [registered] = yield* sql<{ id: string; recent: boolean }>`
+  it.effect("show the age of the primary key, and nothing while the database does not know it", function* () {
+    const { sql } = yield* TestService
+    const name = "byok_kek_primary_age_seconds"
+    const [registered] = yield* sql<{ id: string; recent: boolean }>`
         SELECT id, registered_at BETWEEN now() - interval '5 minutes' AND now() AS recent FROM keks`
-      assert.isTrue(registered?.recent)
-      let primary = registered?.id
-      yield* Layer.build(StoreGauges.layer({ wrapsLimit: 1, primary: () => primary }, "100 millis"))
-      const isDaysOld = (days: number) =>
-        eventually(
-          `the key is ${days} days old`,
-          Effect.map(read(name), (age = -1) => age >= days * 86_400 && age < days * 86_400 + 600)
-        )
-      const isAbsent = eventually(
-        "there is no age",
-        Effect.map(read(name), (age) => age === undefined)
+    assert.isTrue(registered?.recent)
+    let primary = registered?.id
+    yield* Layer.build(StoreGauges.layer({ wrapsLimit: 1, primary: () => primary }, "100 millis"))
+    const isDaysOld = (days: number) =>
+      eventually(
+        `the key is ${days} days old`,
+        Effect.map(read(name), (age = -1) => age >= days * 86_400 && age < days * 86_400 + 600)
       )
-      yield* isDaysOld(0)
-      yield* sql`UPDATE keks SET registered_at = now() - interval '400 days'`
-      yield* isDaysOld(400)
-      yield* sql`
+    const isAbsent = eventually(
+      "there is no age",
+      Effect.map(read(name), (age) => age === undefined)
+    )
+    yield* isDaysOld(0)
+    yield* sql`UPDATE keks SET registered_at = now() - interval '400 days'`
+    yield* isDaysOld(400)
+    yield* sql`
         INSERT INTO keks (id, check_value, registered_at)
         VALUES ('next', decode(repeat('01', 16), 'hex'), now() - interval '2 days')`
-      primary = "next"
-      yield* isDaysOld(2)
-      yield* sql`UPDATE keks SET registered_at = now() + interval '10 days' WHERE id = 'next'`
-      yield* holds(name, 0)
-      primary = "nowhere"
-      yield* isAbsent
-      yield* sql`DELETE FROM keks WHERE id = 'next'`
-    }
-  )
+    primary = "next"
+    yield* isDaysOld(2)
+    yield* sql`UPDATE keks SET registered_at = now() + interval '10 days' WHERE id = 'next'`
+    yield* holds(name, 0)
+    primary = "nowhere"
+    yield* isAbsent
+    yield* sql`DELETE FROM keks WHERE id = 'next'`
+  })
 
-  it.effect("shows CPU, memory, the version and how long the event loop was held up", function* () {
+  it.effect("show CPU, memory, version and event loop delay", function* () {
     yield* Layer.build(ProcessGauges.layer("1.2.3", "1 second"))
     assert.strictEqual(yield* read("byok_build_info", { version: "1.2.3" }), 1)
     assert.isAbove((yield* read("process_memory_usage_bytes")) ?? 0, 2 ** 20)

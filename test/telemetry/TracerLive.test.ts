@@ -29,13 +29,13 @@ describe("sampling", () => {
       sampled: true
     }).sampled
 
-  it.each([0.01, 0.25, 0.5, 0.9])("by a ratio of %d records that share of traces", (ratio) => {
+  it.each([0.01, 0.25, 0.5, 0.9])("with a ratio of %d records that share of traces", (ratio) => {
     const share = ids.filter((id) => isRecorded({ ratio, parentDecides: false }, id, false)).length / ids.length
     // Five standard deviations.
     assert.closeTo(share, ratio, 5 * Math.sqrt((ratio * (1 - ratio)) / ids.length))
   })
 
-  it("records with a larger ratio whatever a smaller one does, by the end of the id alone", () => {
+  it("records with a larger ratio whatever a smaller one records, by the end of the id alone", () => {
     const [some, more] = [0.2, 0.4].map((ratio) => ({ ratio, parentDecides: false })) as [Sampling, Sampling]
     for (const id of ids) {
       if (isRecorded(some, id, false)) assert.isTrue(isRecorded(more, id, false))
@@ -43,14 +43,14 @@ describe("sampling", () => {
     }
   })
 
-  it("records all or nothing at the ends", () => {
+  it("records everything at ratio 1 and nothing at 0", () => {
     for (const id of [...ids, "0".repeat(32), "f".repeat(32)]) {
       assert.isTrue(isRecorded({ ratio: 1, parentDecides: false }, id, false))
       assert.isFalse(isRecorded({ ratio: 0, parentDecides: false }, id, true))
     }
   })
 
-  it("leaves the decision to a caller, if it may decide", () => {
+  it("follows the caller's decision if configured to", () => {
     for (const ratio of [0, 0.5, 1]) {
       for (const recorded of [true, false]) {
         assert.strictEqual(isRecorded({ ratio, parentDecides: true }, "f".repeat(32), recorded), recorded)
@@ -95,7 +95,7 @@ describe("traces for a collector", () => {
     assert.notInclude(body, "canary")
   })
 
-  it.live("would hold the text of failures as Effect sends them (control)", function* () {
+  it.live("hold the text of failures as Effect sends them (control)", function* () {
     const { received, url } = yield* startCollector
     const layer = OtlpTracer.layer({ url, resource: { serviceName: "byok" } })
     yield* Effect.provide(failing, Layer.provide(layer, [OtlpSerialization.layerJson, FetchHttpClient.layer]))
@@ -103,7 +103,7 @@ describe("traces for a collector", () => {
       assert.match(received(), new RegExp(`"${part}","value":\\{"stringValue":"[^"]*canary`))
   })
 
-  it.live("are not made without a collector", function* () {
+  it.live("are not created without a collector", function* () {
     const enabled = (endpoint: Option.Option<string>) => Effect.provide(References.TracerEnabled, tracingTo(endpoint))
     assert.isFalse(yield* enabled(Option.none()))
     assert.isTrue(yield* enabled(Option.some("http://127.0.0.1:1")))

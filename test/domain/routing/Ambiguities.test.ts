@@ -106,7 +106,7 @@ describe("where the specification can be read in two ways, a plan", () => {
     assert.strictEqual(places.join(", "), order)
   })
 
-  it("carries the region that the upstream's address may depend on (E12)", () => {
+  it("carries the declared region, which may decide the upstream's address (E12)", () => {
     const regions = (["europe", "global", null] as const).map((declared_region) => {
       const [step] = plan(plainCase([{ declared_region }])).steps
       return step?._tag === "Own" && step.region

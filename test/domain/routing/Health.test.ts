@@ -50,7 +50,7 @@ const cooldownsWhenever = (outcome: Outcome, times: number) => {
 
 describe("the join of cooldowns", () => {
   it.prop(
-    "is commutative, associative and idempotent, and never below either",
+    "is commutative, associative and idempotent, and an upper bound of both",
     [anyCooldown, anyCooldown, anyCooldown],
     ([one, other, third]) => {
       assert.deepStrictEqual(join(one, other), join(other, one))
@@ -62,7 +62,7 @@ describe("the join of cooldowns", () => {
   )
 
   it.prop(
-    "is what a replaced key is above of, whatever was known of the one before (Q26)",
+    "starts anew when the key is replaced, whatever its cooldowns were (Q26)",
     [anyCooldown],
     ([cooldown]) => {
       const next = initialCooldown(cooldown.key_version + 1)
@@ -94,17 +94,17 @@ describe("a cooldown", () => {
     assert.deepStrictEqual(cooldownsWhenever({ _tag: "RateLimited", retry_after }, 3), [length, length, length])
   })
 
-  it.each([Number.NaN, -1])("is of the usual length if Retry-After is no time: %s", (retry_after) => {
+  it.each([Number.NaN, -1])("has the usual length if Retry-After is no time: %s", (retry_after) => {
     assert.deepStrictEqual(cooldownsWhenever({ _tag: "RateLimited", retry_after }, 1), [5])
   })
 
-  it("is one strike of leases that were out together, and ends when the last of them says (Q25)", () => {
+  it("counts one strike for concurrent leases, and lasts until the latest of their ends (Q25)", () => {
     const [first, last] = [0, 2 * second].map((now) => contributionOf(free, refused("Rejected"), now).whole)
     assert(first !== undefined && last !== undefined)
     assert.deepStrictEqual(join(last, first), { ...last, strikes: 1, until: 2 * second + minute })
   })
 
-  it("is ended by a success of a trial, and by none of a lease that was out when it began", () => {
+  it("ends with a success on trial, but not with one of a lease that began before it", () => {
     const rejected = contributionOf(free, refused("Rejected"), 0)
     const late = contributionOf(free, { _tag: "Succeeded" }, 2 * minute)
     assert.deepStrictEqual(join(rejected.whole, late.whole), rejected.whole)
@@ -114,7 +114,7 @@ describe("a cooldown", () => {
     assert.deepStrictEqual(join(cleared.whole, lateRefusal.whole), cleared.whole)
   })
 
-  it("of the whole key counts beside one of a model: the later end decides, and one success ends both", () => {
+  it("of the whole key and one of a model both count: the later end decides, and one success ends both", () => {
     const limited = contributionOf(free, refused("RateLimited"), 0)
     const both = contributionOf(limited, refused("Rejected"), 0)
     assert.deepStrictEqual(availability(both, 0), { _tag: "Parked", cause: "rejected", until: minute })
@@ -127,7 +127,7 @@ describe("a cooldown", () => {
     assert.strictEqual(contributionOf(parked, { _tag }, minute), parked)
   })
 
-  it("counts for an hour after its end: then the key is free, and starts with one strike", () => {
+  it("counts for an hour after its end; then the key is free and starts with one strike", () => {
     const { model } = contributionOf(free, refused("Forbidden"), 0)
     const end = minute + hour
     const healthAt = (now: number): Health => ({ ...free, model: expireStrikes(model, now) })
@@ -146,7 +146,7 @@ describe("a cooldown", () => {
     })
   })
 
-  it("is shown in milliseconds since 1970, whatever the clock of cooldowns says", () => {
+  it("is shown in milliseconds since 1970, whatever the monotonic clock says", () => {
     const parked = contributionOf(free, refused("Rejected"), 500)
     assert.deepStrictEqual(availabilityOf(parked, false, { monotonic: 500.4, wall: 1_000_000 }), {
       _tag: "Parked",

@@ -39,7 +39,7 @@ const latest = (times: ReadonlyArray<number | null>) => {
 
 describe("the last use of a credential", () => {
   it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
-    "says of %s what it shows",
+    "records for %s what it shows",
     (tag, outcome) => {
       const expected: Readonly<Record<string, Partial<LastUse>>> = {
         Succeeded: { last_succeeded_at: 7 },
@@ -58,7 +58,7 @@ describe("the last use of a credential", () => {
   )
 
   it.prop(
-    "is the latest of each time, in whatever order they are seen, with the cause of the last failure",
+    "keeps the latest of each time and the cause of the last failure, in any order of reports",
     [Arbitrary.array(seen, { maxLength: 8 })],
     ([all]) => {
       const last = all.reduce(mergeUses, neverUsed)
@@ -74,7 +74,7 @@ describe("the last use of a credential", () => {
   )
 
   it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
-    "is failing after %s if the key was refused, and until it is replaced or accepted",
+    "is failing after %s if the upstream refused the key, until it is replaced or accepted",
     (tag, outcome) => {
       const failed = useFromOutcome(outcome, 7, 2)
       const succeeded = (at: number) => mergeUses(failed, useFromOutcome({ _tag: "Succeeded" }, at, 2))

@@ -157,7 +157,7 @@ describe("shared capacity is not used because", () => {
 })
 
 describe("an explanation", () => {
-  it("looks for near misses in the lists of the first 100 credentials only (R4)", () => {
+  it("searches only the lists of the first 100 credentials for near misses (R4)", () => {
     const [plain] = plainCase([{ allowed_models: ["gpt-4o"] }]).rows
     assert(plain !== undefined)
     const rows = Array.from({ length: 120 }, (_, sort_order) =>

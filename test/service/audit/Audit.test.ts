@@ -151,7 +151,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     if (sealed.length > 0) assert.strictEqual(fault?.seq, sealed.at(-1)?.seq)
   })
 
-  it.effect.prop("counts only what came after a hash that was kept", [chain, page], function* ([given, size]) {
+  it.effect.prop("counts only entries after a known hash", [chain, page], function* ([given, size]) {
     const audit = yield* auditOver(given, size)
     const whole = yield* audit.verify()
     for (const { hash, last_seq } of given.checkpoints) {
@@ -192,7 +192,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     )
   }
 
-  it.effect("covers only what was written before: later entries do not disturb it", function* () {
+  it.effect("ignores entries written after it began", function* () {
     const entry = (seq: bigint) => ({ seq, at: "now", stamp: Buffer.alloc(8), events: "[1]" })
     const [one, two] = [entry(1n), entry(2n)]
     const first = checkpointOver([one])
@@ -215,7 +215,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 1n - 2n ** 63n })
   })
 
-  it.effect("finds that the newest checkpoint has been removed", function* () {
+  it.effect("detects the removal of the newest checkpoint", function* () {
     const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
     const first = checkpointOver([entry])
     const newest = { ...first, number: 2n, last_seq: 5n }
@@ -224,7 +224,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 2n })
   })
 
-  it("gives the place of every fault", () => {
+  it("locates every fault", () => {
     assert.deepStrictEqual(
       (["edited", "removed", "inserted", "checkpoint", "rewritten"] as const).map(
         (kind) => new AuditFault({ kind, seq: 7n }).message
@@ -258,7 +258,7 @@ describe("exporting the audit log (SECURITY.md, Audit)", () => {
     }
   )
 
-  it.effect("writes an entry that was edited into something other than a list as one event", function* () {
+  it.effect("writes an entry that is no longer a list as one event", function* () {
     const entries = [{ seq: 1n, at: "now", stamp: Buffer.alloc(8), events: '{"n":1}' }]
     const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] })
     const written: Array<string> = []

@@ -41,7 +41,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     assert.lengthOf(lines, 3, "nothing new, nothing logged")
   })
 
-  it.effect("are reported once if they stand still while entries wait, and again later", function* () {
+  it.effect("are reported once when they stop while entries wait, and again at the next stop", function* () {
     let waiting = 0
     const { lines } = yield* run(
       (time) => Effect.succeed(time < 600 ? Option.some(head(1)) : Option.some(head(2))),

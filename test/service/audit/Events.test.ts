@@ -103,9 +103,9 @@ const run = Effect.fnUntraced(function* (
   return { committed: committed.toSorted((one, other) => one - other), seen }
 })
 
-describe("whoever follows the events", () => {
+describe("a subscriber to events", () => {
   it.live(
-    "sees each committed one once, in order, however late it is committed; by the number alone one is lost (control)",
+    "gets each event once, in order, however late it is committed; ordering by number alone loses one (control)",
     function* () {
       const opened = yield* open
       const readers = opened.events.map(
@@ -140,7 +140,7 @@ describe("whoever follows the events", () => {
     60_000
   )
 
-  it.live("waits for the next one, no longer than asked", function* () {
+  it.live("waits for the next event, up to the timeout", function* () {
     const { events, logs, sql } = yield* open
     const [next, [log]] = [events[0]?.next, logs]
     assert(next !== undefined && log !== undefined)
@@ -154,7 +154,7 @@ describe("whoever follows the events", () => {
     assert.deepInclude<object | undefined>(found[0], { action: "keyring.register", kek_id: "late" })
   })
 
-  it.live("asks the database no more often than anybody else who waits: one look-up is for all", function* () {
+  it.live("shares one query with all waiting subscribers", function* () {
     const { logs, sql } = yield* open
     const log = logs[0] ?? assert.fail("no instance")
     let reads = 0

@@ -33,7 +33,7 @@ describe.skipIf(!isInstalled)(
   `a receiver in Python that knows the specification alone${isInstalled ? "" : " (skipped: python3 is not installed)"}`,
   () => {
     it.live(
-      "takes messages by each of two secrets, not by a third or with another body (Standard Webhooks)",
+      "verifies messages with each of two secrets, but not with a third or another body (Standard Webhooks)",
       function* () {
         const { received, url } = yield* receiver([])
         const secrets = [1, 2].map((byte) => Redacted.make<Uint8Array>(Buffer.alloc(24, byte)))

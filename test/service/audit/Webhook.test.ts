@@ -66,7 +66,7 @@ const firsts = (ids: ReadonlyArray<string>) => Array.from(new Set(ids))
 
 describe("events that are posted (Standard Webhooks)", () => {
   it.live(
-    "arrive each at least once, in order, signed by every secret, from one instance at a time; a lost answer or a refusal repeats one",
+    "arrive at least once, in order, signed with every secret, from one instance; lost answers and refusals repeat",
     function* () {
       const { open, received, written } = yield* deliver([200, "lost", 204, 500, 302, 200, "lost"])
       const ids = idsOf(received)
@@ -100,7 +100,7 @@ describe("events that are posted (Standard Webhooks)", () => {
   )
 
   it.live(
-    "a cursor that moves before the answer loses one (control)",
+    "are lost if the cursor moves before the answer (control)",
     function* () {
       const { received, written } = yield* deliver([500, 500], true)
       assert.isAtMost(firsts(idsOf(received)).length, written.length - 1)
@@ -111,7 +111,7 @@ describe("events that are posted (Standard Webhooks)", () => {
 
 describe("the cursor of a subscriber", () => {
   it.live(
-    "has one holder, whom only its steps or 30 seconds replace; each failure doubles the pause, up to 5 minutes",
+    "has one holder, until it frees it or rests for 30 seconds; each failure doubles the pause, up to 5 minutes",
     function* () {
       const { ports, sql } = yield* openStore()
       const cursor = yield* Effect.provide(EventCursor, ports)

@@ -204,14 +204,14 @@ const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<Readonl
 
 layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
   it.effect.prop(
-    "answer and store what the model does while updates, deletions, repeats and rewraps are interleaved (L9, L11)",
+    "answer and store like the model under interleaved updates, deletions, repeats and rewraps (L9, L11)",
     [history],
     ([batches]) =>
       Effect.map(Effect.scoped(isAsModelled(batches, (repository) => repository)), (isRight) => assert.isTrue(isRight)),
     { arbitrary: { runs: 15 } }
   )
 
-  it.effect("store every rename of one credential at once, one after the other (L9)", function* () {
+  it.effect("store all concurrent renames of one credential, one after the other (L9)", function* () {
     const { ports } = yield* ThreeInstances
     const [one, other] = [
       yield* instanceOn(ports[0], rings[0], (repository) => repository),
@@ -295,7 +295,7 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
     ]
   ]
 
-  it.effect.each(broken)("would be caught if one of them %s (control)", function* ([, batches, change]) {
+  it.effect.each(broken)("fail the model if one of them %s (control)", function* ([, batches, change]) {
     assert.isTrue(yield* Effect.scoped(isAsModelled(batches, (repository) => repository)))
     assert.isFalse(yield* Effect.scoped(isAsModelled(batches, change)))
   })

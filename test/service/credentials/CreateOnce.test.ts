@@ -141,7 +141,7 @@ const decidedByWhatIsMeant = Effect.fnUntraced(function* (one: Given, other: Giv
 
 describe("a create with an idempotency key (SECURITY.md, Idempotency records)", () => {
   it.effect.prop(
-    "happens once for bodies that create the same, however they are written, and is refused for another (F18)",
+    "happens once for equivalent bodies, and is refused for a different one (F18)",
     [pairs, idempotencyKey],
     ([[one, other], key]) => Effect.provide(decidedByWhatIsMeant(one, other, key), service),
     { arbitrary: { runs: 200 } }
@@ -158,7 +158,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     ]
   ] as const
 
-  it.effect.each(forgetful)("would be caught if the service %s (control)", function* ([, broken]) {
+  it.effect.each(forgetful)("fails the model if the service %s (control)", function* ([, broken]) {
     const checked = yield* Arbitrary.checkEffect(
       Arbitrary.all({ pair: pairs, key: idempotencyKey }),
       ({ key, pair: [one, other] }) =>
@@ -330,7 +330,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
 })
 
 describe("a create that is repeated after its key was replaced", () => {
-  inService("is replayed, and a create with another key is another request", function* () {
+  inService("is replayed, but differs with another key", function* () {
     const { account_id } = yield* newTenant
     const key = IdempotencyKey.make("once")
     const { credential } = yield* createOnce(account_id, minimal, key)

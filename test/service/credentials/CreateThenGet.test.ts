@@ -33,7 +33,7 @@ const regionIn = ({ key, provider }: Record<string, unknown>) => {
 
 describe("a created credential", () => {
   it.effect.prop(
-    "is what was requested, with the defaults, is what get returns, and opens to the exact key (section 4.1, D26, D34, D35)",
+    "has the requested members and defaults, is returned by get, and opens to the exact key (section 4.1, D26, D34, D35)",
     [accepted],
     ([{ body, millis, secret }]) =>
       Effect.gen(function* () {

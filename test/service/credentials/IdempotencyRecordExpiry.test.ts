@@ -29,7 +29,7 @@ const holding = (records: number, failing: (call: number) => boolean = () => fal
 }
 
 describe("old idempotency records (SECURITY.md, Idempotency records)", () => {
-  it.effect("stay for at least a day, and are removed in small batches while the service runs", function* () {
+  it.effect("stay for at least a day, and are then removed in small batches", function* () {
     const { service, state } = holding(1201)
     yield* Effect.gen(function* () {
       yield* TestClock.adjust(day)
@@ -43,7 +43,7 @@ describe("old idempotency records (SECURITY.md, Idempotency records)", () => {
     assert.lengthOf(inRow, 2, "each batch but the first comes after a pause")
   })
 
-  it.effect("are removed the next time if it failed, which is logged once", function* () {
+  it.effect("are removed by the next run after a failure, which is logged once", function* () {
     const { service, state } = holding(3, (call) => call <= 160)
     yield* Effect.gen(function* () {
       yield* TestClock.adjust(2 * day)
@@ -56,7 +56,7 @@ describe("old idempotency records (SECURITY.md, Idempotency records)", () => {
     }).pipe(Effect.provide(service))
   })
 
-  it.effect("are no longer removed once the service has stopped", function* () {
+  it.effect("are not removed after the service has stopped", function* () {
     const { service, state } = holding(0)
     yield* Effect.provide(TestClock.adjust("1 hour"), service)
     const before = state.calls.length

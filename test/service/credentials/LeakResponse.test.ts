@@ -90,7 +90,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
 
   layerLive(service, { timeout: "60 seconds" })((it) => {
     it.effect.prop(
-      "finds a credential if and only if it holds the key or has it inside, by labels and by opening all (L15)",
+      "finds exactly the credentials whose key equals or contains it, by labels and by opening all (L15)",
       [cases],
       function* ([{ change, keys, part, which }]) {
         const made = yield* Effect.forEach(keys, ({ key, provider }) => create(provider, key), {
@@ -112,7 +112,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
       { arbitrary: { runs: 40 } }
     )
 
-    it.effect("opens only keys that label or JSON do not rule out, and names whose they are (L15)", function* () {
+    it.effect("opens only keys that the label allows, and names their account (L15)", function* () {
       const before = yield* search("sk-another-key-of-some-length", { all: true })
       const others = yield* Effect.forEach(["a", "b", "c"], (end) =>
         create("xai", `sk-0123456789-0123456789-${end}end`)
@@ -141,7 +141,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
       assert.strictEqual(inside?.credential_id, json.id)
     })
 
-    it.effect("parks the version that it found, until it is replaced or the mark cleared (L16)", function* () {
+    it.effect("parks the leaked version until the key is replaced or the mark cleared (L16)", function* () {
       const key = "sk-parked-0123456789-0123456789"
       const [one, other] = yield* Effect.all([create("xai", key), create("openai", JSON.stringify({ api_key: key }))])
       const bystander = yield* create("xai", "sk-bystander-0123456789-012345")

@@ -177,7 +177,7 @@ const honest = Layer.mergeAll(apiKeys, credentialRepository, workspaceResolver)
 
 describe("two to four tenants in any interleaving (T6b)", () => {
   it.effect.prop(
-    "never see, name or use what is not their own, or what is revoked or deleted",
+    "never see, name or use anything foreign, revoked or deleted",
     [history],
     ([given]) => Effect.provide(isolated(given), serviceWith(honest)),
     { arbitrary: { size: 40, runs: 150 } }
@@ -284,7 +284,7 @@ describe("two to four tenants in any interleaving (T6b)", () => {
     ]
   ]
 
-  it.effect.each(broken)("catch a store in which %s (control)", function* ([, ports]) {
+  it.effect.each(broken)("detect a store in which %s (control)", function* ([, ports]) {
     const checked = yield* Arbitrary.checkEffect(
       history,
       (given) => Effect.provide(isolated(given), serviceWith(ports)),

@@ -71,7 +71,7 @@ const given = Arbitrary.all({
 
 const contract = (it: It<Parts>) => {
   it.effect.prop(
-    "after an update the key opens under the new context and not under the old one; again, it changes nothing (L6, L8)",
+    "reseals the key to the new context only, and changes nothing when repeated (L6, L8)",
     [given],
     function* ([{ body, changes, sameKey }]) {
       const { account_id } = yield* newTenant
@@ -104,7 +104,7 @@ const contract = (it: It<Parts>) => {
     { arbitrary: { runs: 40 } }
   )
 
-  it.effect("reads again what has changed since it was read along with the API key (L9)", function* () {
+  it.effect("rereads a credential that changed after it was prefetched with the API key (L9)", function* () {
     const { account_id, credential } = yield* made()
     const { id } = credential
     const sealed = { id, row: Option.some(yield* stored(account_id, id)) }
@@ -124,7 +124,7 @@ const contract = (it: It<Parts>) => {
   })
 
   it.effect.each([new KeyStoreUnavailable({ reason: "down" }), new UnknownKeyId({ kek_id: "gone" })])(
-    "needs no key to change the name, and one for everything else: $_tag (L7, L8)",
+    "needs the stored key for every change but of the name: $_tag (L7, L8)",
     function* (failure: KeyStoreUnavailable | UnknownKeyId) {
       const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
       const fail = () => Effect.fail(failure)
@@ -171,7 +171,7 @@ const contract = (it: It<Parts>) => {
     assert.strictEqual(yield* opened(account_id, yield* stored(account_id, again.id)), key)
   })
 
-  it.effect("checks the hashes that it adds, not those that are stored (D24)", function* () {
+  it.effect("checks added hashes, not stored ones (D24)", function* () {
     const { account_id, credential, hash } = yield* made()
     const { id } = credential
     const [leaving, stranger] = [yield* addApiKey(account_id), yield* newTenant]
@@ -192,7 +192,7 @@ const contract = (it: It<Parts>) => {
     ])
   })
 
-  it.effect("and deletion are possible after the workspace was deleted; listing it is not (D43)", function* () {
+  it.effect("and deletion, but not listing, work in a deleted workspace (D43)", function* () {
     const { account_id, credential, workspace_id } = yield* made()
     const { id } = credential
     yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
@@ -208,7 +208,7 @@ const contract = (it: It<Parts>) => {
     assert.instanceOf(yield* Effect.flip(update({ account_id }, id, { name: "x" })), NotFound)
   })
 
-  it.effect("that would break a rule together with another is refused, whichever is first (L9)", function* () {
+  it.effect("is refused if it breaks a rule together with a concurrent one, whichever is first (L9)", function* () {
     const { account_id, credential } = yield* made()
     const exits = yield* Effect.forEach(
       [{ is_fallback: true }, { is_byok_only: true }],

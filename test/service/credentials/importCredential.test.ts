@@ -65,7 +65,7 @@ describe("the import of a record", () => {
     assert.strictEqual((yield* Memory).credentials.size, 0)
   })
 
-  it.effect("is recognised by what it says, not by defaults: a member that is added later makes no copies (F18)", () =>
+  it.effect("is recognised without its defaults, so members added later make no copies (F18)", () =>
     Effect.gen(function* () {
       const used: Array<string> = []
       const create = (_: unknown, idempotency_key = "") => {

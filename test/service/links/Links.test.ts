@@ -47,7 +47,7 @@ const isClosed = (exit: Exit.Exit<unknown, unknown>) =>
   Exit.isFailure(exit) && exit.cause.reasons.some((reason) => "defect" in reason && reason.defect instanceof LinkClosed)
 
 layerLive(TestService.layer)("links", (it) => {
-  it.effect("are stored by the hash of a token that stands behind # only, and are events of the account", function* () {
+  it.effect("are stored by the hash of a token that appears only after #, and recorded as events", function* () {
     const { newTenant, sql } = yield* TestService
     const tenant = yield* newTenant
     const { list } = yield* Links
@@ -72,7 +72,7 @@ layerLive(TestService.layer)("links", (it) => {
     })
   })
 
-  it.effect("are not made where nobody knows the address that they begin with", function* () {
+  it.effect("are not created without a public address", function* () {
     const { newTenant, sql } = yield* TestService
     const tenant = yield* newTenant
     const asked = { purpose: "connect", provider: "openai" } as const
@@ -82,7 +82,7 @@ layerLive(TestService.layer)("links", (it) => {
     assert.lengthOf(yield* sql`SELECT 1 FROM links WHERE account_id = ${tenant.account_id}`, 0)
   })
 
-  it.effect("last an hour, or as long as is asked, at most a day", function* () {
+  it.effect("last an hour, or as requested, up to a day", function* () {
     const tenant = yield* TestService.tenant
     const now = yield* DateTime.now
     for (const [asked, seconds] of [
@@ -108,7 +108,7 @@ layerLive(TestService.layer)("links", (it) => {
     }
   })
 
-  it.effect("are not made for a foreign workspace or credential, nor for an unknown account", function* () {
+  it.effect("are not created for a foreign workspace or credential, nor for an unknown account", function* () {
     const { newTenant } = yield* TestService
     const [tenant, other] = [yield* newTenant, yield* newTenant]
     const { id } = yield* create(other)
@@ -127,7 +127,7 @@ layerLive(TestService.layer)("links", (it) => {
     assert.strictEqual((yield* Effect.flip(linkFor(nobody, { purpose: "view" })))._tag, "NotKnown")
   })
 
-  it.effect("to connect are used once, by their write, in its transaction and under their name", function* () {
+  it.effect("to connect serve one write, in its transaction and as its actor", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { by, link_id, token } = yield* linkFor(tenant, { purpose: "connect" })
@@ -161,7 +161,7 @@ layerLive(TestService.layer)("links", (it) => {
     assert.deepStrictEqual(yield* stateOf(token), Option.some("used"))
   })
 
-  it.effect("to replace are used once, to manage again and again, none once revoked or expired", function* () {
+  it.effect("to replace serve once, to manage repeatedly, and none once revoked or expired", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { id } = yield* create(tenant)
@@ -191,7 +191,7 @@ layerLive(TestService.layer)("links", (it) => {
     assert.strictEqual((yield* as(tenant, ({ get }) => get(id))).name, "four")
   })
 
-  it.effect("lose their private keys when they are over, and go a week later or with their account", function* () {
+  it.effect("lose their private keys when closed, and are deleted a week later or with their account", function* () {
     const { sql } = yield* TestService
     const [tenant, other] = [yield* TestService.newTenant, yield* TestService.newTenant]
     const { deleteExpired } = yield* LinkRepository

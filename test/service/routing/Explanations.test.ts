@@ -50,7 +50,7 @@ const heapUsed = Effect.promise(async () => {
 const live = Layer.provideMerge(Layer.merge(ExplanationsLive.layer, Router.layer), inMemory())
 
 describe("the body of an explanation of a large pool", () => {
-  it.effect("is made once while nothing changes, and again after each change (Q19, Q20)", () =>
+  it.effect("is computed once, and again after each change (Q19, Q20)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const [first = assert.fail(), second = assert.fail()] = yield* manyKeys(owner)
@@ -75,7 +75,7 @@ describe("the body of an explanation of a large pool", () => {
     }).pipe(Effect.provide(live))
   )
 
-  it.effect("is made once for all who wait for it", () =>
+  it.effect("is computed once for all waiting requests", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* manyKeys(owner)
@@ -88,7 +88,7 @@ describe("the body of an explanation of a large pool", () => {
     }).pipe(Effect.provide(live))
   )
 
-  it.effect("is admitted before it is made, and kept in memory of its own, of which nobody waits for any (T9)", () =>
+  it.effect("reserves memory before it is computed, and is cached in evictable memory (T9)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* manyKeys(owner, "é".repeat(255))
@@ -109,7 +109,7 @@ describe("the body of an explanation of a large pool", () => {
     }).pipe(Effect.provide(live), Effect.provideService(MemoryBudget, makeMemoryBudget(2_000_000)))
   )
 
-  it.effect("keeps no pool that has changed since (T9)", () =>
+  it.effect("references no changed pool (T9)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const [first = assert.fail()] = yield* manyKeys(owner)
@@ -125,7 +125,7 @@ describe("the body of an explanation of a large pool", () => {
     }).pipe(Effect.provide(live), Effect.provideService(MemoryBudget, makeMemoryBudget(20_000_000)))
   )
 
-  it.effect("refers to no pool that has changed since, and a plan to none once it is let go of (T9)", () =>
+  it.effect("references no changed pool, nor does a plan once it is dropped (T9)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const targets = [{ provider: "azure" }, { provider: "anthropic" }]

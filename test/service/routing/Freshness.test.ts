@@ -127,7 +127,7 @@ const playAll = Effect.fnUntraced(function* (scenes: ReadonlyArray<Scene>, plant
 
 layerLive(ThreeInstances.layer)("plans and leases on three instances over one database", (it) => {
   it.effect.prop(
-    "are those of one list, in any interleaving of creates, updates, deletes, orders, parkings, sweeps and restarts (Q19, Q24, Q30)",
+    "follow one sequential model in any interleaving of changes, parkings, sweeps and restarts (Q19, Q24, Q30)",
     [scenes],
     function* ([scenes]) {
       const { counts, wrong } = yield* playAll([recovered, ...scenes])
@@ -235,7 +235,7 @@ layerLive(ThreeInstances.layer)("plans and leases on three instances over one da
     }
   ]
 
-  it.effect.each(controls)("are caught by the same model if $fault (control)", function* ({ finds, planted, scene }) {
+  it.effect.each(controls)("fail the same model if $fault (control)", function* ({ finds, planted, scene }) {
     const { sql } = yield* ThreeInstances
     const { wrong } = yield* playAll([scene], planted(sql))
     assert.isTrue(

@@ -9,7 +9,7 @@ import { assert, describe, it } from "../../support/it.ts"
 
 describe("the health of keys, as several routers know it over one database", () => {
   it.prop(
-    "is in any interleaving what a router would know that sees all reports at once (Q24 to Q26, Q28, Q30)",
+    "equals that of one router that sees all reports, in any interleaving (Q24 to Q26, Q28, Q30)",
     [anyRun],
     ([run]) => {
       runModel({ health, state }, run)
@@ -54,7 +54,7 @@ describe("the health of keys, as several routers know it over one database", () 
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 3000, seed: "planted" }))
 
-  it.each(faults)("would not be if $fault (control)", async ({ inHealth, inState }) => {
+  it.each(faults)("differs if $fault (control)", async ({ inHealth, inState }) => {
     const healthUrl = plantedUrl("Health.ts", inHealth === undefined ? [] : [inHealth])
     const stateUrl = plantedUrl("../../service/routing/HealthState.ts", inState === undefined ? [] : [inState], {
       "../../domain/routing/Health.ts": healthUrl
@@ -85,8 +85,8 @@ const free = { whole: health.initialCooldown(1), model: health.initialCooldown(1
 const hour = 60 * 60 * 1000
 const nothing: health.Cooldowns = new Map()
 
-describe("what a process keeps of the health of keys", () => {
-  it("are at most 100 models of a key; over an hour after their end they make room", () => {
+describe("the health of keys in one process", () => {
+  it("tracks at most 100 models of a key, and drops cooldowns an hour after their end to make room", () => {
     const { healthOf, report } = state.makeHealthState()
     const strikesOf = (model: string, now: number) => healthOf(leasedKey(model), nothing, now).model.strikes
     for (let n = 0; n <= 100; n += 1) report(leasedKey(`a/${n}`), free, { _tag: "Forbidden" }, 0)
@@ -113,7 +113,7 @@ describe("what a process keeps of the health of keys", () => {
     assert.isTrue(admit(key, struck(), lease, 30_000))
   })
 
-  it("tells which cooldowns a report has made longer", () => {
+  it("reports which cooldowns grew", () => {
     const { report } = state.makeHealthState()
     const grown = (model: string) => report(leasedKey(model), free, { _tag: "Forbidden" }, 0).map((one) => one.model)
     assert.deepStrictEqual(grown("a/0"), ["a/0"])
@@ -123,7 +123,7 @@ describe("what a process keeps of the health of keys", () => {
     assert.deepStrictEqual(grown("a/101"), [], "which is parked once")
   })
 
-  it("is of the whole key however many models were refused before", () => {
+  it("applies to the whole key however many models were refused before", () => {
     const { healthOf, report } = state.makeHealthState()
     const refuse = (tag: "Forbidden" | "Rejected", model: string, at = free) =>
       report(leasedKey(model), at, { _tag: tag }, 0)
@@ -150,7 +150,7 @@ describe("what a process keeps of the health of keys", () => {
     assert.strictEqual(healthOf(leasedKey("a/new"), nothing, 60_000).whole.epoch, 1)
   })
 
-  it("is forgotten with the keys that nobody reports on any more", () => {
+  it("is forgotten with keys that get no more reports", () => {
     const { healthOf, report } = state.makeHealthState()
     report(leasedKey("a/one"), free, { _tag: "Rejected" }, 0)
     report(leasedKey("a/one", 2), free, { _tag: "Rejected" }, 2 * hour - 1)
@@ -160,7 +160,7 @@ describe("what a process keeps of the health of keys", () => {
     assert.strictEqual(healthOf(leasedKey("a/one", 2), nothing, 2 * hour).whole.strikes, 1)
   })
 
-  it("is forgotten two hours after a report, though its key is reported on for other models (Q25)", () => {
+  it("is forgotten two hours after a report, despite reports on other models (Q25)", () => {
     const { healthOf, report } = state.makeHealthState()
     const limited = { _tag: "Forbidden" } as const
     report(leasedKey("a/one"), free, limited, 0)
@@ -171,7 +171,7 @@ describe("what a process keeps of the health of keys", () => {
     assert.deepStrictEqual([epochAt(3 * hour - 1), epochAt(3 * hour)], [1, 0])
   })
 
-  it("is of an account's credential, not of another account's with the same id", () => {
+  it("belongs to one account, not to another one's credential with the same id", () => {
     const { healthOf, report } = state.makeHealthState()
     report(leasedKey("a/one"), free, { _tag: "Rejected" }, 0)
     const other = { ...leasedKey("a/one"), account_id: AccountId.make("00000000-0000-7000-8000-00000000000b") }

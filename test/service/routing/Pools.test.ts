@@ -162,7 +162,7 @@ const bound: Record<keyof BoundCredential, true> = {
 
 describe("pools", () => {
   it.live(
-    "exclude a row with any bound column edited, in its pool or the one it moved to, and remove shared capacity there (Q20, E16)",
+    "exclude a row with an edited bound column, also in the pool it moved to, with shared capacity (Q20, E16)",
     function* () {
       const { ports, sql } = yield* openStore()
       yield* Effect.gen(function* () {
@@ -182,7 +182,7 @@ describe("pools", () => {
     }
   )
 
-  it.live("do not notice with a cipher that binds nothing (Q20, control)", function* () {
+  it.live("do not notice with a cipher without AAD (Q20, control)", function* () {
     const { ports, sql } = yield* openStore()
     yield* Effect.gen(function* () {
       const owner = yield* newTenant
@@ -243,7 +243,7 @@ describe("pools", () => {
   }
   const away = new KeyStoreUnavailable({ reason: "down" })
 
-  it.effect("check a row that is not verified again after a second, and one that is never (E17)", () => {
+  it.effect("check an unverified row again after a second, and a verified one never (E17)", () => {
     const { keyStore, layer, read } = counting()
     return Effect.gen(function* () {
       const owner = yield* newTenant
@@ -267,7 +267,7 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect("ask a key store that hangs once: the second counts from when it gave up (E17)", () => {
+  it.effect("query a hanging key store once: the second counts from its failure (E17)", () => {
     const { keyStore, layer, read } = counting()
     return Effect.gen(function* () {
       const owner = yield* newTenant
@@ -284,7 +284,7 @@ describe("pools", () => {
   })
 
   it.effect(
-    "check one row if one is changed, and none for a name, a rewrapped key or a parking, also while the key store is away (E17)",
+    "check only the changed row, and none for a name, rewrap or parking, even without the key store (E17)",
     () => {
       const { keyStore, layer, read } = counting()
       return Effect.gen(function* () {
@@ -330,7 +330,7 @@ describe("pools", () => {
     }
   )
 
-  it.effect("show a change that raises no version within a minute (Q19)", () => {
+  it.effect("show within a minute a change that raises no version (Q19)", () => {
     const unraised = changing(CredentialPools, (pools) => {
       const first = new Map<string, Effect.Success<ReturnType<typeof pools.versions>>>()
       return {
@@ -359,7 +359,7 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.live("are read once for all who ask at a time, and again for who asks after a change (Q19)", () =>
+  it.live("are read once for concurrent requests, and again for a request after a change (Q19)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner)
@@ -393,7 +393,7 @@ describe("pools", () => {
   )
 })
 
-describe("what a process keeps of pools", () => {
+describe("the cache of pools", () => {
   const mebibyte = 1024 * 1024
   const owners = Array.from({ length: 20 }, (_, n) => ({
     account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
@@ -425,7 +425,7 @@ describe("what a process keeps of pools", () => {
     ])
   }
 
-  it.effect("is bounded by what the pools' rows say of their size: those that were used last stay (R4)", () => {
+  it.effect("is bounded by the sizes in the pools' rows, and keeps the last used (R4)", () => {
     const read: Array<string> = []
     return Effect.gen(function* () {
       const [first = assert.fail()] = owners
@@ -441,7 +441,7 @@ describe("what a process keeps of pools", () => {
     }).pipe(Effect.provide(largePools(read, sized(3 * mebibyte))))
   })
 
-  it.effect("does not include a pool that does not fit: it is refused before it is read (R4)", () => {
+  it.effect("refuses a pool that does not fit before reading it (R4)", () => {
     const read: Array<string> = []
     return Effect.gen(function* () {
       const [owner = assert.fail()] = owners
@@ -451,7 +451,7 @@ describe("what a process keeps of pools", () => {
     }).pipe(Effect.provide(largePools(read, sized(20 * mebibyte))))
   })
 
-  it.effect("takes memory for its text and credentials, twice that while it is read, and none if that fails (R4)", () => {
+  it.effect("reserves memory for text and credentials, twice that while reading, and none after a failure (R4)", () => {
     const budget = makeMemoryBudget(64 * mebibyte)
     const state = sized(0)
     const reading: Array<number> = []
@@ -478,7 +478,7 @@ describe("what a process keeps of pools", () => {
     }).pipe(Effect.provide(largePools([], state, noted, budget)))
   })
 
-  it.effect("has the parkings of its pools admitted as well, anew whenever they are read (R4)", () => {
+  it.effect("reserves memory for parkings too, whenever they are read (R4)", () => {
     const budget = makeMemoryBudget(64 * mebibyte)
     let [health, parked, read] = [0, 3 * mebibyte, 0]
     const state = () => ({ version: "1", health: String(health), members: 0, bytes: 0 })
@@ -507,7 +507,7 @@ describe("what a process keeps of pools", () => {
     }).pipe(Effect.provide(Layer.provide(Pools.layerUnverified, [Layer.succeed(MemoryBudget, budget), pools])))
   })
 
-  it.live("is not waited for beyond the deadline of a request, and is there for the next one", () => {
+  it.live("is not awaited beyond the deadline of a request, but serves the next one", () => {
     const read: Array<string> = []
     return Effect.gen(function* () {
       const gate = yield* Deferred.make<true>()
@@ -524,7 +524,7 @@ describe("what a process keeps of pools", () => {
     })
   })
 
-  it.effect("is used while the database is away for as long as its freshness says, however long ago it was read", () => {
+  it.effect("serves while the database is away for as long as the freshness allows, however old", () => {
     let isAway = false
     const leaving = changing(CredentialPools, (pools) => ({
       ...pools,
@@ -549,7 +549,7 @@ describe("what a process keeps of pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect("is used without asking within its freshness, and the default workspace is asked for each time", () => {
+  it.effect("serves without a query within the freshness, except for the default workspace", () => {
     let asked = 0
     const { account_id } = owners[0] ?? assert.fail()
     const counted = changing(CredentialPools, (pools) => ({
@@ -581,7 +581,10 @@ describe("what a process keeps of pools", () => {
         const api_key_hash = yield* addApiKey(owner.account_id)
         const { workspace_id } = yield* newTenant
         assert.deepStrictEqual(yield* currentForKey({ api_key_hash }, ["azure"]), yield* current(owner, ["azure"]))
-        assert.instanceOf(yield* Effect.flip(currentForKey({ api_key_hash, workspace_id }, ["azure"])), UnknownWorkspace)
+        assert.instanceOf(
+          yield* Effect.flip(currentForKey({ api_key_hash, workspace_id }, ["azure"])),
+          UnknownWorkspace
+        )
         assert.instanceOf(yield* Effect.flip(currentForKey({ api_key_hash: yield* newHash }, ["azure"])), UnknownApiKey)
         for (const role of ["management", "viewer"] as const) {
           const other = yield* addApiKey(owner.account_id, role)

@@ -61,7 +61,7 @@ const rejected: Outcome = { _tag: "Rejected" }
 const succeeded: Outcome = { _tag: "Succeeded" }
 
 describe("a lease", () => {
-  inService("is the key as it was given, in a buffer that is zero after its scope, however that ends (Q21)", function* () {
+  inService("is the exact key, in a buffer that is zeroed however its scope ends (Q21)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const plan = yield* planOf(owner)
@@ -137,7 +137,7 @@ describe("a lease", () => {
     )
   })
 
-  inService("is refused if the row is not the planned one any more, or gone, or another key store's (Q23)", function* () {
+  inService("is refused if the row changed, is gone or belongs to another key store (Q23)", function* () {
     const owner = yield* newTenant
     const { id } = yield* create(owner)
     const { lease, plan } = yield* Router
@@ -212,7 +212,7 @@ describe("a walk through a plan", () => {
   ]
 
   inService.prop(
-    "attempts no step twice and none that is not planned, and with n dead keys and a good one it succeeds (Q29)",
+    "attempts only planned steps, each once, and succeeds with one good key among dead ones (Q29)",
     [integer(0, 12), elementOf([true, false])],
     function* ([dead, isGood]) {
       const owner = yield* newTenant
@@ -252,7 +252,7 @@ describe("a walk through a plan", () => {
     }
   )
 
-  inService("stops with the value of a request that is refused or abandoned, and parks nothing for it (Q27)", function* () {
+  inService("stops at a refused or abandoned request, returns its value and parks nothing (Q27)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     yield* create(owner)
@@ -306,7 +306,7 @@ describe("a walk through a plan", () => {
       ])
     }).pipe(Effect.provide(Layer.fresh(service)))
 
-  it.effect("tries a key that has changed since the plan, and then shared capacity unless that was forbidden (Q23, E4)", function* () {
+  it.effect("tries a key that changed since the plan, then shared capacity unless forbidden (Q23, E4)", function* () {
     const own = [["own", "Rejected"]]
     assert.deepStrictEqual(yield* attemptsAfter((owner, id) => update(owner, id, { is_required: true })), own)
     const renamed = yield* attemptsAfter((owner, id) => update(owner, id, { name: "renamed" }))
@@ -337,7 +337,7 @@ describe("a walk through a plan", () => {
     )
   })
 
-  onMemory("passes over shared capacity if a verified key does not open: the key store is away or late (E17)", function* () {
+  onMemory("skips shared capacity if a verified key does not open: the key store is away or late (E17)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const own = yield* create(owner, { provider: "xai" })
@@ -445,7 +445,7 @@ describe("a walk through a plan", () => {
     assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
   })
 
-  inService("fails as the attempt does, also with a refused lease of its own, and parks nothing for it (Q27)", function* () {
+  inService("fails like its attempt, even with a nested refused lease, and parks nothing (Q27)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const { run } = yield* Router
@@ -457,7 +457,7 @@ describe("a walk through a plan", () => {
 })
 
 describe("redaction", () => {
-  inService("replaces a leased key in every form in which upstreams repeat it (Q22)", function* () {
+  inService("redacts a leased key in every encoding that upstreams repeat (Q22)", function* () {
     const owner = yield* newTenant
     const secret = 'sk-"fake"/0123456789+0123456789='
     const material = JSON.stringify({ api_key: secret, region: "us" })
@@ -524,7 +524,7 @@ describe("redaction", () => {
   })
 })
 
-describe("what a router learns", () => {
+describe("a router's knowledge", () => {
   inService("parks a rejected key at once, and a new key clears it at once (Q26, Q28)", function* () {
     const owner = yield* newTenant
     const { id } = yield* create(owner)
@@ -540,7 +540,7 @@ describe("what a router learns", () => {
     assert.deepStrictEqual(stepsOf(yield* planOf(owner, { model: "a/other" })), [id, "shared"])
   })
 
-  onMemory("is not delayed by a database that does not answer or fails: it stores in the background (Q30)", function* () {
+  onMemory("does not wait for a failing database: it stores in the background (Q30)", function* () {
     const away = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
     for (const store of [Effect.never, Effect.die(away)]) {
       const owner = yield* newTenant
@@ -583,7 +583,7 @@ describe("what a router learns", () => {
     }
   })
 
-  it.live("reaches other processes once it is stored, and so does its end (Q19, Q30)", function* () {
+  it.live("reaches other processes once stored, and so does its end (Q19, Q30)", function* () {
     const { ports, sql, url } = yield* openStore()
     const other = yield* storesOn(url)
     const cipher = cipherOn(ringOf("kek"))
@@ -642,7 +642,7 @@ describe("what a router learns", () => {
     for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), [id, "shared"])
   })
 
-  onMemory("without the database there is no plan, so no shared capacity either, but within its freshness (E21)", function* () {
+  onMemory("has no plan without the database, nor shared capacity, except within its freshness (E21)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     let down = false
@@ -714,7 +714,7 @@ describe("what a router learns", () => {
     return second?.lease !== undefined
   })
 
-  inService("a key is leased to nobody a second after the API key that opened the walk was revoked (Q19)", function* () {
+  inService("leases no key a second after the API key of the walk was revoked (Q19)", function* () {
     assert.isTrue(yield* attemptsAfterRevocation(999, true), "control: within the second")
     assert.isTrue(yield* attemptsAfterRevocation(1000, false), "control: not revoked")
     assert.isFalse(yield* attemptsAfterRevocation(1000, true))

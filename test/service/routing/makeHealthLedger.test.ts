@@ -17,8 +17,8 @@ const leasedKey = (model: string) => ({
 
 const failure = new DatabaseFailure({ kind: "SqlError", sqlstate: "57P01", constraint: undefined })
 
-describe("storing what was seen of keys", () => {
-  it.effect("goes on until a database that is away is back, with the end as it was reported", () => {
+describe("storing the health of keys", () => {
+  it.effect("retries until the database is back, with the reported end", () => {
     let away = true
     let locked = "a/two"
     const stored: Array<ParkingChange> = []

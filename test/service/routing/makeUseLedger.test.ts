@@ -69,7 +69,7 @@ const event = Arbitrary.flatMap(integer(0, 2), (credential) =>
 
 describe("the last use of credentials", () => {
   it.effect.prop(
-    "is written at most once in 10 seconds for each, and the last state always, whatever happens when",
+    "is written at most once in 10 seconds per credential, and always with its last state",
     [Arbitrary.array(event, { maxLength: 30 }), elementOf([true, false])],
     function* ([events, isFlaky]) {
       const { close, leased, now, reported, writes } = yield* begin((at) =>

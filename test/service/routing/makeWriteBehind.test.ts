@@ -186,7 +186,7 @@ const play = Effect.fnUntraced(function* (code: Code, { acts, hangsAtTheEnd, loc
 
 describe("writing behind", () => {
   it.effect.prop(
-    "stores everything that was added, merged by key, however often the store fails and whenever it is closed",
+    "stores every added change, merged by key, however often the store fails and whenever it closes",
     [anyRun],
     ([run]) => play(WriteBehind, run),
     casesOf(300)
@@ -194,10 +194,10 @@ describe("writing behind", () => {
 
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
     ["a batch that fails is forgotten", "changes.forEach((change) => put(change, keyOf(change)))", ""],
-    ["what is put back replaces what came later", "other === undefined ? change : merge(other, change)", "change"],
-    ["what met a lock is forgotten", "locked.forEach((change) => keep(change, keyOf(change)))", "locked"],
-    ["what met a lock waits for another change", "waiting.size === 0 ? isFilled.await : ", "isFilled.await ?? "],
-    ["what met a lock is not tried again when it closes", "Effect.interruptible(storeRest)", "Effect.interruptible(storeAll)"],
+    ["returned changes replace later ones", "other === undefined ? change : merge(other, change)", "change"],
+    ["locked changes are forgotten", "locked.forEach((change) => keep(change, keyOf(change)))", "locked"],
+    ["locked changes wait for another change", "waiting.size === 0 ? isFilled.await : ", "isFilled.await ?? "],
+    ["locked changes are not retried on closing", "Effect.interruptible(storeRest)", "Effect.interruptible(storeAll)"],
     ["a batch is dropped for one of its changes", "if (changes.length > 1) return", "if (false) return"],
     ["nothing is stored when it closes", "Effect.interruptible(storeRest)", "Effect.void"],
     [
@@ -209,7 +209,7 @@ describe("writing behind", () => {
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 200, seed: "planted" }))
 
-  it.effect.each(faults)("would not if %s (control)", function* ([, ...edit]) {
+  it.effect.each(faults)("loses changes if %s (control)", function* ([, ...edit]) {
     const url = new URL("../../../src/service/routing/makeWriteBehind.ts", import.meta.url)
     const names = ["../../domain/Errors.ts", "../../port/DatabaseFailure.ts"]
     const imports = Object.fromEntries([
@@ -222,7 +222,7 @@ describe("writing behind", () => {
     assert.fail("no run noticed")
   })
 
-  it.effect("holds no more keys than its limit, waiting or being stored; one that waits goes on", function* () {
+  it.effect("keeps at most its limit of keys, and still merges changes of waiting ones", function* () {
     const { add, become, close, stored } = yield* begin(WriteBehind, { wait: 0, max: 5 })
     yield* become("hangs")
     for (let key = 0; key < 4; key += 1) add({ key, numbers: [1] })
@@ -237,7 +237,7 @@ describe("writing behind", () => {
     assert.isTrue(stored.has(8), "there is room again")
   })
 
-  it.effect("stores the others at once while one meets a lock, without a line in the log", function* () {
+  it.effect("stores other changes at once while one is locked, without logging", function* () {
     const { add, become, close, lines, stored } = yield* begin(WriteBehind, { wait: 0 })
     yield* become("locks 0")
     add({ key: 0, numbers: [1] })

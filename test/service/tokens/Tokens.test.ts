@@ -47,7 +47,7 @@ const seen = (lease: Lease) => ({ text: lease.text(), ...lease.token })
 const secretsOf = (key: string) => [accessKey.secretAccessKey, serviceAccount.private_key, key]
 
 describe("a lease that asks for tokens", () => {
-  inService("holds a token, its end and what is needed beside it, and none of the key (D58)", function* () {
+  inService("holds a token with its expiry and public members, and no part of the key (D58)", function* () {
     const owner = yield* newTenant
     yield* TestClock.setTime(600_000)
     for (const [{ key, provider }, life, cloud] of [
@@ -94,8 +94,8 @@ describe("a lease that asks for tokens", () => {
   })
 })
 
-describe("a kept token", () => {
-  inService("serves ten thousand leases, a second apart, with one mint for 80 % of a life", function* () {
+describe("a cached token", () => {
+  inService("serves ten thousand leases, a second apart, for 80 % of its life per signature", function* () {
     const owner = yield* newTenant
     yield* create(owner, bedrock)
     const { held } = yield* MemoryBudget
@@ -207,7 +207,7 @@ describe("a kept token", () => {
   })
 })
 
-describe("keys that should sign and cannot", () => {
+describe("keys that should sign but cannot", () => {
   /** A row whose key is JSON that no create accepts now. */
   const store = Effect.fnUntraced(function* (owner: Owner, key: string) {
     const { id } = yield* create(owner, bedrock)
@@ -275,7 +275,7 @@ describe("keys that should sign and cannot", () => {
   )
 })
 
-describe("the kept tokens, against a plain reference", () => {
+describe("the cached tokens, against a simple reference", () => {
   const id = (n: number) => CredentialId.make(`019ad5a0-0000-7000-8000-00000000000${n}`)
   const keys = [
     { provider: "amazon-bedrock", key: JSON.stringify(accessKey), life: 900 },

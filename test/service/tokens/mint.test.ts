@@ -42,7 +42,7 @@ describe("a token for Bedrock", () => {
     hasSession: elementOf([false, true])
   })
   it.effect.prop(
-    "is that of AWS's own generator, byte for byte",
+    "equals that of AWS's generator, byte for byte",
     [keys, clock],
     function* ([{ hasSession, region, sessionToken, ...rest }, now]) {
       const credentials = hasSession ? { ...rest, sessionToken } : rest
@@ -54,7 +54,7 @@ describe("a token for Bedrock", () => {
     }
   )
 
-  it.effect("differs by every part of the key and by the second (control)", function* () {
+  it.effect("changes with every part of the key and every second (control)", function* () {
     const now = 1_767_225_600_123
     const expected = yield* at(now, () =>
       getToken({ credentials: accessKey, region: accessKey.region, expiresInSeconds: 900 })
@@ -74,7 +74,7 @@ describe("a token for Bedrock", () => {
 describe("a token for Vertex", () => {
   const { client_email, private_key, private_key_id } = serviceAccount
   it.effect.prop(
-    "is that of Google's own library, and jose verifies it with the public key",
+    "equals that of Google's library, and jose verifies it with the public key",
     [Arbitrary.all({ name: canary, kid: canary }), clock],
     function* ([{ kid, name }, now]) {
       const email = `${name}@fake-project.iam.gserviceaccount.com`
@@ -94,7 +94,7 @@ describe("a token for Vertex", () => {
     { arbitrary: { runs: 50 } }
   )
 
-  it.effect("is refused by jose if it was changed or is too old (control)", function* () {
+  it.effect("is refused by jose when altered or expired (control)", function* () {
     const now = 1_767_225_600_000
     const [head = "", claims = "", signature = ""] = mint(serviceAccount, now)?.text.split(".") ?? []
     const key = yield* Effect.promise(() => importSPKI(rsaKey.publicKey, "RS256"))
@@ -138,7 +138,7 @@ describe("a token for Vertex", () => {
     assert.isUndefined(mint({ client_email, private_key_id, private_key: make() }, 0))
   })
 
-  it("is minted with a key in PKCS #1 and with one of 4096 bits", () => {
+  it("is signed by a PKCS #1 key, and by one of 4096 bits", () => {
     const pkcs1 = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({
       type: "pkcs1",
       format: "pem"

@@ -21,7 +21,7 @@ export interface Plan {
 
 /** All rounds of one operation at one number of connections, by contender. */
 export interface Cell {
-  readonly operation: Operation | "route"
+  readonly operation: Operation | "route" | "chat" | "lease"
   readonly connections: number
   readonly rounds: Readonly<Record<string, ReadonlyArray<Round>>>
 }
@@ -30,24 +30,25 @@ export interface Cell {
 export interface Contender {
   readonly name: string
   readonly postgres: Pick<Postgres, "postmaster">
-  /** Undefined for clients of the database itself. */
-  readonly pid: number | undefined
+  /** Its processes; none for clients of the database itself. */
+  readonly pids: ReadonlyArray<number>
   readonly load: (seconds: number) => Promise<Seen>
   readonly after?: () => Promise<void>
 }
 
-const measure = async ({ load, pid, postgres }: Contender, seconds: number): Promise<Round> => {
-  const cpu = () => (pid === undefined ? 0 : cpuOfTree(pid))
-  if (pid !== undefined) resetPeakMemory(pid)
-  const before = { node: cpu(), postgres: cpuOfTree(postgres.postmaster) }
+const measure = async ({ load, pids, postgres }: Contender, seconds: number): Promise<Round> => {
+  const sumOf = (figure: (pid: number) => number) =>
+    pids.length === 0 ? Number.NaN : pids.reduce((sum, pid) => sum + figure(pid), 0)
+  pids.forEach(resetPeakMemory)
+  const before = { node: sumOf(cpuOfTree), postgres: cpuOfTree(postgres.postmaster) }
   const seen = await load(seconds)
-  const after = { node: cpu(), postgres: cpuOfTree(postgres.postmaster) }
+  const after = { node: sumOf(cpuOfTree), postgres: cpuOfTree(postgres.postmaster) }
   return {
     ...seen,
     rate: seen.requests / seen.seconds,
-    nodeCpu: pid === undefined ? Number.NaN : (after.node - before.node) / seen.requests,
+    nodeCpu: (after.node - before.node) / seen.requests,
     postgresCpu: (after.postgres - before.postgres) / seen.requests,
-    memory: pid === undefined ? Number.NaN : peakMemory(pid)
+    memory: sumOf(peakMemory)
   }
 }
 
@@ -72,7 +73,7 @@ export const measureCell = async (
   { connections, operation, rounds, seconds }: Plan
 ): Promise<Cell> => {
   const contenders = targets.map(({ bed, name, pid, url }): Contender => ({
-    ...{ name, postgres: bed, pid },
+    ...{ name, postgres: bed, pids: [pid] },
     load: (seconds) => put(loadOn(bed, url, { operation, connections, seconds })),
     after: async () => {
       if (operation === "create") await sweep(bed)
@@ -83,7 +84,7 @@ export const measureCell = async (
     const after = async () => {
       if (operation === "create") await sweep(direct)
     }
-    contenders.push({ name: "pgbench", postgres: direct, pid: undefined, load, after })
+    contenders.push({ name: "pgbench", postgres: direct, pids: [], load, after })
   }
   return { operation, connections, rounds: await inTurns(contenders, rounds, seconds) }
 }

@@ -41,7 +41,8 @@ export const loadOn = (
   given: Pick<Load, "connections" | "operation" | "seconds">
 ): Load => ({ url, key, seeded, providers, ids: updatable, ...given })
 
-interface Request {
+/** A request of a load, sent as JSON. */
+export interface Request {
   readonly method: string
   readonly path: string
   readonly body?: string
@@ -69,7 +70,12 @@ export const body = JSON.stringify({
 const models = (model: string) => JSON.stringify({ allowed_models: ["a/model", model] })
 
 /** What the clients send, in turn. Each update differs from the one before it of the same credential. */
-const requestsOf = ({ ids, operation, providers, seeded }: Load): ReadonlyArray<Request> => {
+const requestsOf = ({
+  ids,
+  operation,
+  providers,
+  seeded
+}: Pick<Load, "ids" | "operation" | "providers" | "seeded">): ReadonlyArray<Request> => {
   switch (operation) {
     case "create":
       return providers.map((provider) => ({
@@ -100,14 +106,25 @@ const requestsOf = ({ ids, operation, providers, seeded }: Load): ReadonlyArray<
 const luaOf = ({ body, method, path }: Request) =>
   `{ "${method}", "${path}", ${body === undefined ? "nil" : `[[${body}]]`} }`
 
-const lua = (load: Load) => `
+/** Requests to send in turn. */
+export interface Traffic extends Pick<Load, "connections" | "seconds" | "url"> {
+  readonly requests: ReadonlyArray<Request>
+  /** Bearer tokens to send in turn; autocannon sends the first only. */
+  readonly keys: ReadonlyArray<string>
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+const lua = ({ headers = {}, keys, requests }: Traffic) => `
 wrk.headers["Content-Type"] = "application/json"
+${Object.entries(headers)
+  .map(([name, value]) => `wrk.headers["${name}"] = "${value}"`)
+  .join("\n")}
 local requests, n = {}, 0
 init = function()
   local given = {
-    ${requestsOf(load).map(luaOf).join(",\n    ")}
+    ${requests.map(luaOf).join(",\n    ")}
   }
-  local keys = { "${(load.keys ?? [load.key]).join('", "')}" }
+  local keys = { "${keys.join('", "')}" }
   for n = 0, math.max(#given, #keys) - 1 do
     wrk.headers["Authorization"] = "Bearer " .. keys[n % #keys + 1]
     local method, path, body = unpack(given[n % #given + 1], 1, 3)
@@ -136,9 +153,9 @@ export const runScript = async (program: string, script: string, args: (path: st
   return stdout
 }
 
-const withWrk = async (load: Load): Promise<Seen> => {
-  const { connections, seconds, url } = load
-  const stdout = await runScript("wrk", lua(load), (script) => [
+const withWrk = async (traffic: Traffic): Promise<Seen> => {
+  const { connections, seconds, url } = traffic
+  const stdout = await runScript("wrk", lua(traffic), (script) => [
     ...["-t1", `-c${connections}`, `-d${seconds}s`, "-s", script, url]
   ])
   return JSON.parse(/SEEN (.*)/.exec(stdout)?.[1] ?? "") as Seen
@@ -152,13 +169,17 @@ interface AutocannonResult {
   readonly non2xx: number
 }
 
-const withAutocannon = async (load: Load): Promise<Seen> => {
+const withAutocannon = async (traffic: Traffic): Promise<Seen> => {
   const program = fileURLToPath(new URL("./autocannon.js", import.meta.url))
-  const options = { ...load, requests: requestsOf(load) }
-  const { stdout } = await run(process.execPath, [program, JSON.stringify(options)], { maxBuffer: 2 ** 24 })
+  const { stdout } = await run(process.execPath, [program, JSON.stringify(traffic)], { maxBuffer: 2 ** 24 })
   const { duration, errors, latency, non2xx, requests } = JSON.parse(stdout) as AutocannonResult
   return { requests: requests.total, seconds: duration, p50: latency.p50, p99: latency.p99, errors: errors + non2xx }
 }
 
+/** Sends requests to a server and reports the result. */
+export const send = (traffic: Traffic): Promise<Seen> =>
+  generator === "wrk" ? withWrk(traffic) : withAutocannon(traffic)
+
 /** Puts a load on a server and reports the result. */
-export const put = (load: Load): Promise<Seen> => (generator === "wrk" ? withWrk(load) : withAutocannon(load))
+export const put = ({ connections, key, keys = [key], seconds, url, ...load }: Load): Promise<Seen> =>
+  send({ connections, keys, requests: requestsOf(load), seconds, url })

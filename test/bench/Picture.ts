@@ -1,13 +1,21 @@
-import { barChart, type Panel } from "./barChart.ts"
+import { barChart, type Panel, type Series } from "./barChart.ts"
 import type { Cell, Round } from "./Cell.ts"
 import { medianOf } from "./Report.ts"
 
 /** The contenders that are drawn, and what each one is. */
-const drawn = {
-  byok: { name: "byok", tone: "service" },
-  fastify: { name: "Fastify, the same sealing and statements", tone: "peer" },
-  lean: { name: "lean Fastify: one look-up, one AES-GCM, plain INSERT", tone: "leanPeer" }
-} as const
+interface Drawn {
+  readonly title: string
+  readonly series: Readonly<Record<string, Series>>
+}
+
+const besidePeers: Drawn = {
+  title: "byok beside two Fastify peers: medians on two cores shared with PostgreSQL and the load",
+  series: {
+    byok: { name: "byok", tone: "service" },
+    fastify: { name: "Fastify, the same sealing and statements", tone: "peer" },
+    lean: { name: "lean Fastify: one look-up, one AES-GCM, plain INSERT", tone: "leanPeer" }
+  }
+}
 
 const figures = [
   { figure: "rate", title: "requests per second, more is better", digits: 0 },
@@ -16,6 +24,7 @@ const figures = [
 
 const panelOf = (
   cells: ReadonlyArray<Cell>,
+  names: ReadonlyArray<string>,
   operation: Cell["operation"],
   figure: keyof Round,
   title: string,
@@ -26,7 +35,7 @@ const panelOf = (
     .filter((cell) => cell.operation === operation)
     .map(({ connections, rounds }) => ({
       name: connections === 1 ? "1 connection" : `${connections} connections`,
-      bars: Object.keys(drawn).flatMap((name, series) => {
+      bars: names.flatMap((name, series) => {
         const measured = rounds[name]
         if (measured === undefined) return []
         const value = medianOf(measured.map((round) => round[figure]))
@@ -35,15 +44,15 @@ const panelOf = (
     }))
 })
 
-/** Rates and p99 of every cell beside the Fastify peers, medians over the rounds. */
-export const pictureOf = (cells: ReadonlyArray<Cell>): string =>
+/** Rates and p99 of every cell, medians over the rounds. */
+export const pictureOf = (cells: ReadonlyArray<Cell>, { series, title }: Drawn = besidePeers): string =>
   barChart({
-    title: "byok beside two Fastify peers: medians on two cores shared with PostgreSQL and the load",
-    series: Object.values(drawn),
+    title,
+    series: Object.values(series),
     columns: 2,
     nameWidth: 104,
     textWidth: 56,
     panels: Array.from(new Set(cells.map(({ operation }) => operation))).flatMap((operation) =>
-      figures.map(({ digits, figure, title }) => panelOf(cells, operation, figure, title, digits))
+      figures.map(({ digits, figure, title }) => panelOf(cells, Object.keys(series), operation, figure, title, digits))
     )
   })

@@ -26,7 +26,7 @@ const tableFrom = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArra
 
 /** A table for people: medians, and the rate as a ratio to the peer of the same round. */
 export const tableOf = (cells: ReadonlyArray<Cell>, peer: string): string => {
-  const costs = ["errors", "CPU µs node", "CPU µs PostgreSQL", "peak MiB"]
+  const costs = ["errors", "CPU µs server", "CPU µs database", "peak MiB"]
   const rows = cells.flatMap((cell) =>
     Object.entries(cell.rounds).map(([name, rounds]) => {
       const of = (figure: keyof Round) => medianOf(rounds.map((one) => one[figure]))

@@ -1,6 +1,7 @@
-import { type ChildProcess, spawn } from "node:child_process"
+import { spawn, type SpawnOptions } from "node:child_process"
 import { randomBytes } from "node:crypto"
 import { once } from "node:events"
+import { connect, type NetConnectOpts } from "node:net"
 import { join } from "node:path"
 import { setTimeout as delay } from "node:timers/promises"
 import { Effect } from "effect"
@@ -8,15 +9,19 @@ import { freePort } from "../support/database/listen.ts"
 import { statusOf } from "./statusOf.ts"
 import { type Bed, seededId } from "./Bed.ts"
 
-/** A server under load, in a process of its own. */
-export interface Target {
+/** A program in a process of its own. */
+export interface Running {
+  readonly pid: number
+  readonly stop: () => Promise<void>
+}
+
+/** A server under load. */
+export interface Target extends Running {
   readonly name: string
   readonly bed: Bed
   readonly url: string
-  readonly pid: number
   /** From spawning the process to the first 200 of get, in milliseconds. */
   readonly startup: number
-  readonly stop: () => Promise<void>
 }
 
 export interface Program {
@@ -34,10 +39,45 @@ export const service: Program = {
   environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error", MAX_CREDENTIALS: "5000000" }
 }
 
-const end = async (child: ChildProcess) => {
-  const exited = once(child, "exit")
-  child.kill("SIGTERM")
-  await exited
+/** Starts a program, which is stopped at the end of this process at the latest, and waits until it is ready. */
+export const startProcess = async (
+  name: string,
+  [command = "", ...given]: ReadonlyArray<string>,
+  options: SpawnOptions,
+  isReady: () => Promise<boolean>
+): Promise<Running> => {
+  const child = spawn(command, given, options)
+  const kill = () => child.kill(options.killSignal)
+  process.once("exit", kill)
+  child.once("exit", () => process.off("exit", kill))
+  while (!(await isReady())) {
+    if (child.exitCode !== null) throw new Error(`${name} has ended with ${child.exitCode}`)
+    await delay(5)
+  }
+  const stop = async () => {
+    const exited = once(child, "exit")
+    kill()
+    await exited
+  }
+  return { pid: child.pid ?? 0, stop }
+}
+
+/** Whether a server listens at an address. */
+export const isListening = (address: NetConnectOpts) =>
+  new Promise<boolean>((resolve) => {
+    const socket = connect(address, () => resolve(true))
+    socket.once("error", () => resolve(false)).once("connect", () => socket.destroy())
+  })
+
+/** Starts a server on a free port, and waits until it listens. */
+export const startServer = async (
+  name: string,
+  commandAt: (port: number) => ReadonlyArray<string>,
+  options: SpawnOptions
+): Promise<Running & { readonly url: string }> => {
+  const port = await Effect.runPromise(freePort)
+  const running = await startProcess(name, commandAt(port), options, () => isListening({ host: "127.0.0.1", port }))
+  return { ...running, url: `http://127.0.0.1:${port}` }
 }
 
 /** The service as it is installed: one bundle, which takes less time and memory than its sources. */
@@ -57,18 +97,19 @@ export const startTarget = async (
   const port = await Effect.runPromise(freePort)
   const url = `http://127.0.0.1:${port}`
   const began = performance.now()
-  const child = spawn(process.execPath, program.arguments, {
-    env: { ...process.env, ...program.environment, DATABASE_URL: bed.url, PORT: String(port), NODE_ENV: "production" },
-    stdio: ["ignore", output, log]
-  })
-  const kill = () => child.kill()
-  process.once("exit", kill)
-  child.once("exit", () => process.off("exit", kill))
-  const [first, headers] = [`${url}/api/v1/byok/${seededId(1)}`, { authorization: `Bearer ${bed.key}` }]
-  while ((await statusOf(first, headers)) !== 200) {
-    if (child.exitCode !== null) throw new Error(`${program.name} has ended with ${child.exitCode}`)
-    await delay(5)
+  const env = {
+    ...process.env,
+    ...program.environment,
+    DATABASE_URL: bed.url,
+    PORT: String(port),
+    NODE_ENV: "production"
   }
-  const startup = performance.now() - began
-  return { name: program.name, bed, url, pid: child.pid ?? 0, startup, stop: () => end(child) }
+  const [first, headers] = [`${url}/api/v1/byok/${seededId(1)}`, { authorization: `Bearer ${bed.key}` }]
+  const running = await startProcess(
+    program.name,
+    [process.execPath, ...program.arguments],
+    { env, stdio: ["ignore", output, log] },
+    async () => (await statusOf(first, headers)) === 200
+  )
+  return { ...running, name: program.name, bed, url, startup: performance.now() - began }
 }

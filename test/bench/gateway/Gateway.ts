@@ -1,11 +1,7 @@
-import { type ChildProcess, spawn } from "node:child_process"
 import { createCipheriv, createSecretKey, randomBytes, randomUUID } from "node:crypto"
-import { once } from "node:events"
 import { mkdtempSync, rmSync } from "node:fs"
-import { connect } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { setTimeout as delay } from "node:timers/promises"
 import { Effect, Option, Redacted } from "effect"
 import * as Byok from "../../../src/wiring/Byok.ts"
 import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
@@ -15,7 +11,7 @@ import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { readSettings } from "../../../src/wiring/Settings.ts"
 import { type Bed, makeBed, type Postgres } from "../Bed.ts"
 import { type Cell, type Contender, inTurns } from "../Cell.ts"
-import { keyring, type Program } from "../Target.ts"
+import { isListening, keyring, type Program, type Running, startProcess } from "../Target.ts"
 import { routeOver } from "./Routes.ts"
 
 /** A gateway's service, under each name with reports that ride along or not. */
@@ -42,7 +38,7 @@ const customersOfPools = 10
 const keyOf = (n: number) => `sk-${n}-0123456789-0123456789-0123456789-0123456789`
 
 /** Creates customers with so many keys each for the service. */
-const fillService = (url: string, customers: number, keysEach: number) =>
+export const fillService = (url: string, customers: number, keysEach: number) =>
   Effect.gen(function* () {
     const { create } = yield* Credentials
     const accounts = yield* Accounts
@@ -85,34 +81,14 @@ const fillPeer = async ({ client }: Bed, accounts: ReadonlyArray<string>, secret
   await client.query("VACUUM ANALYZE")
 }
 
-const isListening = (path: string) =>
-  new Promise<boolean>((resolve) => {
-    const socket = connect(path, () => resolve(true))
-    socket.once("error", () => resolve(false)).once("connect", () => socket.destroy())
-  })
-
-const start = async ({ arguments: given, environment, name }: Program, path: string, variables: object) => {
+const start = ({ arguments: given, environment, name }: Program, path: string, variables: object) => {
   const env = { ...process.env, ...environment, ...variables, PORT: "0", NODE_ENV: "production" }
-  const child = spawn(process.execPath, given, { env, stdio: ["ignore", "ignore", "inherit"] })
-  const kill = () => child.kill()
-  process.once("exit", kill)
-  child.once("exit", () => process.off("exit", kill))
-  while (!(await isListening(path))) {
-    if (child.exitCode !== null) throw new Error(`${name} has ended with ${child.exitCode}`)
-    await delay(20)
-  }
-  return child
+  const command = [process.execPath, ...given]
+  return startProcess(name, command, { env, stdio: ["ignore", "ignore", "inherit"] }, () => isListening({ path }))
 }
 
-const stop = async (child: ChildProcess) => {
-  const exited = once(child, "exit")
-  child.kill("SIGTERM")
-  await exited
-}
-
-interface Running extends Gateway {
+interface RunningGateway extends Gateway, Running {
   readonly path: string
-  readonly child: ChildProcess
 }
 
 /** Starts gateways on sockets of their own, and stops them when they were used. */
@@ -120,18 +96,18 @@ const withGateways = async <A>(
   url: string,
   gateways: ReadonlyArray<Gateway>,
   secret: Buffer,
-  use: (running: ReadonlyArray<Running>) => Promise<A>
+  use: (running: ReadonlyArray<RunningGateway>) => Promise<A>
 ): Promise<A> => {
   const directory = mkdtempSync(join(tmpdir(), "byok-gateways-"))
-  const running: Array<Running> = []
+  const running: Array<RunningGateway> = []
   for (const gateway of gateways) {
     const path = join(directory, `${running.length}.sock`)
     const sockets = { BYOK_GATEWAY_SOCKET: path, GATEWAY_SOCKET: path }
     const variables = { DATABASE_URL: url, ...sockets, LEAN_KEY: secret.toString("base64") }
-    running.push({ ...gateway, path, child: await start(gateway.program, path, variables) })
+    running.push({ ...gateway, path, ...(await start(gateway.program, path, variables)) })
   }
   const used = await use(running)
-  for (const { child } of running) await stop(child)
+  for (const { stop } of running) await stop()
   rmSync(directory, { recursive: true })
   return used
 }
@@ -152,9 +128,9 @@ export const measureGateways = async (
   await fillPeer(bed, accounts, secret)
   const cells = await withGateways(bed.url, gateways, secret, async (running) => {
     const contendersAt = (connections: number) =>
-      running.flatMap(({ child, path, ways }) =>
+      running.flatMap(({ path, pid, ways }) =>
         Object.entries(ways).map(([name, { rides }]): Contender => ({
-          ...{ name, postgres, pid: child.pid },
+          ...{ name, postgres, pids: [pid] },
           load: (seconds) => routeOver(path, accounts, { connections, rides, seconds })
         }))
       )
@@ -187,9 +163,9 @@ export const measureRoutes = async (
     const { bed, keysEach, name } = next
     const accounts = await Effect.runPromise(Effect.orDie(fillService(bed.url, customersOfPools, keysEach)))
     return withGateways(bed.url, [ownGateway(program)], randomBytes(32), ([running]) => {
-      const { child, path } = running as Running
+      const { path, pid } = running as RunningGateway
       const load = (seconds: number) => routeOver(path, accounts, { connections, rides: true, seconds })
-      contenders.push({ name, postgres, pid: child.pid, load })
+      contenders.push({ name, postgres, pids: [pid], load })
       return measured(others)
     })
   }

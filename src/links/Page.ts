@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs"
-import { readFile } from "node:fs/promises"
+import { readdir, readFile } from "node:fs/promises"
 import { Effect } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { errorResponse } from "../http/Envelope.ts"
@@ -24,18 +24,6 @@ const modules: Readonly<Record<string, string>> = {
 
 const types: Readonly<Record<string, string>> = { html: "text/html", js: "text/javascript", css: "text/css" }
 
-const pageFiles = [
-  "index.html",
-  "style.css",
-  "start.js",
-  "app.js",
-  "api.js",
-  "form.js",
-  "keys.js",
-  "providers.js",
-  "settings.js"
-]
-
 const locationOf = (file: string) => {
   const beside = new URL(`./page/${file}`, import.meta.url)
   const name = modules[file]
@@ -56,7 +44,9 @@ const load = (file: string) =>
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const files = new Map<string, Effect.Effect<HttpServerResponse.HttpServerResponse>>()
-    for (const file of [...pageFiles, ...Object.keys(modules)]) files.set(file, yield* Effect.cached(load(file)))
+    const beside = yield* Effect.promise(() => readdir(new URL("./page/", import.meta.url)))
+    const pageFiles = beside.filter((file) => /\.(html|css|js)$/.test(file))
+    for (const file of new Set([...pageFiles, ...Object.keys(modules)])) files.set(file, yield* Effect.cached(load(file)))
     const answer = (file: string) => files.get(file) ?? Effect.succeed(errorResponse(new NotFound()))
     yield* router.add("GET", "/keys", answer("index.html"))
     yield* router.add(

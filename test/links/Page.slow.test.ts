@@ -7,7 +7,7 @@ import { Effect, Layer } from "effect"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { raisePools } from "../support/database/raisePools.ts"
-import { isInstalled, openPage } from "../support/http/Browser.ts"
+import { isInstalled } from "../support/http/Browser.ts"
 import { create } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
@@ -24,15 +24,8 @@ const other = "sk-other-pL5hS9dF3gA0eU7iO2qR-MnOp"
 
 const isComplaint = (message: string) => !/Failed to load resource: .* status of 4/.test(message)
 
-const appearances = [
-  [1280, "light"],
-  [1280, "dark"],
-  [390, "light"],
-  [390, "dark"]
-] as const
-
-/** What becomes of a request: the service does not get it, its answer is lost, or a text is put before the answer. */
-type Fate = "refused" | "lost" | { readonly before: string } | undefined
+/** What becomes of a request: the service does not get it, its answer is late or lost, or a text is put before the answer. */
+type Fate = "refused" | "late" | "lost" | { readonly before: string } | undefined
 
 /** A proxy in front of the service that records all that passes, as one that terminates TLS would. */
 const recordingProxy = Effect.fnUntraced(function* (
@@ -52,7 +45,8 @@ const recordingProxy = Effect.fnUntraced(function* (
         if (fate === "lost") return void (response.resume(), answer.destroy())
         const { "content-length": _, ...headers } = response.headers
         answer.writeHead(response.statusCode ?? 502, headers)
-        if (fate !== undefined) answer.write(fate.before)
+        if (typeof fate === "object") answer.write(fate.before)
+        if (fate === "late") return void setTimeout(() => response.on("data", keep).pipe(answer), 4000)
         response.on("data", keep).pipe(answer)
       }
     )
@@ -72,11 +66,11 @@ describe.skipIf(!isInstalled)(
   `the owner's page in Chromium${isInstalled ? "" : " (skipped: /usr/bin/chromium is not installed)"}`,
   () => {
     layerLive(TestService.layer)((it) => {
-      it.effect.each(appearances)("connects a key at %i pixels, %s", function* ([width, scheme]) {
+      it.effect("connects a key", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const link = yield* openLink(tenant, { purpose: "connect", return_url: "https://gateway.example/settings" })
-        const page = yield* visit(`${url}/keys${link.fragment}`, width, scheme)
+        const page = yield* visit(`${url}/keys${link.fragment}`)
         yield* page.reads("Add your API key")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* page.click("Add key")
@@ -95,19 +89,19 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("Back to gateway.example")
         assert.deepStrictEqual(yield* page.faults, [])
         assert.include((yield* tenant.list()).body, '"name":"Production","label":"sk-...WxYz"')
-        const again = yield* visit(`${url}/keys${link.fragment}`, width, scheme)
+        const again = yield* visit(`${url}/keys${link.fragment}`)
         yield* again.reads("This link was used. Ask for a new one.")
         yield* again.reads("It has stored sk-...WxYz for OpenAI.")
         assert.deepStrictEqual(yield* again.faults, [])
         assert.deepStrictEqual([...page.messages, ...again.messages].filter(isComplaint), [])
       })
 
-      it.effect.each(appearances)("replaces a key at %i pixels, %s", function* ([width, scheme]) {
+      it.effect("replaces a key", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create({ ...minimal, name: "Production" }))
         const link = yield* openLink(tenant, { purpose: "replace", credential_id: id })
-        const page = yield* visit(`${url}/keys${link.fragment}`, width, scheme)
+        const page = yield* visit(`${url}/keys${link.fragment}`)
         yield* page.reads("The new key takes the place of sk-...AbCd for a test account")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* page.fill("API key", key)
@@ -119,12 +113,12 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(page.messages, [])
       })
 
-      it.effect.each(appearances)("manages keys at %i pixels, %s", function* ([width, scheme]) {
+      it.effect("manages keys", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         for (const name of ["First", "Second"]) yield* tenant.create({ ...minimal, name, allowed_models: ["a/model"] })
         const link = yield* openLink(tenant, { purpose: "manage" })
-        const page = yield* visit(`${url}/keys${link.fragment}`, width, scheme)
+        const page = yield* visit(`${url}/keys${link.fragment}`)
         yield* page.reads("Active")
         yield* page.reads("Not used yet")
         assert.deepStrictEqual(yield* page.faults, [])
@@ -149,11 +143,13 @@ describe.skipIf(!isInstalled)(
         yield* page.click("Switch on")
         yield* page.reads("The key is switched on.")
         yield* page.click("Rename")
+        assert.deepStrictEqual(yield* page.faults, [])
         yield* page.fill("New name", "Renamed")
         yield* page.click("Save")
         yield* page.reads("The name was changed.")
         yield* page.click("Replace key")
         yield* page.reads("Replace the key of Renamed")
+        assert.deepStrictEqual(yield* page.faults, [])
         yield* page.fill("API key", key)
         yield* page.click("Replace key")
         yield* page.reads("The key sk-...WxYz was stored in place of the old one.")
@@ -168,6 +164,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("The key sk-...WxYz was deleted.")
         yield* page.click("Add key")
         yield* page.reads("Add a key")
+        assert.deepStrictEqual(yield* page.faults, [])
         yield* page.choose("Provider", "anthropic")
         yield* page.fill("API key", other)
         yield* page.click("Add key")
@@ -181,54 +178,111 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(page.messages, [])
       })
 
-      it.effect.each(appearances)(
-        "shows keys at %i pixels, %s, and offers nothing that would change one",
-        function* ([width, scheme]) {
-          const { url } = yield* TestService
-          const tenant = yield* TestService.newTenant
-          yield* tenant.create({ ...minimal, name: "First" })
-          const link = yield* openLink(tenant, { purpose: "view" })
-          const page = yield* visit(`${url}/keys${link.fragment}`, width, scheme)
-          yield* page.reads("Active")
-          yield* page.click("First")
-          yield* page.reads("Added, by the API key first management key")
-          for (const words of ["Add key", "Replace key", "Switch off", "Rename", "Move up", "Delete"]) {
-            assert.isFalse(yield* page.has(words), words)
-          }
-          yield* page.fill("Model", "a/model")
-          yield* page.click("Explain")
-          yield* page.reads("this key is tried as number 1")
-          assert.deepStrictEqual(yield* page.faults, [])
-          assert.deepStrictEqual(page.messages, [])
+      it.effect("shows keys, and offers nothing that would change one", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        yield* tenant.create({ ...minimal, name: "First" })
+        const link = yield* openLink(tenant, { purpose: "view" })
+        const page = yield* visit(`${url}/keys${link.fragment}`)
+        yield* page.reads("Active")
+        yield* page.click("First")
+        yield* page.reads("Added, by the API key first management key")
+        for (const words of ["Add key", "Replace key", "Switch off", "Rename", "Move up", "Delete"]) {
+          assert.isFalse(yield* page.has(words), words)
         }
-      )
+        yield* page.fill("Model", "a/model")
+        yield* page.click("Explain")
+        yield* page.reads("this key is tried as number 1")
+        assert.deepStrictEqual(yield* page.faults, [])
+        assert.deepStrictEqual(page.messages, [])
+      })
 
       it.effect("works by keyboard alone, from the heading to the key that is stored", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
-        const link = yield* openLink(tenant, { purpose: "connect", provider: "openai" })
+        const link = yield* openLink(tenant, { purpose: "connect" })
         const page = yield* visit(`${url}/keys${link.fragment}`)
+        const { focused } = page
         yield* page.reads("Add your API key")
-        const focused = page.evaluate("document.activeElement.id || document.activeElement.tagName")
         yield* eventually("the heading has the focus", focused, (id) => id === "H1")
-        const order: Array<unknown> = []
-        for (const _ of ["where a key is made", "the key"]) {
-          yield* page.press("Tab")
-          order.push(yield* focused)
-        }
+        const order: Array<string> = []
+        const next = Effect.andThen(
+          page.press("Tab"),
+          Effect.map(focused, (id) => void order.push(id))
+        )
+        yield* next
+        yield* page.type("openai")
+        yield* page.reads("Make a key at OpenAI")
+        yield* next
+        yield* next
         yield* page.type("Bearer x")
         yield* page.press("Enter")
         yield* page.reads("API key must not have a scheme")
         yield* eventually("the focus is on what is wrong", focused, (id) => id === "key")
         yield* page.type(key)
-        yield* page.press("Tab")
-        order.push(yield* focused)
+        yield* next
         yield* page.type("Mine")
-        yield* page.press("Tab")
-        order.push(yield* focused)
+        yield* next
         yield* page.press("Space")
         yield* page.reads("The key was added")
-        assert.deepStrictEqual(order, ["A", "key", "name", "BUTTON"])
+        yield* eventually("the heading has the focus", focused, (id) => id === "H1")
+        assert.deepStrictEqual(order, ["provider", "A", "key", "name", "BUTTON"])
+        assert.include((yield* tenant.list()).body, '"name":"Mine","label":"sk-...WxYz"')
+      })
+
+      it.effect("leaves the focus on what is there after each act, and tells a screen reader of all", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        for (const name of ["First", "Second"]) yield* tenant.create({ ...minimal, name })
+        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        const focus = (id: string) => eventually(`the focus is on ${id}`, page.focused, (now) => now === id)
+        const act = (words: string) =>
+          Effect.andThen(page.evaluate(`${page.button(words)}.focus()`), page.press("Space"))
+        yield* page.reads("Active")
+        assert.includeMembers(yield* page.told, [
+          ...["heading Keys", "button Add key", "searchbox Search", "heading OpenAI", "button First", "button Second"]
+        ])
+        yield* act("Second")
+        yield* focus("H1")
+        yield* act("Move up")
+        yield* page.reads("Second is now number 1 of OpenAI.")
+        yield* focus("BUTTON")
+        yield* act("Move up")
+        yield* act("Switch off")
+        yield* page.reads("The key is switched off.")
+        yield* focus("BUTTON")
+        yield* act("Rename")
+        yield* focus("rename")
+        yield* act("Rename")
+        yield* eventually("no form", page.has("Save"), (has) => !has)
+        yield* act("Rename")
+        yield* page.fill("New name", "Other")
+        yield* act("Save")
+        yield* page.reads("The name was changed.")
+        yield* focus("H1")
+        assert.includeMembers(yield* page.told, [
+          ...[
+            "heading Other",
+            "button Switch on",
+            "rowheader Provider",
+            "cell OpenAI",
+            "textbox Model",
+            "heading Events"
+          ]
+        ])
+        yield* act("Settings")
+        yield* focus("H1")
+        yield* page.fill("Models", "m".repeat(300))
+        yield* act("Save settings")
+        yield* focus("allowed_models")
+        yield* act("Cancel")
+        yield* focus("H1")
+        yield* act("Delete")
+        yield* focus("confirm")
+        yield* page.type("sk-...AbCd")
+        yield* page.press("Enter")
+        yield* page.reads("The key sk-...AbCd was deleted.")
+        yield* focus("H1")
       })
 
       it.effect("shows a recording proxy no nine consecutive characters of a key", function* () {
@@ -279,7 +333,7 @@ describe.skipIf(!isInstalled)(
           history.close()
           return rows.map((row) => String(row["url"]))
         })
-        const page = yield* visit(`${url}/keys${link.fragment}`, 1280, "light", [`--user-data-dir=${profile}`])
+        const page = yield* visit(`${url}/keys${link.fragment}`, 1280, [`--user-data-dir=${profile}`])
         yield* page.reads("There are no keys yet.")
         yield* eventually("the link in the history (control)", addresses, (all) =>
           all.includes(`${url}/keys${link.fragment}`)
@@ -328,6 +382,7 @@ describe.skipIf(!isInstalled)(
             yield* page.loseAnswers("POST", 1)
             yield* page.click("Add key")
             yield* page.reads("No answer came.")
+            assert.deepStrictEqual(yield* page.faults, [])
             assert.strictEqual(yield* page.valueOf("API key"), key, "nothing that was typed is lost")
             yield* page.click("Add key")
             yield* page.reads(purpose === "manage" ? "The key sk-...WxYz was added." : "The key was added")
@@ -383,6 +438,7 @@ describe.skipIf(!isInstalled)(
         )
         const page = yield* visit(`${proxy.url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
         yield* page.reads("This page could not be loaded.")
+        assert.deepStrictEqual(yield* page.faults, [])
         assert.notInclude(String(yield* page.evaluate("location.href")), "#")
         for (const [next, said] of [
           ["/api/links/v1/link", "No answer came."],
@@ -392,7 +448,54 @@ describe.skipIf(!isInstalled)(
           refused = next
           yield* page.click("Try again")
           yield* page.reads(said)
+          assert.deepStrictEqual(yield* page.faults, [])
         }
+      })
+
+      it.effect("says what could not be read, and that an answer takes long, and goes on from there", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        yield* (yield* Accounts)
+          .issueApiKey(tenant.account_id, { name: "A client", role: "ordinary" })
+          .pipe(Effect.orDie)
+        yield* tenant.create({ ...minimal, name: "First" })
+        let fate: Fate = "refused"
+        const proxy = yield* recordingProxy(url, (asked) =>
+          /events|api-keys/.test(asked.url ?? "") || asked.method === "PATCH" ? fate : undefined
+        )
+        const page = yield* visit(`${proxy.url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        yield* page.click("First")
+        yield* page.reads("No answer came.")
+        assert.deepStrictEqual(yield* page.faults, [])
+        fate = undefined
+        yield* page.click("Try again")
+        yield* page.reads("Added, by the API key first management key")
+        fate = "refused"
+        yield* page.click("Settings")
+        yield* page.reads("No answer came.")
+        fate = undefined
+        yield* page.click("Try again")
+        yield* page.reads("A client")
+        yield* page.click("Cancel")
+        fate = "late"
+        yield* page.click("Switch off")
+        yield* page.reads("Still waiting for an answer.")
+        assert.deepStrictEqual(yield* page.faults, [])
+        yield* page.reads("The key is switched off.")
+        assert.notInclude(yield* page.text, "Still waiting")
+      })
+
+      it.effect("says that a browser lacks something, or that the tab has no link", function* () {
+        const { url } = yield* TestService
+        const proxy = yield* recordingProxy(url, ({ url }) =>
+          url === "/keys/start.js" ? { before: "delete AbortSignal.timeout\n" } : undefined
+        )
+        const link = yield* openLink(yield* TestService.newTenant, { purpose: "manage" })
+        const lacking = yield* visit(`${proxy.url}/keys${link.fragment}`)
+        yield* lacking.reads("try a current version of another browser")
+        const page = yield* visit(`${url}/keys`)
+        yield* page.reads("This tab has no link.")
+        assert.deepStrictEqual(yield* page.faults, [])
       })
 
       it.effect("works where a browser has no Map.groupBy", function* () {
@@ -435,6 +538,7 @@ describe.skipIf(!isInstalled)(
         yield* page.click("Switch off")
         yield* page.reads("The stored key cannot be opened, so this credential can only be renamed or deleted")
         yield* page.reads("This key cannot be opened any more")
+        assert.deepStrictEqual(yield* page.faults, [])
         assert.deepStrictEqual([yield* page.has("Switch off"), yield* page.has("Replace key")], [false, false])
         yield* page.click("Delete")
         yield* page.fill("Type sk-...AbCd to delete this key for good", "sk-...AbCd")
@@ -455,41 +559,38 @@ describe.skipIf(!isInstalled)(
         )
       })
 
-      it.effect.each([390, 1280])(
-        "changes the restrictions of a key at %i pixels, and nothing that others changed",
-        function* (width) {
-          const { url } = yield* TestService
-          const tenant = yield* TestService.newTenant
-          const { hash } = yield* Effect.orDie(
-            (yield* Accounts).issueApiKey(tenant.account_id, { name: "A client", role: "ordinary" })
-          )
-          const id = createdId(yield* tenant.create({ ...minimal, name: "First", allowed_user_ids: ["u"] }))
-          const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`, width)
-          yield* page.click("First")
-          yield* page.reads("Every model")
-          yield* page.click("Settings")
-          yield* page.reads("A client")
-          assert.deepStrictEqual(yield* page.faults, [])
-          yield* tenant.update(id, { allowed_user_ids: ["u", "v"], name: "Second" })
-          yield* page.fill("Models", "a/model\nb/model")
-          yield* page.tick("A client")
-          yield* page.tick("Use only my keys for the models of this key")
-          yield* page.tick("Use this key only after all other keys and shared capacity")
-          yield* page.reads("A key that comes after shared capacity cannot forbid it")
-          assert.deepStrictEqual(yield* page.faults, [])
-          yield* page.click("Save settings")
-          yield* page.tick("Use this key only after all other keys and shared capacity")
-          yield* page.click("Save settings")
-          yield* page.reads("The settings were changed.")
-          yield* page.reads("Shared capacity is not used for its models.")
-          yield* page.reads("a/model, b/model")
-          assert.deepStrictEqual(yield* page.faults, [])
-          assert.deepInclude((JSON.parse((yield* tenant.get(id)).body) as { data: object }).data, {
-            ...{ name: "Second", allowed_models: ["a/model", "b/model"], allowed_user_ids: ["u", "v"] },
-            ...{ allowed_api_key_hashes: [hash], is_byok_only: true, is_fallback: false, declared_zdr: null }
-          })
-        }
-      )
+      it.effect("changes the restrictions of a key, and nothing that others changed", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const { hash } = yield* Effect.orDie(
+          (yield* Accounts).issueApiKey(tenant.account_id, { name: "A client", role: "ordinary" })
+        )
+        const id = createdId(yield* tenant.create({ ...minimal, name: "First", allowed_user_ids: ["u"] }))
+        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        yield* page.click("First")
+        yield* page.reads("Every model")
+        yield* page.click("Settings")
+        yield* page.reads("A client")
+        assert.deepStrictEqual(yield* page.faults, [])
+        yield* tenant.update(id, { allowed_user_ids: ["u", "v"], name: "Second" })
+        yield* page.fill("Models", "a/model\nb/model")
+        yield* page.tick("A client")
+        yield* page.tick("Use only my keys for the models of this key")
+        yield* page.tick("Use this key only after all other keys and shared capacity")
+        yield* page.reads("A key that comes after shared capacity cannot forbid it")
+        assert.deepStrictEqual(yield* page.faults, [])
+        yield* page.click("Save settings")
+        yield* page.tick("Use this key only after all other keys and shared capacity")
+        yield* page.click("Save settings")
+        yield* page.reads("The settings were changed.")
+        yield* page.reads("Shared capacity is not used for its models.")
+        yield* page.reads("a/model, b/model")
+        assert.deepStrictEqual(yield* page.faults, [])
+        assert.deepInclude((JSON.parse((yield* tenant.get(id)).body) as { data: object }).data, {
+          ...{ name: "Second", allowed_models: ["a/model", "b/model"], allowed_user_ids: ["u", "v"] },
+          ...{ allowed_api_key_hashes: [hash], is_byok_only: true, is_fallback: false, declared_zdr: null }
+        })
+      })
 
       it.effect("knows providers by name, and the form of their keys", function* () {
         const { url } = yield* TestService
@@ -512,12 +613,12 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(known, [
           ...[providers.length, [], true, null],
           ...["This looks like a key of Anthropic, not of OpenAI.", null],
-          ...["This JSON has no private_key", null, null]
+          ...["This JSON has no private_key_id and no private_key", null, null]
         ])
         yield* page.choose("Provider", "Nobody")
         yield* page.fill("API key", "sk-ant-0123456789-0123456789-0123")
         yield* page.click("Add key")
-        yield* page.reads("There is no such provider: choose one of the list.")
+        yield* page.reads("There is no such provider: choose one from the list.")
         yield* page.choose("Provider", "open ai")
         yield* page.choose("Provider", "OpenAI")
         yield* page.reads("Make a key at OpenAI")
@@ -525,19 +626,27 @@ describe.skipIf(!isInstalled)(
         yield* page.choose("Provider", "Google Vertex AI")
         assert.strictEqual(yield* page.evaluate("document.getElementById('key').tagName"), "TEXTAREA")
         assert.include(yield* page.valueOf("API key"), "sk-ant-", "what was typed stays")
-        const account = JSON.stringify({ type: "service_account", client_email: "a@b", private_key: "p" }, null, 2)
+        const account = JSON.stringify(
+          { type: "service_account", client_email: "a@b", private_key_id: "i", private_key: "p" },
+          null,
+          2
+        )
         yield* page.fill("API key", account.slice(0, -3))
         yield* page.click("Add key")
         yield* page.reads("perhaps its end is missing. If it is right, press the button again.")
         assert.deepStrictEqual(yield* page.faults, [])
         assert.include((yield* tenant.list()).body, '"total_count":0')
-        yield* page.evaluate(`{
-          const files = new DataTransfer()
-          files.items.add(new File([${JSON.stringify(account)}], "key.json"))
-          const input = document.getElementById("file")
-          input.files = files.files
-          input.dispatchEvent(new Event("change", { bubbles: true }))
-        }`)
+        const take = (text: string) =>
+          page.evaluate(`{
+            const files = new DataTransfer()
+            files.items.add(new File([${JSON.stringify(text)}], "key.json"))
+            const input = document.getElementById("file")
+            input.files = files.files
+            input.dispatchEvent(new Event("change", { bubbles: true }))
+          }`)
+        yield* take("x".repeat(100_001))
+        yield* page.reads("This file is too large to be a key.")
+        yield* take(account)
         yield* eventually("the file", page.valueOf("API key"), (text) => text === account)
         assert.deepStrictEqual(page.messages, [])
       })
@@ -552,8 +661,10 @@ describe.skipIf(!isInstalled)(
         const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
         yield* page.click("Parked")
         yield* page.reads("It is tried again in")
+        assert.deepStrictEqual(yield* page.faults, [])
         yield* page.click("Delete")
         yield* page.reads("stays valid for up to an hour")
+        assert.deepStrictEqual(yield* page.faults, [])
         yield* page.reads("This key is used.")
       })
 
@@ -562,12 +673,11 @@ describe.skipIf(!isInstalled)(
         const tenant = yield* TestService.newTenant
         const link = yield* openLink(tenant, { purpose: "connect" })
         const elsewhere = url.replace("127.0.0.1", "byok.test")
-        const page = yield* openPage(`${elsewhere}/keys${link.fragment}`, 1280, "light", [
+        const page = yield* visit(`${elsewhere}/keys${link.fragment}`, 1280, [
           "--host-resolver-rules=MAP byok.test 127.0.0.1"
         ])
-        yield* eventually("the notice", page.evaluate("document.body.innerText"), (text) =>
-          String(text).includes("Open this page over HTTPS")
-        )
+        yield* page.reads("Open this page over HTTPS")
+        assert.deepStrictEqual(yield* page.faults, [])
         assert.strictEqual(yield* page.evaluate('document.querySelectorAll("input").length'), 0)
       })
     })

@@ -13,9 +13,12 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
         "app.js",
         "api.js",
         "form.js",
+        "key.js",
         "keys.js",
+        "parts.js",
         "providers.js",
         "settings.js",
+        "words.js",
         "style.css",
         "simple.css"
       ].map((file) => `/keys/${file}`)

@@ -3,15 +3,17 @@ import { Effect } from "effect"
 import { openPage } from "../support/http/Browser.ts"
 import { eventually } from "../support/process/eventually.ts"
 
+const appearances = [
+  [1280, "light"],
+  [1280, "dark"],
+  [390, "light"],
+  [390, "dark"]
+] as const
+
 /** The page of a link, by what its owner reads: labels of fields, words on buttons. */
-export const visit = Effect.fnUntraced(function* (
-  url: string,
-  width?: number,
-  scheme?: "light" | "dark",
-  flags?: ReadonlyArray<string>
-) {
+export const visit = Effect.fnUntraced(function* (url: string, width?: number, flags?: ReadonlyArray<string>) {
   const pixels = width ?? 1280
-  const page = yield* openPage(url, pixels, scheme, flags)
+  const page = yield* openPage(url, pixels, "light", flags)
   const { evaluate } = page
   const text = Effect.map(evaluate("document.body?.innerText"), String)
   const reads = (words: string) => eventually(words, text, (shown) => shown.includes(words))
@@ -69,15 +71,27 @@ export const visit = Effect.fnUntraced(function* (
         Boolean
       ),
     valueOf: (label: string) => Effect.map(evaluate(`${field(label)}.value`), String),
-    /** What axe finds, and what does not fit. */
+    /** What axe finds, and what does not fit, on a desk and on a phone, light and dark. */
     faults: Effect.gen(function* () {
       yield* evaluate(`${axe.source}; undefined`)
-      const found = yield* evaluate(
-        "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`))"
+      const found = yield* Effect.forEach(
+        appearances,
+        Effect.fnUntraced(function* ([width, scheme]) {
+          yield* page.look(width, scheme)
+          const violations = yield* evaluate(
+            "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`))"
+          )
+          const wide = Number(yield* evaluate("document.documentElement.scrollWidth"))
+          return [...(violations as ReadonlyArray<string>), ...(wide > width ? [`${wide} pixels wide`] : [])].map(
+            (fault) => `at ${width} pixels, ${scheme}: ${fault}`
+          )
+        })
       )
-      const wide = Number(yield* evaluate("document.documentElement.scrollWidth"))
-      return [...(found as ReadonlyArray<string>), ...(wide > pixels ? [`${wide} pixels wide`] : [])]
+      yield* page.look(pixels, "light")
+      return found.flat()
     }),
+    /** What has the focus: its id, or else its element. */
+    focused: Effect.map(evaluate("document.activeElement.id || document.activeElement.tagName"), String),
     /** What the page left behind where another page or visit could find it. */
     kept: evaluate(`(async () => JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, history.state,
       history.length, (await indexedDB.databases()).length, document.referrer, window.name]))()`)

@@ -1,6 +1,8 @@
 // @ts-check
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "./hpke.js"
+import { say } from "./parts.js"
 import { keep, tokens } from "./start.js"
+import { members } from "./words.js"
 
 /**
  * What the link is for.
@@ -15,19 +17,6 @@ import { keep, tokens } from "./start.js"
  * @typedef {Record<"last_succeeded_at" | "last_failed_at" | "last_failure", string | null> & { state: string,
  *   parked: { model: string | null, cause: string, until: string | null }[] }} Status
  */
-
-/** Members that an issue may be at, as people know them. @type {Record<string, string>} */
-const fields = {
-  provider: "Provider",
-  key: "API key",
-  name: "Name",
-  ids: "The order",
-  allowed_models: "Models",
-  allowed_user_ids: "Users",
-  allowed_api_key_hashes: "API keys",
-  declared_region: "Region",
-  declared_zdr: "Zero data retention"
-}
 
 const busy = "The service is busy. Nothing was done: try again in a moment."
 
@@ -62,14 +51,19 @@ export class Refused extends Error {
   }
 
   static sentenceOf = (/** @type {{ path: (string | number)[], message: string }} */ { message, path }) =>
-    `${fields[path[0] ?? ""] ?? path.join(" ")} ${message}.`
+    `${members[path[0] ?? ""] ?? path.join(" ")}${typeof path[1] === "number" ? `, line ${path[1] + 1},` : ""} ${message}.`
 }
 
-/** How long an answer may take, in milliseconds. */
-const patience = 30_000
+/** After how long a person begins to wonder, and how long an answer may take, in milliseconds. */
+const [wonder, patience] = [3000, 30_000]
 
 /** @param {string} method @param {string} path @param {object} [body] @param {string} [idempotency_key] @returns {Promise<any>} */
 export const ask = async (method, path, body, idempotency_key) => {
+  let isSlow = false
+  const wondering = setTimeout(() => {
+    isSlow = true
+    say("Still waiting for an answer.")
+  }, wonder)
   const sent = fetch(`api/links/v1${path}`, {
     method,
     headers: {
@@ -87,6 +81,10 @@ export const ask = async (method, path, body, idempotency_key) => {
     .catch(() => {
       throw new Refused(0)
     })
+    .finally(() => {
+      clearTimeout(wondering)
+      if (isSlow) say("")
+    })
   if (response.ok) return answer.data
   throw new Refused(response.status, answer.error)
 }
@@ -95,10 +93,7 @@ const bytesOf = (/** @type {string} */ text) =>
   Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (character) => character.charCodeAt(0))
 
 const textOf = (/** @type {Uint8Array} */ bytes) =>
-  btoa(String.fromCharCode(...bytes))
-    .replace(/\+/g, "-")
-    .replace(/\//g, "_")
-    .replace(/=/g, "")
+  btoa(String.fromCharCode(...bytes)).replace(/[+/=]/g, (one) => ({ "+": "-", "/": "_" })[one] ?? "")
 
 /**
  * What the link is for. A link that lasts gets another token, which only this tab has: the one of the address stands in the

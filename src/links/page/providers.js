@@ -54,7 +54,7 @@ const structured = {
     ["endpoint_url", "api_key"],
     "JSON with endpoint_url, api_key and the model, one object or a list; or an API key."
   ],
-  "google-vertex": [["client_email", "private_key"], "The JSON file of a service account, whole."]
+  "google-vertex": [["client_email", "private_key_id", "private_key"], "The JSON file of a service account, whole."]
 }
 
 const formOf = (/** @type {string} */ slug) =>

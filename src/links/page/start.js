@@ -33,12 +33,16 @@ if (fromAddress !== "") keep(tokens)
 const isOther = () => location.hash !== "" || history.state?.link !== link
 for (const event of ["hashchange", "popstate"]) addEventListener(event, () => isOther() && location.reload())
 
-import("./app.js").catch(() => {
+/** Whether the browser has what the page cannot do without; over plain HTTP none has it, and the page says so. */
+const isAble = !isSecureContext || ("subtle" in crypto && "randomUUID" in crypto && "timeout" in AbortSignal)
+
+const load = () => (isAble ? import("./app.js") : Promise.reject())
+load().catch(() => {
   const again = Object.assign(document.createElement("button"), { textContent: "Try again" })
   again.addEventListener("click", () => location.reload())
   const said =
     "This page could not be loaded. Check your connection; if that is no help, try a current version of another browser."
   document
-    .querySelector("main")
-    ?.replaceChildren(Object.assign(document.createElement("p"), { role: "alert", textContent: said }), again)
+    .querySelector(".loading")
+    ?.replaceWith(Object.assign(document.createElement("p"), { role: "alert", textContent: said }), again)
 })

@@ -23,6 +23,10 @@ export interface Page {
   readonly type: (text: string) => Effect.Effect<unknown>
   /** Presses a key that types nothing, such as `Tab` or `Enter`. */
   readonly press: (key: "Tab" | "Enter" | "Space" | "ArrowDown") => Effect.Effect<void>
+  /** Gives the window another width, and the page another colour scheme. */
+  readonly look: (width: number, scheme: "light" | "dark") => Effect.Effect<void>
+  /** What a screen reader is told: role and name of all that has both, in order. */
+  readonly told: Effect.Effect<ReadonlyArray<string>>
   /** The whole page as it looks, in PNG. */
   readonly screenshot: Effect.Effect<Buffer>
 }
@@ -116,8 +120,11 @@ export const openPage = Effect.fnUntraced(function* (
   yield* ask("Log.enable")
   yield* ask("Runtime.enable")
   yield* ask("Page.enable")
-  yield* ask("Emulation.setDeviceMetricsOverride", { width, height: 900, deviceScaleFactor: 1, mobile: width < 600 })
-  yield* ask("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] })
+  const look: Page["look"] = Effect.fnUntraced(function* (width, scheme) {
+    yield* ask("Emulation.setDeviceMetricsOverride", { width, height: 900, deviceScaleFactor: 1, mobile: width < 600 })
+    yield* ask("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] })
+  })
+  yield* look(width, scheme)
   yield* ask("Page.navigate", { url })
   yield* Effect.promise(() => load)
   return {
@@ -144,6 +151,14 @@ export const openPage = Effect.fnUntraced(function* (
         },
         { discard: true }
       ),
+    look,
+    told: Effect.map(ask("Accessibility.getFullAXTree"), (tree) =>
+      (member(tree, "nodes") as ReadonlyArray<unknown>).flatMap((node) => {
+        const [role, name] = [member(node, "role", "value"), member(node, "name", "value")]
+        const isSaid = member(node, "ignored") !== true && name && !/^(Static|Inline)|^Root/.test(String(role))
+        return isSaid ? [`${String(role)} ${String(name)}`] : []
+      })
+    ),
     screenshot: Effect.map(ask("Page.captureScreenshot", { captureBeyondViewport: true }), (shot) =>
       Buffer.from(String(member(shot, "data")), "base64")
     )

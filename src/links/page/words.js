@@ -1,0 +1,82 @@
+// @ts-check
+import { html } from "./preact.js"
+import { Name } from "./parts.js"
+
+/** Members of a key as people know them, in what is refused and in events. @type {Record<string, string>} */
+export const members = {
+  provider: "Provider",
+  key: "API key",
+  name: "Name",
+  ids: "The order",
+  disabled: "Whether it is on",
+  is_fallback: "Place after all others",
+  is_byok_only: "Shared capacity for its models",
+  is_required: "Shared capacity",
+  allowed_models: "Models",
+  allowed_user_ids: "Users",
+  allowed_api_key_hashes: "API keys",
+  declared_region: "Region",
+  declared_zdr: "Zero data retention"
+}
+
+/** What the service says of members by their names, as people know them. @param {string} text */
+export const inWords = (text) =>
+  text.replace(/[a-z]+(_[a-z]+)+/g, (name) => (members[name] ? `“${members[name]}”` : name))
+
+/** Of each state: its word, and what it means to the owner. @type {Record<string, [string, string]>} */
+export const states = {
+  active: ["Active", "This key is used."],
+  failing: ["Failing", "This key is used, but the provider refused it when it was last tried."],
+  parked: ["Parked", "The provider refused this key, so it is not used now."],
+  disabled: ["Off", "This key is switched off and is not used."],
+  leaked: ["Leaked", "This key is known to have leaked. It is not used until it is replaced."],
+  unreadable: [
+    "Unreadable",
+    "This key cannot be opened any more, so it can only be renamed or deleted. Delete it and add it again, or ask whoever sent you the link."
+  ]
+}
+
+export const State = (/** @type {{ of: string | undefined }} */ { of }) =>
+  of && html`<span class=${`state ${of}`}>${states[of]?.[0] ?? of}</span>`
+
+/** @type {Record<string, string>} */
+const causes = {
+  rejected: "the provider rejected it",
+  forbidden: "the provider forbade it",
+  quota_exhausted: "its quota was used up",
+  rate_limited: "it was limited in rate",
+  upstream_failed: "the provider failed",
+  leaked: "it leaked"
+}
+
+export const causeOf = (/** @type {string} */ cause) => causes[cause] ?? cause
+
+/** @type {Record<string, string>} */
+const acts = {
+  "credential.create": "Added",
+  "credential.update": "Changed",
+  "credential.update name": "Renamed",
+  "credential.update disabled": "Switched on or off",
+  "credential.rotate": "Key replaced",
+  "credential.reorder": "Order changed",
+  "credential.park": "Marked as leaked",
+  "credential.unpark": "No longer marked as leaked",
+  "credential.rejected": "Refused by the provider",
+  "credential.recovered": "Accepted by the provider again"
+}
+
+/** @type {Record<string, string>} */
+const actors = { link: "with a link", cli: "by an operator", service: "" }
+
+/** An event as one tells it. */
+export const Event = (/** @type {{ of: any }} */ { of: { action, actor, cause, fields = [], model } }) => {
+  const whole = acts[`${action} ${fields}`]
+  const changed = whole ? "" : fields.map((/** @type {string} */ one) => members[one] ?? one).join(", ")
+  const by =
+    actor.kind === "api_key"
+      ? html`by the API key ${actor.name ? html`<${Name} of=${actor.name} />` : "that is gone"}`
+      : (actors[actor.kind] ?? "by the gateway")
+  return html`${whole ?? acts[action] ?? action}${changed && `: ${changed}`}${cause && `: ${causeOf(cause)}`}${
+    model && html`, for <${Name} of=${model} />`
+  }${by && html`, ${by}`}`
+}

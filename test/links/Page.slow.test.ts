@@ -590,6 +590,8 @@ describe.skipIf(!isInstalled)(
           ...{ name: "Second", allowed_models: ["a/model", "b/model"], allowed_user_ids: ["u", "v"] },
           ...{ allowed_api_key_hashes: [hash], is_byok_only: true, is_fallback: false, declared_zdr: null }
         })
+        yield* page.evaluate("history.back()")
+        yield* page.reads("Add key")
       })
 
       it.effect("knows providers by name, and the form of their keys", function* () {
@@ -656,7 +658,7 @@ describe.skipIf(!isInstalled)(
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create({ ...minimal, provider: "google-vertex", name: "Parked" }))
         yield* sql`INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
-          VALUES (${tenant.account_id}, ${id}, '', 1, 'rejected', 1, now() + interval '8 seconds', now())`
+          VALUES (${tenant.account_id}, ${id}, '', 1, 'rejected', 1, now() + interval '20 seconds', now())`
         yield* raisePools(sql)
         const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
         yield* page.click("Parked")

@@ -35,6 +35,15 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
         "x-content-type-options": "nosniff"
       })
     }
+    const { headers } = yield* TestService.send({ path: "/keys" })
+    assert.strictEqual(
+      headers["link"]?.split(", ").toSorted().join(),
+      [...files, ...modules]
+        .filter((path) => path.endsWith(".js"))
+        .map((path) => `<${path.slice(1)}>; rel=modulepreload`)
+        .toSorted()
+        .join()
+    )
     const types = yield* Effect.forEach(["/keys", "/keys/app.js", "/keys/simple.css"], (path) =>
       Effect.map(TestService.send({ path }), ({ headers }) => headers["content-type"])
     )

@@ -8,7 +8,7 @@ import { AfterLife, doubtOf, KeyPlace, providerName, shapeOf, slugOf } from "./p
 /** @typedef {import("./api.js").Credential} Credential */
 /** @typedef {import("./api.js").Stored} Stored */
 
-/** What is shown of what stands at a path; if it cannot be read, why, and a way to try again. @param {{ path: string, at?: any, children: (answer: any) => any }} props */
+/** Shows what the service has at a path, or why it cannot be read, with a button that asks again. @param {{ path: string, at?: any, children: (answer: any) => any }} props */
 export const Read = ({ at, children, path }) => {
   const [answer, set] = useState(/** @type {any} */ (undefined))
   const read = () => void ask("GET", path).then(set, set)
@@ -24,7 +24,7 @@ export const Read = ({ at, children, path }) => {
     <button type="button" onClick=${again}>Try again</button>`
 }
 
-/** What is wrong with a form: at its fields, of which the first one gets the focus, and elsewhere. */
+/** Keeps what is wrong with a form: at its fields, the first of which gets the focus, and elsewhere. */
 export const useRefusal = () => {
   const form = useRef(/** @type {HTMLFormElement | null} */ (null))
   const [{ failure, issues }, set] = useState({ failure: "", issues: /** @type {Record<string, string>} */ ({}) })

@@ -12,8 +12,8 @@ import { causeOf, Event, inWords, State, states } from "./words.js"
 export const nameOf = (/** @type {Pick<Key, "label" | "name">} */ { label, name }) =>
   html`<${Name} of=${name ?? label} />`
 
-/** A key that is replaced is an update and a rotation: the latter tells it. */
-const isToldOnce = (/** @type {any} */ { action, fields }) => action !== "credential.update" || String(fields) !== "key"
+/** A replaced key is an update and a rotation: only the latter is shown. */
+const isShown = (/** @type {any} */ { action, fields }) => action !== "credential.update" || String(fields) !== "key"
 
 /** What an owner types to delete a key: its label, unless that is all brackets and stars. */
 const wordFor = (/** @type {Key} */ { label, provider }) => (/^[\w.-]+$/.test(label) ? label : provider)
@@ -171,7 +171,7 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
     <${Read} path=${`/byok/events?credential_id=${id}&limit=20`} at=${shown}
       >${(/** @type {any[]} */ events) =>
         html`<table>
-          ${events.filter(isToldOnce).map(
+          ${events.filter(isShown).map(
             (event) =>
               html`<tr key=${event.id}>
                 <td><${Ago} at=${event.at} /></td>

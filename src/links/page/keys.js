@@ -98,20 +98,20 @@ export const Keys = ({ about, closed }) => {
   }
   const shown = keys?.find(({ id }) => id === view.id)
 
-  const leave = () => show(shown ? "key" : "list", shown?.id)
-  const left = (/** @type {string} */ done) => {
-    leave()
-    read(done)
+  /** Leaves a form for the view that it was opened from, so that Back does not lead into it again. */
+  const leave = (/** @type {string} */ done) => {
+    if (done) addEventListener("popstate", () => read(done), { once: true })
+    history.back()
   }
   if (view.name === "add" || (view.name === "replace" && shown)) {
     const done = (/** @type {import("./api.js").Stored} */ { label }) => {
       if (!shown) setSearch("")
-      left(`The key ${label} was ${shown ? "stored in place of the old one" : "added"}.`)
+      leave(`The key ${label} was ${shown ? "stored in place of the old one" : "added"}.`)
     }
     return html`<main key=${view.name}>
       <${Heading}>${shown ? html`Replace the key of ${nameOf(shown)}` : "Add a key"}<//>
       <${KeyForm}
-        ...${{ provider: shown?.provider ?? null, providers: about.providers, credential: shown, done, closed, cancel: leave }}
+        ...${{ provider: shown?.provider ?? null, providers: about.providers, credential: shown, done, closed, cancel: () => leave("") }}
       />
     </main>`
   }
@@ -121,9 +121,9 @@ export const Keys = ({ about, closed }) => {
         if (error.status === 401) closed(error)
         throw error
       })
-      left("The settings were changed.")
+      leave("The settings were changed.")
     }
-    return html`<main key="settings"><${SettingsForm} of=${shown} save=${save} cancel=${leave} /></main>`
+    return html`<main key="settings"><${SettingsForm} of=${shown} save=${save} cancel=${() => leave("")} /></main>`
   }
   if (view.name === "key" && shown) {
     return html`<main key="key">

@@ -19,7 +19,7 @@ export const members = {
   declared_zdr: "Zero data retention"
 }
 
-/** What the service says of members by their names, as people know them. @param {string} text */
+/** Replaces the names that the service has for members with those of the page. @param {string} text */
 export const inWords = (text) =>
   text.replace(/[a-z]+(_[a-z]+)+/g, (name) => (members[name] ? `“${members[name]}”` : name))
 

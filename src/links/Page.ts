@@ -46,7 +46,8 @@ export const layer = HttpRouter.use(
     const files = new Map<string, Effect.Effect<HttpServerResponse.HttpServerResponse>>()
     const beside = yield* Effect.promise(() => readdir(new URL("./page/", import.meta.url)))
     const pageFiles = beside.filter((file) => /\.(html|css|js)$/.test(file))
-    for (const file of new Set([...pageFiles, ...Object.keys(modules)])) files.set(file, yield* Effect.cached(load(file)))
+    for (const file of new Set([...pageFiles, ...Object.keys(modules)]))
+      files.set(file, yield* Effect.cached(load(file)))
     const scripts = Array.from(files.keys()).filter((file) => file.endsWith(".js"))
     /** Modules import each other several deep: all are asked for at once. */
     const link = scripts.map((file) => `<keys/${file}>; rel=modulepreload`).join(", ")

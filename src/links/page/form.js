@@ -103,10 +103,7 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
       attempt.current = error.isOpen ? { ...attempt.current, isOpen: true } : { id: crypto.randomUUID(), isOpen: false }
       if (error.isOpen) return refuse({}, `${error.message} What is sent again is stored once.`)
       if (error.status === 409 && wasOpen && !credential)
-        return refuse(
-          {},
-          "What you sent before was stored, though no answer came. Look at your keys before you add this one."
-        )
+        return refuse({}, "What you sent before was stored. Look at your keys before you add this one.")
       refused(error)
     }
   }
@@ -118,9 +115,10 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
   }
   const readFile = async (/** @type {any} */ { target }) => {
     const [file] = target.files
+    target.value = ""
+    mend("key")
     if (file?.size > 100_000) refuse({ file: "This file is too large to be a key." })
     else if (file) setKey((await file.text()).trim())
-    target.value = ""
   }
 
   const shape = chosen && shapeOf(chosen)

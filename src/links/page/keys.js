@@ -67,10 +67,9 @@ export const Keys = ({ about, closed }) => {
     if (underWay.current) return false
     underWay.current = true
     say("")
-    const refused = await act().then(
-      () => null,
-      (error) => error
-    )
+    const refused = await act()
+      .then(() => null)
+      .catch((error) => error)
     // What is shown may be out of date, which may be why an act was refused.
     const unread = refused?.status === 0 ? null : await readAll().then(setKeys, (error) => error)
     underWay.current = false
@@ -137,8 +136,7 @@ export const Keys = ({ about, closed }) => {
       ${manages && html`<button class="primary" onClick=${() => show("add")}>Add key</button>`}
     </div>
     ${
-      keys !== null &&
-      keys.length > 0 &&
+      keys?.[0] &&
       html`<${Field}
         id="search"
         label="Search"

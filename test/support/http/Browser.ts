@@ -155,8 +155,10 @@ export const openPage = Effect.fnUntraced(function* (
     told: Effect.map(ask("Accessibility.getFullAXTree"), (tree) =>
       (member(tree, "nodes") as ReadonlyArray<unknown>).flatMap((node) => {
         const [role, name] = [member(node, "role", "value"), member(node, "name", "value")]
-        const isSaid = member(node, "ignored") !== true && name && !/^(Static|Inline)|^Root/.test(String(role))
-        return isSaid ? [`${String(role)} ${String(name)}`] : []
+        const isNamed = typeof role === "string" && typeof name === "string" && name !== ""
+        return isNamed && member(node, "ignored") !== true && !/^(Static|Inline|Root)/.test(role)
+          ? [`${role} ${name}`]
+          : []
       })
     ),
     screenshot: Effect.map(ask("Page.captureScreenshot", { captureBeyondViewport: true }), (shot) =>

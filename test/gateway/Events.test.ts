@@ -30,13 +30,15 @@ const sealed = Effect.flatMap(TestService, ({ sql }) =>
   )
 )
 
-let left = 0
+let [begun, left] = [0, 0]
 
-/** Counts the waits that end because nobody waits for them any more. */
+/** Counts the waits that begin, and those that end because nobody waits for them any more. */
 const counting = Effect.map(Effect.context<Parts>(), (parts) => {
   const { list, next } = Context.get(parts, Events)
-  const counted: typeof next = (...given) =>
-    Effect.onInterrupt(next(...given), () => Effect.sync(() => void (left += 1)))
+  const counted: typeof next = (...given) => {
+    begun += 1
+    return Effect.onInterrupt(next(...given), () => Effect.sync(() => void (left += 1)))
+  }
   return Context.add(parts, Events, { list, next: counted })
 })
 
@@ -59,13 +61,14 @@ layerLive(
     const began = performance.now()
     assert.deepStrictEqual(yield* next(path, `after=${last_seq}&wait=2`), { data: [], last_seq })
     assert.isAbove(performance.now() - began, 1900)
+    const before = begun
     const waiting = yield* Effect.forkChild(
       Effect.all(
         Array.from({ length: 50 }, () => next(path, `after=${last_seq}&wait=20`)),
         { concurrency: 50 }
       )
     )
-    yield* Effect.sleep("200 millis")
+    yield* eventually("all wait", () => begun === before + 50)
     createdId(yield* tenant.create({ provider: "azure", key: "sk-0123456789-0123456789-AbCd" }))
     for (const { data } of yield* Fiber.join(waiting)) assert.strictEqual(data[0]?.action, "credential.create")
   })
@@ -73,17 +76,13 @@ layerLive(
   it.effect("are no longer queried once the client has left", function* () {
     const path = yield* socketPath
     yield* listening(path)
-    const before = left
+    const before = { begun, left }
     const sent = request({ socketPath: path, path: "/v1/events?after=1000000&wait=60" })
     sent.on("error", () => {}).end()
-    yield* Effect.sleep("200 millis")
-    assert.strictEqual(left, before, "control")
+    yield* eventually("it waits", () => begun === before.begun + 1)
+    assert.strictEqual(left, before.left, "control")
     sent.destroy()
-    yield* eventually(
-      "the wait ends",
-      Effect.sync(() => left),
-      (ended) => ended === before + 1
-    )
+    yield* eventually("the wait ends", () => left === before.left + 1)
   })
 
   it.effect("are answered at once when the service stops", function* () {
@@ -92,8 +91,9 @@ layerLive(
     const stopping = yield* Effect.scoped(
       Effect.gen(function* () {
         yield* Effect.provideService(listening(path), Draining, () => isDraining)
+        const before = begun
         const stopping = yield* Effect.forkDetach(next(path, "after=1000000&wait=60"))
-        yield* Effect.sleep("200 millis")
+        yield* eventually("it waits", () => begun === before + 1)
         isDraining = true
         return stopping
       })

@@ -1,20 +1,60 @@
-import { Duration, Effect, Fiber } from "effect"
+import { Context, Duration, Effect, Fiber } from "effect"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { Links } from "../../src/service/links/Links.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { json } from "../support/http/HttpProbe.ts"
-import { TestService } from "../support/http/TestService.ts"
+import { type Parts, TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
+import { eventually } from "../support/process/eventually.ts"
 import { openLink } from "./browser.ts"
 
-/** At most 10 requests are in progress, and 70 of an account wait. */
-const small = TestService.withDatabase({
-  poolSize: 2,
-  queue: 80,
-  statementTimeout: Duration.seconds(25),
-  deadline: Duration.seconds(28)
+const inProgress = 10
+const keys = 70
+const orders = 20
+
+/** What has come to the queue of writes and what is over, and how many keys were over before the first order was. */
+const seen = { keys: 0, keysOver: 0, orders: 0, keysBefore: [] as Array<number> }
+
+const counting = Effect.map(Effect.context<Parts>(), (parts) => {
+  const [credentials, links] = [Context.get(parts, Credentials), Context.get(parts, Links)]
+  return parts.pipe(
+    Context.add(Links, {
+      ...links,
+      open: (...sent) => {
+        seen.keys += 1
+        return Effect.ensuring(
+          links.open(...sent),
+          Effect.sync(() => (seen.keysOver += 1))
+        )
+      }
+    }),
+    Context.add(Credentials, {
+      ...credentials,
+      order: (asked) => {
+        seen.orders += 1
+        return Effect.ensuring(
+          credentials.order(asked),
+          Effect.sync(() => seen.keysBefore.push(seen.keysOver))
+        )
+      }
+    })
+  )
 })
 
-const sent = 70
+const small = TestService.layerWith({
+  settings: ({ database, ...settings }) => ({
+    ...settings,
+    database: {
+      ...database,
+      poolSize: 2,
+      queue: 8 * inProgress,
+      statementTimeout: Duration.seconds(25),
+      deadline: Duration.seconds(28)
+    }
+  }),
+  parts: counting
+})
 
 layerLive(small)("a queue of 80 (F9)", (it) => {
   it.effect("serves another account before most of one link's keys that do not open", function* () {
@@ -23,29 +63,20 @@ layerLive(small)("a queue of 80 (F9)", (it) => {
     const ids = [createdId(yield* other.create(minimal)), createdId(yield* other.create(minimal))].reverse()
     const { ask } = yield* openLink(tenant, { purpose: "manage" })
     const release = yield* holdOpen(sql, "SELECT 1 FROM links FOR UPDATE")
-    const statuses: Array<number> = []
     const sealed_key = { enc: "AAAA", ciphertext: "AAAA" }
-    const flood = yield* Effect.forkChild(
-      Effect.forEach(
-        Array.from({ length: sent }),
-        () =>
-          Effect.map(ask("POST", "/byok", { provider: "openai", name: null, sealed_key }), ({ status }) =>
-            statuses.push(status)
-          ),
-        { concurrency: "unbounded" }
-      )
-    )
+    const key = ask("POST", "/byok", { provider: "openai", name: null, sealed_key })
+    const flood = yield* Effect.forkChild(Effect.replicateEffect(key, keys, { concurrency: "unbounded" }))
+    yield* eventually("all keys wait", () => seen.keys === keys)
     yield* untilWaiting(sql, 2)
-    yield* Effect.sleep("500 millis")
     const body = JSON.stringify({ provider: minimal.provider, ids })
-    const order = yield* Effect.forkChild(
-      other.send({ method: "PUT", path: "/api/v1/byok/order", headers: [json], body })
-    )
-    yield* Effect.sleep("500 millis")
+    const order = other.send({ method: "PUT", path: "/api/v1/byok/order", headers: [json], body })
+    const ordering = yield* Effect.forkChild(Effect.replicateEffect(order, orders, { concurrency: "unbounded" }))
+    yield* eventually("all orders wait", () => seen.orders === orders)
     yield* release
-    assert.strictEqual((yield* Fiber.join(order)).status, 200)
-    assert.isBelow(statuses.length, sent / 2, "of the flood")
-    yield* Fiber.join(flood)
+    assert.deepStrictEqual(new Set((yield* Fiber.join(ordering)).map(({ status }) => status)), new Set([200]))
+    // Those in progress, and one in turn with each order until orders have all places.
+    assert.isAtMost(seen.keysBefore[0] ?? keys, 2 * inProgress + 1)
+    const statuses = (yield* Fiber.join(flood)).map(({ status }) => status)
     assert.deepStrictEqual(new Set(statuses), new Set([409]), "all of it was tried (control)")
   })
 })

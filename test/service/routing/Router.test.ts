@@ -27,6 +27,7 @@ import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, remove, update } from "../../support/service/asTenant.ts"
+import { eventually } from "../../support/process/eventually.ts"
 import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
 import { serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
@@ -603,13 +604,7 @@ describe("a router's knowledge", () => {
     const rows = sql<{ until: Date | null; strikes: number; epoch: number; cause: string }>`
         SELECT until, strikes, epoch, cause FROM credential_parkings WHERE credential_id = ${id}`
     const stored = (cause: string) =>
-      Effect.gen(function* () {
-        for (let tries = 0; tries < 500 && (yield* rows)[0]?.cause !== cause; tries++) yield* Effect.sleep("5 millis")
-        assert.deepStrictEqual(
-          (yield* rows).map((row) => row.cause),
-          [cause]
-        )
-      })
+      eventually(`the one cause is ${cause}`, rows, (all) => all.length === 1 && all[0]?.cause === cause)
     const stepsAt = (side: typeof here) => Effect.map(Effect.provide(planOf(owner), side), stepsOf)
 
     assert.deepStrictEqual(yield* stepsAt(there), [id, "shared"])

@@ -58,6 +58,8 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
   }
 })
 
+const turnOver = Effect.promise(() => new Promise((resolve) => setImmediate(() => setImmediate(resolve))))
+
 const all = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(effects, { concurrency: "unbounded" })
 
 describe("concurrent requests", () => {
@@ -98,7 +100,7 @@ describe("concurrent requests", () => {
       yield* eventually("it is in progress", () => statements.length === one)
     }
     for (const one of [3, 4, 5]) asked.push(yield* Effect.forkChild(ask(one)))
-    yield* Effect.promise(() => new Promise((resolve) => setImmediate(() => setImmediate(resolve))))
+    yield* turnOver
     assert.strictEqual(statements.length, 2)
     state.held = false
     yield* Effect.forEach(asked, Fiber.join)
@@ -111,7 +113,7 @@ describe("concurrent requests", () => {
     const asked: Array<Fiber.Fiber<unknown, unknown>> = []
     for (const one of [change(1), change(2), remove(3), change(5), remove(4), change(7)]) {
       asked.push(yield* Effect.forkChild(one, { startImmediately: true }))
-      yield* Effect.sleep(10)
+      yield* turnOver
     }
     assert.deepStrictEqual(statements, [[1], [2]])
     state.held = false
@@ -124,7 +126,7 @@ describe("concurrent requests", () => {
     const end = yield* Deferred.make<boolean>()
     const own = yield* Effect.forkChild(holding("odd", Deferred.await(end)), { startImmediately: true })
     const asked = yield* Effect.forkChild(all([1, 2, 3].map(change)), { startImmediately: true })
-    yield* Effect.sleep(50)
+    yield* turnOver
     assert.deepStrictEqual(statements, [[2]])
     yield* Deferred.succeed(end, true)
     yield* Fiber.joinAll([own, asked])

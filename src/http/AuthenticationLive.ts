@@ -10,7 +10,9 @@ import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
 import { Prefetched } from "../runtime/Prefetched.ts"
 import { errorResponse } from "./Envelope.ts"
+import { holdUntilSent } from "./Handlers.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
+import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { isRepeated } from "./RequestHeaders.ts"
 import { CurrentRequestLog } from "./traceAndLog.ts"
 
@@ -97,6 +99,9 @@ export const makeKnownAccounts = (limit = 100_000) => {
 
 const decodeId = Schema.decodeUnknownOption(CredentialId)
 
+/** A longer credential is not kept from the look-up of the key: it is read again once its account may hold it until it is sent. */
+const mostPrefetched = 16 * 1024
+
 const asPrincipal = <A, E, R>(
   app: Effect.Effect<A, E, R>,
   { prefetched, principal }: Resolved
@@ -116,6 +121,7 @@ const logContextOf = ({ account_id, ...principal }: Resolved["principal"]) =>
 export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, invalid, missing, resolve }: Tokens) {
   const { reads } = yield* RequestQueues
   const known = makeKnownAccounts()
+  const whileHeld = holdUntilSent(yield* MemoryBudget)
   return Authentication.of({
     management_key: (app, { credential, endpoint }) =>
       Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
@@ -137,7 +143,14 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
           const log = Context.get(context, CurrentRequestLog)
           if (log !== undefined) Object.assign(log, logContextOf(principal))
           if (!isAllowed(principal, endpoint.identifier)) return forbidden
-          const answer = asPrincipal(app, resolved.success)
+          const { bytes = 0 } = resolved.success.prefetched ?? {}
+          const answer =
+            bytes > mostPrefetched
+              ? asPrincipal(
+                  whileHeld(request, bytes, () => Effect.interruptible(app)),
+                  { principal }
+                )
+              : asPrincipal(app, resolved.success)
           if (principal.kind !== "link") return answer
           // If the link was closed meanwhile, looking it up again tells why.
           return Effect.catchDefect(answer, (defect) =>

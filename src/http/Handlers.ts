@@ -56,40 +56,36 @@ const defaultLimit = 50
 const usualLists = 4 * 1024
 const otherMembers = 2 * 1024
 
-/** How many bytes a page takes for each byte of its text: as rows, credentials and text while it is built; then until it is sent. */
+/** How many bytes an answer takes for each byte of its text: as rows, credentials and text while it is built; then until it is sent. */
 const bytesPerByte = { building: 4, unsent: 2 }
 
-/** Holds the memory of a page from before it is read until its last byte is sent, or its client has left. */
-const holdUntilSent =
+const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
+  body._tag === "Uint8Array" ? body.contentLength : 0
+
+/** Holds the memory of an answer from before it is read until its last byte is sent, or its client has left. */
+export const holdUntilSent =
   ({ admit }: MemoryBudget) =>
-  <Body extends string | Uint8Array, E, R>(
-    response: ServerResponse,
-    limit: number,
-    make: (memory: PageMemory) => Effect.Effect<Body, E, R>
+  <E, R>(
+    request: HttpServerRequest.HttpServerRequest,
+    bytes: number,
+    make: (admit: PageMemory["admit"]) => Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
   ) =>
     Effect.uninterruptible(
       Effect.gen(function* () {
         const account_id = accountOf(yield* CurrentPrincipal)
+        const response = toServerResponse(request) as ServerResponse
         const cut = () => cutOff(response.req.socket)
-        const holding = yield* admit(
-          account_id,
-          "page",
-          bytesPerByte.building * limit * (usualLists + otherMembers),
-          cut
-        )
-        const memory: PageMemory = {
-          within: limit * usualLists,
-          admit: (bytes) =>
-            Effect.interruptible(
-              untilStarted((start) => {
-                if (holding.grow(bytesPerByte.building * bytes, start)) start()
-                return true
-              })
-            )
-        }
-        return yield* Effect.onExit(make(memory), (exit) =>
+        const holding = yield* admit(account_id, "page", bytesPerByte.building * bytes, cut)
+        const admitMore: PageMemory["admit"] = (more) =>
+          Effect.interruptible(
+            untilStarted((start) => {
+              if (holding.grow(bytesPerByte.building * more, start)) start()
+              return true
+            })
+          )
+        return yield* Effect.onExit(make(admitMore), (exit) =>
           Effect.sync(() => {
-            holding.shrink(Exit.isSuccess(exit) ? bytesPerByte.unsent * exit.value.length : 0)
+            holding.shrink(Exit.isSuccess(exit) ? bytesPerByte.unsent * lengthOf(exit.value) : 0)
             if (response.destroyed) holding.release()
             else response.once("close", () => holding.release())
           })
@@ -132,8 +128,6 @@ interface ById {
 
 type WithRequest<A> = A & { readonly request: HttpServerRequest.HttpServerRequest }
 
-const responseTo = ({ request }: WithRequest<unknown>) => toServerResponse(request) as ServerResponse
-
 type ListQuery = Partial<ListRequest> & { readonly include?: "status" }
 
 const inQueue =
@@ -163,20 +157,20 @@ export const makeOperations = Effect.gen(function* () {
           ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
         })
       ),
-    list: ({ query: { include, ...query }, ...request }: WithRequest<{ readonly query: ListQuery }>) => {
+    list: ({ query: { include, ...query }, request }: WithRequest<{ readonly query: ListQuery }>) => {
       const page = { offset: 0, limit: defaultLimit, ...query }
-      const body = whileHeld(responseTo(request), page.limit, (memory) =>
+      return whileHeld(request, page.limit * (usualLists + otherMembers), (admit) =>
         Effect.gen(function* () {
+          const memory: PageMemory = { within: page.limit * usualLists, admit }
           const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
           const data = listed.map(credentialJson)
           if (include !== undefined) {
             const shown = yield* reading(statuses(listed))
             data.forEach((json, index) => Object.assign(json, { status: encodeStatus(shown[index]) }))
           }
-          return JSON.stringify({ data, total_count })
+          return json(JSON.stringify({ data, total_count }))
         })
       )
-      return Effect.map(body, (text) => json(text))
     },
     order: ({ payload }: { readonly payload: OrderRequest }) =>
       writing(credentials.order(payload)).pipe(
@@ -185,10 +179,12 @@ export const makeOperations = Effect.gen(function* () {
       ),
     events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
-    plan: ({ payload, ...request }: WithRequest<{ readonly payload: PlanRequest }>) => {
-      const body = whileHeld(responseTo(request), 0, (memory) => reading(explainedBody(payload, memory)))
-      return Effect.map(body, (bytes) => HttpServerResponse.uint8Array(bytes, { contentType }))
-    },
+    plan: ({ payload, request }: WithRequest<{ readonly payload: PlanRequest }>) =>
+      whileHeld(request, 0, (admit) =>
+        Effect.map(reading(explainedBody(payload, { within: 0, admit })), (bytes) =>
+          HttpServerResponse.uint8Array(bytes, { contentType })
+        )
+      ),
     get: ({ params }: ById) => Effect.map(credentials.get(params.id), single),
     status: ({ params }: ById) => Effect.map(reading(status(params.id)), (data) => ({ data })),
     update: ({ params, payload }: ById & { readonly payload: CredentialChanges }) =>

@@ -22,6 +22,8 @@ export interface Prefetched {
   readonly credential?: PrefetchedRow<Credential>
   /** The requested credential with its sealed key. */
   readonly sealed?: PrefetchedRow<StoredCredential>
+  /** How many bytes the lists and the sealed key of that credential have. */
+  readonly bytes?: number
 }
 
 export interface ResolvedApiKey {

@@ -1,7 +1,7 @@
 import { Duration, Effect } from "effect"
 import { MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { bearer, creation, render } from "../support/http/HttpProbe.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { bearer, creation, json, render } from "../support/http/HttpProbe.ts"
 import { deafClient, open } from "../support/http/RawConnection.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -18,10 +18,10 @@ const small = TestService.layerWith({
 const withLargeList = Effect.gen(function* () {
   const { sql } = yield* TestService
   const tenant = yield* TestService.newTenant
-  created(yield* tenant.create(minimal))
+  const id = createdId(yield* tenant.create(minimal))
   yield* sql`UPDATE credentials SET allowed_models = (SELECT array_agg(repeat('x', 100000)) FROM generate_series(1, 100))
     WHERE account_id = ${tenant.account_id}`
-  return tenant
+  return { ...tenant, id }
 })
 
 const listOf = ({ management_key }: Tenant) => render({ path: "/api/v1/byok", headers: [bearer(management_key)] })
@@ -78,6 +78,24 @@ layerLive(small)("a budget of 160 MiB", (it) => {
       yield* untilHeld("page", (bytes) => bytes === 0)
     }
   )
+
+  it.effect("holds a credential with long lists while a body arrives, and until the answer is read", function* () {
+    const { url } = yield* TestService
+    const { id, management_key } = yield* withLargeList
+    const of = { path: `/api/v1/byok/${id}`, headers: [bearer(management_key)] }
+    const changing = { ...of, method: "PATCH", headers: [...of.headers, json, ["Content-Length", "1000"] as const] }
+    const requests = [
+      [changing, 2, 76],
+      [of, 4, 76]
+    ] as const
+    for (const [request, count, mebibytes] of requests) {
+      const clients = yield* Effect.forEach(Array.from({ length: count }), () => deafClient(url))
+      for (const client of clients) client.write(render(request))
+      yield* untilHeld("page", (bytes) => bytes > mebibytes * mebibyte && bytes < (mebibytes + 4) * mebibyte)
+      for (const client of clients) client.destroy()
+      yield* untilHeld("page", (bytes) => bytes === 0)
+    }
+  })
 
   it.effect("cuts off an account's oldest unread page when another account needs the room", function* () {
     const { url } = yield* TestService

@@ -10,6 +10,7 @@ import { hasMarks } from "../rows/parkingRows.ts"
 import {
   columns,
   credentialOf,
+  memberBytesOf,
   type Stored,
   storedColumns,
   storedOf,
@@ -61,7 +62,7 @@ export const layer = Layer.effect(
       }),
       nameOf: ({ hash }) => hash
     })
-    const makeFindReading = <Row extends { readonly id: CredentialId }>(
+    const makeFindReading = <Row extends Stored>(
       operation: Operation,
       columns: Statement.Fragment,
       prefetchedOf: (id: CredentialId, credential: Option.Option<Row>) => Omit<Prefetched, "account_id">
@@ -75,8 +76,8 @@ export const layer = Layer.effect(
           WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
         read: (row, { id }) => {
           const { key_account_id: account_id, role } = row
-          const credential = row.id === null ? Option.none() : Option.some(row)
-          return { account_id, role, prefetched: { account_id, ...prefetchedOf(id, credential) } }
+          const [credential, bytes] = row.id === null ? [Option.none(), 0] : [Option.some(row), memberBytesOf(row)]
+          return { account_id, role, prefetched: { account_id, bytes, ...prefetchedOf(id, credential) } }
         }
       })
     const findReading = makeFindReading<Stored>(

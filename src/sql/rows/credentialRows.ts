@@ -61,7 +61,9 @@ export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Re
 })
 
 /** The bytes of a row's lists and sealed key, as the database counts them; the key is null if an update keeps it. */
-export const memberBytesOf = (row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed: Uint8Array | null }) =>
+export const memberBytesOf = (
+  row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed?: Uint8Array | null }
+) =>
   listNames
     .flatMap((list) => row[list] ?? [])
     .reduce((sum, element) => sum + Buffer.byteLength(element), row.sealed?.length ?? 0)

@@ -20,18 +20,22 @@ for (const [name, store] of databases) {
 
       assert.deepStrictEqual(yield* prefetched(hash, stored.id), {
         account_id,
+        bytes: 0,
         credential: { id: stored.id, row: Option.some(stored) }
       })
       assert.deepStrictEqual(yield* prefetched(stranger.hash, stored.id), {
         account_id: stranger.account_id,
+        bytes: 0,
         credential: { id: stored.id, row: Option.none() }
       })
       assert.deepStrictEqual(yield* prefetched(hash, stored.id, true), {
         account_id,
+        bytes: plainSealedKey().sealed.length,
         sealed: { id: stored.id, row: yield* (yield* CredentialRepository).findSealed(account_id, stored.id) }
       })
       assert.deepStrictEqual(yield* prefetched(stranger.hash, stored.id, true), {
         account_id: stranger.account_id,
+        bytes: 0,
         sealed: { id: stored.id, row: Option.none() }
       })
       assert.deepStrictEqual(yield* prefetched(hash), {

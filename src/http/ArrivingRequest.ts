@@ -15,6 +15,17 @@ const unread = makeMemoryBudget(unreadBudgetBytes)
 /** The size of all bodies that have arrived and that no other budget has admitted. */
 export const unreadBytes = () => unread.held.body
 
+/** After how many chunks of a body a connection waits for its turn: a chunk of one byte costs as much as a long one. */
+const chunksPerTurn = 1024
+
+/** The requests that wait for it. Each turn of the event loop reads on one of them, so that many of them delay nobody for long. */
+const waiting: Array<ArrivingRequest> = []
+
+const takeTurn = () => {
+  waiting.shift()?.readOn()
+  if (waiting.length > 0) setImmediate(takeTurn)
+}
+
 const noop = () => {}
 
 /**
@@ -35,6 +46,8 @@ export class ArrivingRequest extends IncomingMessage {
   private onProgress = noop
   private state: "unread" | "reading" | "discarding" = "unread"
   private onExcess = noop
+  private chunks = 0
+  private isWaiting = false
 
   /** Whether the client waits for 100 Continue before it sends the body. */
   get expectsContinue(): boolean {
@@ -48,11 +61,21 @@ export class ArrivingRequest extends IncomingMessage {
       this.onProgress()
       return isOpen
     }
-    if (this.state === "discarding") return this.discardPart(part)
+    if (this.state === "discarding") {
+      this.discardPart(part)
+      return this.isInTurn()
+    }
     this.received += part.length
     if (!this.isDropped) this.keep(part)
     this.onProgress()
-    return this.state === "reading" || this.isDropped || this.received === Number(this.headers["content-length"])
+    if (this.received === Number(this.headers["content-length"])) return true
+    return (this.state === "reading" || this.isDropped) && this.isInTurn()
+  }
+
+  /** Reads on when its turn has come. */
+  readOn(): void {
+    this.isWaiting = false
+    if (!this.complete) this._read(0)
   }
 
   /** Reads the rest of the body. Calls `onProgress` at once and for every chunk, until the request is answered. */
@@ -94,13 +117,20 @@ export class ArrivingRequest extends IncomingMessage {
     this.holding?.release()
   }
 
-  private discardPart(part: Buffer): true {
+  private isInTurn(): boolean {
+    if (this.isWaiting) return false
+    this.chunks += 1
+    if (this.chunks % chunksPerTurn !== 0) return true
+    this.isWaiting = true
+    if (waiting.push(this) === 1) setImmediate(takeTurn)
+    return false
+  }
+
+  private discardPart(part: Buffer): void {
     this.received += part.length
-    if (this.received > discardLimit) {
-      this.onExcess()
-      this.onExcess = noop
-    }
-    return true
+    if (this.received <= discardLimit) return
+    this.onExcess()
+    this.onExcess = noop
   }
 
   private dropBody(): void {

@@ -47,9 +47,12 @@ const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
   Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer))
 )
 
+/** How many connections may wait to be accepted, if the kernel allows as many. Beyond, clients retry after a second. */
+const backlog = 4096
+
 /** Listens until the scope closes. Uninterruptible: a scope that closes before Node listens would not stop the server. */
-export const listen = (...args: Parameters<typeof NodeHttpServer.make>) =>
-  Effect.uninterruptible(NodeHttpServer.make(...args))
+export const listen = (...[evaluate, options]: Parameters<typeof NodeHttpServer.make>) =>
+  Effect.uninterruptible(NodeHttpServer.make(evaluate, { backlog, ...options }))
 
 /** The services that requests get from the server's context: few, because every request copies them. */
 const pickRequestServices = Context.pick(

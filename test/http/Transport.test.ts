@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto"
-import type { Socket } from "node:net"
+import { readFileSync } from "node:fs"
+import { connect, type Socket } from "node:net"
 import { join } from "node:path"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
@@ -105,6 +106,21 @@ const answersIn = (text: string) => text.match(/HTTP\/1\.1 \d{3}/g) ?? []
 const post = (path: string, body: string, headers: ReadonlyArray<Header> = []) =>
   render({ method: "POST", path, headers: [json, ...headers], body })
 const close: Header = ["Connection", "close"]
+
+it.live("1,000 connections that come at once wait in the kernel to be accepted", function* () {
+  const { connections, url } = yield* serve("TCP")
+  const port = Number(new URL(url).port)
+  const sockets = Array.from({ length: 1_000 }, () => connect(port, "127.0.0.1"))
+  // Behind their calls of the kernel, before anything is accepted.
+  yield* Effect.promise(() => new Promise((resolve) => process.nextTick(resolve)))
+  const isOf = new RegExp(`:\\w{4} \\w+:${port.toString(16).toUpperCase().padStart(4, "0")} 01 `)
+  const established = readFileSync("/proc/net/tcp", "utf8")
+    .split("\n")
+    .filter((line) => isOf.test(line))
+  assert.lengthOf(established, 1_000)
+  for (const socket of sockets) socket.destroy()
+  yield* untilConnected(connections, 0)
+})
 
 describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
   it.live("an answer is written in one piece", function* () {

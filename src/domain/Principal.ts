@@ -75,11 +75,8 @@ const operationsByRole = {
 
 export type Role = keyof typeof operationsByRole
 
-const operationsOf = new Map<string, ReadonlySet<string>>(
-  Object.entries(operationsByRole).map(([role, operations]) => [role, new Set(operations)])
-)
-
-export const roleAllows = (role: Role, operation: string): boolean => operationsOf.get(role)?.has(operation) === true
+export const roleAllows = (role: Role, operation: string): boolean =>
+  (operationsByRole[role] as ReadonlyArray<string>).includes(operation)
 
 const roleOf = (principal: Principal): Role => {
   if (principal.kind === "api_key") return principal.role

@@ -5,7 +5,7 @@ import { issuesOf } from "../../src/domain/Issue.ts"
 import { decodeNewCredential, NewCredential } from "../../src/domain/NewCredential.ts"
 import { Provider } from "../../src/domain/Provider.ts"
 import { defaults } from "../support/http/Bodies.ts"
-import { accessKey, rsaKey, serviceAccount } from "../support/keys/cloudKeys.ts"
+import { accessKey, serviceAccount } from "../support/keys/cloudKeys.ts"
 import { acceptedBody, elementOf, givenKey, integer } from "../support/memory/arbitraries.ts"
 import slugs from "../vectors/providers.json" with { type: "json" }
 import { assert, describe, it } from "../support/it.ts"
@@ -372,12 +372,6 @@ describe("any accepted body", () => {
 
 describe("a key that signs tokens (D57)", () => {
   const { client_email: _, ...withoutEmail } = serviceAccount
-  const { region: __, ...withoutRegion } = accessKey
-  const visible = "must be text of visible ASCII characters"
-  const aws = "must be a region such as us-east-1"
-  const google = "must be a region such as us-central1"
-  const project = "must be the id of a project"
-  const pem = "must be a private RSA key in PEM"
   const members = (...faults: ReadonlyArray<string>) =>
     faults.map((fault) => `key: must be a plain key or a JSON object${fault === "" ? "" : `: ${fault}`}`)
   type Case = readonly [provider: string, key: unknown, expected: ReadonlyArray<string>]
@@ -390,34 +384,13 @@ describe("a key that signs tokens (D57)", () => {
       [provider, '{"accessKeyId":"AKIA', members("")],
       [provider, [accessKey], members("")],
       [provider, {}, members("accessKeyId is required", "secretAccessKey is required", "region is required")],
-      [provider, withoutRegion, members("region is required")],
-      [provider, { ...accessKey, secretAccessKey: "" }, members(`secretAccessKey ${visible}`)],
-      [provider, { ...accessKey, secretAccessKey: 1 }, members(`secretAccessKey ${visible}`)],
-      [provider, { ...accessKey, accessKeyId: "AK IA" }, members(`accessKeyId ${visible}`)],
-      [provider, { ...accessKey, sessionToken: null }, members(`sessionToken ${visible}`)],
-      ...["", "us", "us-east1", "US-EAST-1", "evil.test/", "us-east-1.evil.test", "us-east-1\n", "-us-east-1"].map(
-        (region): Case => [provider, { ...accessKey, region }, members(`region ${aws}`)]
-      )
+      [provider, { ...accessKey, region: "us" }, members("region must be a region such as us-east-1")]
     ]),
     ["google-vertex", serviceAccount, []],
-    ["google-vertex", { ...serviceAccount, region: "us-east5", bucket: "my_bucket.test-1" }, []],
-    ["google-vertex", { ...serviceAccount, region: "global", project_id: "example.com:fake-project" }, []],
     ["google-vertex", "AQ.Ab8fake-express-mode", []],
     ["google-vertex", '{"type":"service_account"', members("")],
     ["google-vertex", "[", members("")],
     ["google-vertex", withoutEmail, members("client_email is required")],
-    ["google-vertex", { ...serviceAccount, private_key: rsaKey.publicKey }, members(`private_key ${pem}`)],
-    ["google-vertex", { ...serviceAccount, private_key_id: "" }, members(`private_key_id ${visible}`)],
-    ...["evil.test/", "us-east-1", "us-central1.evil.test", "us-central1@"].map((region): Case => [
-      "google-vertex",
-      { ...serviceAccount, region },
-      members(`region ${google}`)
-    ]),
-    ...["../other", "a/b", "p?x", ""].map((project_id): Case => [
-      "google-vertex",
-      { ...serviceAccount, project_id },
-      members(`project_id ${project}`)
-    ]),
     ["google-vertex", { ...serviceAccount, bucket: "a/b" }, members("bucket must be the name of a bucket")],
     ["azure", '[{"api_key":"fake-key"', []],
     ["xai", '{"accessKeyId":"AKIA', []]

@@ -1,7 +1,20 @@
 import { Effect } from "effect"
 import { Api } from "../../src/contract/TenantsApi.ts"
 import { LinksApi } from "../../src/contract/LinksApi.ts"
-import { accountOf, actingPrincipal, actorOf, ApiKeyRole, type Role, roleAllows } from "../../src/domain/Principal.ts"
+import {
+  accountOf,
+  actingPrincipal,
+  type Actor,
+  actorKinds,
+  actorOf,
+  ApiKeyRole,
+  CurrentPrincipal,
+  isAllowed,
+  type Principal,
+  type Role,
+  roleAllows
+} from "../../src/domain/Principal.ts"
+import { AccountId, ApiKeyHash, LinkId } from "../../src/domain/Identifiers.ts"
 import { Purpose } from "../../src/domain/Link.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -46,7 +59,35 @@ describe("a role (D51, D53)", () => {
   })
 })
 
+const account_id = AccountId.make("0199a5a0-0000-7000-8000-000000000002")
+const api_key_hash = ApiKeyHash.make("a".repeat(64))
+const link_id = LinkId.make("0199a5a0-0000-7000-8000-000000000001")
+
 describe("a principal", () => {
+  it.for<readonly [principal: object, role: Role, actor: Actor]>([
+    ...ApiKeyRole.literals.map(
+      (role) => [{ kind: "api_key", api_key_hash, role }, role, { kind: "api_key", api_key_hash }] as const
+    ),
+    ...Purpose.literals.map(
+      (purpose) => [{ kind: "link", link_id, purpose, hash: api_key_hash }, purpose, { kind: "link", link_id }] as const
+    ),
+    ...(["in_process", "gateway", "service"] as const).map((kind) => [{ kind }, kind, { kind }] as const),
+    [{ kind: "cli" }, "cli", { kind: "cli" }],
+    [{ kind: "cli", user: "alice" }, "cli", { kind: "cli", user: "alice" }]
+  ])("%j may do what its role may, in its account, and is audited by what names it", ([parts, role, actor]) => {
+    const principal = { account_id, ...parts } as Principal
+    for (const operation of operations) assert.strictEqual(isAllowed(principal, operation), roleAllows(role, operation))
+    assert.deepStrictEqual(actorOf(principal), actor)
+    assert.include(actorKinds, actor.kind)
+    assert.strictEqual(accountOf(principal), account_id)
+  })
+
+  it.effect("is whoever asks", function* () {
+    const principal: Principal = { kind: "gateway", account_id }
+    const acting = yield* Effect.provideService(actingPrincipal, CurrentPrincipal, principal)
+    assert.strictEqual(acting, principal)
+  })
+
   it.effect("is the service, in no account, if nobody else acts", () =>
     Effect.map(actingPrincipal, (principal) => {
       assert.deepStrictEqual(actorOf(principal), { kind: "service" })

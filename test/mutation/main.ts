@@ -2,11 +2,16 @@ import { globSync } from "node:fs"
 import { dirname, relative } from "node:path"
 import { Stryker } from "@stryker-mutator/core"
 
-const shared = ["src/runtime/FairQueue.ts", "src/runtime/MemoryBudget.ts"]
+const shared = ["src/runtime/FairQueue.ts", "src/runtime/MemoryBudget.ts", "src/service/tokens/*.ts"]
 
 /** What is mutated, and the tests that must notice, some on a database. */
 const areas = [
-  { tests: "test/domain/*.test.ts", sources: "src/domain/*.ts", exclude: ["src/domain/SealedKey.ts"] },
+  {
+    tests: "test/domain/*.test.ts",
+    sources: "src/domain/*.ts",
+    exclude: ["src/domain/SealedKey.ts", "src/domain/{CloudKey,Principal}.ts"]
+  },
+  { tests: "test/domain/{CloudKey,Principal}.test.ts", sources: "src/domain/{CloudKey,Principal}.ts" },
   { tests: "test/domain/routing/*.test.ts", sources: "src/domain/routing/*.ts" },
   { tests: "test/crypto/**/*.test.ts", sources: "src/{crypto/*,crypto/keyring/*,domain/SealedKey}.ts" },
   {
@@ -16,9 +21,10 @@ const areas = [
   },
   { tests: "test/runtime/{FairQueue,MemoryBudget}.test.ts", sources: "src/runtime/{FairQueue,MemoryBudget}.ts" },
   {
-    tests: "test/service/routing/{makeWriteBehind,HealthState}.test.ts",
-    sources: "src/service/routing/{makeWriteBehind,HealthState}.ts"
+    tests: "test/service/routing/{makeWriteBehind,HealthState,Turns}.test.ts",
+    sources: "src/service/routing/{makeWriteBehind,HealthState,Turns}.ts"
   },
+  { tests: "test/service/tokens/*.test.ts", sources: "src/service/tokens/*.ts" },
   {
     tests: "test/{service/routing/{Pools,Router,Freshness},port/CredentialPoolsContract}.test.ts",
     sources: "src/{service/routing/Pools,sql/routing/CredentialPoolsLive}.ts",
@@ -27,16 +33,22 @@ const areas = [
   {
     tests:
       "test/{sql/credentials/{makeWrite,ChangeRetry,InsertRetry,UpdateBatch},sql/links/*,port/CredentialRepositoryContract}.test.ts",
-    sources: "src/sql/credentials/makeWrite.ts",
+    sources: "src/sql/credentials/{makeWrite,createCredential,changeCredential,listCredentials}.ts",
     database: true
   },
+  { tests: "test/sql/connection/Batching.test.ts", sources: "src/sql/connection/Batching.ts" },
   { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
   {
     tests: "test/gateway/{Gateway{Server,Scenes},Credentials,Events,LeavingClient}.test.ts",
     sources: "src/gateway/{Handlers,Routes}.ts",
     database: true
   },
-  { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" }
+  { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" },
+  {
+    tests: "test/http/{ArrivingRequest,Connection,Transport}.test.ts",
+    sources: "src/http/{ArrivingRequest,Connection,TransportRefusal}.ts"
+  },
+  { tests: "test/wiring/StandardError.test.ts", sources: "src/wiring/StandardError.ts" }
 ].map(({ database = false, exclude = [], sources, tests }) => ({
   tests,
   database,

@@ -1,0 +1,151 @@
+import { Result } from "effect"
+import { cloudKeyOf, cloudOf, nameOf } from "../../src/domain/CloudKey.ts"
+import { accessKey, serviceAccount } from "../support/keys/cloudKeys.ts"
+import { assert, describe, it } from "../support/it.ts"
+
+const base = { "amazon-bedrock": accessKey, "google-vertex": serviceAccount }
+const visible = {
+  says: "must be text of visible ASCII characters",
+  accepted: ["!", "~", "a/+=~!"],
+  refused: ["", "a b", " ab", "ab ", "\u00e9", "a\u007f", "ab\n", 1, null]
+}
+const aws = {
+  says: "must be a region such as us-east-1",
+  accepted: ["us-east-1", "us-gov-west-1", "eusc-de-east-1", "ab-cd-1", "abcd-abcdefghijkl-ab-abcdefghijkl-12"],
+  refused: [
+    ...["", "us", "us-1", "us-east", "us-east1", "us-east-", "us-east-123", "US-EAST-1", "us-East-1", "us-e-1"],
+    ...["u-east-1", "abcde-east-1", "us-abcdefghijklm-1", "us-a-b-c-d-1", "us-ab-ab-ab-ab-1", "us_east_1", "us-ea.t-1"],
+    ...[
+      "evil.test/",
+      "us-east-1.evil.test",
+      "us-east-1x",
+      "us-east-1\n",
+      "-us-east-1",
+      " us-east-1",
+      "us-east-x",
+      1,
+      null
+    ]
+  ]
+}
+const google = {
+  says: "must be a region such as us-central1",
+  accepted: ["us", "global", "abcdefghijkl", "us-central1", "northamerica-ab12", "abcdefghijkl-abcdefghijkl12"],
+  refused: [
+    ...["", "u", "abcdefghijklm", "us-central", "us-c1", "us-abcdefghijklm1", "us-central123", "us-centralx", "us-1"],
+    ...["us-east-1", "US", "us-Central1", "us central1", " us-central1", "us-central1\n", "us-central1-a"],
+    ...["evil.test/", "us-central1.evil.test", "us-central1@", 1, null]
+  ]
+}
+const pem = {
+  says: "must be a private RSA key in PEM",
+  accepted: ["PRIVATE KEY", "RSA PRIVATE KEY"].flatMap((name) =>
+    ["", "\n", " \r\n\t"].map((space) => `${space}-----BEGIN ${name}-----\nMII`)
+  ),
+  refused: [
+    ...["", "x-----BEGIN PRIVATE KEY-----", "-----BEGIN EC PRIVATE KEY-----", "-----BEGIN PUBLIC KEY-----", 1, null]
+  ]
+}
+const project = {
+  says: "must be the id of a project",
+  accepted: ["a", "0", "ab", "fake-project", "example.com:fake-project-9", "a".repeat(64)],
+  refused: [
+    ...[
+      "",
+      "-a",
+      "a-",
+      ".a",
+      "a:",
+      "A",
+      "aB",
+      "aBc",
+      "a_b",
+      "a".repeat(65),
+      " ab",
+      "ab\n",
+      "../other",
+      "a/b",
+      "p?x",
+      1,
+      null
+    ]
+  ]
+}
+const bucket = {
+  says: "must be the name of a bucket",
+  accepted: ["abc", "0.0", "a_b", "my_bucket.test-1", "a".repeat(222)],
+  refused: [
+    "",
+    "a",
+    "ab",
+    "-ab",
+    "ab-",
+    "ab.",
+    "_ab",
+    "Abc",
+    "aBc",
+    "abC",
+    "a/b",
+    "a".repeat(223),
+    " abc",
+    "abc\n",
+    1,
+    null
+  ]
+}
+
+const members: ReadonlyArray<readonly [provider: keyof typeof base, member: string, form: typeof visible]> = [
+  ["amazon-bedrock", "accessKeyId", visible],
+  ["amazon-bedrock", "secretAccessKey", visible],
+  ["amazon-bedrock", "sessionToken", visible],
+  ["amazon-bedrock", "region", aws],
+  ["google-vertex", "client_email", visible],
+  ["google-vertex", "private_key_id", visible],
+  ["google-vertex", "private_key", pem],
+  ["google-vertex", "project_id", project],
+  ["google-vertex", "region", google],
+  ["google-vertex", "bucket", bucket]
+]
+
+describe("a key that signs tokens (D57)", () => {
+  it.for(members)("of %s has a %s of this form", ([provider, member, { accepted, refused, says }]) => {
+    for (const value of accepted) {
+      const key = { ...base[provider], [member]: value }
+      const read = Result.getOrThrow(cloudKeyOf(provider, { ...key, more: 1 }))
+      assert.deepStrictEqual(read, Result.getOrThrow(cloudKeyOf(provider, key)), "other members are ignored")
+      assert.strictEqual(Reflect.get(read, member), value)
+    }
+    for (const value of refused) {
+      assert.deepStrictEqual(
+        cloudKeyOf(provider, { ...base[provider], [member]: value }),
+        Result.fail([`${member} ${says}`])
+      )
+    }
+  })
+
+  it.for([
+    ["amazon-bedrock", ["accessKeyId", "secretAccessKey", "region"]],
+    ["google-vertex", ["client_email", "private_key_id", "private_key"]]
+  ] as const)("of %s needs %j, and is told all that is wrong", ([provider, required]) => {
+    assert.deepStrictEqual(cloudKeyOf(provider, {}), Result.fail(required.map((member) => `${member} is required`)))
+    for (const json of [undefined, null, [base[provider]], "text"]) {
+      assert.deepStrictEqual(cloudKeyOf(provider, json), Result.fail([""]))
+    }
+  })
+
+  it("is labelled by what names it, and shows what a gateway needs beside a token", () => {
+    const signing = (provider: string, json: object) => Result.getOrThrow(cloudKeyOf(provider, json))
+    const aws = signing("amazon-bedrock", { ...accessKey, sessionToken: "token" })
+    assert.deepStrictEqual([nameOf(aws), cloudOf(aws)], [accessKey.accessKeyId, { region: accessKey.region }])
+    const { private_key_id, project_id } = serviceAccount
+    for (const known of [
+      {},
+      { region: "us-east5" },
+      { bucket: "a-bucket" },
+      { region: "global", bucket: "a-bucket" }
+    ]) {
+      const google = signing("google-vertex", { ...serviceAccount, ...known })
+      assert.deepStrictEqual([nameOf(google), cloudOf(google)], [private_key_id, { project_id, ...known }])
+    }
+  })
+})

@@ -1,0 +1,63 @@
+import { Clock, Effect, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import { makeTurns } from "../../../src/service/routing/Turns.ts"
+import { assert, describe, it } from "../../support/it.ts"
+
+/** Turns by a clock on which work takes milliseconds, as the other tests cannot have it take. */
+const turns = Effect.gen(function* () {
+  const clock = yield* Clock.Clock
+  let worked = 0n
+  const working = Object.assign(Object.create(clock) as Clock.Clock, {
+    monotonicTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe() + worked
+  })
+  const { inTurn, part } = yield* Effect.provideService(makeTurns, Clock.Clock, working)
+  const take = (micros: number) =>
+    part(() => {
+      worked += BigInt(micros) * 1000n
+      return micros
+    })
+  return { inTurn, take }
+})
+
+describe("work that is linear in a pool", () => {
+  it.effect("leaves to others as long as a part of it takes, or a turn of the event loop if that is short", function* () {
+    const { take } = yield* turns
+    for (const [micros, rest] of [
+      [0, 0],
+      [499, 0],
+      [500, 1],
+      [3_000, 3],
+      [7_200, 8]
+    ] as const) {
+      const worker = yield* Effect.forkChild(take(micros), { startImmediately: true })
+      assert.isUndefined(worker.pollUnsafe(), "others have their turn first")
+      if (rest > 1) {
+        yield* TestClock.adjust(rest - 1)
+        assert.isUndefined(worker.pollUnsafe())
+      }
+      if (rest > 0) yield* TestClock.adjust(1)
+      assert.strictEqual(yield* Fiber.join(worker), micros)
+    }
+  })
+
+  it.effect("is done for one account after the other, one at a time", function* () {
+    const { inTurn, take } = yield* turns
+    const done: Array<string> = []
+    const work = (account: string) =>
+      inTurn(
+        account,
+        Effect.andThen(
+          take(2_000),
+          Effect.sync(() => done.push(account))
+        )
+      )
+    const workers = yield* Effect.forkChild(
+      Effect.forEach(["one", "one", "one", "another"], work, { concurrency: "unbounded" })
+    )
+    for (const expected of [["one"], ["one", "one"], ["one", "one", "another"], ["one", "one", "another", "one"]]) {
+      yield* TestClock.adjust(2)
+      assert.deepStrictEqual(done, expected)
+    }
+    yield* Fiber.join(workers)
+  })
+})

@@ -18,14 +18,7 @@ export const Actor = Schema.Union([
   Schema.Struct({ kind: Schema.Literal("service") })
 ])
 export type Actor = typeof Actor.Type
-export const actorKinds = [
-  "api_key",
-  "link",
-  "in_process",
-  "gateway",
-  "cli",
-  "service"
-] as const satisfies ReadonlyArray<Actor["kind"]>
+export const actorKinds = Actor.members.map(({ fields }) => fields.kind.literal)
 
 /** The owner of a key, by a link. */
 export interface LinkPrincipal extends Link {

@@ -1,10 +1,10 @@
-import { Effect } from "effect"
+import { Effect, Schema } from "effect"
 import { Api } from "../../src/contract/TenantsApi.ts"
 import { LinksApi } from "../../src/contract/LinksApi.ts"
 import {
   accountOf,
   actingPrincipal,
-  type Actor,
+  Actor,
   actorKinds,
   actorOf,
   ApiKeyRole,
@@ -56,6 +56,7 @@ describe("a role (D51, D53)", () => {
   it("is an API key, a link or a trusted caller", () => {
     const trusted = ["in_process", "gateway", "cli", "service"]
     assert.sameMembers([...roles], [...ApiKeyRole.literals, ...Purpose.literals, ...trusted])
+    assert.strictEqual(ApiKeyRole.ast.annotations?.["message"], "must be management, viewer or ordinary")
   })
 })
 
@@ -78,6 +79,7 @@ describe("a principal", () => {
     const principal = { account_id, ...parts } as Principal
     for (const operation of operations) assert.strictEqual(isAllowed(principal, operation), roleAllows(role, operation))
     assert.deepStrictEqual(actorOf(principal), actor)
+    assert.deepStrictEqual(Schema.decodeUnknownSync(Actor)(actor), actor)
     assert.include(actorKinds, actor.kind)
     assert.strictEqual(accountOf(principal), account_id)
   })

@@ -78,7 +78,7 @@ for (const { database, files, tests } of areas) {
     vitest: { configFile: "test/mutation/vitest.config.ts", related: false },
     plugins: ["@stryker-mutator/vitest-runner", "./test/mutation/IgnoreTexts.ts"],
     ignorers: ["texts"],
-    timeoutMS: 10_000,
+    timeoutMS: Number(process.env["MUTATION_TIMEOUT"] ?? 10_000),
     reporters: ["clear-text", "json", "progress-append-only"],
     clearTextReporter: { logTests: false, reportTests: false, reportScoreTable: false },
     jsonReporter: { fileName: `node_modules/.cache/mutation/${tests.replaceAll(/\W+/g, "-")}.json` },

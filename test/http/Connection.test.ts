@@ -1,5 +1,7 @@
+import { IncomingMessage, ServerResponse } from "node:http"
+import { Socket } from "node:net"
 import { Arbitrary, Schema } from "effect"
-import { Connection, type Exchange } from "../../src/http/Connection.ts"
+import { ClientResponse, Connection, cutOff, type Exchange, whenLost } from "../../src/http/Connection.ts"
 import { integer } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -49,6 +51,7 @@ const reference = () => {
       else lose(current)
       next()
     },
+    pending: () => [...inState("begun"), ...inState("waits")].map(({ id }) => id),
     end: (isRead: boolean) => {
       if (!isRead) inState("sent").forEach(lose)
       for (const one of inState("waits")) events.push(`${one.id} is left`)
@@ -65,13 +68,15 @@ const subject = () => {
     ask: (id: number, { bytes, isWatched }: Step) => {
       if (connection.isFullFor(() => bytes)) return void events.push(`${id} is too much`)
       const lost = isWatched ? () => void events.push(`${id} lost`) : undefined
-      connection.add({ id, begin: () => events.push(`${id} begins`), lost }, () => bytes)
+      const waits = connection.arrived({ id, begin: () => events.push(`${id} begins`), lost }, () => bytes)
+      assert.strictEqual(waits, connection.current?.id !== id)
     },
     answer: ({ isSent }: Step) => {
       if (connection.current === undefined) return
       connection.end(isSent)
       connection.beginNext()
     },
+    pending: () => connection.pending.map(({ id }) => id),
     end: (isRead: boolean) => {
       for (const { id } of connection.close(isRead)) events.push(`${id} is left`)
       connection = new Connection()
@@ -89,6 +94,7 @@ describe("a connection's requests", () => {
         else one.end(step.isRead)
       }
       assert.deepStrictEqual(subjects[0]?.events, subjects[1]?.events)
+      assert.deepStrictEqual(subjects[0]?.pending(), subjects[1]?.pending())
     }
   })
 
@@ -107,5 +113,50 @@ describe("a connection's requests", () => {
       lost,
       Array.from({ length: 32 }, (_, n) => 68 + n)
     )
+  })
+})
+
+describe("a response to a client", () => {
+  const request = new IncomingMessage(new Socket())
+
+  it("tells once it is lost, at once if it is already", () => {
+    const lost: Array<string> = []
+    const response = new ClientResponse(request)
+    assert.strictEqual(response.bytes, 0)
+    response.begin()
+    whenLost(response, () => lost.push("sent"))
+    assert.deepStrictEqual(lost, [])
+    response.lost?.()
+    const gone = new ClientResponse(request).destroy()
+    whenLost(gone, () => lost.push("gone"))
+    assert.isUndefined(gone.lost)
+    const foreign = new ServerResponse(request)
+    whenLost(foreign, () => lost.push("foreign"))
+    assert.notProperty(foreign, "lost")
+    assert.deepStrictEqual(lost, ["sent", "gone"])
+  })
+
+  it("is written at once, whether or not Node is asked to count its bytes", () => {
+    const response = new ClientResponse(request)
+    response.strictContentLength = true
+    assert.isFalse(response.strictContentLength)
+  })
+})
+
+describe("a connection that is cut off", () => {
+  it("is reset, or destroyed where Node cannot reset it", () => {
+    const calls: Array<string> = []
+    const socketThat = (canReset: boolean) =>
+      ({
+        resetAndDestroy: () => {
+          calls.push("reset")
+          if (!canReset) throw new Error("not TCP")
+        },
+        destroy: () => calls.push("destroy")
+      }) as unknown as Socket
+    cutOff(socketThat(true))
+    assert.deepStrictEqual(calls, ["reset"])
+    cutOff(socketThat(false))
+    assert.deepStrictEqual(calls, ["reset", "reset", "destroy"])
   })
 })

@@ -45,7 +45,7 @@ const areas = [
   },
   { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" },
   {
-    tests: "test/http/{ArrivingRequest,Connection,Transport}.test.ts",
+    tests: "test/http/{ArrivingRequest,Connection,TransportRefusal}.test.ts",
     sources: "src/http/{ArrivingRequest,Connection,TransportRefusal}.ts"
   },
   { tests: "test/wiring/StandardError.test.ts", sources: "src/wiring/StandardError.ts" }

@@ -1,0 +1,83 @@
+import type { IncomingMessage } from "node:http"
+import { Duplex } from "node:stream"
+import { vi } from "vitest"
+import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../../src/contract/HttpErrors.ts"
+import { InvalidParams, ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { answerTo, endWith, linger, refusalOf, type Refusal } from "../../src/http/TransportRefusal.ts"
+import { assertInvalid, assertRefused, refusals } from "../support/http/Refusal.ts"
+import { assert, describe, it } from "../support/it.ts"
+
+/** A socket that notes what is written to it, and has something left to read. */
+const makeSocket = () => {
+  const written: Array<string> = []
+  const socket = new Duplex({
+    read: () => {},
+    write: (bytes: Buffer, _encoding, done) => (written.push(bytes.toString()), done())
+  })
+  socket.push("more")
+  return { socket, written }
+}
+
+const malformed = InvalidParams.of({ path: [], message: "must be a well-formed HTTP request" })
+
+describe("a request that never reaches the router", () => {
+  it.for<readonly [code: string | undefined, refusal: Refusal]>([
+    ["ERR_HTTP_REQUEST_TIMEOUT", new RequestTimeout()],
+    ["HPE_HEADER_OVERFLOW", new HeadersTooLarge()],
+    ["HPE_INVALID_METHOD", malformed],
+    [undefined, malformed]
+  ])("is refused by why Node could not read it: %s", ([code, refusal]) => {
+    assert.deepStrictEqual(refusalOf(code), refusal)
+  })
+
+  it.for<readonly [refusal: Refusal, more: Readonly<Record<string, string>>]>([
+    [malformed, {}],
+    [new MethodNotAllowed(), { allow: "" }],
+    [new RequestTimeout(), {}],
+    [new ExpectationFailed(), {}],
+    [new HeadersTooLarge(), {}],
+    [new ServiceUnavailable(), { "retry-after": "1" }]
+  ])("is answered by an envelope that ends the connection: $0._tag", ([refusal, more]) => {
+    const request = { headers: { "x-request-id": "its-own-id" } } as unknown as IncomingMessage
+    const { body, headers, status } = answerTo(refusal, request)
+    if (refusal._tag === "InvalidParams") assertInvalid({ body, headers, status }, ...refusal.error.metadata.issues)
+    else assertRefused({ body, headers, status }, refusal._tag)
+    assert.deepStrictEqual(headers, {
+      "content-type": "application/json",
+      "content-length": String(body.length),
+      "cache-control": "no-store",
+      "x-request-id": "its-own-id",
+      connection: "close",
+      ...more
+    })
+    const anonymous = [answerTo(refusal), answerTo(refusal)].map(({ headers }) => headers["x-request-id"])
+    assert.lengthOf(new Set(anonymous), 2)
+
+    const { socket, written } = makeSocket()
+    endWith(socket, { body, headers, status })
+    const lines = Object.entries(headers).map((header) => header.join(": "))
+    assert.strictEqual(written[0]?.split("\r\n")[0]?.slice(0, 12), `HTTP/1.1 ${status}`)
+    assert.notMatch(written[0] ?? "", /undefined/)
+    assert.deepStrictEqual(written[0]?.split("\r\n").slice(1), [...lines, "", body])
+    assert.strictEqual(status, refusals[refusal._tag][0])
+    socket.destroy()
+  })
+
+  it("has a second to read the answer, while all that it still sends is dropped", () => {
+    vi.useFakeTimers({ toFake: ["setTimeout"] })
+    try {
+      for (const text of ["an answer", undefined]) {
+        const { socket, written } = makeSocket()
+        linger(socket, text)
+        assert.deepStrictEqual(written, text === undefined ? [] : [text])
+        assert.isTrue(socket.writableEnded && socket.readableFlowing === true)
+        vi.advanceTimersByTime(999)
+        assert.isFalse(socket.destroyed)
+        vi.advanceTimersByTime(1)
+        assert.isTrue(socket.destroyed)
+      }
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+})

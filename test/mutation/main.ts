@@ -33,9 +33,10 @@ const areas = [
   {
     tests:
       "test/{sql/credentials/{makeWrite,ChangeRetry,InsertRetry,UpdateBatch},sql/links/*,port/CredentialRepositoryContract}.test.ts",
-    sources: "src/sql/credentials/{makeWrite,createCredential,changeCredential,listCredentials}.ts",
+    sources: "src/sql/credentials/{makeWrite,createCredential,changeCredential}.ts",
     database: true
   },
+  { tests: "test/http/List.test.ts", sources: "src/sql/credentials/listCredentials.ts", database: true },
   { tests: "test/sql/connection/Batching.test.ts", sources: "src/sql/connection/Batching.ts" },
   { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
   {

@@ -1,6 +1,14 @@
-import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
+import { Arbitrary, Effect, Exit, Fiber, Layer, Schema } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { makeFairQueue, makeRequestQueue, type Place } from "../../src/runtime/FairQueue.ts"
+import {
+  makeFairQueue,
+  makeRequestQueue,
+  type Place,
+  QueueLimits,
+  queueLimits,
+  RequestQueues,
+  untilStarted
+} from "../../src/runtime/FairQueue.ts"
 import { CurrentDeadline } from "../../src/runtime/Deadline.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
 import { assert, describe, it } from "../support/it.ts"
@@ -249,5 +257,40 @@ describe("a fair queue", () => {
     yield* Fiber.interrupt(waiting)
     assert.strictEqual(timers(), before)
     yield* Fiber.interrupt(running)
+  })
+})
+
+describe("the queues of requests", () => {
+  it.effect("are limited by DATABASE_QUEUE, which is 2000 by default", function* () {
+    const limits = { statements: 2000, inProgress: 250, waiting: 1750, imports: 2000 }
+    assert.deepStrictEqual(yield* QueueLimits, limits)
+    assert.deepStrictEqual(queueLimits(9), { statements: 9, inProgress: 2, waiting: 7, imports: 9 })
+  })
+
+  it.effect("are one for reads and one for writes, so that writes that stall delay no reads", () =>
+    Effect.gen(function* () {
+      const { reads, writes } = yield* RequestQueues
+      for (const [stalled, free] of [
+        [writes, reads],
+        [reads, writes]
+      ] as const) {
+        const stalling = yield* Effect.forkChild(stalled("one", Effect.never), { startImmediately: true })
+        assert.instanceOf(yield* Effect.flip(stalled("one", Effect.void)), ServiceUnavailable)
+        assert.strictEqual(yield* free("one", Effect.succeed("read")), "read")
+        yield* Fiber.interrupt(stalling)
+      }
+    }).pipe(
+      Effect.provide(
+        RequestQueues.layer.pipe(Layer.provide(Layer.succeed(QueueLimits, { ...queueLimits(8), waiting: 0 })))
+      )
+    )
+  )
+
+  it.effect("start no timer for what starts at once", function* () {
+    const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length
+    const before = timers()
+    const started = untilStarted((start) => (start(), true))
+    yield* Effect.provideService(started, CurrentDeadline, { until: performance.now() + 60_000 })
+    assert.strictEqual(timers(), before)
   })
 })

@@ -1,10 +1,14 @@
-import { Arbitrary, Effect, Exit, Fiber } from "effect"
+import { Arbitrary, Effect, Exit, Fiber, Layer, Metric } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { makeMemoryBudget } from "../../src/runtime/MemoryBudget.ts"
+import { layer, makeMemoryBudget, MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
 import { anySteps, type Code, isToldApart, runSteps } from "./memoryModel.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
 import { assert, describe, it } from "../support/it.ts"
+import { Recording } from "../support/process/Recording.ts"
+
+const mebibyte = 1024 * 1024
+const registry = Layer.succeed(Metric.MetricRegistry, new Map())
 
 describe("a budget of memory", () => {
   it.prop(
@@ -26,12 +30,75 @@ describe("a budget of memory", () => {
     assert.deepStrictEqual([held.route, held.pool], [0, 100])
   })
 
-  it.effect("refuses at once a reservation that never fits, and logs why", function* () {
-    const { admit } = makeMemoryBudget(100)
-    yield* admit("one", "route", 100)
-    assert.deepStrictEqual(yield* Effect.exit(admit("one", "page", 76)), Exit.fail(new ServiceUnavailable()))
-    assert.deepStrictEqual(yield* Effect.exit(admit("one", "pool", 101)), Exit.fail(new ServiceUnavailable()))
+  it.effect("refuses what never fits at once, and tells why", () =>
+    Effect.gen(function* () {
+      const { admit } = makeMemoryBudget(100 * mebibyte)
+      yield* admit("one", "route", 100 * mebibyte)
+      const [page, pool] = [75 * mebibyte + 1, 101 * mebibyte]
+      assert.deepStrictEqual(yield* Effect.exit(admit("one", "page", page)), Exit.fail(new ServiceUnavailable()))
+      assert.deepStrictEqual(yield* Effect.exit(admit("one", "pool", pool)), Exit.fail(new ServiceUnavailable()))
+      const { logs } = yield* Recording
+      const said = logs.map(({ level, text }) => [level, /A \w+ of .* MiB/.exec(text)?.[0]])
+      assert.deepStrictEqual(said, [
+        ["Warn", "A page of 76 MiB was refused: MEMORY_BUDGET leaves it 75 MiB"],
+        ["Warn", "A pool of 101 MiB was refused: MEMORY_BUDGET leaves it 100 MiB"]
+      ])
+    }).pipe(Effect.provide(Recording.layer))
+  )
+
+  it("has nobody leave for what never fits, and of an account nothing that holds nothing any more", () => {
+    const budget = makeMemoryBudget(100)
+    const left: Array<string> = []
+    const holding = (account: string, name: string, bytes: number) => {
+      const one = budget.hold(account, "route", () => {
+        left.push(name)
+        one.release()
+      })
+      assert.isTrue(one.grow(bytes, () => {}))
+      return one
+    }
+    const never = budget.hold("one", "route")
+    assert.isFalse(never.grow(101, () => left.push("grown")))
+    never.release()
+    holding("one", "shrunk", 50).shrink(0)
+    holding("one", "large", 60)
+    holding("one", "new", 30)
+    const other = budget.hold("another", "route")
+    assert.isFalse(other.grow(20, () => left.push("admitted")))
+    assert.deepStrictEqual(left, ["large", "admitted"])
   })
+
+  it.effect("is of 192 MiB by default", () =>
+    Effect.gen(function* () {
+      const { admit, hold, tenantsTotal } = yield* MemoryBudget
+      assert.strictEqual(tenantsTotal, 144 * mebibyte)
+      const all = yield* admit("one", "route", 192 * mebibyte)
+      const more = hold("one", "route")
+      assert.isFalse(more.grow(1, () => {}))
+      for (const one of [more, all]) one.release()
+    })
+  )
+
+  it.effect("shows what is held, and of how much", () =>
+    Effect.gen(function* () {
+      const { hold } = yield* MemoryBudget
+      const uses = ["body", "page", "pool", "route", "gateway"] as const
+      uses.forEach((use, n) => assert.isTrue(hold("one", use).grow(n + 1, () => {})))
+      const spare = hold("one", "pool")
+      spare.grow(10, () => {})
+      spare.spare(() => spare.release())
+      const series = (yield* Metric.snapshot).map(({ attributes, id, state }) => [
+        id,
+        attributes?.["use"],
+        Reflect.get(state, "value")
+      ])
+      assert.sameDeepMembers(series, [
+        ["byok.memory.budget", undefined, 1000],
+        ...uses.map((use, n) => ["byok.memory.held", use, n + 1]),
+        ["byok.memory.held", "spare", 10]
+      ])
+    }).pipe(Effect.provide(layer(1000).pipe(Layer.provide(registry), Layer.merge(registry))))
+  )
 
   const faults: ReadonlyArray<readonly [fault: string, file: "FairQueue" | "MemoryBudget", ...edit: Edit]> = [
     ["the sum may exceed the total", "FairQueue", "used + weight <= limit\n", "used <= limit\n"],

@@ -52,7 +52,7 @@ const partsOf = ({ request, rows }: RoutingCase, { poolOf }: Pick<typeof Pooling
 }
 
 export const plannerOf = (
-  code: Pick<typeof Planning, "planFor" | "nextStep"> & Pick<typeof Pooling, "poolOf">
+  code: Pick<typeof Planning, "planFor" | "firstPlace" | "nextStep"> & Pick<typeof Pooling, "poolOf">
 ): Planner =>
   Object.assign(
     (routingCase: RoutingCase) => {
@@ -63,21 +63,28 @@ export const plannerOf = (
       walk: (routingCase: RoutingCase) => {
         const done = new Set<string>()
         const steps: Array<Step> = []
-        let excluded = 0
+        let [excluded, lookedAt] = [0, 0]
         const search: Planning.Search = {
           ...partsOf(routingCase, code),
-          isWanted: (provider, credential_id) => !done.has(credential_id ?? provider),
-          onExcluded: ({ length }) => void (excluded += length)
+          isWanted: (provider, credential_id) => {
+            if (credential_id !== undefined) lookedAt += 1
+            return !done.has(credential_id ?? provider)
+          },
+          excluded: ({ length }) => void (excluded += length)
         }
-        let place: Planning.SearchPosition = { turn: 0, at: 0 }
+        let place = code.firstPlace
+        const most = 1 + (routingCase.pick % 3)
         for (let n = 0; n < mostSearches; n += 1) {
-          const found = code.nextStep(search, place, 1 + (routingCase.pick % 3))
+          lookedAt = 0
+          const found = code.nextStep(search, place, most)
           place = found.place
+          if (found.isPaused ? lookedAt !== most : lookedAt > most) throw new Error("rests at another time")
           if (found.step === undefined && !found.isPaused) break
           if (found.step === undefined) continue
           steps.push(found.step)
           done.add(found.step._tag === "Own" ? found.step.credential_id : found.step.provider)
         }
+        if (code.nextStep(search, place, most).step !== undefined) throw new Error("goes on after its end")
         return { steps, excluded }
       }
     }

@@ -1,9 +1,12 @@
-import { Cause, Deferred, Duration, Effect, Exit, Fiber } from "effect"
+import { Cause, Deferred, Duration, Effect, Exit, Fiber, Layer, Metric, Option, Scope, type Tracer } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import { makeBatching } from "../../../src/sql/connection/Batching.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import type { Operation, Query } from "../../../src/sql/connection/Query.ts"
+import { vi } from "vitest"
+import { CurrentDeadline } from "../../../src/runtime/Deadline.ts"
+import { tracerTo } from "../../support/process/Recording.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
@@ -17,6 +20,8 @@ const unwritable = -1
 /** A pool whose statements are noted, held back while `held`, and fail as `failing` says. */
 const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; readonly deadline?: number } = {}) {
   const statements: Array<ReadonlyArray<number>> = []
+  /** Until when each statement is tried again. */
+  const untils: Array<() => number> = []
   const state = { held: false, failing: (_asked: number): DatabaseFailure | undefined => undefined }
   const until = (free: () => boolean) => eventually("it may go on", free)
   const query = (asked: ReadonlyArray<number>): Effect.Effect<ReadonlyArray<string>, DatabaseFailure> =>
@@ -34,7 +39,10 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
     queue: options.queue ?? 1000,
     timedOut,
     meter: yield* makePoolMeter("reads"),
-    retrying: <A>(asked: Query<A>) => asked as unknown as Effect.Effect<A, DatabaseFailure>
+    retrying: <A>(asked: Query<A>, until: () => number) => {
+      untils.push(until)
+      return asked as unknown as Effect.Effect<A, DatabaseFailure>
+    }
   })
   const asking = (operation: Operation, lockOf?: (asked: number) => string) =>
     batch<number, string>({
@@ -52,9 +60,11 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
     ask: asking("tests.ask"),
     change: asking("tests.change", byParity),
     remove: asking("tests.remove", byParity),
+    create: asking("tests.create", String),
     holding,
     state,
-    statements
+    statements,
+    untils
   }
 })
 
@@ -141,14 +151,6 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[1, 2, 3], [1], [2], [3]])
   })
 
-  it.live.each(["40P01", "55P03", "57014"])("fail alone if they meet a lock (%s)", function* (sqlstate) {
-    const { ask, state } = yield* pool()
-    const locked = new DatabaseFailure({ kind: "SqlError", sqlstate, constraint: undefined })
-    state.failing = (asked) => (asked === 2 ? locked : undefined)
-    const exits = yield* all([1, 2, 3].map((asked) => Effect.exit(ask(asked))))
-    assert.deepStrictEqual(exits, [Exit.succeed("answer to 1"), Exit.die(locked), Exit.succeed("answer to 3")])
-  })
-
   it.live("fail together if the statement itself fails, and are not repeated one by one", function* () {
     const { ask, state, statements } = yield* pool()
     state.failing = () => gone
@@ -206,5 +208,208 @@ describe("concurrent requests", () => {
     state.held = false
     yield* Effect.forEach(asked, Fiber.join)
     assert.strictEqual(yield* ask(4), "answer to 4")
+  })
+})
+
+const numbers = (length: number) => Array.from({ length }, (_, n) => n)
+const sqlError = (kind: DatabaseFailure["kind"], sqlstate?: string) =>
+  new DatabaseFailure({ kind, sqlstate, constraint: undefined })
+const within = (millis: number) => Effect.provideService(CurrentDeadline, { until: performance.now() + millis })
+
+describe("a batch", () => {
+  it.live.each<readonly [failure: DatabaseFailure, statements: number]>([
+    [sqlError("UniqueViolation", "23505"), 1 + 2],
+    [sqlError("ConstraintError"), 1 + 2],
+    [sqlError("SqlError", "22003"), 1 + 2],
+    [sqlError("SqlError", "40P01"), 1 + 5],
+    [sqlError("SqlError", "55P03"), 1 + 5],
+    [sqlError("SqlError", "57014"), 1 + 5],
+    [sqlError("SqlError", "42P01"), 1],
+    [sqlError("SqlError"), 1]
+  ])("that fails for %s goes on by one, all at once if they meet a lock, or not at all", ([failure, begun]) =>
+    Effect.gen(function* () {
+      const { ask, state, statements } = yield* pool()
+      state.failing = () => {
+        state.held = true
+        state.failing = () => undefined
+        return failure
+      }
+      const asked = yield* Effect.forkChild(all(numbers(5).map((one) => Effect.exit(ask(one)))))
+      yield* eventually("it has failed", () => state.held)
+      yield* Effect.sleep("30 millis")
+      assert.lengthOf(statements, begun)
+      state.held = false
+      const exits = yield* Fiber.join(asked)
+      for (const [one, exit] of exits.entries()) {
+        assert.deepStrictEqual(exit, begun === 1 ? Exit.die(failure) : Exit.succeed(`answer to ${one}`))
+      }
+    })
+  )
+
+  it.live("for locks has half of the requests if they are many, and all others have all", function* () {
+    const { ask, create, statements } = yield* pool()
+    for (const [make, count, sizes] of [
+      [create, 100, [50, 32, 18]],
+      [create, 66, [33, 32, 1]],
+      [create, 40, [32, 8]],
+      [create, 32, [32]],
+      [ask, 100, [100]]
+    ] as const) {
+      statements.length = 0
+      yield* all(numbers(count).map((one) => make(one % 4 === 0 ? 0.001 * one : one % 40)))
+      assert.deepStrictEqual(
+        statements.map(({ length }) => length).sort((one, other) => other - one),
+        [...sizes]
+      )
+    }
+  })
+
+  it.live("is tried again until the last deadline of those who still wait", function* () {
+    const { ask, state, untils } = yield* pool({ deadline: 5_000 })
+    state.held = true
+    const began = performance.now()
+    const callers = yield* Effect.forEach(
+      [within(1_000)(ask(1)), ask(2), within(3_000)(ask(3)), within(60_000)(ask(4))],
+      (asked) => Effect.forkChild(asked)
+    )
+    yield* eventually("it is in progress", () => untils.length === 1)
+    const lasts: Array<number> = []
+    for (const index of [3, 1, 2, 0]) {
+      lasts.push(Math.floor(((untils[0]?.() ?? 0) - began) / 1_000))
+      const caller = callers[index]
+      if (caller !== undefined) yield* Fiber.interrupt(caller)
+    }
+    assert.deepStrictEqual(lasts, [5, 5, 3, 1])
+    assert.strictEqual(untils[0]?.(), 0)
+    state.held = false
+  })
+
+  it.live("is not asked by a caller whose deadline has passed, whether or not others wait", function* () {
+    const { ask, state, statements } = yield* pool({ queue: 1 })
+    state.held = true
+    const late = Effect.flip(Effect.sandbox(within(-1)(ask(1))))
+    assert.strictEqual(Cause.squash(yield* late), "timedOut")
+    assert.lengthOf(statements, 0)
+    const waiting = yield* Effect.forkChild(ask(2), { startImmediately: true })
+    assert.strictEqual(Cause.squash(yield* late), "timedOut")
+    assert.instanceOf(yield* Effect.flip(ask(3)), ServiceUnavailable)
+    yield* Fiber.interrupt(waiting)
+    state.held = false
+    assert.strictEqual(yield* ask(4), "answer to 4", "who has left makes room")
+  })
+
+  it.live("waits for all statements that hold its lock", function* () {
+    const { change, holding, statements } = yield* pool()
+    const ends = [yield* Deferred.make<boolean>(), yield* Deferred.make<boolean>()]
+    const held = yield* Effect.forEach(ends, (end) =>
+      Effect.forkChild(holding("odd", Deferred.await(end)), { startImmediately: true })
+    )
+    const asked = yield* Effect.forkChild(change(1), { startImmediately: true })
+    for (const [n, end] of ends.entries()) {
+      yield* Effect.sleep("20 millis")
+      assert.lengthOf(statements, 0, `${n} have ended`)
+      yield* Deferred.succeed(end, true)
+    }
+    yield* Fiber.joinAll([...held, asked])
+  })
+
+  it.live("checks deadlines until its scope is closed", function* () {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const scope = yield* Scope.make()
+    yield* Scope.provide(pool(), scope)
+    assert.strictEqual(vi.getTimerCount(), 1)
+    yield* Scope.close(scope, Exit.void)
+    assert.strictEqual(vi.getTimerCount(), 0)
+    vi.useRealTimers()
+  })
+
+  it.live("shows how many wait, for how long, share a statement, and are refused", () =>
+    Effect.gen(function* () {
+      const { ask, state } = yield* pool({ queue: 3 })
+      const read = Effect.map(Metric.snapshot, (series) =>
+        Object.fromEntries(
+          series.map(({ id, state }) => [
+            id,
+            "value" in state ? state.value : [state.count, "sum" in state && state.sum]
+          ])
+        )
+      )
+      state.held = true
+      const asked = yield* Effect.forkChild(all(numbers(3).map(ask)), { startImmediately: true })
+      yield* Effect.flip(ask(3))
+      const during = yield* read
+      assert.strictEqual(during["byok.db.queue.depth"], 3)
+      yield* Effect.sleep("10 millis")
+      state.held = false
+      yield* Fiber.join(asked)
+      const { "byok.db.queue.wait.duration": waited, ...after } = yield* read
+      assert.deepStrictEqual(after, {
+        "byok.db.queue.depth": 0,
+        "byok.db.batch.size": [1, 3],
+        "byok.db.refusals": [1, false]
+      })
+      const [count, sum] = waited as [number, number]
+      assert.strictEqual(count, 3)
+      assert.isAbove(sum, 0)
+      assert.isBelow(sum, 3)
+    }).pipe(Effect.provide(Layer.succeed(Metric.MetricRegistry, new Map())))
+  )
+
+  it.live("has a span that those of its requests link to; a single request's is its child", function* () {
+    const begun: Array<Tracer.Span & { readonly kind: string }> = []
+    const tracer = tracerTo(
+      () => {},
+      (span) => void begun.push(span)
+    )
+    const root = (effect: Effect.Effect<unknown, ServiceUnavailable>) =>
+      Effect.gen(function* () {
+        begun.length = 0
+        yield* Effect.exit(effect).pipe(Effect.withSpan("root"), Effect.withTracer(tracer))
+        const indexOf = ({ spanId }: Pick<Tracer.AnySpan, "spanId">) =>
+          begun.findIndex((span) => span.spanId === spanId)
+        return begun.map(({ attributes, kind, links, name, parent, status }) => [
+          `${name} ${kind}`,
+          Option.match(parent, { onNone: () => "none", onSome: indexOf }),
+          links.map(({ span }) => indexOf(span)),
+          attributes.get("db.operation.batch.size"),
+          status._tag === "Ended" && status.exit._tag
+        ])
+      })
+    const top = ["root internal", "none", [], undefined, "Success"]
+    const { ask, state } = yield* pool()
+    const three = all([1, 2, 3].map((one) => Effect.exit(ask(one))))
+    assert.deepStrictEqual(yield* root(three), [
+      top,
+      ...[1, 2, 3].map(() => ["tests.ask internal", 0, [4], undefined, "Success"]),
+      ["tests.ask client", "none", [], 3, "Success"]
+    ])
+    state.failing = () => gone
+    assert.deepStrictEqual(yield* root(three), [
+      top,
+      ...[1, 2, 3].map(() => ["tests.ask internal", 0, [4], undefined, "Failure"]),
+      ["tests.ask client", "none", [], 3, "Failure"]
+    ])
+    state.failing = () => undefined
+    assert.deepStrictEqual(yield* root(ask(1)), [
+      top,
+      ["tests.ask internal", 0, [], undefined, "Success"],
+      ["tests.ask client", 1, [], undefined, "Success"]
+    ])
+    state.held = true
+    const leaving = Effect.gen(function* () {
+      const caller = yield* Effect.forkChild(ask(1), { startImmediately: true })
+      yield* Effect.yieldNow
+      yield* Fiber.interrupt(caller)
+    })
+    assert.deepStrictEqual((yield* root(leaving))[1], ["tests.ask internal", 0, [], undefined, "Failure"])
+    state.held = false
+    assert.deepStrictEqual(
+      yield* Effect.andThen(
+        ask(1),
+        Effect.sync(() => begun.length)
+      ),
+      3,
+      "none without a trace"
+    )
   })
 })

@@ -140,7 +140,7 @@ describe("a budget of memory", () => {
     ["more is revoked while enough is being released", "MemoryBudget", "queue.used() + revokedBytes", "queue.used()"],
     ["a waiting growth outlives its reservation", "MemoryBudget", "queue.leave(waiting, bytes)", "queue.release(bytes)"]
   ]
-  const samples = Effect.runSync(Arbitrary.sampleEffect(anySteps, { count: 400, seed: "planted" }))
+  const sampled = Effect.cached(Arbitrary.sampleEffect(anySteps, { count: 400, seed: "planted" })).pipe(Effect.runSync)
 
   /** Whether some run notices that a text of a source is replaced. */
   const isFound = Effect.fnUntraced(function* (file?: "FairQueue" | "MemoryBudget", edit?: Edit) {
@@ -157,7 +157,7 @@ describe("a budget of memory", () => {
       "./FairQueue.ts": queue
     })
     const planted = yield* Effect.promise(() => import(url) as Promise<{ readonly makeMemoryBudget: Code }>)
-    return samples.some((steps) => isToldApart(planted.makeMemoryBudget, steps))
+    return (yield* sampled).some((steps) => isToldApart(planted.makeMemoryBudget, steps))
   })
 
   it.effect.each(faults)("differs from the reference if %s (control)", ([, file, ...edit]) =>

@@ -1,19 +1,16 @@
 import { IncomingMessage } from "node:http"
-import { type Reservation, makeMemoryBudget } from "../runtime/MemoryBudget.ts"
 
-/** The budget, in bytes, of bodies that nobody reads yet. Bodies may take three quarters of a budget. */
-const unreadBudgetBytes = 16 * 1024 * 1024
+/** How many bytes all bodies may take that no other budget has admitted. */
+const unreadLimit = 12 * 1024 * 1024
 
 /** How many bytes of a body to discard after its answer. */
 const discardLimit = 256 * 1024
 
-let bodies = 0
-
-/** Each body is an account, so a full budget drops the largest body. */
-const unread = makeMemoryBudget(unreadBudgetBytes)
+const unread = new Set<ArrivingRequest>()
+let unreadTotal = 0
 
 /** The size of all bodies that have arrived and that no other budget has admitted. */
-export const unreadBytes = () => unread.held.body
+export const unreadBytes = () => unreadTotal
 
 /** After how many chunks of a body a connection waits for its turn: a chunk of one byte costs as much as a long one. */
 const chunksPerTurn = 1024
@@ -42,7 +39,8 @@ export class ArrivingRequest extends IncomingMessage {
   /** The status of the refusal, if the rest of the request could not be read. */
   refusedWith: number | undefined
   private bytes: Buffer | undefined
-  private holding: Reservation | undefined
+  /** How many bytes of it no other budget has admitted. */
+  private unread = 0
   private onProgress = noop
   private state: "unread" | "reading" | "discarding" = "unread"
   private onExcess = noop
@@ -66,7 +64,10 @@ export class ArrivingRequest extends IncomingMessage {
       return this.isInTurn()
     }
     this.received += part.length
-    if (!this.isDropped) this.keep(part)
+    if (!this.isDropped) this.count(part.length)
+    if (unreadTotal > unreadLimit) ArrivingRequest.dropLargest()
+    if (this.isDropped) part.fill(0)
+    else this.keep(part)
     this.onProgress()
     if (this.received === Number(this.headers["content-length"])) return true
     return (this.state === "reading" || this.isDropped) && this.isInTurn()
@@ -88,14 +89,14 @@ export class ArrivingRequest extends IncomingMessage {
 
   /** Gives back this body's share of the unread budget, because another budget has admitted the body. */
   leaveUnreadBudget(): void {
-    this.holding?.shrink(0)
+    this.count(-this.unread)
   }
 
   /** Returns the whole body; the caller must wipe it. */
   takeBody(): Buffer {
     const body = this.bytes?.subarray(0, this.received) ?? Buffer.alloc(0)
     this.bytes = undefined
-    this.holding?.release()
+    this.leaveUnreadBudget()
     this.resume()
     return body
   }
@@ -114,7 +115,7 @@ export class ArrivingRequest extends IncomingMessage {
     this.onProgress = noop
     this.bytes?.fill(0)
     this.bytes = undefined
-    this.holding?.release()
+    this.leaveUnreadBudget()
   }
 
   private isInTurn(): boolean {
@@ -128,23 +129,29 @@ export class ArrivingRequest extends IncomingMessage {
 
   private discardPart(part: Buffer): void {
     this.received += part.length
+    part.fill(0)
     if (this.received <= discardLimit) return
     this.onExcess()
     this.onExcess = noop
   }
 
-  private dropBody(): void {
-    this.isDropped = true
-    this.bytes?.fill(0)
-    this.bytes = undefined
-    this.holding?.release()
+  private count(bytes: number): void {
+    this.unread += bytes
+    unreadTotal += bytes
+    if (this.unread > 0) unread.add(this)
+    else unread.delete(this)
+  }
+
+  /** Drops the largest body, of several the last. It is at least as large as the chunk that has just arrived. */
+  private static dropLargest(): void {
+    const largest = Array.from(unread).reduce((one, other) => (other.unread >= one.unread ? other : one))
+    largest.isDropped = true
+    largest.bytes?.fill(0)
+    largest.bytes = undefined
+    largest.leaveUnreadBudget()
   }
 
   private keep(part: Buffer): void {
-    this.holding ??= unread.reserve(String((bodies += 1)), "body", () => this.dropBody())
-    let isAdmitted = false
-    if (!this.holding.grow(part.length, () => (isAdmitted = true)) && !isAdmitted) this.dropBody()
-    if (this.isDropped) return void part.fill(0)
     const { bytes, received } = this
     if (bytes === undefined) {
       this.bytes = part

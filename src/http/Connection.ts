@@ -27,7 +27,7 @@ export class Connection<Answered extends Exchange> {
   readonly waiting: Array<Answered> = []
   private waitingBytes = 0
   /** `lost` of the answers that were sent and perhaps not read. */
-  private unread: Array<() => void> = []
+  private readonly unread: Array<() => void> = []
 
   /** Whether another request, with a head of so many bytes, would exceed the limit of those that wait. */
   isFullFor(bytes: () => number): boolean {
@@ -42,7 +42,7 @@ export class Connection<Answered extends Exchange> {
       this.waiting.push(request)
       return true
     }
-    if (this.unread.length > 0) this.unread = []
+    this.unread.length = 0
     this.current = request
     request.begin()
     return false
@@ -66,8 +66,8 @@ export class Connection<Answered extends Exchange> {
   /** Ends the connection and returns the requests that waited. `isRead` says that the client has read everything sent. */
   close(isRead: boolean): ReadonlyArray<Answered> {
     const waiting = this.waiting.splice(0)
-    if (!isRead) for (const lost of this.unread) lost()
-    this.unread = []
+    const unread = this.unread.splice(0)
+    if (!isRead) for (const lost of unread) lost()
     return waiting
   }
 

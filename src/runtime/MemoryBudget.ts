@@ -42,19 +42,19 @@ export interface Reservation {
 export const makeMemoryBudget = (total: number) => {
   const tenantsTotal = Math.floor(total * tenantsShare)
   const held = { body: 0, page: 0, pool: 0, route: 0, gateway: 0, spare: 0 }
-  /** What each account holds, and what of it can be let go of, the oldest first. */
-  const accounts = new Map<string, { bytes: number; readonly revocable: Order }>()
-  /** The least recently used first. */
-  const spares: Order = {}
-  /** The bytes that are about to be released. */
-  let leaving = 0
+  /** Bytes of each account, and its revocable reservations, oldest first. */
+  const accounts = new Map<string, { bytes: number; readonly revocable: LinkedList }>()
+  /** Least recently used first. */
+  const evictable: LinkedList = {}
+  /** Bytes of revoked reservations that are not released yet. */
+  let revokedBytes = 0
 
   const bytesOf = (account: string) => accounts.get(account)?.bytes ?? 0
 
-  /** What stands in it links it: every request moves something, which two links take less time for than a table. */
-  interface Order {
-    first?: Held | undefined
-    last?: Held | undefined
+  /** Intrusive list: every request moves a node, for which a `Map` is slower. */
+  interface LinkedList {
+    first?: ReservedBytes | undefined
+    last?: ReservedBytes | undefined
   }
 
   class ReservedBytes implements Reservation {
@@ -97,10 +97,10 @@ export const makeMemoryBudget = (total: number) => {
       held[this.use] += bytes
       if (this.isRevoked) revokedBytes += bytes
       if (this.use === "spare") return
-      let own = accounts.get(this.account)
-      if (own === undefined) {
-        own = { bytes: 0, revocable: {} }
-        accounts.set(this.account, own)
+      let owner = accounts.get(this.account)
+      if (owner === undefined) {
+        owner = { bytes: 0, revocable: {} }
+        accounts.set(this.account, owner)
       }
       owner.bytes += bytes
       const list = this.bytes > 0 && this.evict !== undefined ? owner.revocable : undefined

@@ -1,7 +1,9 @@
 import { Socket } from "node:net"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
-import { ArrivingRequest } from "../../src/http/ArrivingRequest.ts"
+import { Arbitrary } from "effect"
+import { ArrivingRequest, unreadBytes } from "../../src/http/ArrivingRequest.ts"
+import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 setFlagsFromString("--expose-gc")
@@ -20,6 +22,9 @@ const arriving = (parts: number, bytes: number) => {
   for (let n = 0; n < parts; n++) request.push(Buffer.alloc(bytes, "x"))
   return request
 }
+
+const mebibyte = 1024 * 1024
+const isWiped = (part: Buffer) => part.equals(Buffer.alloc(part.length))
 
 describe("a body that no handler reads yet", () => {
   it("takes about as much memory as its bytes, however many parts it arrives in", () => {
@@ -78,4 +83,122 @@ it("bodies in many chunks are read on in turns, one in each turn of the event lo
     await new Promise(setImmediate)
     assert.deepStrictEqual(readOn, [0, 1, 2].slice(0, count))
   }
+})
+
+describe("an arriving request", () => {
+  const act = Arbitrary.all({
+    kind: elementOf(["push", "push", "push", "push", "ask", "admit", "rest"] as const),
+    bytes: integer(1, 3_000)
+  })
+  it.prop(
+    "is read, kept, counted and told of as by the book, in whatever parts it arrives",
+    {
+      acts: Arbitrary.array(act, { minLength: 1, maxLength: 20 }),
+      end: elementOf(["take", "forget", "discard"] as const),
+      isDeclared: elementOf([true, false])
+    },
+    ({ acts, end, isDeclared }) => {
+      const request = new ArrivingRequest(new Socket())
+      let [reads, resumed] = [0, 0]
+      request._read = () => void (reads += 1)
+      request.resume = () => ((resumed += 1), request)
+      const others = unreadBytes()
+      const length = acts.reduce((sum, { bytes, kind }) => (kind === "push" ? sum + bytes : sum), 0)
+      if (isDeclared) request.headers = { "content-length": String(length) }
+      const parts: Array<Buffer> = []
+      let [text, unread, isRead, told, expected] = ["", 0, false, 0, 0]
+      for (const { bytes, kind } of acts) {
+        if (kind === "push") {
+          const letter = String.fromCharCode(97 + (parts.length % 26))
+          const part = Buffer.alloc(bytes, letter)
+          text += letter.repeat(bytes)
+          unread += bytes
+          parts.push(part)
+          assert.strictEqual(request.push(part), isRead || (isDeclared && text.length === length), "is read on")
+        } else if (kind === "ask") {
+          isRead = true
+          reads = 0
+          request.readAll(() => (told += 1))
+          assert.strictEqual(reads, 1)
+        } else if (kind === "admit") {
+          unread = 0
+          request.leaveUnreadBudget()
+        }
+        if (isRead && (kind === "push" || kind === "ask")) expected += 1
+        assert.deepStrictEqual([request.received, request.isDropped, told], [text.length, false, expected])
+        assert.strictEqual(unreadBytes() - others, unread, "is on nobody's account")
+      }
+      if (end === "take") {
+        request.push(null)
+        assert.strictEqual(told, isRead ? expected + 1 : 0)
+        assert.strictEqual(request.takeBody().toString(), text)
+        assert.isTrue(parts.slice(1).every(isWiped), "only the body is left")
+        assert.strictEqual(request.takeBody().length, 0, "once")
+        request.complete = true
+        reads = 0
+        request.readAll(() => {})
+        assert.strictEqual(reads, 0, "there is nothing more to read")
+      } else {
+        if (end === "forget") request.wipe()
+        else request.discard(() => {})
+        assert.isTrue(parts.every(isWiped))
+        assert.strictEqual(request.received, end === "forget" ? text.length : 0)
+        assert.isTrue(request.push(Buffer.from("more")) || end === "forget")
+        assert.strictEqual(told, expected, "nobody waits any more")
+        request.discard(() => {})
+      }
+      assert.strictEqual(resumed, end === "discard" || end === "take" ? 2 : 1, "is read to its end")
+      assert.strictEqual(unreadBytes(), others)
+    }
+  )
+
+  it("is lost if it is the largest and smaller ones need the room", () => {
+    const large = arriving(1, 10 * mebibyte)
+    const small = [arriving(1, mebibyte), arriving(1, 2 * mebibyte), arriving(1, 3 * mebibyte)]
+    assert.isTrue(large.isDropped)
+    assert.strictEqual(large.takeBody().length, 0)
+    assert.deepStrictEqual(
+      small.map(({ isDropped }) => isDropped),
+      [false, false, false]
+    )
+    assert.deepStrictEqual(
+      small.map((request) => request.takeBody().length / mebibyte),
+      [1, 2, 3]
+    )
+  })
+
+  it("is lost if it fits in no memory, and then read to its end", () => {
+    const others = unreadBytes()
+    const most = 12 * mebibyte - others
+    const request = new ArrivingRequest(new Socket())
+    const parts = [Buffer.alloc(most, "x"), Buffer.from("xx"), Buffer.from("x")] as const
+    assert.isFalse(request.push(parts[0]))
+    assert.strictEqual(unreadBytes(), 12 * mebibyte)
+    for (const part of parts.slice(1)) assert.isTrue(request.push(part))
+    assert.isTrue(request.isDropped)
+    assert.strictEqual(request.received, most + 3)
+    assert.isTrue(parts.every(isWiped))
+    assert.strictEqual(unreadBytes(), others)
+    assert.strictEqual(request.takeBody().length, 0)
+  })
+
+  it("has a client that waits to be told to send only if it says so, in HTTP/1.1, and has sent nothing", () => {
+    const asking = (headers: Record<string, string>, httpVersion: string, complete = false, body = "") => {
+      const request = Object.assign(new ArrivingRequest(new Socket()), { complete, headers, httpVersion })
+      if (body !== "") request.push(Buffer.from(body))
+      request.wipe()
+      return request.expectsContinue
+    }
+    const expect = "100-continue"
+    assert.isTrue(asking({ expect }, "1.1"))
+    assert.deepStrictEqual(
+      [
+        asking({}, "1.1"),
+        asking({ expect }, "1.0"),
+        asking({ expect }, "1.1", true),
+        asking({ expect }, "1.1", false, "{")
+      ],
+      [false, false, false, false]
+    )
+  })
 })

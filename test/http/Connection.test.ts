@@ -7,7 +7,7 @@ import { assert, describe, it } from "../support/it.ts"
 
 const Step = Schema.Struct({
   act: Schema.Literals(["ask", "ask", "ask", "ask", "answer", "answer", "break"]),
-  bytes: Schema.Literals([100, 1_000, 5_000, 12_000]),
+  bytes: Schema.Literals([100, 1_000, 8_192, 40_000]),
   isWatched: Schema.Boolean,
   isSent: Schema.Literals([true, true, true, false]),
   isRead: Schema.Boolean
@@ -68,7 +68,7 @@ const subject = () => {
     ask: (id: number, { bytes, isWatched }: Step) => {
       if (connection.isFullFor(() => bytes)) return void events.push(`${id} is too much`)
       const lost = isWatched ? () => void events.push(`${id} lost`) : undefined
-      const waits = connection.arrived({ id, begin: () => events.push(`${id} begins`), lost }, () => bytes)
+      const waits = connection.add({ id, begin: () => events.push(`${id} begins`), lost }, () => bytes)
       assert.strictEqual(waits, connection.current?.id !== id)
     },
     answer: ({ isSent }: Step) => {

@@ -50,30 +50,30 @@ describe("a budget of memory", () => {
     const budget = makeMemoryBudget(100)
     const left: Array<string> = []
     const holding = (account: string, name: string, bytes: number) => {
-      const one = budget.hold(account, "route", () => {
+      const one = budget.reserve(account, "route", () => {
         left.push(name)
         one.release()
       })
       assert.isTrue(one.grow(bytes, () => {}))
       return one
     }
-    const never = budget.hold("one", "route")
+    const never = budget.reserve("one", "route")
     assert.isFalse(never.grow(101, () => left.push("grown")))
     never.release()
     holding("one", "shrunk", 50).shrink(0)
     holding("one", "large", 60)
     holding("one", "new", 30)
-    const other = budget.hold("another", "route")
+    const other = budget.reserve("another", "route")
     assert.isFalse(other.grow(20, () => left.push("admitted")))
     assert.deepStrictEqual(left, ["large", "admitted"])
   })
 
   it.effect("is of 192 MiB by default", () =>
     Effect.gen(function* () {
-      const { admit, hold, tenantsTotal } = yield* MemoryBudget
+      const { admit, reserve, tenantsTotal } = yield* MemoryBudget
       assert.strictEqual(tenantsTotal, 144 * mebibyte)
       const all = yield* admit("one", "route", 192 * mebibyte)
-      const more = hold("one", "route")
+      const more = reserve("one", "route")
       assert.isFalse(more.grow(1, () => {}))
       for (const one of [more, all]) one.release()
     })
@@ -81,12 +81,12 @@ describe("a budget of memory", () => {
 
   it.effect("shows what is held, and of how much", () =>
     Effect.gen(function* () {
-      const { hold } = yield* MemoryBudget
+      const { reserve } = yield* MemoryBudget
       const uses = ["body", "page", "pool", "route", "gateway"] as const
-      uses.forEach((use, n) => assert.isTrue(hold("one", use).grow(n + 1, () => {})))
-      const spare = hold("one", "pool")
+      uses.forEach((use, n) => assert.isTrue(reserve("one", use).grow(n + 1, () => {})))
+      const spare = reserve("one", "pool")
       spare.grow(10, () => {})
-      spare.spare(() => spare.release())
+      spare.makeEvictable(() => spare.release())
       const series = (yield* Metric.snapshot).map(({ attributes, id, state }) => [
         id,
         attributes?.["use"],

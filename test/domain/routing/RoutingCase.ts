@@ -52,7 +52,7 @@ const partsOf = ({ request, rows }: RoutingCase, { poolOf }: Pick<typeof Pooling
 }
 
 export const plannerOf = (
-  code: Pick<typeof Planning, "planFor" | "firstPlace" | "nextStep"> & Pick<typeof Pooling, "poolOf">
+  code: Pick<typeof Planning, "planFor" | "searchStart" | "nextStep"> & Pick<typeof Pooling, "poolOf">
 ): Planner =>
   Object.assign(
     (routingCase: RoutingCase) => {
@@ -70,9 +70,9 @@ export const plannerOf = (
             if (credential_id !== undefined) lookedAt += 1
             return !done.has(credential_id ?? provider)
           },
-          excluded: ({ length }) => void (excluded += length)
+          onExcluded: ({ length }) => void (excluded += length)
         }
-        let place = code.firstPlace
+        let place = code.searchStart
         const most = 1 + (routingCase.pick % 3)
         for (let n = 0; n < mostSearches; n += 1) {
           lookedAt = 0

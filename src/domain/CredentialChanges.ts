@@ -41,13 +41,14 @@ export type CredentialChanges = typeof CredentialChanges.Type
 export const ChangeableField = Schema.Literals(Struct.keys(fields))
 export type ChangeableField = typeof ChangeableField.Type
 
-/** Facts about the stored key, as far as the changes require opening it. */
-export interface StoredKey {
-  /** Whether the changes repeat the stored key. */
+/** Facts about the stored and the new key that `changeCredential` cannot know; each is absent if the changes do not need it. */
+export interface KeyFacts {
+  /** Whether the new key equals the stored key. */
   readonly isSameKey?: boolean
   /** Whether the new key holds a secret marked as leaked. */
   readonly isLeaked?: boolean
-  readonly region?: Region | null
+  /** Region in the stored key. */
+  readonly storedRegion?: Region | null
 }
 
 export interface ChangedCredential {
@@ -71,7 +72,7 @@ const isEqual = (one: unknown, other: unknown): boolean =>
 export const changeCredential = (
   stored: Credential,
   { key, ...changes }: CredentialChanges,
-  { isSameKey = false, isLeaked = false, region: storedRegion = null }: StoredKey
+  { isSameKey = false, isLeaked = false, storedRegion = null }: KeyFacts
 ): Result.Result<ChangedCredential, ReadonlyArray<Issue>> => {
   const { provider } = stored
   const parsed = key === undefined ? undefined : readKeyMaterial(provider, key)
@@ -84,12 +85,12 @@ export const changeCredential = (
     (member) => changes[member] !== undefined && changes[member] !== wireForm[member]
   )
   const { declared_region } = changes
-  const followsKey = takesKeyMaterial(provider) && (declared_region === null || replacement !== undefined)
+  const takesKeyRegion = takesKeyMaterial(provider) && (declared_region === null || replacement !== undefined)
+  const defaultRegion = takesKeyRegion ? keyRegion : declared_region === null ? null : stored.declared_region
   const credential: Credential = {
     ...stored,
     ...Struct.omit(changes, fixedNames),
-    declared_region:
-      declared_region ?? (followsKey ? keyRegion : declared_region === null ? null : stored.declared_region),
+    declared_region: declared_region ?? defaultRegion,
     ...(replacement === undefined ? {} : { label: labelOf(Redacted.value(replacement.labelSource)) })
   }
 

@@ -1,7 +1,8 @@
 export { labelOf } from "./labelOf.js"
 
 /**
- * Matches a label that cannot rule out a secret: it hides everything, or may be that of JSON, whose first and last
- * characters are brackets, braces, quotation marks or masked white space. PostgreSQL reads the source alike.
+ * Matches a label that does not show whether its key contains a certain secret: the label is fully masked, or the key may
+ * be JSON, whose label begins and ends with a bracket, brace, quotation mark or mask. The pattern means the same in
+ * PostgreSQL.
  */
 export const inconclusiveLabel = /^[*{["].*([*}"]|\])$/

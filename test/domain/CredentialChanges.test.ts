@@ -106,9 +106,9 @@ const apartFromFlags = (issues: ReadonlyArray<Issue>) =>
 const updated = (change: Change, { credential, key }: Held, body: Body) => {
   const changes = decodeChanges(body)
   const isSameKey = changes.key !== undefined && Redacted.value(changes.key) === key
-  const { region } = Result.getOrThrow(readKeyMaterial(credential.provider, Redacted.make(key)))
-  const known = changes.key === undefined ? { region } : { isSameKey }
-  return Result.map(change(credential, changes, known), (changed) => ({
+  const { region: storedRegion } = Result.getOrThrow(readKeyMaterial(credential.provider, Redacted.make(key)))
+  const facts = changes.key === undefined ? { storedRegion } : { isSameKey }
+  return Result.map(change(credential, changes, facts), (changed) => ({
     ...changed,
     key: changes.key === undefined ? key : Redacted.value(changes.key)
   }))
@@ -261,7 +261,7 @@ describe("changes", () => {
     [
       "takes every key for a new one",
       isIdempotent,
-      (stored, changes, known) => changeCredential(stored, changes, { ...known, isSameKey: false })
+      (stored, changes, facts) => changeCredential(stored, changes, { ...facts, isSameKey: false })
     ],
     [
       "writes a member that was not given",

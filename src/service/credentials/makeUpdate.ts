@@ -1,5 +1,5 @@
 import { Duration, Effect, Option, Result, Semaphore } from "effect"
-import { changeCredential, type CredentialChanges, type StoredKey } from "../../domain/CredentialChanges.ts"
+import { changeCredential, type CredentialChanges, type KeyFacts } from "../../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
@@ -54,8 +54,8 @@ export const makeUpdate = Effect.gen(function* () {
     })
   }
 
-  /** Opens the stored key if the changes depend on it. */
-  const inspectStoredKey = Effect.fnUntraced(function* (
+  /** Collects the facts that the changes depend on; opens the stored key only if they need it. */
+  const inspectKeys = Effect.fnUntraced(function* (
     account_id: AccountId,
     { credential, sealed }: StoredCredential,
     changes: CredentialChanges
@@ -68,11 +68,11 @@ export const makeUpdate = Effect.gen(function* () {
       const principal = yield* actingPrincipal
       const isReplaceLink = principal.kind === "link" && principal.purpose === "replace"
       const isSameKey = !isReplaceLink && (yield* orUnusable(id, cipher.holds(sealed, context, changes.key)))
-      return { isSameKey, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies StoredKey
+      return { isSameKey, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies KeyFacts
     }
     if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}
     const material = readKeyMaterial(provider, yield* orUnusable(id, cipher.open(sealed, context)))
-    return { region: Result.match(material, { onFailure: () => null, onSuccess: ({ region }) => region }) }
+    return { storedRegion: Result.match(material, { onFailure: () => null, onSuccess: ({ region }) => region }) }
   })
 
   /** Returns the updated credential; none if another update came first. */
@@ -86,7 +86,7 @@ export const makeUpdate = Effect.gen(function* () {
       changes.allowed_api_key_hashes ?? null,
       stored.allowed_api_key_hashes
     )
-    const changed = changeCredential(stored, changes, yield* inspectStoredKey(account_id, row.value, changes))
+    const changed = changeCredential(stored, changes, yield* inspectKeys(account_id, row.value, changes))
     if (Result.isFailure(changed)) return yield* InvalidParams.of(...changed.failure, ...foreign)
     if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
 

@@ -28,7 +28,7 @@ type CredentialCounts = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials" |
 const countText = ({ credentials, more_credentials }: CredentialCounts[number]) =>
   more_credentials === true ? `${credentials.toLocaleString("en")}+` : String(credentials)
 
-/** How many credentials each unretired key wraps. */
+/** Counts the credentials under each key that is not retired. */
 const countsOf = (keys: ReadonlyArray<KeyStatus>): CredentialCounts =>
   keys
     .filter(({ role }) => role !== "retired")
@@ -115,7 +115,11 @@ const stranded = Command.make("stranded", {}, () =>
 
 const admit = Command.make("admit", {}, () =>
   withRotation((rotation) => rotation.admit()).pipe(Effect.flatMap((kek_id) => print({ kek_id, role: "primary" })))
-).pipe(Command.withDescription("Let the first key seal although the keyring holds none that has, as after losing one"))
+).pipe(
+  Command.withDescription(
+    "Let the first key seal even though no key of the keyring has sealed before, for example after a key was lost"
+  )
+)
 
 const newId = flag("id", "Id of the new key (default: one made from the date)", KekId, `be ${kekIdForm}`)
 

@@ -77,7 +77,7 @@ export const writeOut = (text: string): Effect.Effect<boolean, OutputFailed> =>
     )
   )
 
-/** Writes to standard output. Fails with `done`, also if the reader is gone. */
+/** Writes to standard output like `writeOut`, but fails if the reader is gone. The failure reports `done`. */
 export const writeWhole = (text: string, done: string) =>
   writeOut(text).pipe(
     Effect.filterOrFail(
@@ -131,7 +131,7 @@ export const printAs = Effect.fnUntraced(function* (object: object, text: string
   yield* done === undefined ? writeOut(line) : writeWhole(line, done)
 })
 
-/** Prints a result, including a new key in it. */
+/** Prints a result, revealing redacted members, such as a new key. */
 export const print = <A extends Values<A>>(values: A, done?: string) => printAs(record(values), lines(values), done)
 
 /** Prints the result of an operation that changes something; `done` says what. */

@@ -4,7 +4,7 @@ const id = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const time = "2026-01-31T09:30:00.123Z"
 
 /** Example values by member name. */
-const shown: Readonly<Record<string, unknown>> = {
+const exampleValues: Readonly<Record<string, unknown>> = {
   id,
   ids: [id],
   credential_id: id,
@@ -45,7 +45,7 @@ interface Shape {
   readonly required?: ReadonlyArray<string>
 }
 
-/** Builds an example answer from `shown`, else from the first value that the schema allows; null where allowed. */
+/** Builds an example answer from `exampleValues`, else from the first value that the schema allows; null where allowed. */
 const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   const { $ref, anyOf, enum: allowed, items, properties, required, type } = shape
   if ($ref !== undefined) return exampleOf(spec, spec.components.schemas[$ref.split("/").at(-1) ?? ""] as Shape)
@@ -53,14 +53,14 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   if (allowed !== undefined) return allowed[0]
   if (items !== undefined) return [exampleOf(spec, items)]
   if (properties === undefined) return type === "boolean" ? false : type
-  const named = Object.entries(properties).filter(([name]) => required?.includes(name) === true || name in shown)
+  const named = Object.entries(properties).filter(([name]) => required?.includes(name) === true || name in exampleValues)
   return Object.fromEntries(
-    named.map(([name, member]) => [name, member.examples?.[0] ?? shown[name] ?? exampleOf(spec, member)])
+    named.map(([name, member]) => [name, member.examples?.[0] ?? exampleValues[name] ?? exampleOf(spec, member)])
   )
 }
 
 /** Example bodies of requests. */
-const requests: Readonly<Record<string, object>> = {
+const exampleRequests: Readonly<Record<string, object>> = {
   "byok.create": { provider: "openai", key: "sk-your-provider-key", name: "Production" },
   "byok.plan": { model: "openai/gpt-4o", targets: [{ provider: "openai" }] },
   "byok.order": { provider: "openai", ids: [id] },
@@ -69,14 +69,14 @@ const requests: Readonly<Record<string, object>> = {
 
 const seq = { type: "integer", minimum: 0 }
 
-/** Completes parameters, whose numbers are strings in the schemas. */
-const listed: Readonly<Record<string, { readonly description: string; readonly schema?: object }>> = {
+/** Descriptions of query parameters, and the schemas of numbers, which are strings in the contract. */
+const queryParameters: Readonly<Record<string, { readonly description: string; readonly schema?: object }>> = {
   offset: {
     description: "How many credentials to skip.",
     schema: { type: "integer", minimum: 0, maximum: 2_147_483_647, default: 0 }
   },
   limit: {
-    description: "How many elements a page has at most; of events, those of how many `seq`.",
+    description: "Maximum number of elements on a page; for events, of distinct `seq`.",
     schema: { type: "integer", minimum: 1, maximum: 100, default: 50 }
   },
   workspace_id: { description: "Workspace of the credentials; the account's default workspace unless given." },
@@ -119,10 +119,10 @@ const described = <A extends { readonly schema: { readonly description?: string 
 })
 
 const complete = (spec: OpenApi.OpenAPISpec) => (operation: OpenApi.OpenAPISpecOperation) => {
-  withExample(operation.requestBody, () => requests[operation.operationId])
+  withExample(operation.requestBody, () => exampleRequests[operation.operationId])
   for (const parameter of operation.parameters) {
-    const own = parameter.in === "header" ? { name: titled(parameter.name) } : listed[parameter.name]
-    Object.assign(parameter, described(parameter), own)
+    const details = parameter.in === "header" ? { name: titled(parameter.name) } : queryParameters[parameter.name]
+    Object.assign(parameter, described(parameter), details)
   }
   for (const [status, response] of Object.entries(operation.responses)) {
     if (status.startsWith("2")) withExample(response, (shape) => exampleOf(spec, shape))
@@ -144,6 +144,7 @@ export const operationsOf = ({ paths }: OpenApi.OpenAPISpec) =>
 
 /** Adds headers, examples and undeclared members, which the schemas cannot express. */
 export const completeDocument = (document: object) => {
+  // Effect names the schemas of bodies `…Encoded`.
   const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refine) as OpenApi.OpenAPISpec
   operationsOf(spec).forEach(complete(spec))
   // Effect writes `Bearer`; the registry of schemes and readers of the document expect lowercase.

@@ -26,11 +26,13 @@ export const integer = (minimum: number, maximum: number) => {
     )
 }
 
-const beginning = "must have 1 to 255 characters and no U+0000, given once"
-const Beginning = Schema.String.annotate({ message: beginning }).check(
-  Schema.isNonEmpty({ message: beginning }),
-  Schema.isMaxCodePoints(255, { message: beginning }),
-  Schema.makeFilter((text: string) => !text.includes("\0"), { message: beginning })
+const invalidSearch = "must have 1 to 255 characters and no U+0000, given once"
+
+/** A text to search for: the beginning of a name or label, or the end of a label. */
+const SearchText = Schema.String.annotate({ message: invalidSearch }).check(
+  Schema.isNonEmpty({ message: invalidSearch }),
+  Schema.isMaxCodePoints(255, { message: invalidSearch }),
+  Schema.makeFilter((text: string) => !text.includes("\0"), { message: invalidSearch })
 )
 
 const ListQuery = Schema.Struct({
@@ -40,7 +42,7 @@ const ListQuery = Schema.Struct({
   provider: Schema.optionalKey(RequestedProvider),
   state: Schema.optionalKey(StoredState),
   include: Schema.optionalKey(Schema.Literal("status").annotate({ message: "must be status, given once" })),
-  q: Schema.optionalKey(Beginning)
+  q: Schema.optionalKey(SearchText)
 }).annotate({
   messageUnexpectedKey: "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
 })
@@ -100,7 +102,7 @@ const create = HttpApiEndpoint.post("create", "/", {
   )
   .middleware(JsonBody)
 
-/** The parameters of a path that names a credential; one that Effect does not know of is taken literally. */
+/** Path parameters of an operation on one credential. Effect treats a parameter without a schema as literal text. */
 type Params = { readonly id: typeof CredentialId; readonly account_id?: typeof AccountId }
 
 export const get = <const P extends Params>(params: P) =>
@@ -154,10 +156,10 @@ const update = <const P extends Params>(params: P) =>
     .annotate(
       OpenApi.Description,
       [
-        "Changes the members that are given and keeps the others. `null` clears a member that may be null, and a list",
+        "Changes the members in the body and keeps the others. `null` clears a member that may be null, and a list",
         "replaces the stored one. A new `key` replaces the old one at once and for good; the credential keeps its id. The",
-        "result must obey the rules of create. A body may have the members that cannot change if they are as stored, and must",
-        "have a member that is known unless it is empty. An update that changes nothing is answered as well, so it is safe to retry."
+        "result must obey the rules of create. The body may repeat members that cannot change, with their stored values. A",
+        "body that is not empty must have a known member. An update that changes nothing succeeds, so retries are safe."
       ].join("\n")
     )
     .annotate(ReadsCredential, "sealed")
@@ -201,13 +203,13 @@ export const order = HttpApiEndpoint.put("order", "/order", {
   .annotate(
     OpenApi.Description,
     [
-      "Sets the order of trial of all credentials that a workspace has of a provider; of the default workspace unless given.",
+      "Sets the order in which the credentials of a workspace and provider are tried; the default workspace if none is named.",
       "`ids` must name each of them once. A credential that is created meanwhile comes last. Repeating an order is safe."
     ].join("\n")
   )
   .middleware(JsonBody)
 
-/** What events are asked for, and how they are answered. */
+/** Query and response of a list of events. */
 export const eventsPage = {
   query: EventsQuery,
   success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." })
@@ -224,7 +226,7 @@ const events = HttpApiEndpoint.get("events", "/events", { ...eventsPage, error: 
     ].join("\n")
   )
 
-/** What a tenant may do, by paths below that of its credentials. */
+/** The tenants' operations on credentials, with paths relative to the collection. */
 export const operationsAt = <const P extends Params>(params: P) =>
   [create, list, plan, order, events, get(params), status(params), update(params), remove(params)] as const
 

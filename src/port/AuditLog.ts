@@ -9,7 +9,10 @@ export const countLimit = 10_000
 export const countOf = (count: number): string =>
   count > countLimit ? `more than ${countLimit.toLocaleString("en")}` : String(count)
 
-/** The events of one transaction about one credential, about the rest of one account, or about no account, as stored. */
+/**
+ * A stored row of the audit log: the events of one transaction about one credential; or about one account and none of its
+ * credentials; or about no account.
+ */
 export interface AuditEntry {
   readonly seq: bigint
   /** Start of the transaction in ISO 8601. */
@@ -61,7 +64,7 @@ export class AuditLog extends Context.Service<
     readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
     /** The newest entries, or the oldest `after` a number: up to `limit`, fewer if they are large, at least one if any. */
     readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
-    /** Counts the entries that no checkpoint covers, as far as `limit`. */
+    /** Counts the entries that no checkpoint covers, up to `limit`. */
     readonly unsealed: (limit?: number) => Answer<number>
   }
 >()("byok/AuditLog") {}

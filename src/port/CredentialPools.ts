@@ -26,7 +26,7 @@ export interface PoolState {
 /** The stored cooldown of a key for a model, or for every model if that is ''. */
 export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly model: string
-  /** `succeeded` ended the epoch before. A newer version may have stored other causes. */
+  /** `succeeded`: a success ended the previous epoch. A newer version of the service may have stored other causes. */
   readonly cause: ParkedCause | "succeeded"
   /** Milliseconds to its end by the database's clock, negative if past; null without an end. */
   readonly remaining: number | null

@@ -37,8 +37,8 @@ export class LinkClosed extends Data.TaggedError("LinkClosed") {}
 export class NotForThisLink extends Data.TaggedError("NotForThisLink") {}
 
 /**
- * Stores links by the SHA-256 of their tokens. The transaction of its write uses up a link and its private key; the link is
- * the principal of that write.
+ * Stores links by the SHA-256 of their tokens. A link that serves once ends in the transaction that stores its credential,
+ * which also deletes its private key; that write is part of `CredentialRepository`.
  */
 export class LinkRepository extends Context.Service<
   LinkRepository,

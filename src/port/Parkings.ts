@@ -4,7 +4,7 @@ import type { Parking } from "../domain/routing/CredentialStatus.ts"
 import type { Cooldown } from "../domain/routing/Health.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** A grown cooldown of a key. */
+/** A cooldown to merge into the stored one: begun, extended, or ended by a success. */
 export interface ParkingChange extends OwnedCredential, Omit<Cooldown, "until"> {
   /** The model, or '' for the whole key. */
   readonly model: string
@@ -17,9 +17,9 @@ export class Parkings extends Context.Service<
   Parkings,
   {
     /**
-     * Joins cooldowns to the stored ones, by the database's clock. Idempotent and independent of order. Ignores replaced keys
-     * and keys marked as leaked. Removes cooldowns of the same credentials that no longer count. Returns the changes of
-     * locked credentials, which are not stored.
+     * Merges cooldowns into the stored ones, by the database's clock. Idempotent and independent of order. Ignores replaced
+     * keys and keys marked as leaked. Deletes expired cooldowns of the same credentials. Stores no change of a credential
+     * that another transaction has locked, and returns these changes.
      */
     readonly store: (changes: ReadonlyArray<ParkingChange>) => Answer<ReadonlyArray<ParkingChange>>
     /** The parkings of the credentials' current keys, by the database's clock; those of the whole key first. */

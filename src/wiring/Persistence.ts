@@ -87,8 +87,8 @@ const whenReachable = Effect.fnUntraced(function* <A>(
 })
 
 /** Session settings that keep acknowledged writes durable even if the database has `synchronous_commit` off. */
-const sessionFor = (early: boolean, { database }: Settings) => {
-  if (!early) return Effect.succeed({})
+const sessionFor = (acknowledgesEarly: boolean, { database }: Settings) => {
+  if (!acknowledgesEarly) return Effect.succeed({})
   const warning = database.pooler
     ? "synchronous_commit is off behind the pooler: turn it on for the service's role, or a database crash loses acknowledged writes"
     : "synchronous_commit is off for the service's role and database: the service turns it on for its own sessions"
@@ -115,12 +115,12 @@ const connect = Effect.fnUntraced(function* (
   const target = yield* targetOf(settings, user)
   const name = nameOf(settings)
   const inspected = inspectSession(target, settings.database, rights)
-  const { distribution, early, missing } = yield* whenReachable(settings, user, inspected)
+  const { acknowledgesEarly, distribution, missing } = yield* whenReachable(settings, user, inspected)
   if (missing.length > 0) {
     const lacking = missing.map(({ kinds, name }) => `${kinds} on ${name}`).join("; ")
     return yield* refuse(`${name}: the user lacks rights that docs/operating.md says to grant: ${lacking}.`)
   }
-  const session = yield* sessionFor(early, settings)
+  const session = yield* sessionFor(acknowledgesEarly, settings)
   const schema = yield* whenReachable(settings, user, openSchema(target, settings.database, mode))
   return { name, target, session, distribution, ...schema }
 })

@@ -51,10 +51,13 @@ export const layer = Layer.effect(
       })
     )
     /** Asked on the connections for writes, which may lead to another server than the others. */
-    const session = Effect.map(writes.probe(sessionState(writes.sql), "server.session"), ({ early, readOnly }) => [
-      ...(readOnly ? ["the database is read-only: nothing can be stored"] : []),
-      ...(early ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : [])
-    ])
+    const session = Effect.map(
+      writes.probe(sessionState(writes.sql), "server.session"),
+      ({ acknowledgesEarly, readOnly }) => [
+        ...(readOnly ? ["the database is read-only: nothing can be stored"] : []),
+        ...(acknowledgesEarly ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : [])
+      ]
+    )
     const sealing = Effect.gen(function* () {
       const kek_id = primary()
       if (kek_id === undefined) return []

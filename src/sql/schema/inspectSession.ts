@@ -10,10 +10,10 @@ import { distributionOf } from "./distribute.ts"
 /** Whether a session is read-only, and whether it acknowledges commits early: `synchronous_commit = off`. */
 export const sessionState = (sql: SqlClient.SqlClient) =>
   Effect.map(
-    sql<{ readOnly: boolean; early: boolean }>`
+    sql<{ readOnly: boolean; acknowledgesEarly: boolean }>`
       SELECT current_setting('transaction_read_only') = 'on' AS "readOnly",
-        current_setting('synchronous_commit') = 'off' AS early`,
-    ([session = { readOnly: false, early: false }]) => session
+        current_setting('synchronous_commit') = 'off' AS "acknowledgesEarly"`,
+    ([session = { readOnly: false, acknowledgesEarly: false }]) => session
   )
 
 /** Settings of the service's sessions where the default is off. */
@@ -70,9 +70,9 @@ export const inspectSession = (
   Effect.scoped(
     Effect.gen(function* () {
       const sql = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const { early, readOnly } = yield* sessionState(sql)
+      const { acknowledgesEarly, readOnly } = yield* sessionState(sql)
       if (readOnly) return yield* new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })
-      return { early, missing: yield* missingRights(sql, rights), distribution: yield* distributionOf(sql) }
+      return { acknowledgesEarly, missing: yield* missingRights(sql, rights), distribution: yield* distributionOf(sql) }
     })
   ).pipe(
     Effect.provide(Reactivity.layer),

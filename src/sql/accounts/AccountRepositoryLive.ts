@@ -13,7 +13,7 @@ import {
   type WorkspaceUse
 } from "../../port/AccountRepository.ts"
 import { record, recordEach } from "../audit/auditing.ts"
-import { askFirst, askRows, askExists, type Dated, datedOf } from "../connection/statements.ts"
+import { askFirst, askRows, askExists, type Dated, fromDated } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 import { lockApiKeys } from "../rows/principalRows.ts"
 import { eraseAccount } from "./eraseAccount.ts"
@@ -161,7 +161,7 @@ export const layer = Layer.effect(
         const rows = askRows(reads, "accounts.list")<Dated<Account>>`
           SELECT id AS account_id, name, created_at FROM accounts
           ${after === undefined ? sql`` : sql`WHERE id > ${after}`} ORDER BY id LIMIT ${limit}`
-        return Effect.map(rows, Arr.map(datedOf<Account>))
+        return Effect.map(rows, Arr.map(fromDated<Account>))
       },
       eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) =>
@@ -178,7 +178,7 @@ export const layer = Layer.effect(
         const rows = askRows(reads, "workspaces.list")<Dated<Workspace>>`
           SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces
           WHERE account_id = ${account_id} ORDER BY created_at, id`
-        return Effect.map(rows, Arr.map(datedOf<Workspace>))
+        return Effect.map(rows, Arr.map(fromDated<Workspace>))
       },
       addApiKey: (account_id, key) => writes.ask(addApiKey(account_id, key), "api_keys.insert"),
       revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
@@ -186,7 +186,7 @@ export const layer = Layer.effect(
         const rows = askRows(reads, "api_keys.list")<Dated<ApiKeyRecord>>`
           SELECT encode(hash, 'hex') AS hash, name, role, created_at, revoked_at FROM api_keys
           WHERE account_id = ${account_id} ORDER BY created_at, hash`
-        return Effect.map(rows, Arr.map(datedOf<ApiKeyRecord>))
+        return Effect.map(rows, Arr.map(fromDated<ApiKeyRecord>))
       }
     }
   })

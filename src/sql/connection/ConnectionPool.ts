@@ -94,7 +94,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       return span === undefined ? answer : Effect.onExit(answer, (exit) => Effect.sync(() => endSpan(span, exit)))
     })
   }
-  const one: Batch =
+  const unbatched: Batch =
     ({ one, operation }) =>
     (request) =>
       run(one(request), operation, retrying)
@@ -107,6 +107,6 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     probe: (query, operation) => Effect.orDie(run(query, operation, retrying, false)),
     ...(batching && !distributed
       ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) })
-      : { batch: one, holding: (_lock, statement) => statement })
+      : { batch: unbatched, holding: (_lock, statement) => statement })
   } satisfies ConnectionPool
 })

@@ -24,17 +24,18 @@ export const askExists =
   (...statement: Text) =>
     Effect.map(askRows(pool, operation)(...statement), ({ length }) => length > 0)
 
-/** A row of the driver, with dates. The database's types and constraints guarantee the form of every field. */
+/** A row as the driver returns it, with `Date` for `DateTime`. The database guarantees the type of every other field. */
 export type Dated<A> = {
   readonly [K in keyof A]: Exclude<A[K], DateTime.Utc> | (DateTime.Utc extends A[K] ? Date : never)
 }
 
-export const datedOf = <A extends object>(row: Dated<A>) =>
+/** Converts each `Date` of a row to a `DateTime`. */
+export const fromDated = <A extends object>(row: Dated<A>) =>
   Record.map(row as Record<string, unknown>, (value) =>
     value instanceof Date ? DateTime.fromDateUnsafe(value) : value
   ) as A
 
-/** Compiles a statement once. Sends a parameter once even if `statement` uses it several times. */
+/** Compiles a statement once, for calls with different values. Sends each value once, however often the statement uses it. */
 export const compileOnce = <Name extends string, Row extends object>(
   sql: SqlClient.SqlClient,
   names: ReadonlyArray<Name>,

@@ -62,6 +62,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
           SELECT ctid FROM ${table} WHERE account_id = rewrapped.account_id AND id = rewrapped.id OFFSET 0
         ) AS place WHERE target.ctid = place.ctid`
 
+  /** Finds a link that names another key than `primary`. */
   const linksLeft = (primary: string) => sql`SELECT 1 FROM links WHERE kek_id <> ${primary} LIMIT 1`
 
   return ({ after, primary, size }, rewrap) =>
@@ -70,10 +71,10 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
       const { bytes, columns, contextOf, table } = inLinks ? ofLinks : ofCredentials
       const from =
         after === undefined || after === linksPrefix ? lowest : keyOf(inLinks ? after.slice(linksPrefix.length) : after)
-      const [end] = yield* sql<CredentialKey>`
+      const [scanEnd] = yield* sql<CredentialKey>`
         SELECT account_id, id FROM ${table} WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
         ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
-      const upTo = end ?? highest
+      const upTo = scanEnd ?? highest
       const range = sql`(account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
         AND (account_id, id) <= (${upTo.account_id}::uuid, ${upTo.id}::uuid) AND kek_id <> ${primary}`
       const [next] = yield* sql<{ fitting: number; all: number }>`
@@ -120,19 +121,21 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
               RETURNING target.account_id, target.id`
       if (replaced.length > 0) {
         const before = new Map(rows.map((row) => [cursorOf(row), row.kek_id]))
-        const from = Record.map(
+        const countsByOldKek = Record.map(
           Arr.groupBy(replaced, (row) => before.get(cursorOf(row)) ?? ""),
           ({ length }) => length
         )
-        yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from }])
+        yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: countsByOldKek }])
       }
-      const last = rows.length < limit ? end : rows.at(-1)
-      const areLinks = inLinks || (last === undefined && (yield* linksLeft(primary)).length > 0)
-      const isOver = last === undefined && (inLinks || !areLinks)
+      const last = rows.length < limit ? scanEnd : rows.at(-1)
+      const continuesInLinks = inLinks || (last === undefined && (yield* linksLeft(primary)).length > 0)
+      const isFinished = last === undefined && (inLinks || !continuesInLinks)
       return Result.succeed({
         rewrapped: replaced.length,
         failed,
-        next: isOver ? undefined : `${areLinks ? linksPrefix : ""}${last === undefined ? "" : cursorOf(last)}`
+        next: isFinished
+          ? undefined
+          : `${continuesInLinks ? linksPrefix : ""}${last === undefined ? "" : cursorOf(last)}`
       })
     }).pipe(sql.withTransaction, (query) => ask(query, "keks.rewrap"), Effect.flatMap(Effect.fromResult))
 }

@@ -5,22 +5,22 @@ import type { Link } from "../../domain/Link.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { type LinkRecord, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
 import { record } from "../audit/auditing.ts"
-import { askFirst, askRows, type Dated, datedOf } from "../connection/statements.ts"
+import { askFirst, askRows, type Dated, fromDated } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
-import { linkKeyColumns, lockApiKeys, lockOpenLink, noKeys, openLink } from "../rows/principalRows.ts"
+import { linkKeyColumns, lockApiKeys, lockOpenLink, noKeys, isOpenLink } from "../rows/principalRows.ts"
 import type { SqlClient } from "effect/sql"
 
 /** Ends a link. Returns whether it was open. */
 const revokeLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   Effect.map(
-    sql`UPDATE links SET ended = 'revoked', ${noKeys(sql)} WHERE ${openLink(sql, account_id, link_id)} RETURNING 1`,
+    sql`UPDATE links SET ended = 'revoked', ${noKeys(sql)} WHERE ${isOpenLink(sql, account_id, link_id)} RETURNING 1`,
     ({ length }) => length > 0
   )
 
 type Row = Dated<LinkRecord>
 type Names = Record<"account_name" | "workspace_name", string>
 
-const linkOf = datedOf<LinkRecord>
+const linkOf = fromDated<LinkRecord>
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
@@ -93,7 +93,7 @@ export const layer = Layer.effect(
         WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
       replaceHash: ({ account_id, hash, link_id }, next) => {
         const replaced = askRows(writes, "links.replace_hash")`
-          UPDATE links SET hash = ${bytes(next)} WHERE ${openLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
+          UPDATE links SET hash = ${bytes(next)} WHERE ${isOpenLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
           RETURNING 1`
         return Effect.map(replaced, ({ length }) => length > 0)
       },

@@ -23,7 +23,8 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
   ) AS seen (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
 
-const namesOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<OwnedCredential>) => sql`
+/** The ids of credentials as rows `owned`. */
+const idsOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<OwnedCredential>) => sql`
   unnest(
     ${of.map(({ account_id }) => account_id)}::uuid[], ${of.map(({ credential_id }) => credential_id)}::uuid[]
   ) AS owned (account_id, credential_id)`
@@ -34,16 +35,17 @@ type Stored = OwnedCredential &
   Pick<ParkingChange, "model" | "key_version"> & {
     readonly cause: string
     readonly parked_at: Date
-    /** Whether it has not ended yet; null if it has no end. */
+    /** Whether the parking is still in force; null without an end. */
     readonly parked: boolean | null
   }
 
+/** Whether the upstream blames the key: only such refusals and the recovery from them are recorded. */
 const isGrave = (cause?: string): cause is "rejected" | "forbidden" | "quota_exhausted" =>
   cause === "rejected" || cause === "forbidden" || cause === "quota_exhausted"
 
 /**
- * Records an event for each key that upstreams began to refuse or to accept again. While a key is parked for a model, does not
- * report the same refusal for its other models, unless the key has recovered since.
+ * Records an event for each key that upstreams began to refuse or to accept again. While a key is parked for one model, the
+ * same refusal for another model records nothing, unless the key recovered in between.
  */
 const recordChanges = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
@@ -55,24 +57,24 @@ const recordChanges = Effect.fnUntraced(function* (
   const changes = after.flatMap((stored) => {
     const { account_id, cause, credential_id, key_version, model } = stored
     const others = (known.get(nameOf(stored)) ?? []).filter((one) => one.model !== model)
-    const causeBefore = known.get(nameOf(stored))?.find((one) => one.model === model)?.cause
+    const previousCause = known.get(nameOf(stored))?.find((one) => one.model === model)?.cause
     known.set(nameOf(stored), [...others, stored])
     const recoveries = others.flatMap((one) => (one.cause === "succeeded" ? [one.parked_at.getTime()] : []))
     const isReported = others.some(
       (one) => one.cause === cause && one.parked && one.parked_at.getTime() >= Math.max(...recoveries)
     )
-    const isNew = isGrave(cause) && causeBefore !== cause
+    const isNew = isGrave(cause) && previousCause !== cause
     if (isNew && isReported) return []
-    const refusal = isNew ? cause : cause === "succeeded" && isGrave(causeBefore) ? causeBefore : undefined
+    const refusal = isNew ? cause : cause === "succeeded" && isGrave(previousCause) ? previousCause : undefined
     if (refusal === undefined) return []
     const action = isNew ? ("credential.rejected" as const) : ("credential.recovered" as const)
-    const of = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }
-    return [{ action, ...of, cause: refusal }]
+    const subject = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }
+    return [{ action, ...subject, cause: refusal }]
   })
   if (changes.length === 0) return
   const rows = yield* sql<Recorded>`
     SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))} FROM credentials
-    JOIN (SELECT DISTINCT account_id, credential_id FROM ${namesOf(sql, changes)}) AS wanted
+    JOIN (SELECT DISTINCT account_id, credential_id FROM ${idsOf(sql, changes)}) AS wanted
     ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id`
   const recorded = new Map(rows.map((row) => [`${row.account_id} ${row.id}`, row]))
   yield* recordEach(
@@ -91,7 +93,7 @@ const mergeAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
   const before = yield* sql<Stored>`
     SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS parked
     FROM credential_parkings AS parked
-    JOIN (SELECT DISTINCT account_id, credential_id FROM ${namesOf(sql, sorted)}) AS wanted
+    JOIN (SELECT DISTINCT account_id, credential_id FROM ${idsOf(sql, sorted)}) AS wanted
     ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
   const merged = yield* sql<Stored>`
     INSERT INTO credential_parkings AS parked

@@ -60,7 +60,7 @@ export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Re
   label
 })
 
-/** The bytes of a row's lists and sealed key, as the database counts them; the key is null if an update keeps it. */
+/** The bytes of a row's lists and sealed key, as the database counts them. Pass null for a sealed key that an update keeps. */
 export const memberBytesOf = (
   row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed?: Uint8Array | null }
 ) =>
@@ -68,9 +68,10 @@ export const memberBytesOf = (
     .flatMap((list) => row[list] ?? [])
     .reduce((sum, element) => sum + Buffer.byteLength(element), row.sealed?.length ?? 0)
 
-/** How many bytes a page of credentials of all accounts may have after its first row. */
+/** Maximum bytes of a page of credentials of all accounts, unless its first row alone has more. */
 export const pageBytes = 8 * 1024 * 1024
 
+/** SQL for the bytes of the lists in a row. */
 export const bytesOf = (sql: SqlClient.SqlClient, row?: string) =>
   sql.literal(
     listNames

@@ -6,8 +6,8 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 
 /**
- * With Citus, makes new API keys and links of an account wait for its erasure, and the erasure wait for them, as foreign keys do
- * without Citus. A lock on the account's row would need a right that the service lacks.
+ * With Citus, locks an account so that its erasure does not run beside inserts of its API keys and links. Without Citus,
+ * foreign keys do so. A lock on the account's row would need a right that the service lacks.
  */
 export const lockApiKeys = (
   { distributed, sql }: Pick<ConnectionPool, "distributed" | "sql">,
@@ -24,20 +24,21 @@ export const linkKeyColumns = ["public_key", "kek_id", "wrapped_dek", "sealed"] 
 /** The assignments that delete a link's key pair. */
 export const noKeys = (sql: SqlClient.SqlClient) => sql.csv(linkKeyColumns.map((column) => sql`${sql(column)} = NULL`))
 
-export const openLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
+/** The condition that a link is open. */
+export const isOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   sql`account_id = ${account_id} AND id = ${link_id} AND ended IS NULL AND expires_at > now()`
 
 /** Locks a link until the transaction ends. Returns whether it is open. */
 export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   Effect.map(
-    sql`SELECT 1 FROM links WHERE ${openLink(sql, account_id, link_id)} FOR UPDATE`,
+    sql`SELECT 1 FROM links WHERE ${isOpenLink(sql, account_id, link_id)} FOR UPDATE`,
     ({ length }) => length > 0
   )
 
-/** Ends a link that serves once, and stores its credential. */
+/** Ends a link that serves once, and records the id of the credential that it stored. */
 const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId, id: CredentialId) => sql`
   UPDATE links SET ended = 'used', credential_id = ${id}, ${noKeys(sql)}
-  WHERE ${openLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
+  WHERE ${isOpenLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
 
 /** The result of a write that was not made, because its principal is a link that is no longer open. */
 export const closed = Symbol("closed")

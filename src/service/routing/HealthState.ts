@@ -18,7 +18,7 @@ export interface LeasedKey extends OwnedCredential {
   readonly model: string
 }
 
-/** A grown cooldown to store. */
+/** A cooldown that grew in this process and is not stored yet. */
 export interface PendingCooldown extends OwnedCredential {
   readonly model: string
   readonly cooldown: Cooldown
@@ -40,7 +40,7 @@ const credentialOf = ({ account_id, credential_id }: OwnedCredential) => `${acco
 
 interface Reported {
   readonly cooldown: Cooldown
-  readonly at: number
+  readonly reported_at: number
 }
 
 /**
@@ -64,7 +64,7 @@ export const makeHealthState = (maxModels = defaultMaxModels) => {
           return strikes === 0 ? [] : [`${credentialOf(key)} ${key_version} ${epoch} ${strikes} ${modelOf(key, scope)}`]
         })
 
-  const isForgotten = ({ at }: Reported, now: number) => now >= at + rememberedFor
+  const isForgotten = ({ reported_at }: Reported, now: number) => now >= reported_at + rememberedFor
 
   const cooldownOf = (
     reported: Reported | undefined,
@@ -95,17 +95,17 @@ export const makeHealthState = (maxModels = defaultMaxModels) => {
     return !isFull()
   }
 
-  /** Joins a cooldown to the known one. Returns whether that grew. */
-  const raise = (key: LeasedKey, model: string, at: Cooldown, cooldown: Cooldown, now: number): boolean => {
-    if (cooldown === at) return false
+  /** Joins a cooldown to the remembered one, and to `initial` from the lease. Returns whether the cooldown grew. */
+  const raise = (key: LeasedKey, model: string, initial: Cooldown, cooldown: Cooldown, now: number): boolean => {
+    if (cooldown === initial) return false
     const credential = credentialOf(key)
     const models = reports.get(credential) ?? new Map<string, Reported>()
-    const before = join(models.get(model)?.cooldown ?? at, at)
+    const before = join(models.get(model)?.cooldown ?? initial, initial)
     if (compare(cooldown, before) <= 0) return false
-    // Only the database keeps the success of an untracked model.
+    // This process does not remember an untracked model, whose success only the database stores.
     if (model !== wholeKey && !isTracked(key, now)) return true
     changes += 1
-    models.set(model, { cooldown, at: now })
+    models.set(model, { cooldown, reported_at: now })
     reports.delete(credential)
     reports.set(credential, models)
     dropForgotten(now)

@@ -67,12 +67,12 @@ export interface WorkspacePools extends PoolOwner {
 /** Maximum age of a snapshot: bounds how long changes by SQL that do not raise its version go unseen. */
 const maxAge = 60_000
 
-/** Maximum age of a snapshot with unverified rows: a key may arrive, or the key store answer again. */
+/** Maximum age of a snapshot with unverified rows: meanwhile a missing key may be added, or the key store recover. */
 const unverifiedMaxAge = 1000
 
 const isVerified = ({ seal }: Member) => seal === "verified"
 
-/** Counts from the end of the check of seals, which a hanging key store delays. */
+/** Whether all seals are verified, or the last check ended recently: a hanging key store makes a check take seconds. */
 const isChecked = ({ checked_at, isVerified }: Snapshot, now: number): boolean =>
   isVerified || now < checked_at + unverifiedMaxAge
 
@@ -152,16 +152,16 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   }
   const cache = new Map<string, CacheEntry>()
   const loadings = new Map<string, Loading>()
-  let questions = 0
+  let queries = 0
   let snapshots = 0
-  const beginQuery = (): Query => ({ n: (questions += 1), at: monotonicMillis(clock) })
+  const beginQuery = (): Query => ({ n: (queries += 1), at: monotonicMillis(clock) })
 
   const poolKeyOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
     `${account_id} ${workspace_id} ${provider}`
 
   /**
    * Reads a pool, or only its parkings if it still has `version`. Reserves memory for both at once, because whoever waits for
-   * memory must hold none. Checks again only rows whose seal may have changed.
+   * memory must hold none; `weight` is 0 for parkings alone. Checks again only rows whose seal may have changed.
    */
   const readFrom = Effect.fnUntraced(function* (
     owner: PoolOwner,
@@ -278,6 +278,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     return snapshot
   }
 
+  /** Returns the cached snapshot if it is current; else waits for a read that began after `query`. */
   const loadOne = (
     owner: PoolOwner,
     provider: Provider,
@@ -313,6 +314,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     return { account_id, workspace_id, snapshots }
   }
 
+  /** Loads several pools at a time. */
   const loadEach = (
     owner: PoolOwner,
     pools: PoolVersions["pools"],
@@ -329,6 +331,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     return Effect.map(loading, (snapshots) => ({ ...owner, snapshots }))
   }
 
+  /** Returns the cached snapshots if all are current; else loads those that are not. */
   const loadAll = (
     account_id: AccountId,
     { pools, workspace_id }: PoolVersions,

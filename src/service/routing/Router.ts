@@ -54,7 +54,7 @@ const millisOf = (freshness: Freshness) =>
 
 type CredentialFilter = Pick<RoutingRequest, "credential_id">
 
-/** A request for one credential tests that: no shared capacity replaces it, and only a leak keeps it parked. */
+/** Withholds shared capacity from a request that names one credential, which tests that credential alone. */
 const targetsOf = ({
   credential_id,
   targets
@@ -69,6 +69,7 @@ const poolFrom = (snapshot: Snapshot | undefined, { credential_id }: CredentialF
   return member === undefined ? [] : [member]
 }
 
+/** A request that names one credential may use it although it is parked, unless it is leaked. */
 const availabilityTo = (
   { credential_id }: CredentialFilter,
   health: Health,
@@ -271,8 +272,8 @@ const make = Effect.gen(function* () {
   }
 
   /**
-   * Fills a lease with a token where its key signs one. Reuses a cached token only after `verify`: the key must still open
-   * under its policy.
+   * Fills a lease with a token if its key signs one; else with the key, unless only tokens may leave the process. Reuses a
+   * cached token only after `verify`: the key must still open under its policy.
    */
   const withToken = (
     lease: Lease,
@@ -374,6 +375,7 @@ const make = Effect.gen(function* () {
       )
     })
 
+  /** Computes the rest of a plan when it is the account's turn. */
   const complete = (plan: PlannedRequest) =>
     inTurn(
       plan.request.account_id,

@@ -3,8 +3,8 @@ import { monotonicMillis } from "../../domain/routing/Health.ts"
 import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 
 /**
- * Runs work that is linear in a pool one at a time, in rotation of accounts. After a slice, which takes milliseconds for a
- * large pool, yields to other work for as long.
+ * Keeps work whose time grows with a pool from blocking requests. `inTurn` runs one effect at a time, taking accounts in
+ * turn. `slice` runs synchronous work, milliseconds for a large pool, and then pauses for as long as the work took.
  */
 export const makeTurns = Effect.map(Clock.Clock, (clock) => ({
   inTurn: makeRequestQueue({ inProgress: 1, waiting: Number.POSITIVE_INFINITY }),

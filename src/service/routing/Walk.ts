@@ -19,7 +19,7 @@ export interface StepSearch {
 
 export interface RouterOperations {
   readonly search: (plan: PlannedRequest) => StepSearch
-  /** `onLease` gets the lease before its key is opened, to end it if the caller leaves. A refused lease has record. */
+  /** `onLease` gets the lease before its key is opened, to end it if the caller leaves. A refused lease has already ended. */
   readonly lease: (
     request: ResolvedRequest,
     step: OwnStep,

@@ -7,7 +7,7 @@ import { makeMeter } from "./Meter.ts"
 const uses = ["body", "page", "pool", "route", "gateway", "spare"] as const
 type Use = Exclude<(typeof uses)[number], "spare">
 
-/** Requests of tenants leave a quarter of the budget to routing. */
+/** Tenants' requests may use three quarters of the budget; the rest is for routing. */
 const tenantUses: ReadonlySet<Use> = new Set(["body", "page"])
 const tenantsShare = 0.75
 
@@ -185,7 +185,7 @@ export const makeMemoryBudget = (total: number) => {
     }
   }
 
-  /** Whether the routers' quarter is free of all evictable bytes but the last used. */
+  /** Whether cache entries leave the routers' quarter free; the most recently used entry may always stay. */
   const leavesRoutersShare = () => queue.used() <= tenantsTotal || evictable.first === evictable.last
 
   /** Reservations to revoke so that a place fits; none if their account would then keep less than the place's. */
@@ -216,7 +216,7 @@ export const makeMemoryBudget = (total: number) => {
     }
   })
 
-  /** Makes an empty reservation. `evict` is called to free it soon for an account that has no more. */
+  /** Makes an empty reservation. With `evict` it is revocable: the budget calls `evict` to free it for a smaller account. */
   const reserve = (account: string, use: Use, evict?: () => void): Reservation => new ReservedBytes(account, use, evict)
 
   return {

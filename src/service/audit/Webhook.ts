@@ -74,7 +74,7 @@ const messageOf = ({ action: type, at: timestamp, id, ...data }: FeedEvent): Mes
 
 /**
  * Posts events to the endpoint until the service stops. Invariant: the cursor moves only after the answer, so each event is
- * delivered at least once, and each holder posts in order.
+ * delivered at least once, and each instance posts in the order of events.
  */
 const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
   const cursor = yield* EventCursor
@@ -89,7 +89,10 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
   gauge("byok.webhook.waiting_entries", {}, () => backlog.waiting)
   gauge("byok.webhook.lag", {}, () => backlog.lag)
 
-  /** Posts until no event is left or the endpoint refuses one. Returns whether it did. */
+  /**
+   * Posts until no event is left, the endpoint refuses one, or another holder takes the cursor. Returns whether the endpoint
+   * refused. Several events may share a `seq`; `done` counts those already delivered.
+   */
   const deliverFrom = Effect.fnUntraced(function* (from: { readonly after: number; readonly done: number }) {
     let { after, done } = from
     for (;;) {
@@ -100,10 +103,10 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
         const accepted = isAccepted(yield* post(endpoint, messageOf(event)))
         counted[accepted ? "taken" : "refused"]()
         if (!accepted) return true
-        const isLast = events[index + 1]?.seq !== event.seq
-        const first = events.findIndex(({ seq }) => seq === event.seq)
-        const before = events[first - 1]?.seq ?? after
-        const to = isLast ? { after: event.seq, done: 0 } : { after: before, done: index - first + 1 }
+        const isLastOfSeq = events[index + 1]?.seq !== event.seq
+        const firstOfSeq = events.findIndex(({ seq }) => seq === event.seq)
+        const previousSeq = events[firstOfSeq - 1]?.seq ?? after
+        const to = isLastOfSeq ? { after: event.seq, done: 0 } : { after: previousSeq, done: index - firstOfSeq + 1 }
         if (!(yield* cursor.advance(holder, to))) return false
       }
       if (!(yield* cursor.advance(holder, { after: last_seq, done: 0 }))) return false

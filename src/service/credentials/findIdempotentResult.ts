@@ -38,7 +38,7 @@ const fingerprintOf = (
     labelOf(Redacted.value(input.material.secret))
   )
 
-/** The request in this workspace, with the region of its key named and omitted. */
+/** The requests that create the same credential in a workspace: naming the region of its key equals omitting it. */
 const equivalentRequests = (
   { workspace_id: _, ...input }: NewCredential,
   workspace_id: WorkspaceId | undefined

@@ -11,7 +11,7 @@ import { checkSigning } from "../tokens/mint.ts"
 import { keyHashOf } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
-/** Equal for equivalent records; computing it takes the salt. */
+/** Makes equal keys for equivalent records. Without the salt, nobody can compute the key of a record. */
 const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
   const mac = createHmac("sha256", salt)
     .update("byok/import/1\0")
@@ -36,7 +36,10 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
   return Option.isSome(stored) && stored.value.key_version === 1 ? created : yield* changedSince
 })
 
-/** Makes the check of records for all import errors but leaked keys; it counts the room that earlier records take. */
+/**
+ * Makes a check that finds every error of importing a record, except a leaked key, and stores nothing. Counts the records that
+ * passed before against the limit of their pool.
+ */
 export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
   const { credentials: limit } = yield* PoolLimits
   const records = yield* IdempotencyRecords

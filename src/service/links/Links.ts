@@ -74,6 +74,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       }),
       /** Finds a link in any state by the hash of its token. */
       find: repository.find,
+      /** Reads the names of a link's account and workspace. */
       namesOf: repository.namesOf,
       /** Replaces the token of a link; the old one no longer opens it. */
       replaceToken: (link: Pick<LinkRecord, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
@@ -101,7 +102,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
   /** Deletes expired links until the service stops. */
   static readonly expiry = Layer.effectDiscard(
     Effect.flatMap(LinkRepository, ({ deleteExpired }) =>
-      repeatInBackground("1 minute", deleteExpired, "Links that are over could not be cleared")
+      repeatInBackground("1 minute", deleteExpired, "Closed links could not be deleted")
     )
   )
 }

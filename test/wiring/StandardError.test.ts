@@ -45,7 +45,7 @@ describe("standard error", () => {
     })
   )
 
-  it.live("gets each line once however little a pipe takes at a time", () =>
+  it.live("gets each line once, however few bytes a pipe accepts at a time", () =>
     Effect.gen(function* () {
       let [text, calls] = ["", 0]
       const reluctant = Layer.succeed(WriteLog, (bytes) => {

@@ -117,7 +117,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[1], [2], [3, 4, 5]])
   })
 
-  it.live("wait while a statement of any operation holds their lock", function* () {
+  it.live("wait while another batch, even of another operation, holds their lock", function* () {
     const { change, remove, state, statements } = yield* pool()
     state.held = true
     const asked: Array<Fiber.Fiber<unknown, unknown>> = []

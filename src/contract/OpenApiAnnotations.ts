@@ -53,7 +53,9 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   if (allowed !== undefined) return allowed[0]
   if (items !== undefined) return [exampleOf(spec, items)]
   if (properties === undefined) return type === "boolean" ? false : type
-  const named = Object.entries(properties).filter(([name]) => required?.includes(name) === true || name in exampleValues)
+  const named = Object.entries(properties).filter(
+    ([name]) => required?.includes(name) === true || name in exampleValues
+  )
   return Object.fromEntries(
     named.map(([name, member]) => [name, member.examples?.[0] ?? exampleValues[name] ?? exampleOf(spec, member)])
   )

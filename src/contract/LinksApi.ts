@@ -9,7 +9,7 @@ import { body, eventsPage, get, list, order, plan, refusals, remove, status } fr
 import { Authentication, JsonBody } from "./Middleware.ts"
 
 const closedMessages = {
-  unknown: "This link is not known, or was opened before in another window, where it goes on. Ask for a new one.",
+  unknown: "This link is unknown, or was already opened in another window. Continue there, or ask for a new one.",
   used: "This link was used. Ask for a new one.",
   revoked: "This link was revoked. Ask for a new one.",
   expired: "This link has expired. Ask for a new one."

@@ -380,7 +380,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
       )
     )
     const unknown =
-      "This link is not known, or was opened before in another window, where it goes on. Ask for a new one."
+      "This link is unknown, or was already opened in another window. Continue there, or ask for a new one."
     assert.deepStrictEqual(messages, [
       "This link was used. Ask for a new one.",
       "This link was revoked. Ask for a new one.",

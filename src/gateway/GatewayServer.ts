@@ -100,8 +100,10 @@ const makeServer = (...args: Parameters<typeof makeNodeServer>) => {
   return server
 }
 
-const makeGatewayRouting = () =>
-  Routing.makeRouting((method, path) => method !== "POST" || path.startsWith("/v1/routes"))
+/** Whether repeating a request does no harm. */
+const isSafe = (method: string, path: string) => method !== "POST" || path.startsWith("/v1/routes")
+
+const makeGatewayRouting = () => Routing.makeRouting(isSafe)
 
 const routes = Layer.merge(
   HttpApiBuilder.layer(GatewayApi, { openapiPath: "/openapi.json" }),

@@ -48,6 +48,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         const failed = new Map<string, string>()
         let rewrapped = 0
         let left = total
+        /** Wraps spent but not yet used; negative if a repeated batch used more. */
         let reserved = 0
 
         const pass = Effect.gen(function* () {

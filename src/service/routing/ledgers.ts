@@ -24,7 +24,7 @@ export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: C
   })
 
   const add = yield* makeWriteBehind<PendingCooldown>({
-    subject: "What was seen of keys",
+    subject: "The health of keys",
     keyOf: ({ account_id, credential_id, model }) => `${account_id} ${credential_id} ${model}`,
     merge: (one, other) => ({ ...one, cooldown: join(one.cooldown, other.cooldown) }),
     store: (changes) =>

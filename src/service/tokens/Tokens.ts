@@ -115,8 +115,8 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       isCached: (signer: Signer): boolean => find(signer) !== undefined,
       open,
       /**
-       * Fills in the cached token of an opened key, or a new one; a plain key itself. Returns false if the key should sign a
-       * token and cannot.
+       * Fills in the cached token of an opened key, or a new one; or the key itself if it is of no kind that signs. Returns
+       * false if it is of such a kind but cannot sign.
        */
       sign: (signer: Signer, key: Buffer, fill: Fill): boolean => {
         if (open(signer, fill)) return true

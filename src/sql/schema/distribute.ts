@@ -85,7 +85,7 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
         ),
         sql`SELECT create_distributed_table('accounts', 'id')`
       )
-    // The last table. Citus commits its entries with acts on other nodes, and restarts its numbers.
+    // The last table stays on this node. Adding it to the metadata lets entries commit with acts on other nodes, but resets `seq`.
     case "audit_entries":
       return Effect.gen(function* () {
         yield* restore(sql, accountKeys)

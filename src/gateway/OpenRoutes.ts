@@ -132,11 +132,13 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
     /** No route and no answer expires before. */
     let earliest = Number.NEGATIVE_INFINITY
 
+    /** Ends the open attempt of a route, if it has one. */
     const close = (route: Route, outcome: Outcome) => {
       route.open = undefined
       route.walk?.close(outcome)
     }
 
+    /** Removes a route and abandons its open attempt. Leaves its memory to the caller. */
     const stop = (id: string, route: Route) => {
       routes.delete(id)
       close(route, { _tag: "Abandoned" })
@@ -144,7 +146,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       route.last = undefined
     }
 
-    /** Ends a route and abandons its open attempt. */
+    /** Stops a route and releases its memory. */
     const end = (id: string, route: Route) => {
       stop(id, route)
       route.reservation?.release()

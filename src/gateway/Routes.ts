@@ -95,7 +95,8 @@ const responseOf = (status: RouteResponse["status"], data: object): RouteRespons
 /** Approximate memory of the verdict on one credential, in bytes. */
 const verdictBytes = 1000
 
-const isOfPool = ({ credentials }: ProviderPlan) => credentials.length > 0
+/** Whether the pool of a provider has credentials: of a request for one credential, that one. */
+const hasCredentials = ({ credentials }: ProviderPlan) => credentials.length > 0
 
 const decodeReport = Schema.decodeUnknownExit(RouteReport, { errors: "all", onExcessProperty: "error" })
 
@@ -121,11 +122,11 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
     }
     /** Records an enclosed report. Returns null, or why it was refused. */
     const takeEnclosed = (input: unknown) => {
-      const noting = Effect.flatMap(
+      const recording = Effect.flatMap(
         Effect.mapError(decodeReport(input), ({ issue }) => InvalidParams.ofSchema(issue)),
         ({ attempt, route, ...report }) => record(route, attempt, report, false)
       )
-      return Effect.match(noting, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
+      return Effect.match(recording, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
     }
     /** Encodes the verdicts on all keys, in memory reserved until the response is sent. */
     const explained = (planned: PlannedRequest, response: ServerResponse): Effect.Effect<string, ServiceUnavailable> =>
@@ -166,7 +167,7 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
             ? planning
             : Effect.filterOrFail(
                 planning,
-                ({ providers }) => providers.some(isOfPool),
+                ({ providers }) => providers.some(hasCredentials),
                 () => notAlone
               )
         return Effect.gen(function* () {
@@ -184,6 +185,7 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
           const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
           if (next === undefined) providers ??= yield* explained(planned, response)
           const answer = responseOf(201, { route: id, ...times, next: attemptOf(next), ...reportResults })
+          // Appends the encoded verdicts to the object `data`, without encoding them again.
           return providers === undefined
             ? answer
             : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${providers}}}` }

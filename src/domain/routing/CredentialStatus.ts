@@ -26,7 +26,7 @@ const Time = (description: string) => Schema.NullOr(timestamp(description))
 export const CredentialStatus = Schema.Struct({
   state: Schema.Literals([...StoredState.literals, "unreadable"]).annotate({
     description: [
-      "`active`: routers may use it. `failing`: so they may, but the upstream refused the key when it was last tried.",
+      "`active`: routers may use it. `failing`: routers may use it, but the upstream refused the key when it was last tried.",
       "`parked`: the upstream refused the key, perhaps for some models only, and it is tried again later. `disabled`: its owner switched it off, or deleted its workspace. `leaked`: its key is known to have leaked and is not used until it",
       "is replaced. `unreadable`: its key cannot be opened; the operator knows more."
     ].join("\n")
@@ -35,7 +35,7 @@ export const CredentialStatus = Schema.Struct({
     Schema.Struct({
       model: Schema.NullOr(Schema.String).annotate({ description: "Not used for this model; null for every model." }),
       cause: Schema.Literals(parkedCauses),
-      since: timestamp("When that was last found."),
+      since: timestamp("When the upstream last refused the key, or when it was marked as leaked."),
       until: Time("When it is tried again; null if not before its key is replaced.")
     })
   ),

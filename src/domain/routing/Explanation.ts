@@ -83,7 +83,7 @@ export const Explanation = Schema.Struct({
     })
   ),
   retry_at: Schema.NullOr(
-    timestamp("When the first key is tried again, if parking is all that keeps keys out and nothing else is left.")
+    timestamp("Without steps, the earliest end of a parking that alone excludes a credential; otherwise null.")
   )
 }).annotate({ identifier: "Explanation" })
 export type Explanation = typeof Explanation.Type

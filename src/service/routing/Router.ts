@@ -226,13 +226,15 @@ const make = Effect.gen(function* () {
       () => Effect.succeed<Snapshots>({ snapshots: [] })
     )
 
-  /** Like `poolsFor`; none if the API key is revoked. */
-  const poolsOfKey = (request: PlannedRequest["request"], api_key_hash: ApiKeyHash) =>
-    Effect.catchTag(
-      orUnavailable(currentForKey({ api_key_hash, workspace_id: request.workspace_id }, providersOf(request))),
-      ["UnknownApiKey", "ApiKeyMayNotRoute", "UnknownWorkspace"],
-      () => Effect.succeed<Snapshots>({ snapshots: [] })
+  /** Like `poolsFor`; none if the API key is revoked. Calls `confirm` if it is not. */
+  const poolsOfKey = (request: PlannedRequest["request"], api_key_hash: ApiKeyHash, confirm: () => void) => {
+    const { workspace_id } = request
+    const asked = orUnavailable(currentForKey({ api_key_hash, workspace_id }, providersOf(request)))
+    const pools = Effect.tap(asked, () => Effect.sync(confirm))
+    return Effect.catchTag(pools, ["UnknownApiKey", "ApiKeyMayNotRoute", "UnknownWorkspace"], () =>
+      Effect.succeed<Snapshots>({ snapshots: [] })
     )
+  }
 
   const search: RouterOperations["search"] = ({ freshness, key, request, start }) => {
     const providers = providersOf(request)
@@ -241,7 +243,7 @@ const make = Effect.gen(function* () {
     const pools = Effect.suspend(() => {
       const now = monotonicMillis(clock)
       if (key === undefined || now < confirmed_at + leaseFreshness) return poolsFor({ request, freshness }, providers)
-      return Effect.tap(poolsOfKey(request, key.api_key_hash), () => Effect.sync(() => void (confirmed_at = now)))
+      return poolsOfKey(request, key.api_key_hash, () => void (confirmed_at = now))
     })
     return {
       restart: () => void (place = searchStart),

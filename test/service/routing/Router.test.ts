@@ -687,7 +687,7 @@ describe("a router's knowledge", () => {
     assert.deepStrictEqual(shown, ["one 1", "one 1", "another 1", "one 1"])
   })
 
-  /** The attempts of a walk that an API key opened, of which the second begins after so long, and the key was revoked before. */
+  /** Whether a walk that an API key opened gets a key after so long, at once or when asked again. The API key was revoked before. */
   const attemptsAfterRevocation = Effect.fnUntraced(function* (pause: number, isRevoked: boolean) {
     const owner = yield* newTenant
     yield* create(owner)
@@ -706,7 +706,9 @@ describe("a router's knowledge", () => {
     close(rejected)
     const second = yield* next
     close({ _tag: "Abandoned" })
-    return second?.lease !== undefined
+    const third = yield* next
+    close({ _tag: "Abandoned" })
+    return [second, third].some((attempt) => attempt?.lease !== undefined)
   })
 
   inService("leases no key a second after the API key of the walk was revoked (Q19)", function* () {

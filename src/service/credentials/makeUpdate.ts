@@ -20,16 +20,20 @@ import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 const makeSerializer = () => {
   const turns = new Map<string, { readonly semaphore: Semaphore.Semaphore; waiting: number }>()
   return <A, E, R>(name: string, act: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.suspend(() => {
-      const turn = turns.get(name) ?? { semaphore: Semaphore.makeUnsafe(1), waiting: 0 }
-      turns.set(name, turn)
-      turn.waiting += 1
-      const leave = Effect.sync(() => {
-        turn.waiting -= 1
-        if (turn.waiting === 0) turns.delete(name)
-      })
-      return Effect.ensuring(turn.semaphore.withPermit(act), leave)
-    })
+    Effect.acquireUseRelease(
+      Effect.sync(() => {
+        const turn = turns.get(name) ?? { semaphore: Semaphore.makeUnsafe(1), waiting: 0 }
+        turns.set(name, turn)
+        turn.waiting += 1
+        return turn
+      }),
+      ({ semaphore }) => semaphore.withPermit(act),
+      (turn) =>
+        Effect.sync(() => {
+          turn.waiting -= 1
+          if (turn.waiting === 0) turns.delete(name)
+        })
+    )
 }
 
 /**

@@ -92,16 +92,15 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
   }
   /** Runs a statement outside batches that takes a lock; batches leave out requests for the lock meanwhile. */
   const holding = <A, E, R>(name: string, statement: Effect.Effect<A, E, R>) =>
-    Effect.suspend(() => {
-      lock(name)
-      return Effect.ensuring(
-        statement,
+    Effect.acquireUseRelease(
+      Effect.sync(() => lock(name)),
+      () => statement,
+      () =>
         Effect.sync(() => {
           unlock(name)
           flushes.forEach((flush) => flush())
         })
-      )
-    })
+    )
   let waiting = 0
   meter.queue(() => waiting)
   yield* Effect.acquireRelease(

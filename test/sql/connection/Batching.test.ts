@@ -1,4 +1,4 @@
-import { Cause, Deferred, Duration, Effect, Exit, Fiber, Layer, Metric, Option, Scope, type Tracer } from "effect"
+import { Cause, Deferred, Duration, Effect, Exit, Fiber, Layer, Metric, Option, Scheduler, Scope, type Tracer } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import { makeBatching } from "../../../src/sql/connection/Batching.ts"
@@ -141,6 +141,16 @@ describe("concurrent requests", () => {
     yield* Deferred.succeed(end, true)
     yield* Fiber.joinAll([own, asked])
     assert.deepStrictEqual(statements, [[2], [1, 3]])
+  })
+
+  it.live("do not wait for a statement of its own that was interrupted, whenever that was", function* () {
+    const { change, holding } = yield* pool({ deadline: 500 })
+    for (let operations = 2; operations < 12; operations += 1) {
+      const statement = Effect.provideService(holding("odd", Effect.never), Scheduler.MaxOpsBeforeYield, operations)
+      const own = yield* Effect.forkChild(statement, { startImmediately: true })
+      yield* Fiber.interrupt(own)
+      assert.isTrue(Exit.isSuccess(yield* Effect.exit(change(1))), `after ${operations} operations`)
+    }
   })
 
   it.live("fail alone if they violate a constraint", function* () {

@@ -33,7 +33,7 @@ const weightOf = ({ request: { model, targets, user_id } }: PlannedRequest): num
   bytesOf.route + bytesOf.target * targets.length + bytesOf.character * (model.length + (user_id?.length ?? 0))
 
 /** A report about an attempt that is not open. */
-export class AttemptNotOpen extends Data.TaggedError("AttemptNotOpen") {}
+class AttemptNotOpen extends Data.TaggedError("AttemptNotOpen") {}
 
 /** The open attempt with its number, from 1. */
 export interface NextAttempt {

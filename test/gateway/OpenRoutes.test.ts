@@ -1,6 +1,6 @@
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
-import { Arbitrary, Effect, Exit } from "effect"
+import { Effect, Exit } from "effect"
 import { TestClock } from "effect/testing"
 import { NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
@@ -8,28 +8,10 @@ import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
 import { CurrentDeadline } from "../../src/runtime/Deadline.ts"
 import { makeMemoryBudget, MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { PoolsUnavailable } from "../../src/service/routing/RouterErrors.ts"
-import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
-import { type Act, anyActs, type Code, fakeRouter, planOf, runAtOnce, runInTurn } from "./routesModel.ts"
-import { casesOf } from "../domain/routing/propertyRuns.ts"
+import { fakeRouter, planOf } from "./fakeRouter.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-const runs = casesOf(300)
-
 describe("the routes that gateways drive over HTTP", () => {
-  it.effect.prop(
-    "answer like a reference in any interleaving of opens, reports, repetitions, deletions and expiries",
-    [anyActs],
-    ([acts]) => runInTurn(OpenRoutes, acts),
-    runs
-  )
-
-  it.effect.prop(
-    "have at most one open attempt and one answer per report, however many clients ask and leave",
-    [anyActs],
-    ([acts]) => runAtOnce(OpenRoutes, acts),
-    runs
-  )
-
   /** Routes with a budget of so many bytes, of which one key takes little. */
   const within = <A, E>(
     bytes: number,
@@ -254,105 +236,5 @@ describe("the routes that gateways drive over HTTP", () => {
         yield* report(reported.id, 2, { _tag: "Rejected" })
       })
     )
-  )
-
-  const line = "\n        "
-  const firstOf = (what: string) => `earliest = Math.min(earliest, ${what}.until)${line}if (now < ${what}.until) break`
-  const earlyOf = (what: string) => `earliest = now${line}if (now < ${what}.until - 1) break`
-  const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
-    ["a repeated report counts", "if (last?.n === n) {", "if (last?.n === n && false) {"],
-    ["any attempt may be reported", "open === undefined || n !== route.opened", "open === undefined"],
-    ["the answer of a last report is forgotten", "bucket.answers.set(id, last)", ""],
-    ["the answers of a bucket expire with its first", "bucket.until = now +", "bucket.until = bucket.since +"],
-    ["a bucket takes answers for more than a second", "now < newest.since + bucketLimits.millis", "true"],
-    [
-      "a bucket takes answers for less than a second",
-      "now < newest.since + bucketLimits.millis",
-      "now === newest.since"
-    ],
-    ["an answer is kept for ever", "if (now < bucket.until) break", "break"],
-    ["an answer is kept for less than a minute", firstOf("bucket"), earlyOf("bucket")],
-    ["an enclosed report opens another attempt", "outcome) || !continues", "outcome)"],
-    [
-      "a repeated enclosed report leaves the route open",
-      "if (!continues && walk !== undefined) return finish",
-      "if (false) return finish"
-    ],
-    ["routes do not expire", "if (now < route.until) break", "break"],
-    ["routes expire early", firstOf("route"), earlyOf("route")],
-    ["a route is not checked when it may have expired", "if (now < earliest) return", "if (now <= earliest) return"],
-    ["a lease outlives its attempt", "route.walk?.close(outcome)", ""],
-    [
-      "a route that ended meanwhile opens an attempt",
-      "if (route.walk === undefined) return Effect.succeed",
-      "if (false) return Effect.succeed"
-    ]
-  ]
-  const last = { act: "report", route: 0, off: 0, outcome: { _tag: "Succeeded" }, twice: false, goesOn: true } as const
-  const askedAgain: ReadonlyArray<Act> = [
-    { act: "open", keys: [{ provider: "azure", refused: false }] },
-    last,
-    { act: "wait", millis: 59_999 },
-    last,
-    { act: "wait", millis: 1 },
-    last
-  ]
-  const sampled = Effect.runSync(Arbitrary.sampleEffect(anyActs, { count: 100, seed: "planted" }))
-  const twoKeys = { act: "open", keys: Array(2).fill({ provider: "azure", refused: false }) } as const
-  const rejected = { ...last, outcome: { _tag: "Rejected" } } as const
-  const alongTwice: ReadonlyArray<Act> = [
-    ...[twoKeys, { ...rejected, goesOn: false }],
-    ...[twoKeys, { ...rejected, route: 1 }, { ...rejected, route: 1, off: -1, goesOn: false }]
-  ]
-  const expiring: ReadonlyArray<Act> = [
-    ...[twoKeys, { act: "wait", millis: 599_999 } as const, rejected],
-    ...[{ act: "wait", millis: 1 } as const, rejected]
-  ]
-  const twice = (route: number) => ({ ...last, route, twice: true })
-  const together = [999, 1000].map((apart): ReadonlyArray<Act> => [
-    ...[twoKeys, twoKeys, twice(0), { act: "wait", millis: apart } as const, twice(1)],
-    ...[{ act: "wait", millis: 60_000 - apart } as const, twice(0), twice(1)],
-    ...[{ act: "wait", millis: apart - 1 } as const, twice(0), twice(1)],
-    ...[{ act: "wait", millis: 1 } as const, twice(0), twice(1)]
-  ])
-  const directed = [askedAgain, alongTwice, expiring, ...together]
-  const samples = [...directed, ...sampled]
-
-  /** Whether some run notices that a text of the source is replaced. */
-  const isFound = Effect.fnUntraced(function* (edits: ReadonlyArray<Edit>) {
-    const source = new URL("../../src/gateway/OpenRoutes.ts", import.meta.url)
-    const names = ["effect", "node:crypto"].map((name) => [name, import.meta.resolve(name)] as const)
-    const files = [
-      "domain/Errors",
-      "domain/routing/Health",
-      "runtime/FairQueue",
-      "runtime/MemoryBudget",
-      "runtime/repeatInBackground",
-      "service/routing/Router",
-      "service/routing/RouterErrors"
-    ].map((file) => {
-      const name = `../${file}.ts`
-      return [name, new URL(name, source).href] as const
-    })
-    const url = plantedUrl("../../gateway/OpenRoutes.ts", edits, Object.fromEntries([...names, ...files]))
-    const { OpenRoutes: planted } = yield* Effect.promise(() => import(url) as Promise<{ OpenRoutes: Code }>)
-    for (const acts of samples) {
-      for (const run of [runInTurn, runAtOnce]) {
-        if (Exit.isFailure(yield* Effect.exit(run(planted, acts)))) return true
-      }
-    }
-    return false
-  })
-
-  it.effect("answer a repeated last report, and end by an enclosed report or in time, like a reference", () =>
-    Effect.forEach(directed, (acts) => Effect.andThen(runInTurn(OpenRoutes, acts), runAtOnce(OpenRoutes, acts)))
-  )
-
-  it.effect.each(faults)("would not be if %s (control)", ([, ...edit]) =>
-    Effect.map(isFound([edit]), (found) => assert.isTrue(found))
-  )
-
-  it.effect("equal the reference without a fault (control of the controls)", () =>
-    Effect.map(isFound([]), (found) => assert.isFalse(found))
   )
 })

@@ -21,12 +21,12 @@ const areas = [
   },
   { tests: "test/runtime/{FairQueue,MemoryBudget}.test.ts", sources: "src/runtime/{FairQueue,MemoryBudget}.ts" },
   {
-    tests: "test/service/routing/{makeWriteBehind,HealthState,Turns}.test.ts",
+    tests: "test/{service/routing/{makeWriteBehind,HealthState,Turns},world/World}.test.ts",
     sources: "src/service/routing/{makeWriteBehind,HealthState,Turns}.ts"
   },
   { tests: "test/service/tokens/*.test.ts", sources: "src/service/tokens/*.ts" },
   {
-    tests: "test/{service/routing/{Pools,Router,Freshness},port/CredentialPoolsContract}.test.ts",
+    tests: "test/{service/routing/{Pools,Router},port/CredentialPoolsContract,world/World}.test.ts",
     sources: "src/{service/routing/Pools,sql/routing/CredentialPoolsLive}.ts",
     database: true
   },
@@ -38,7 +38,7 @@ const areas = [
   },
   { tests: "test/http/List.test.ts", sources: "src/sql/credentials/listCredentials.ts", database: true },
   { tests: "test/sql/connection/Batching.test.ts", sources: "src/sql/connection/Batching.ts" },
-  { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
+  { tests: "test/{gateway/OpenRoutes,world/World}.test.ts", sources: "src/gateway/OpenRoutes.ts" },
   {
     tests: "test/gateway/{Gateway{Server,Scenes},Credentials,Events,LeavingClient}.test.ts",
     sources: "src/gateway/{Handlers,Routes}.ts",

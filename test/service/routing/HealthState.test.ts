@@ -1,79 +1,7 @@
-import { Arbitrary, Effect } from "effect"
 import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import * as health from "../../../src/domain/routing/Health.ts"
 import * as state from "../../../src/service/routing/HealthState.ts"
-import { type Edit, plantedUrl } from "../../domain/routing/plantedIn.ts"
-import { propertyRuns } from "../../domain/routing/propertyRuns.ts"
-import { anyRun, type Code, runModel } from "./healthModel.ts"
 import { assert, describe, it } from "../../support/it.ts"
-
-describe("the health of keys, as several routers know it over one database", () => {
-  it.prop(
-    "equals that of one router that sees all reports, in any interleaving (Q24 to Q26, Q28, Q30)",
-    [anyRun],
-    ([run]) => {
-      runModel({ health, state }, run)
-    },
-    propertyRuns
-  )
-
-  const faults: ReadonlyArray<{ fault: string; inHealth?: Edit; inState?: Edit }> = [
-    { fault: "the last cooldown wins", inHealth: ["compare(one, other) < 0 ? other : one", "other"] },
-    { fault: "epochs do not count", inHealth: ["  one.epoch - other.epoch ||\n", ""] },
-    { fault: "a success begins no epoch", inHealth: ["epoch: at.epoch + 1", "epoch: at.epoch"] },
-    { fault: "any success begins an epoch", inHealth: ["at.strikes === 0 ? at : {", "{"] },
-    { fault: "Retry-After is taken as it is", inHealth: [" && refusal.retry_after >= 0", ""] },
-    {
-      fault: "a refusal of a model beyond the limit is dropped",
-      inState: ["contributionOf(at, outcome, now, !isTracked(key, now))", "contributionOf(at, outcome, now)"]
-    },
-    {
-      fault: "the whole key has a place among the models",
-      inState: ["if (model !== wholeKey && !isTracked(key, now)) return true", "if (!isTracked(key, now)) return true"]
-    },
-    {
-      fault: "a trial is not given back",
-      inState: ["?.lease === lease) trials.delete(name)", "?.lease === lease) continue"]
-    },
-    {
-      fault: "what is read replaces what was reported",
-      inState: ["? join(reported.cooldown, seen) : seen", "? seen : seen"]
-    },
-    {
-      fault: "what was reported hides what is read",
-      inState: ["? join(reported.cooldown, seen) : seen", "? reported.cooldown : seen"]
-    },
-    {
-      fault: "trials go by the end of a cooldown",
-      inState: ["${epoch} ${strikes} ${modelOf", "${epoch} ${until} ${modelOf"]
-    },
-    {
-      fault: "the database sweeps what processes remember",
-      inHealth: ["rememberedFor + 2 * hour", "hour + 5 * minute"]
-    }
-  ]
-  const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 3000, seed: "planted" }))
-
-  it.each(faults)("differs if $fault (control)", async ({ inHealth, inState }) => {
-    const healthUrl = plantedUrl("Health.ts", inHealth === undefined ? [] : [inHealth])
-    const stateUrl = plantedUrl("../../service/routing/HealthState.ts", inState === undefined ? [] : [inState], {
-      "../../domain/routing/Health.ts": healthUrl
-    })
-    const planted: Code = {
-      health: (await import(healthUrl)) as Code["health"],
-      state: (await import(stateUrl)) as Code["state"]
-    }
-    const isFound = runs.some((run) => {
-      try {
-        runModel(planted, run)
-        return false
-      } catch {
-        return true
-      }
-    })
-    assert.isTrue(isFound)
-  })
-})
 
 const leasedKey = (model: string, credential = 1) => ({
   account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),

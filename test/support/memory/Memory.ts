@@ -1,10 +1,19 @@
 import { isDeepStrictEqual } from "node:util"
 import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
+import type { AuditAct } from "../../../src/domain/AuditEvent.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/Label.ts"
+import { actingPrincipal, type Actor, actorOf } from "../../../src/domain/Principal.ts"
 import { structuredProviders } from "../../../src/domain/Provider.ts"
-import { type Cooldown, join, monotonicMillis, initialCooldown } from "../../../src/domain/routing/Health.ts"
+import {
+  type Cooldown,
+  join,
+  longestCooldown,
+  monotonicMillis,
+  sweptAfter,
+  initialCooldown
+} from "../../../src/domain/routing/Health.ts"
 import { mergeUses, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import { contextOf, type SealedKey } from "../../../src/domain/SealedKey.ts"
 import {
@@ -20,6 +29,8 @@ import { CredentialPools, type StoredParking } from "../../../src/port/Credentia
 import {
   type CredentialPage,
   CredentialRepository,
+  PoolFull,
+  PoolLimits,
   type UnstoredCredential,
   WorkspaceGone
 } from "../../../src/port/CredentialRepository.ts"
@@ -49,6 +60,14 @@ interface IdempotencyRecordRow extends Owned, IdempotencyRecord {
 interface ParkingRow extends Cooldown {
   readonly credential_id: CredentialId
   readonly model: string
+  readonly parked_at?: number
+}
+
+/** What the row of a pool counts. */
+interface PoolCount {
+  members: number
+  bytes: number
+  next_order: number
 }
 
 interface MemoryKek {
@@ -64,8 +83,10 @@ const newMemory = () => ({
   workspaces: new Map<WorkspaceId, Owned & Workspace>(),
   apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
   credentials: new Map<CredentialId, CredentialRow>(),
-  /** The next `sort_order` by workspace and provider. */
-  orders: new Map<string, number>(),
+  /** By workspace and provider. */
+  pools: new Map<string, PoolCount>(),
+  /** What was done to credentials, with each write. */
+  events: new Array<AuditAct & { readonly actor: Actor }>(),
   records: new Map<string, IdempotencyRecordRow>(),
   keks: new Map<string, MemoryKek>(),
   /** The versions of keys that are marked as leaked, by credential. */
@@ -96,49 +117,75 @@ const inOrder =
   (one: Row, other: Row) =>
     one.created_at.epochMilliseconds - other.created_at.epochMilliseconds || (keyOf(one) < keyOf(other) ? -1 : 1)
 
+/** The order in which the credentials of a pool are tried, whatever their section. */
+const byPlace = (one: Credential, other: Credential) =>
+  one.sort_order - other.sort_order ||
+  one.created_at.epochMilliseconds - other.created_at.epochMilliseconds ||
+  (one.id < other.id ? -1 : 1)
+
 const nameOf = (account_id: AccountId, key_hash: Uint8Array) => `${account_id} ${Buffer.from(key_hash).toString("hex")}`
 
-const insertInto = ({
-  credentials,
-  keks,
-  orders,
-  records,
-  workspaces
-}: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
-  const nextSortOrder = ({ provider, workspace_id }: UnstoredCredential) => {
-    const pool = `${workspace_id} ${provider}`
-    const next = orders.get(pool) ?? 0
-    orders.set(pool, next + 1)
-    return next
-  }
-
-  return (account_id, given, sealed, record) =>
-    Effect.flatMap(DateTime.now, (created_at) => {
-      const name = record && nameOf(account_id, record.key_hash)
-      const standing = name === undefined ? undefined : records.get(name)
-      if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone
-      const before = credentials.get(given.id)
-      if (before !== undefined) {
-        if (record !== undefined && standing === undefined) return Effect.die(new Error("the id is taken"))
-        const again =
-          before.account_id === account_id && Buffer.compare(before.sealed.wrapped_dek, sealed.wrapped_dek) === 0
-        if (again) return Effect.succeedSome(before.credential)
-        return record === undefined ? Effect.die(new Error("the id is taken")) : Effect.succeedNone
-      }
-      if (keks.get(sealed.kek_id)?.retired === true) return Effect.die(new Error("the key is retired"))
-      if (Option.getOrUndefined(ownRow(workspaces, account_id, given.workspace_id))?.deleted_at !== null) {
-        return Effect.fail(new WorkspaceGone())
-      }
-      const credential = { ...given, created_at, sort_order: nextSortOrder(given) }
-      credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
-      if (record !== undefined && name !== undefined) {
-        records.set(name, { account_id, ...record, credential_id: given.id, created_at })
-      }
-      return Effect.succeedSome(credential)
-    })
+const countOf = ({ pools }: Memory["Service"], { provider, workspace_id }: UnstoredCredential): PoolCount => {
+  const name = `${workspace_id} ${provider}`
+  const count = pools.get(name) ?? { members: 0, bytes: 0, next_order: 0 }
+  pools.set(name, count)
+  return count
 }
 
-export const credentialRepository = Layer.unwrap(
+/** Makes a write with what it does, as one transaction does. */
+const recording = <A, E, R>(
+  { events }: Memory["Service"],
+  write: (record: (...acts: ReadonlyArray<AuditAct>) => void) => Effect.Effect<A, E, R>
+) =>
+  Effect.flatMap(actingPrincipal, (principal) =>
+    write((...acts) => void events.push(...acts.map((act) => ({ ...act, actor: actorOf(principal) }))))
+  )
+
+const recordedOf = (account_id: AccountId, { id, label, provider, workspace_id }: UnstoredCredential) => ({
+  ...{ account_id, workspace_id, credential_id: id, provider, label }
+})
+
+type Inserted = Effect.Effect<Option.Option<Credential>, WorkspaceGone | PoolFull>
+
+const insertInto = (memory: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
+  const { credentials, keks, records, workspaces } = memory
+  return (account_id, given, sealed, record) =>
+    recording(memory, (recordActs) =>
+      Effect.flatMap(Effect.all([DateTime.now, PoolLimits]), ([created_at, limits]): Inserted => {
+        const name = record && nameOf(account_id, record.key_hash)
+        const standing = name === undefined ? undefined : records.get(name)
+        if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone
+        const before = credentials.get(given.id)
+        if (before !== undefined) {
+          if (record !== undefined && standing === undefined) return Effect.die(new Error("the id is taken"))
+          const again =
+            before.account_id === account_id && Buffer.compare(before.sealed.wrapped_dek, sealed.wrapped_dek) === 0
+          if (again) return Effect.succeedSome(before.credential)
+          return record === undefined ? Effect.die(new Error("the id is taken")) : Effect.succeedNone
+        }
+        if (keks.get(sealed.kek_id)?.retired === true) return Effect.die(new Error("the key is retired"))
+        if (Option.getOrUndefined(ownRow(workspaces, account_id, given.workspace_id))?.deleted_at !== null) {
+          return Effect.fail(new WorkspaceGone())
+        }
+        const pool = countOf(memory, given)
+        if (pool.members >= limits.credentials) {
+          return Effect.fail(new PoolFull({ of: "credentials", limit: limits.credentials }))
+        }
+        const credential = { ...given, created_at, sort_order: pool.next_order }
+        pool.members += 1
+        pool.next_order += 1
+        pool.bytes += sealed.sealed.length
+        recordActs({ action: "credential.create", ...recordedOf(account_id, given) })
+        credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
+        if (record !== undefined && name !== undefined) {
+          records.set(name, { account_id, ...record, credential_id: given.id, created_at })
+        }
+        return Effect.succeedSome(credential)
+      })
+    )
+}
+
+const credentialRepository = Layer.unwrap(
   Effect.map(Memory, (memory) => {
     const { credentials, marks, uses, workspaces } = memory
     const selected = (account_id: AccountId, { provider, workspace_id }: Partial<CredentialPage>) =>
@@ -158,20 +205,26 @@ export const credentialRepository = Layer.unwrap(
             workspace_deleted: (workspaces.get(row.credential.workspace_id)?.deleted_at ?? null) !== null
           }))
         ),
-      update: (account_id, { credential, key_version, revision, sealed }) =>
-        Effect.sync(() => {
-          const row = Option.getOrUndefined(ownRow(credentials, account_id, credential.id))
-          if (row?.revision !== revision) return false
-          const { created_at, provider, sort_order, workspace_id } = row.credential
-          credentials.set(credential.id, {
-            account_id,
-            credential: { ...credential, created_at, provider, sort_order, workspace_id },
-            sealed: sealed ?? row.sealed,
-            revision: revision + 1,
-            key_version
+      update: (account_id, { credential, fields, key_version, revision, sealed }) =>
+        recording(memory, (record) =>
+          Effect.sync(() => {
+            const row = Option.getOrUndefined(ownRow(credentials, account_id, credential.id))
+            if (row?.revision !== revision) return false
+            const of = recordedOf(account_id, credential)
+            record({ action: "credential.update", ...of, revision: revision + 1, fields })
+            if (fields.includes("key")) record({ action: "credential.rotate", ...of, key_version })
+            countOf(memory, row.credential).bytes += (sealed ?? row.sealed).sealed.length - row.sealed.sealed.length
+            const { created_at, provider, sort_order, workspace_id } = row.credential
+            credentials.set(credential.id, {
+              account_id,
+              credential: { ...credential, created_at, provider, sort_order, workspace_id },
+              sealed: sealed ?? row.sealed,
+              revision: revision + 1,
+              key_version
+            })
+            return true
           })
-          return true
-        }),
+        ),
       list: (account_id, { limit, offset, ...page }) =>
         Effect.sync(() => {
           const all = selected(account_id, page)
@@ -188,30 +241,43 @@ export const credentialRepository = Layer.unwrap(
             .map((credential) => ({ ...credential, state: "active" as const }))
         }),
       reorder: (account_id, { ids, ...place }) =>
-        Effect.sync(() => {
-          const own = selected(account_id, place).map(({ id }) => id)
-          const missing = own.filter((id) => !ids.includes(id))
-          const foreign = ids.filter((id) => !own.includes(id))
-          if (missing.length + foreign.length > 0) return Option.some({ missing, foreign })
-          for (const [sort_order, id] of ids.entries()) {
-            const row = credentials.get(id)
-            if (row?.credential.sort_order === sort_order || row === undefined) continue
-            credentials.set(id, { ...row, credential: { ...row.credential, sort_order } })
-          }
-          return Option.none()
-        }),
+        recording(memory, (record) =>
+          Effect.sync(() => {
+            const own = selected(account_id, place)
+              .toSorted(byPlace)
+              .map(({ id }) => id)
+            const missing = own.filter((id) => !ids.includes(id))
+            const foreign = ids.filter((id) => !own.includes(id))
+            if (missing.length + foreign.length > 0) return Option.some({ missing, foreign })
+            if (own.every((id, index) => id === ids[index])) return Option.none()
+            record({ action: "credential.reorder", account_id, ...place, credential_ids: [...ids] })
+            for (const [sort_order, id] of ids.entries()) {
+              const row = credentials.get(id)
+              if (row?.credential.sort_order === sort_order || row === undefined) continue
+              credentials.set(id, { ...row, credential: { ...row.credential, sort_order } })
+            }
+            return Option.none()
+          })
+        ),
       delete: (account_id, id) =>
-        Effect.sync(() => {
-          if (Option.isNone(ownRow(credentials, account_id, id))) return false
-          marks.delete(id)
-          uses.delete(id)
-          return credentials.delete(id)
-        })
+        recording(memory, (record) =>
+          Effect.sync(() => {
+            const row = Option.getOrUndefined(ownRow(credentials, account_id, id))
+            if (row === undefined) return false
+            record({ action: "credential.delete", ...recordedOf(account_id, row.credential) })
+            const pool = countOf(memory, row.credential)
+            pool.members -= 1
+            pool.bytes -= row.sealed.sealed.length
+            marks.delete(id)
+            uses.delete(id)
+            return credentials.delete(id)
+          })
+        )
     })
   })
 )
 
-export const idempotencyRecords = Layer.unwrap(
+const idempotencyRecords = Layer.unwrap(
   Effect.map(Memory, ({ records }) =>
     Layer.mock(IdempotencyRecords, {
       find: (account_id, key_hash) =>
@@ -220,7 +286,7 @@ export const idempotencyRecords = Layer.unwrap(
   )
 )
 
-export const workspaceResolver = Layer.effect(
+const workspaceResolver = Layer.effect(
   WorkspaceResolver,
   Effect.map(Memory, ({ workspaces }) => ({
     resolve: (account_id, requested) =>
@@ -234,7 +300,7 @@ export const workspaceResolver = Layer.effect(
   }))
 )
 
-export const apiKeys = Layer.effect(
+const apiKeys = Layer.effect(
   ApiKeys,
   Effect.map(Memory, ({ apiKeys }) => ({
     find: (hash) =>
@@ -255,6 +321,15 @@ export const apiKeys = Layer.effect(
 const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: ReadonlyArray<string>) => {
   const sealing = Array.from(keks).filter(([, { retired, wraps }]) => wraps > 0 && !retired)
   return (keks.get(kek_id)?.wraps ?? 0) > 0 || sealing.length === 0 || sealing.some(([id]) => kek_ids.includes(id))
+}
+
+/** Of rows, which are replaced when they change. */
+const versions = new WeakMap<CredentialRow, string>()
+const versionOf = (row: CredentialRow) => {
+  const { sealed, ...rest } = row
+  const version = versions.get(row) ?? JSON.stringify([rest, Buffer.from(sealed.sealed).toString("latin1")])
+  versions.set(row, version)
+  return version
 }
 
 const cursorOf = ({ account_id, credential }: CredentialRow) => `${account_id}/${credential.id}`
@@ -380,7 +455,7 @@ const suspectsIn = (rows: ReadonlyArray<CredentialRow>, labels: ReadonlyArray<st
       key_version
     }))
 
-export const leakedKeys = Layer.effect(
+const leakedKeys = Layer.effect(
   LeakedKeys,
   Effect.map(Memory, ({ credentials, marks }) => ({
     marked: (account_id, labels) =>
@@ -437,7 +512,7 @@ const credentialPools = Layer.effect(
         : []),
       ...Array.from(parkings.values())
         .filter((one) => one.credential_id === id && one.key_version === key_version)
-        .map(({ cause, credential_id: _, until, ...parking }) => ({
+        .map(({ cause, credential_id: _, parked_at: _at, until, ...parking }) => ({
           ...parking,
           cause: cause ?? ("succeeded" as const),
           remaining: Number.isFinite(until) ? until - now : null
@@ -448,11 +523,11 @@ const credentialPools = Layer.effect(
         ({ credential }) => credential.workspace_id === workspace_id && credential.provider === provider
       )
       return {
-        version: JSON.stringify(members.map(({ sealed, ...row }) => [row, Array.from(sealed.sealed)])),
+        version: members.map(versionOf).join(),
         health: JSON.stringify(members.map((row) => parkingsOf(row, 0))),
         members: members.length,
         bytes: members.reduce((sum, { sealed }) => sum + sealed.sealed.length, 0),
-        rows: members.map((row) => ({ ...row, row: JSON.stringify(row) })),
+        rows: members.map((row) => ({ ...row, row: `${versionOf(row)} ${row.sealed.kek_id}` })),
         parkings: new Map(
           members
             .map((row) => [row.credential.id, parkingsOf(row, now)] as const)
@@ -504,14 +579,16 @@ const parkings = Layer.effect(
         for (const { account_id, credential_id, model, remaining, ...change } of changes) {
           const row = credentials.get(credential_id)
           if (row?.account_id !== account_id || row.key_version !== change.key_version) continue
-          const until = remaining === null ? Number.NEGATIVE_INFINITY : monotonicMillis(clock) + remaining
+          const now = monotonicMillis(clock)
+          const until = remaining === null ? Number.NEGATIVE_INFINITY : now + Math.min(remaining, longestCooldown)
           const name = `${credential_id} ${model}`
           const known = parkings.get(name) ?? initialCooldown(0)
           const joined = join(known, { ...change, until })
-          if (joined !== known) parkings.set(name, { credential_id, model, ...joined })
+          if (joined !== known) parkings.set(name, { credential_id, model, parked_at: now, ...joined })
           if ((marks.get(credential_id) ?? row.key_version) < row.key_version) marks.delete(credential_id)
-          for (const [other, { credential_id: of, key_version }] of parkings) {
-            if (of === credential_id && key_version < row.key_version) parkings.delete(other)
+          for (const [other, { credential_id: of, key_version, parked_at = 0, until }] of parkings) {
+            const isOver = now > Math.max(until, parked_at) + sweptAfter
+            if (of === credential_id && (isOver || key_version < row.key_version)) parkings.delete(other)
           }
         }
         return Effect.succeed([])
@@ -557,8 +634,8 @@ const credentialUse = Layer.effect(
   }))
 )
 
-export const accountRepository = Layer.unwrap(
-  Effect.map(Memory, ({ accounts, apiKeys, credentials, erased, records, uses, workspaces }) => {
+const accountRepository = Layer.unwrap(
+  Effect.map(Memory, ({ accounts, apiKeys, credentials, erased, pools, records, uses, workspaces }) => {
     const addWorkspace = (account_id: AccountId, workspace: Omit<Workspace, "deleted_at">) => {
       if (accounts.has(account_id) && !workspaces.has(workspace.workspace_id)) {
         workspaces.set(workspace.workspace_id, { account_id, ...workspace, deleted_at: null })
@@ -605,6 +682,9 @@ export const accountRepository = Layer.unwrap(
           const deleted = deleteOwn(credentials, limit)
           const idempotency_records = deleteOwn(records, limit - deleted)
           const done = deleted + idempotency_records < limit
+          for (const { workspace_id } of ofAccount(workspaces, account_id)) {
+            for (const name of pools.keys()) if (name.startsWith(workspace_id)) pools.delete(name)
+          }
           if (done) {
             deleteOwn(workspaces)
             deleteOwn(uses)

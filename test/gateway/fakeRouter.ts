@@ -1,0 +1,97 @@
+import { assert } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import type { Outcome } from "../../src/domain/routing/Outcome.ts"
+import { searchStart } from "../../src/domain/routing/planFor.ts"
+import { initialCooldown } from "../../src/domain/routing/Health.ts"
+import { Lease } from "../../src/service/routing/Lease.ts"
+import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts"
+import { Router } from "../../src/service/routing/Router.ts"
+import { LeaseRefused, PoolsUnavailable } from "../../src/service/routing/RouterErrors.ts"
+import { makeWalk, type RouterOperations } from "../../src/service/routing/Walk.ts"
+import { requestOf } from "../support/service/planning.ts"
+
+/** A key of a plan: of which provider, and whether its lease will be refused. */
+interface Key {
+  readonly provider: "azure" | "cohere"
+  readonly refused: boolean
+}
+
+const idOf = (n: number) => CredentialId.make(`00000000-0000-7000-9000-${String(n).padStart(12, "0")}`)
+
+const owner = {
+  account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
+  workspace_id: WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
+}
+
+export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id): PlannedRequest => ({
+  steps: keys.map(({ provider }, n) => ({
+    _tag: "Own",
+    provider,
+    section: "prioritized",
+    credential_id: idOf(n),
+    key_version: 1,
+    row: keys[n]?.refused === true ? "refused" : "1",
+    region: null,
+    on_trial: false
+  })),
+  providers: [],
+  retry_at: null,
+  request: { ...requestOf({ ...owner, account_id }), workspace_id: owner.workspace_id },
+  freshness: 0,
+  isEmpty: keys.length === 0,
+  members: keys.length,
+  start: { versions: "", place: searchStart }
+})
+
+/** A router whose leases are counted, and whose database can be cut off. */
+export const fakeRouter = () => {
+  const leased = new Set<Lease>()
+  const outcomes: Array<Outcome["_tag"]> = []
+  const state = { away: false }
+  /** Answers at once, as with keys in memory. */
+  const lease: RouterOperations["lease"] = (_request, step, made) => {
+    const answer = (): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable> => {
+      if (state.away) return Effect.fail(new PoolsUnavailable())
+      if (step.row === "refused") return Effect.fail(new LeaseRefused({ reason: "parked" }))
+      const { credential_id, key_version, provider, region } = step
+      const terms = {
+        credential_id,
+        key_version,
+        provider,
+        region,
+        model: "a/model",
+        leased_at: 0,
+        label: "",
+        keys: "as_stored"
+      } as const
+      const health = { whole: initialCooldown(key_version), model: initialCooldown(key_version) }
+      const lease = new Lease({ ...terms, account_id: owner.account_id }, health)
+      lease.fill(Buffer.from("key"))
+      leased.add(lease)
+      made(lease)
+      return Effect.succeed(lease)
+    }
+    return Effect.suspend(answer)
+  }
+  const layer = Layer.mock(Router, {
+    redact: (text) => text,
+    walk: makeWalk({
+      lease,
+      search: ({ steps }) => ({
+        restart: () => {},
+        next: (isWanted) =>
+          Effect.sync(() =>
+            steps.find((step) => isWanted(step.provider, step._tag === "Own" ? step.credential_id : undefined))
+          )
+      }),
+      retryAt: () => Effect.succeed(null),
+      end: (lease, { _tag }) => {
+        outcomes.push(_tag)
+        assert.isTrue(leased.delete(lease), "an attempt is reported while its lease lasts")
+        lease.wipe()
+      }
+    })
+  })
+  return { layer, outcomes, state }
+}

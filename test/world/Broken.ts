@@ -1,0 +1,44 @@
+import { Cause, Exit } from "effect"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
+
+/** A moment: statements have an order within a millisecond, too. */
+export interface Moment {
+  /** How many writes there had been. */
+  readonly n: number
+  readonly at: number
+  /** How many tasks had run. */
+  readonly ran: number
+}
+
+class Broken extends Error {}
+
+/** Ends the history: a law does not hold. */
+export const broken = (law: string): never => {
+  throw new Broken(law)
+}
+
+/** The law that was broken in what has ended, if one was. */
+export const brokenOf = (exit: Exit.Exit<unknown, unknown>): Error | undefined =>
+  Exit.isFailure(exit)
+    ? exit.cause.reasons
+        .filter(Cause.isDieReason)
+        .map(({ defect }) => defect)
+        .find((defect): defect is Broken => defect instanceof Broken)
+    : undefined
+
+export const tagOf = (cause: Cause.Cause<unknown>): unknown => Reflect.get(Object(Cause.squash(cause)), "_tag")
+
+const away = ["PoolsUnavailable", "KeyStoreUnavailable", "StoredKeyUnusable", "UnknownKeyId"]
+
+/** Whether the database or the key store could not be asked: what became of the request is not known. */
+export const isAway = (cause: Cause.Cause<unknown>): boolean => {
+  const failure = Cause.squash(cause)
+  return (
+    failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure || away.includes(String(tagOf(cause)))
+  )
+}
+
+/** A row that somebody changed by hand does not open. */
+export const isUnsealed = (cause: Cause.Cause<unknown>): boolean =>
+  ["StoredKeyUnusable", "AuthenticationFailed"].includes(String(tagOf(cause)))

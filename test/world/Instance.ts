@@ -1,0 +1,408 @@
+import { Clock, Context, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
+import type { CredentialId } from "../../src/domain/Identifiers.ts"
+import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
+import { type AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
+import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { AuthenticationFailed, Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
+import { CredentialPools, type PoolOwner, type StoredParking } from "../../src/port/CredentialPools.ts"
+import { CredentialRepository, PoolLimits } from "../../src/port/CredentialRepository.ts"
+import type { Credentials } from "../../src/port/Credentials.ts"
+import { CredentialUse } from "../../src/port/CredentialUse.ts"
+import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
+import { timeLeft } from "../../src/runtime/Deadline.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
+import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
+import { makeMemoryBudget, MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
+import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
+import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
+import type { Outcome } from "../../src/domain/routing/Outcome.ts"
+import type { Lease } from "../../src/service/routing/Lease.ts"
+import { Router } from "../../src/service/routing/Router.ts"
+import type { Memory } from "../support/memory/Memory.ts"
+import type { Fault } from "./History.ts"
+import { quiet, type Random, type Simulation } from "./Simulation.ts"
+
+/** What somebody has asked for, and what it has met. */
+export interface Act {
+  readonly n: number
+  readonly faults: Map<number, Fault>
+  statements: number
+  /** Whether a statement of it has failed or waited for long. */
+  hasMet: boolean
+  /** The idempotency key of a create, with its account. */
+  idem?: string
+}
+
+const CurrentAct = Context.Reference<Act | undefined>("byok/test/world/CurrentAct", {
+  defaultValue: () => undefined
+})
+
+type Stores =
+  | AccountRepository
+  | ApiKeys
+  | CredentialPools
+  | CredentialRepository
+  | CredentialUse
+  | IdempotencyRecords
+  | LeakedKeys
+  | Parkings
+  | WorkspaceResolver
+
+/** What all instances share. */
+export interface Shared {
+  readonly simulation: Simulation
+  readonly random: Random
+  readonly stores: Context.Context<Stores | Memory>
+  /** Rows that somebody else has locked, and until when. */
+  readonly lockedUntil: Map<string, number>
+  /** How many statements are on their way. */
+  statements: number
+  /** How many keys were sealed. */
+  seals: number
+  background: number
+  /** Told of each attempt of a route that ends, just before it does. */
+  readonly closed: (instance: Instance, lease: Lease, outcome: Outcome) => void
+  /** Told before and after a statement is carried out, whoever gets the answer. */
+  readonly carriedOut: <A, E>(name: string, act: Act | undefined, statement: Effect.Effect<A, E>) => Effect.Effect<A, E>
+}
+
+/** A pool as an instance was told of it, and when. */
+export interface Told {
+  readonly pool: string
+  readonly version: string
+  readonly health: string
+  readonly at: number
+  readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
+}
+
+export type Services = Credentials | OpenRoutes | Router
+
+/** The most credentials of one provider. */
+export const mostMembers = 5
+
+export const poolNameOf = ({ workspace_id }: Pick<PoolOwner, "workspace_id">, provider: string) =>
+  `${workspace_id} ${provider}`
+
+const away = (sqlstate: string, kind = "ConnectionError") =>
+  Effect.die(new DatabaseFailure({ kind, sqlstate, constraint: undefined }))
+
+const bytesOf = (text: string) => Uint8Array.from(Buffer.from(text))
+export const textOf = (bytes: Uint8Array) => Buffer.from(bytes).toString()
+
+/** Seals by writing the context down: what sealing itself withstands is tested elsewhere. */
+const sealedAs = (n: number, key: string, context: SealingContext): SealedKey => ({
+  kek_id: "kek-2",
+  wrapped_dek: bytesOf(`${n} ${context.text}`),
+  sealed: bytesOf(key)
+})
+
+export const isSealedFor = ({ wrapped_dek }: SealedKey, context: SealingContext) =>
+  textOf(wrapped_dek).replace(/^\d+ /, "") === context.text
+
+/** One process: its services, over stores that all share and that fail as the seed has it. */
+export class Instance {
+  readonly #shared: Shared
+  readonly clock: Clock.Clock
+  readonly skew: number
+  readonly #seed: number
+  isAlive = false
+  /** Its connections are refused until then. */
+  cutUntil = 0
+  keyStore: { readonly mode: "slow" | "away" | "wrong"; readonly since: number; readonly until: number } | undefined
+  /** When a fault was last met. */
+  faultAt = Number.NEGATIVE_INFINITY
+  keyStoreFaultAt = Number.NEGATIVE_INFINITY
+  told: Array<Told> = []
+  /** The lives that ended in peace, so that nothing of them is lost. */
+  readonly endedWell = new Set<number>()
+  /** How often it has begun. */
+  life = 0
+  budget = makeMemoryBudget(1)
+  services: Context.Context<Services> | undefined
+  #scope: Scope.Closeable | undefined
+  #isRestarting = false
+  readonly #asking = new Set<Fiber.Fiber<unknown, unknown>>()
+
+  constructor(shared: Shared, skew: number, seed: number) {
+    this.#shared = shared
+    this.clock = shared.simulation.clock(skew)
+    this.skew = skew
+    this.#seed = seed
+  }
+
+  get now() {
+    return this.#shared.simulation.now
+  }
+
+  readonly #pause = Effect.suspend(() => {
+    const { random } = this.#shared
+    const n = random.below(20)
+    if (n < 8) return Effect.void
+    if (n < 16) return Effect.yieldNow
+    return Effect.sleep(n < 19 ? 1 + random.below(5) : random.below(60))
+  })
+
+  #met(act: Act | undefined) {
+    this.faultAt = this.now
+    if (act !== undefined) act.hasMet = true
+  }
+
+  /** Waits for a lock: until it is free, or as long as a statement may take. */
+  #waits(act: Act | undefined, millis: number) {
+    this.#met(act)
+    return Effect.flatMap(timeLeft(3000), (left) =>
+      millis < left ? Effect.sleep(millis) : Effect.andThen(Effect.sleep(left), away("57014", "StatementTimeoutError"))
+    )
+  }
+
+  #onItsWay<A, E>(statement: Effect.Effect<A, E>) {
+    const count = (change: number) => Effect.sync(() => (this.#shared.statements += change))
+    return Effect.acquireUseRelease(
+      count(1),
+      () => statement,
+      () => count(-1)
+    )
+  }
+
+  #statement<A, E>(
+    name: string,
+    rows: ReadonlyArray<string>,
+    statement: Effect.Effect<A, E>
+  ): Effect.Effect<A, E | ServiceUnavailable> {
+    const { carriedOut, lockedUntil, random, simulation } = this.#shared
+    return Effect.withFiber((fiber): Effect.Effect<A, E | ServiceUnavailable> => {
+      const act = fiber.getRef(CurrentAct)
+      const drawn: ReadonlyArray<Fault> = ["lost before", "lost after", "late", "locked", "busy"]
+      const isHit = act === undefined && this.#shared.background > 0 && random.once(this.#shared.background)
+      const fault = act === undefined ? (isHit ? random.pick(drawn) : undefined) : act.faults.get(act.statements)
+      if (act !== undefined) act.statements += 1
+      const isWrite = /insert|update|delete|reorder|store|conclude|clear/.test(name)
+      const made = Effect.provideService(carriedOut(name, act, statement), Clock.Clock, simulation.clock(0))
+      const refused = Effect.suspend(() => {
+        if (this.isAlive && this.now >= this.cutUntil) return Effect.void
+        this.#met(act)
+        return away("ECONNREFUSED")
+      })
+      const free = Effect.suspend(() => {
+        const until = isWrite ? Math.max(0, ...rows.map((row) => lockedUntil.get(row) ?? 0)) : 0
+        return this.now < until ? this.#waits(act, until - this.now) : Effect.void
+      })
+      const carried = Effect.suspend((): Effect.Effect<A, E | ServiceUnavailable> => {
+        if (fault === undefined) return made
+        this.#met(act)
+        switch (fault) {
+          case "lost before":
+            return away("08006")
+          case "busy":
+            return Effect.fail(new ServiceUnavailable())
+          case "lost after":
+            return Effect.andThen(made, away("08006"))
+          case "locked":
+            return Effect.andThen(this.#waits(act, random.pick([100, 2500, 4000])), made)
+          case "late": {
+            if (!isWrite) return away("08006")
+            const late = Effect.ignore(Effect.andThen(Effect.sleep(random.pick([1, 50, 900])), made))
+            return Effect.andThen(Effect.forkDetach(this.#onItsWay(late)), away("08006"))
+          }
+        }
+      })
+      return this.#onItsWay(
+        this.#pause.pipe(
+          Effect.andThen(refused),
+          Effect.andThen(free),
+          Effect.andThen(Effect.tap(Effect.uninterruptible(carried), () => this.#pause))
+        )
+      )
+    })
+  }
+
+  /** Stores what nobody else has locked, and answers with the rest. */
+  #storeFree({ store }: Parkings["Service"], changes: ReadonlyArray<ParkingChange>) {
+    return Effect.suspend(() => {
+      const { lockedUntil } = this.#shared
+      const isLocked = ({ credential_id }: ParkingChange) => this.now < (lockedUntil.get(credential_id) ?? 0)
+      const free = changes.filter((change) => !isLocked(change))
+      const locked = changes.filter((change) => !free.includes(change))
+      return Effect.map(this.#statement("store", [], store(free)), (met) => [...met, ...locked])
+    })
+  }
+
+  /** A port whose statements fail as the seed has it. */
+  #through<I, S extends object>(port: Context.Key<I, S>): Context.Context<I> {
+    const service: S = Context.getUnsafe(this.#shared.stores, port)
+    const through = new Proxy(service, {
+      get: (target, name) => {
+        const member: unknown = Reflect.get(target, name)
+        const locks = port.key === Parkings.key && name === "store"
+        if (locks)
+          return (changes: ReadonlyArray<ParkingChange>) => this.#storeFree(service as Parkings["Service"], changes)
+        const ask = (statement: unknown, ...given: ReadonlyArray<unknown>) => {
+          const isFree = this.#shared.lockedUntil.size === 0
+          const rows = (isFree ? [] : given).flatMap((one) => JSON.stringify(one)?.match(/[0-9a-f-]{36}/g) ?? [])
+          return this.#statement(String(name), rows, statement as Effect.Effect<unknown>)
+        }
+        return typeof member === "function"
+          ? (...given: ReadonlyArray<unknown>) => ask(Reflect.apply(member, target, given), ...given)
+          : ask(member)
+      }
+    })
+    return Context.make(port, through)
+  }
+
+  /** What an instance was told of pools, which its plans go by. */
+  #pools(): Context.Context<CredentialPools> {
+    const pools = Context.get(this.#through(CredentialPools), CredentialPools)
+    return Context.make(CredentialPools, {
+      ...pools,
+      versions: pools.versions,
+      versionsOfKey: pools.versionsOfKey,
+      load: (owner, provider, known, admit) =>
+        Effect.tap(pools.load(owner, provider, known, admit), (found) =>
+          Effect.sync(() => {
+            if (found._tag === "None") return
+            const { health, parkings, version } = found.value
+            this.told.push({ pool: poolNameOf(owner, provider), version, health, parkings, at: this.now })
+          })
+        )
+    })
+  }
+
+  readonly #cipher = Effect.sync((): Cipher["Service"] => {
+    const { random } = this.#shared
+    const reach = (kek_id?: string): Effect.Effect<void, KeyStoreUnavailable | UnknownKeyId> =>
+      Effect.suspend(() => {
+        const mode = this.keyStore !== undefined && this.now < this.keyStore.until ? this.keyStore.mode : undefined
+        if (mode === undefined) return random.once(3) ? Effect.yieldNow : Effect.void
+        return Effect.flatMap(CurrentAct, (act): ReturnType<typeof reach> => {
+          this.#met(act)
+          this.keyStoreFaultAt = this.now
+          if (mode === "away") return Effect.fail(new KeyStoreUnavailable({ reason: "it is away" }))
+          if (mode === "wrong" && kek_id !== undefined) return Effect.fail(new UnknownKeyId({ kek_id }))
+          return Effect.sleep(1 + random.below(400))
+        })
+      })
+    const verified = (sealed: SealedKey, context: SealingContext) =>
+      Effect.andThen(
+        reach(sealed.kek_id),
+        Effect.suspend(() => (isSealedFor(sealed, context) ? Effect.void : Effect.fail(new AuthenticationFailed())))
+      )
+    const seal = (key: string, context: SealingContext) => sealedAs((this.#shared.seals += 1), key, context)
+    return {
+      verify: verified,
+      seal: (key, context) =>
+        Effect.catchTags(
+          Effect.map(reach(), () => seal(Redacted.value(key), context)),
+          { UnknownKeyId: (error) => Effect.die(error) }
+        ),
+      open: (sealed, context) => Effect.map(verified(sealed, context), () => Redacted.make(textOf(sealed.sealed))),
+      holds: (sealed, context, key) =>
+        Effect.map(verified(sealed, context), () => textOf(sealed.sealed) === Redacted.value(key)),
+      read: (sealed, context, use) => Effect.map(verified(sealed, context), () => use(Buffer.from(sealed.sealed))),
+      reseal: (sealed, from, to) => Effect.map(verified(sealed, from), () => seal(textOf(sealed.sealed), to))
+    }
+  })
+
+  /** Tells of each attempt that ends by its route. */
+  #observed(router: Router["Service"]): Router["Service"] {
+    return {
+      ...router,
+      walk: (plan) => {
+        const walk = router.walk(plan)
+        let lease: Lease | undefined
+        return {
+          ...walk,
+          next: Effect.tap(walk.next, (attempt) => Effect.sync(() => void (lease = attempt?.lease))),
+          close: (outcome) => {
+            if (lease?.hasEnded === false) this.#shared.closed(this, lease, outcome)
+            lease = undefined
+            walk.close(outcome)
+          }
+        }
+      }
+    }
+  }
+
+  /** Begins with nothing in memory. */
+  readonly start: Effect.Effect<void> = Effect.suspend(() => {
+    this.isAlive = true
+    this.life += 1
+    this.told = []
+    this.budget = makeMemoryBudget(64 * 1024 * 1024)
+    const ports = Context.mergeAll(
+      this.#through(ApiKeys),
+      this.#through(CredentialRepository),
+      this.#through(CredentialUse),
+      this.#through(IdempotencyRecords),
+      this.#through(LeakedKeys),
+      this.#through(Parkings),
+      this.#through(WorkspaceResolver),
+      this.#pools()
+    )
+    const services = OpenRoutes.layer.pipe(
+      Layer.provide(
+        Layer.effect(
+          Router,
+          Effect.map(Router, (router) => this.#observed(router))
+        )
+      ),
+      Layer.provideMerge(Layer.merge(CredentialsLive.layer, Router.layer)),
+      Layer.provide(Layer.effect(Cipher, this.#cipher)),
+      Layer.provide(this.#shared.simulation.secureRandom(1000 * this.#seed + this.life)),
+      Layer.provide(Layer.succeedContext(ports)),
+      Layer.provideMerge(Layer.succeed(MemoryBudget, this.budget)),
+      Layer.provideMerge(Layer.succeed(PoolLimits, { credentials: mostMembers, bytes: 1 << 24 })),
+      Layer.provideMerge(Layer.succeed(Clock.Clock, this.clock)),
+      Layer.provideMerge(quiet)
+    )
+    const built = Effect.gen({ self: this }, function* () {
+      this.#scope = yield* Scope.make()
+      this.services = yield* Scope.provide(Layer.build(Layer.fresh(services)), this.#scope)
+    })
+    return Effect.provideService(built, Clock.Clock, this.clock)
+  })
+
+  /** Stops as on SIGTERM; or as if its power went, so that nothing more leaves it. */
+  readonly stop = (gently: boolean): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      this.isAlive = gently
+      this.services = undefined
+      const began = this.now
+      const asking = Array.from(this.#asking)
+      const closed = this.#scope === undefined ? Effect.void : Scope.close(this.#scope, Exit.void)
+      return Effect.andThen(
+        Effect.andThen(Fiber.interruptAll(asking), closed),
+        Effect.sync(() => {
+          this.isAlive = false
+          if (gently && this.faultAt < began - 5000) this.endedWell.add(this.life)
+        })
+      )
+    })
+
+  readonly restart = (gently: boolean): Effect.Effect<void> =>
+    Effect.uninterruptible(
+      Effect.suspend(() => {
+        if (this.#isRestarting) return Effect.void
+        this.#isRestarting = true
+        const done = Effect.sync(() => void (this.#isRestarting = false))
+        return Effect.andThen(Effect.andThen(this.stop(gently), this.start), done)
+      })
+    )
+
+  /** Runs an act as a request to this instance runs. */
+  ask<A, E>(act: Act, asked: Effect.Effect<A, E, Services>): Effect.Effect<A, E> {
+    return Effect.suspend(() => {
+      const { services } = this
+      if (services === undefined) return Effect.interrupt
+      const request = asked.pipe(Effect.provideService(CurrentAct, act), Effect.provideContext(services))
+      const registered = Effect.withFiber<A, E>((fiber) => {
+        if (this.services !== services) return Effect.interrupt
+        this.#asking.add(fiber)
+        fiber.addObserver(() => this.#asking.delete(fiber))
+        return request
+      })
+      return Effect.flatMap(Effect.forkChild(registered), Fiber.join)
+    })
+  }
+}

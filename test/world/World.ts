@@ -1,0 +1,188 @@
+import { Cause, Context, DateTime, Effect, Exit, Fiber } from "effect"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { layer as memoryStore, Memory } from "../support/memory/Memory.ts"
+import { broken, brokenOf } from "./Broken.ts"
+import { credentialDeeds } from "./Credentials.ts"
+import type { Deed, History, Step } from "./History.ts"
+import { Instance, type Act, type Shared } from "./Instance.ts"
+import { operatorDeeds } from "./Operators.ts"
+import { Plans } from "./Plans.ts"
+import { Routes } from "./Routes.ts"
+import { type Counts, type Deeds, Scene } from "./Scene.ts"
+import { Random, Simulation } from "./Simulation.ts"
+import { StoreLog } from "./StoreLog.ts"
+import { tenants } from "./Tenants.ts"
+
+const second = 1000
+
+/** Runs a history, and checks after every step what must hold. */
+export class World {
+  readonly history: History
+  readonly simulation: Simulation
+  readonly counts: Counts = { steps: 0, tasks: 0, faults: 0, acts: 0, plans: 0, leases: 0, routes: 0 }
+  readonly #random: Random
+
+  constructor(history: History) {
+    this.history = history
+    this.simulation = new Simulation(history.seed)
+    this.#random = new Random(history.seed ^ 0x5bd1e995)
+  }
+
+  /** Sets the scene: two accounts in one store, and instances over it. */
+  readonly #founded = Effect.gen({ self: this }, function* () {
+    const { counts, simulation } = this
+    const random = this.#random
+    const stores: Shared["stores"] = yield* Effect.provide(
+      Effect.context<Shared["stores"] extends Context.Context<infer Stores> ? Stores : never>(),
+      memoryStore
+    )
+    const memory = Context.get(stores, Memory)
+    const { addApiKey, createAccount } = Context.get(stores, AccountRepository)
+    const created_at = DateTime.makeUnsafe(0)
+    for (const { account_id, apiKeys, hash, workspace_id } of tenants) {
+      yield* createAccount(
+        { account_id, name: "an account" },
+        { workspace_id, name: "default", created_at },
+        { hash, name: "first", role: "management", created_at }
+      )
+      for (const hash of apiKeys) {
+        yield* addApiKey(account_id, { hash, name: "ordinary", role: "ordinary", created_at })
+      }
+    }
+    const log: StoreLog = new StoreLog(memory, stores, () => ({ n: log.n, at: simulation.now, ran: simulation.ran }))
+    const scene = new Scene({ ...{ simulation, random, counts, memory, stores, log } })
+    const plans = new Plans(scene)
+    const routes = new Routes(scene, plans)
+    /** Nothing is swept that an instance still remembers. */
+    const sweeps = (parked: typeof memory.parkings) => {
+      for (const [name, { credential_id, key_version, model }] of parked) {
+        if (memory.parkings.has(name) || memory.credentials.get(credential_id)?.key_version !== key_version) continue
+        const remembers = (one: Instance) => scene.health.remembers(one, credential_id, model, key_version)
+        if (scene.instances.some((one) => one.isAlive && remembers(one))) {
+          broken("a cooldown was swept that an instance remembers")
+        }
+      }
+    }
+    const { background, instances, skews } = this.history
+    scene.shared = {
+      ...{
+        simulation,
+        random,
+        stores,
+        background,
+        lockedUntil: new Map(),
+        statements: 0,
+        seals: 0,
+        closed: plans.closed
+      },
+      carriedOut: log.carriedOut(sweeps)
+    }
+    log.note()
+    scene.instances = Array.from({ length: instances }, (_, n) => new Instance(scene.shared, skews[n] ?? 0, n))
+    for (const instance of scene.instances) yield* instance.start
+    const deeds: Deeds<Deed["do"]> = {
+      ...{ ...credentialDeeds(scene), ...operatorDeeds(scene), ...plans.deeds, ...routes.deeds }
+    }
+    return { deeds, plans, routes, scene }
+  })
+
+  /** Of a long time only the end is lived through: whoever waits meanwhile may be late. */
+  #wait({ instances, shared }: Scene, millis: number) {
+    const skipped = millis - 7 * second
+    if (skipped < 10 * second) return millis > 0 ? Effect.sleep(millis) : Effect.void
+    const skip: Effect.Effect<void> = Effect.suspend(() => {
+      if (shared.statements > 0) return Effect.andThen(Effect.sleep(10), skip)
+      for (const instance of instances) instance.faultAt = this.simulation.now + skipped
+      this.simulation.skip(skipped)
+      return Effect.void
+    })
+    return Effect.andThen(Effect.andThen(Effect.sleep(5 * second), skip), Effect.sleep(2 * second))
+  }
+
+  /** Whatever was done, everything comes to rest, and then nothing is held. */
+  readonly #settle = Effect.fnUntraced(function* (
+    this: World,
+    { plans, scene }: { readonly plans: Plans; readonly scene: Scene },
+    plan: (n: number, tenant: number) => Effect.Effect<unknown>
+  ) {
+    const { health, instances, memory, shared } = scene
+    shared.background = 0
+    for (const instance of instances) {
+      instance.keyStore = undefined
+      instance.cutUntil = 0
+    }
+    yield* Effect.sleep(8 * second)
+    const isLocked = (id: string) => (shared.lockedUntil.get(id) ?? 0) > this.simulation.now - 3 * second
+    health.checkStored(memory, isLocked)
+    shared.lockedUntil.clear()
+    yield* Effect.sleep(12 * second)
+    health.checkStored(memory, () => false)
+    for (const n of instances.keys()) for (const tenant of [0, 1]) yield* plan(n, tenant)
+    for (const instance of instances) {
+      yield* instance.stop(true)
+      const { spare: _, ...held } = instance.budget.held
+      if (Object.values(held).some((bytes) => bytes !== 0)) {
+        broken(`a stopped instance holds ${JSON.stringify(held)}`)
+      }
+    }
+    plans.checkEnded()
+  })
+
+  readonly #play = Effect.gen({ self: this }, function* () {
+    const founded = yield* this.#founded
+    const { deeds, routes, scene } = founded
+    let acts = 0
+    const carryOut = ({ deed, faults, instance: n }: Pick<Step, "deed" | "faults" | "instance">) => {
+      const act: Act = { n: (acts += 1), faults: new Map(faults), statements: 0, hasMet: false }
+      this.counts.acts += 1
+      this.counts.faults += faults.length
+      return deeds[deed.do](deed as never, act, scene.instances[n] as Instance)
+    }
+    const running: Array<Fiber.Fiber<unknown>> = []
+    let failed: Error | undefined
+    const joined = Effect.suspend(() => Effect.forEach(running.splice(0), Fiber.await, { discard: true }))
+    const checked = Effect.suspend(() => {
+      if (failed !== undefined) return Effect.die(failed)
+      routes.check()
+      return Effect.void
+    })
+    for (const step of this.history.steps) {
+      if (step.joins) yield* joined
+      yield* this.#wait(scene, step.wait)
+      this.counts.steps += 1
+      const fiber = yield* Effect.forkDetach(Effect.suspend(() => carryOut(step)))
+      fiber.addObserver((exit) => {
+        const isDefect = Exit.isFailure(exit) && !Cause.hasInterrupts(exit.cause)
+        failed ??= brokenOf(exit) ?? (isDefect ? new Error(Cause.pretty(exit.cause)) : undefined)
+      })
+      running.push(fiber)
+      if (step.leaves) {
+        const soon = this.#random.once(2) ? Effect.yieldNow : Effect.sleep(this.#random.below(40))
+        yield* Effect.forkDetach(
+          Effect.andThen(
+            soon,
+            Effect.suspend(() => Fiber.interrupt(fiber))
+          )
+        )
+      }
+      yield* checked
+    }
+    yield* joined
+    yield* checked
+    const plan = (instance: number, tenant: number) =>
+      carryOut({
+        deed: { do: "plan", first: 0, freshness: 0, model: 0, apiKey: null, tenant },
+        ...{ instance, faults: [] }
+      })
+    yield* this.#settle(founded, plan)
+  })
+
+  /** What is wrong, if anything. */
+  run(): string | undefined {
+    const exit = this.simulation.run(this.#play)
+    this.counts.tasks = this.simulation.ran
+    if (Exit.isFailure(exit)) return brokenOf(exit)?.message ?? Cause.pretty(exit.cause)
+    const { fibers, timers } = this.simulation
+    return fibers > 0 || timers > 0 ? `${fibers} fibers and ${timers} timers are left` : undefined
+  }
+}

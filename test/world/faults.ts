@@ -1,0 +1,138 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import type { Deed, History, Step } from "./History.ts"
+import type { Edit } from "./planted.ts"
+
+/** A fault that shows that a law of the world is not blind. */
+interface Planted {
+  readonly law: string
+  readonly fault: string
+  readonly edit: Edit
+}
+
+/** Reads `faults.txt`: laws, files, and the faults of each: lines that are taken out of the file, and those in their place. */
+const readFaults = (): ReadonlyArray<Planted> => {
+  let [law, file] = ["", ""]
+  return readFileSync(join(import.meta.dirname, "faults.txt"), "utf8")
+    .trim()
+    .split(/\n+(?=[#@*] )/)
+    .flatMap((block) => {
+      const [head = "", ...lines] = block.split("\n")
+      const name = head.slice(2)
+      if (head.startsWith("#")) law = name
+      else if (head.startsWith("@")) file = name
+      const marked = (mark: string) =>
+        lines.flatMap((line) => (line.startsWith(mark) ? [line.slice(1)] : [])).join("\n")
+      return head.startsWith("*") ? [{ law, fault: name, edit: [file, marked("-"), marked("+")] }] : []
+    })
+}
+
+export const faults = readFaults()
+
+/** A seed that shows each fault, where neither one of the first ones nor a history below does. */
+export const known: Readonly<Record<string, number>> = {
+  "an update is stored whatever the revision is": 116,
+  "a create whose key was taken meanwhile fails": 181,
+  "what was gone is deleted": 37,
+  "a read is of what was": 70,
+  "a create with an idempotency key leaves no record": 43,
+  "a place is given twice": 20,
+  "a full pool takes one more": 823,
+  "what was asked for acts when it is asked for": 450,
+  "a plan joins what is read before it was asked for": 2306,
+  "a snapshot is fresh for twice as long": 58,
+  "a write leaves the version as it is": 20,
+  "a lease takes whatever row is there": 51,
+  "the workspace of a fresh snapshot is not asked for": 1466,
+  "a kept token is handed out while its key cannot be opened": 1444,
+  "a row is anybody's": 15,
+  "a credential may name any API key": 31,
+  "the database sweeps what processes remember": 406,
+  "what met a lock is dropped": 22,
+  "a locked row holds up the others of its batch": 56,
+  "a repeated report counts": 89,
+  "a report that came along goes on": 30,
+  "a repeated report that came along leaves the route open": 221
+}
+
+const step = (deed: Deed, more: Partial<Step> = {}): Step => ({
+  ...{ deed, instance: 0, wait: 0, joins: true, leaves: false, faults: [] },
+  ...more
+})
+const history = (...steps: ReadonlyArray<Step>): History => ({
+  ...{ seed: 1, instances: 1, skews: [0], background: 0, steps }
+})
+const create = (provider: number, more: Partial<Step> = {}) =>
+  step({ do: "create", tenant: 0, provider, idem: null, body: 0 }, more)
+const request = { tenant: 0, model: 0, freshness: 0, apiKey: null, first: 0 }
+const open = step({ do: "open", ...request })
+type Reported = "Succeeded" | "Rejected" | "UpstreamFailed"
+const attempt = (freshness: number, outcome: Reported, takes = 0, more: Partial<Step> = {}) =>
+  step({ do: "attempt", ...request, freshness, step: 0, outcome: { _tag: outcome }, takes }, more)
+const report = (route: number, outcome: Reported, more: Partial<Step> = {}) =>
+  step({ do: "report", route, off: 0, outcome: { _tag: outcome }, goesOn: true, twice: false }, more)
+
+const outcome = { _tag: "Rejected" } as const
+const rejected = attempt(0, "Rejected")
+/** A report so many milliseconds after its route was opened. */
+const late = (after: number) => ({ ...history(create(0), open, step({ do: "report late", route: 0, after })), seed: 4 })
+const update = (change: number, joins: boolean) => step({ do: "update", pick: 0, change }, { joins })
+const lose = step({ do: "lose", route: 0 })
+const two = { instances: 2, skews: [0, 0] }
+
+/** What chance brings seldom, and the last one, which broke a law once. */
+export const seldom: ReadonlyArray<History> = [
+  // Routes end soon after one another.
+  history(
+    ...[create(0), open, open, report(1, "Succeeded"), report(0, "Succeeded", { wait: 500 })],
+    step({ do: "ask again", route: 0, after: 59_999 })
+  ),
+  history(
+    ...[create(0), open, open, report(1, "Succeeded"), report(0, "Succeeded", { wait: 30_000 })],
+    step({ do: "ask again", route: 1, after: 61_001 })
+  ),
+  // A route ends while its report is answered.
+  history(
+    ...[create(0), create(0), open, report(0, "Rejected", { wait: 1500, faults: [[0, "locked"]] })],
+    step({ do: "abandon", route: 0 }, { wait: 70, joins: false })
+  ),
+  late(599_999),
+  late(600_000),
+  history(create(0), create(0), create(0), open, report(0, "UpstreamFailed"), report(0, "UpstreamFailed")),
+  history(create(0), open, lose),
+  history(create(0), open, step({ do: "report", ...{ route: 0, off: 1, goesOn: true, twice: false, outcome } })),
+  history(create(0), create(0), create(0), open, report(0, "Rejected"), lose, report(0, "Rejected")),
+  // A workspace goes while a create is on its way.
+  history(
+    create(0, { faults: [[2, "locked"]] }),
+    step({ do: "delete workspace", tenant: 0 }, { wait: 50, joins: false })
+  ),
+  history(create(1), attempt(0, "Succeeded"), attempt(0, "Succeeded", 0, { wait: 780_000 })),
+  { ...history(create(0), create(0), rejected, rejected, step({ do: "restart", gently: true })), seed: 3 },
+  { ...history(create(0), update(0, true), update(1, false), update(6, false)), seed: 7 },
+  history(create(0), step({ do: "refuse models", tenant: 0 })),
+  history(create(0), rejected, attempt(0, "UpstreamFailed", 0, { wait: 61_000 }), attempt(0, "Succeeded")),
+  {
+    ...history(
+      ...[create(0), rejected, attempt(0, "Succeeded", 0, { wait: 61_000, instance: 1 })],
+      step({ do: "plan", ...request }, { wait: 6000 })
+    ),
+    ...two
+  },
+  // An instance hears of a longer cooldown while it tries the key.
+  {
+    ...history(
+      ...[create(0), attempt(600_000, "Succeeded", 0, { instance: 1 }), rejected],
+      attempt(600_000, "Rejected", 0, { instance: 1, wait: 6000 }),
+      attempt(600_000, "Succeeded", 31_000, { wait: 56_000 }),
+      attempt(0, "Succeeded", 0, { wait: 7000, joins: false })
+    ),
+    ...two
+  },
+  // A route asks twice within a second for an API key that was revoked.
+  history(
+    ...[create(0), create(0), create(0), step({ do: "open", ...request, model: 1, apiKey: 0 })],
+    step({ do: "revoke", tenant: 0, apiKey: 0 }, { wait: 6000 }),
+    ...[report(0, "Rejected", { wait: 400 }), report(0, "Rejected", { wait: 999 })]
+  )
+]

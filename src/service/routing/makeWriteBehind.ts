@@ -75,16 +75,19 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
     )
 
   const storeBatch = (keys: ReadonlyArray<string>) =>
-    Effect.suspend(() => {
-      const changes = take(keys)
-      storing = changes.length
-      return Effect.onExit(storeSome(changes), (exit) =>
+    Effect.acquireUseRelease(
+      Effect.sync(() => {
+        const changes = take(keys)
+        storing = changes.length
+        return changes
+      }),
+      storeSome,
+      (changes, exit) =>
         Effect.sync(() => {
           storing = 0
           if (Exit.isFailure(exit)) changes.forEach((change) => put(change, keyOf(change)))
         })
-      )
-    })
+    )
 
   /** Stores the changes waiting now. */
   const storeAll = Effect.suspend(() => {

@@ -75,17 +75,17 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       if (duration === 0) return Effect.die(timedOut)
       const until = performance.now() + duration
       const places = queued ? 1 : 0
-      waiting += places
       // Suppresses the client's spans of statements, which the spans of operations replace.
       const detached = Effect.provideService(
-        Effect.ensuring(
-          Effect.orDie(retry(query, () => until, operation)),
-          Effect.sync(() => (waiting -= places))
+        Effect.acquireUseRelease(
+          Effect.sync(() => (waiting += places)),
+          () => Effect.orDie(retry(query, () => until, operation)),
+          () => Effect.sync(() => (waiting -= places))
         ),
         References.MinimumTraceLevel,
         "None"
       )
-      return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
+      return Effect.flatMap(Effect.forkDetach(detached, { startImmediately: true }), (fiber) =>
         Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
       )
     })

@@ -1,4 +1,4 @@
-import { Duration, Effect, Fiber } from "effect"
+import { Duration, Effect, Fiber, Scheduler } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeConnectionPool } from "../../../src/sql/connection/ConnectionPool.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
@@ -8,7 +8,7 @@ import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 /** A pool of three connections, one of them reserved, whose queries run while `held`. */
-const open = (batching: boolean) =>
+const open = (batching: boolean, queue = 1000) =>
   Effect.gen(function* () {
     const sent: Array<string> = []
     const state = { held: true }
@@ -20,7 +20,7 @@ const open = (batching: boolean) =>
       })
     const pool = yield* makeConnectionPool(undefined as unknown as SqlClient.SqlClient, {
       deadline: Duration.seconds(20),
-      queue: 1000,
+      queue,
       poolSize: 3,
       reserved: 1,
       batching,
@@ -45,6 +45,17 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
     assert.strictEqual(yield* Fiber.join(inTime), "in time")
     assert.strictEqual((yield* Fiber.join(late))._tag, "Failure")
     assert.deepStrictEqual(sent, ["first", "second", "in time"])
+  })
+
+  it.live("keeps no place for a query that was interrupted, whenever that was", function* () {
+    const { pool, query } = yield* open(batching, 1)
+    for (let operations = 2; operations < 20; operations += 1) {
+      const asked = pool.ask(query("left", false), "tests.ask")
+      const asking = Effect.provideService(asked, Scheduler.MaxOpsBeforeYield, operations)
+      yield* Fiber.interrupt(yield* Effect.forkChild(asking, { startImmediately: true }))
+      yield* Effect.sleep(5)
+      assert.strictEqual(yield* pool.ask(query("next", false), "tests.ask"), "next", `after ${operations} operations`)
+    }
   })
 
   it.live("leaves look-ups connections however many long queries wait", function* () {

@@ -281,7 +281,9 @@ describe("the queues of requests", () => {
       }
     }).pipe(
       Effect.provide(
-        RequestQueues.layer.pipe(Layer.provide(Layer.succeed(QueueLimits, { ...queueLimits(8), waiting: 0 })))
+        RequestQueues.layer.pipe(
+          Layer.provide(Layer.succeed(QueueLimits, { statements: 8, inProgress: 1, waiting: 0, imports: 8 }))
+        )
       )
     )
   )

@@ -87,7 +87,7 @@ describe("a budget of memory", () => {
       const spare = reserve("one", "pool")
       spare.grow(10, () => {})
       spare.makeEvictable(() => spare.release())
-      const series = (yield* Metric.snapshot).map(({ attributes, id, state }) => [
+      const series = (yield* Metric.snapshot).map(({ attributes, id, state }): ReadonlyArray<unknown> => [
         id,
         attributes?.["use"],
         Reflect.get(state, "value")

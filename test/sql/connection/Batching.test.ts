@@ -1,4 +1,17 @@
-import { Cause, Deferred, Duration, Effect, Exit, Fiber, Layer, Metric, Option, Scheduler, Scope, type Tracer } from "effect"
+import {
+  Cause,
+  Deferred,
+  Duration,
+  Effect,
+  Exit,
+  Fiber,
+  Layer,
+  Metric,
+  Option,
+  Scheduler,
+  Scope,
+  type Tracer
+} from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import { makeBatching } from "../../../src/sql/connection/Batching.ts"

@@ -6,9 +6,10 @@ import { adminClient, migratedDatabase, settingsFor } from "../../support/databa
 import { account_id, openLossyStore, workspace_id } from "../../support/database/lossyStore.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
-import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
+import { holdOpen, untilWaiting, waitingForLock } from "../../support/database/transactions.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../../support/it.ts"
+import { eventually } from "../../support/process/eventually.ts"
 
 const limits = { credentials: 3, bytes: 4000 }
 const providers = ["azure", "openai", "xai"] as const
@@ -124,7 +125,8 @@ describe("every write of a credential", () => {
     assert.lengthOf(made, 2, "beside one that grows, and is refused")
     const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
     const meeting = yield* Effect.forkChild(Effect.all([change(0), change(1), change(2)], { concurrency: 3 }))
-    yield* untilWaiting(sql, batching ? 1 : 3)
+    // A batch passes over rows that are locked, and then waits for each alone.
+    yield* eventually("statements wait", waitingForLock(sql), (n) => (batching ? n > 0 : n === 3))
     yield* release
     assert.deepStrictEqual(yield* Fiber.join(meeting), [true, true, true])
     // The revision is the one that was read, so that this loses against the change before.

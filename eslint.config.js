@@ -116,5 +116,19 @@ export default tseslint.config(
       ]
     }
   },
+  {
+    files: ["src/{gateway,http,links,runtime,service}/**/*.ts"],
+    rules: {
+      "no-restricted-syntax": [
+        "error",
+        {
+          selector:
+            "ArrowFunctionExpression > CallExpression[callee.object.name='Effect'][callee.property.name='gen'], :matches(ArrowFunctionExpression, ReturnStatement) > CallExpression > MemberExpression > CallExpression[callee.object.name='Effect'][callee.property.name='gen'], ReturnStatement > CallExpression[callee.object.name='Effect'][callee.property.name='gen']",
+          message:
+            "Use Effect.fnUntraced: all that a generator made per call captures lives until the next full garbage collection."
+        }
+      ]
+    }
+  },
   ...layering
 )

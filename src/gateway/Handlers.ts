@@ -61,18 +61,17 @@ const accounts = group(
     const workspacesOf = (id: AccountId) => Effect.catchTags(accounts.listWorkspaces(id), notKnown)
     const apiKeysOf = (id: AccountId) => Effect.catchTags(accounts.listApiKeys(id), notKnown)
     return handlers.handleAll({
-      create: ({ headers: { "idempotency-key": idempotency_key }, payload: { name } }) =>
-        Effect.gen(function* () {
-          const { account_id, management_key, replayed, workspace_id, ...rest } =
-            idempotency_key === undefined
-              ? { ...(yield* accounts.createAccount(name)), replayed: false }
-              : yield* Effect.catchTags(accounts.createAccountOnce(name, idempotency_key), {
-                  AccountDeleted: () => new AccountGone()
-                })
-          const data = { account_id, workspace_id, management_key: Redacted.value(management_key), ...rest }
-          const answer = json({ status: 201, body: JSON.stringify({ data }) })
-          return replayed ? HttpServerResponse.setHeader(answer, "idempotent-replayed", "true") : answer
-        }),
+      create: Effect.fnUntraced(function* ({ headers: { "idempotency-key": idempotency_key }, payload: { name } }) {
+        const { account_id, management_key, replayed, workspace_id, ...rest } =
+          idempotency_key === undefined
+            ? { ...(yield* accounts.createAccount(name)), replayed: false }
+            : yield* Effect.catchTags(accounts.createAccountOnce(name, idempotency_key), {
+                AccountDeleted: () => new AccountGone()
+              })
+        const data = { account_id, workspace_id, management_key: Redacted.value(management_key), ...rest }
+        const answer = json({ status: 201, body: JSON.stringify({ data }) })
+        return replayed ? HttpServerResponse.setHeader(answer, "idempotent-replayed", "true") : answer
+      }),
       list: ({ query }) => Effect.map(accounts.listPage(query.after), dataOf),
       // Without a deadline. After a disconnect, deleting the account again resumes.
       delete: ({ params }) =>
@@ -89,14 +88,13 @@ const accounts = group(
       createWorkspace: ({ params, payload }) =>
         Effect.map(Effect.catchTags(accounts.createWorkspace(params.account_id, payload.name), notKnown), dataOf),
       listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.account_id), dataOf),
-      deleteWorkspace: ({ params: { account_id, workspace_id } }) =>
-        Effect.gen(function* () {
-          const workspaces = yield* workspacesOf(account_id)
-          if (!workspaces.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
-          const conflict = { DefaultWorkspaceInUse: () => new DefaultWorkspaceNotEmpty() }
-          yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...notKnown, ...conflict })
-          return deleted
-        }),
+      deleteWorkspace: Effect.fnUntraced(function* ({ params: { account_id, workspace_id } }) {
+        const workspaces = yield* workspacesOf(account_id)
+        if (!workspaces.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
+        const conflict = { DefaultWorkspaceInUse: () => new DefaultWorkspaceNotEmpty() }
+        yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...notKnown, ...conflict })
+        return deleted
+      }),
       createApiKey: ({ params, payload: { hash, ...input } }) =>
         (hash === undefined
           ? Effect.map(accounts.issueApiKey(params.account_id, input), ({ key, ...rest }) =>
@@ -105,13 +103,12 @@ const accounts = group(
           : Effect.map(accounts.importApiKey(params.account_id, { hash, ...input }), dataOf)
         ).pipe(Effect.catchTags({ ...notKnown, HashTaken: () => new HashInUse() })),
       listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.account_id), dataOf),
-      revokeApiKey: ({ params: { hash, account_id } }) =>
-        Effect.gen(function* () {
-          const apiKeys = yield* apiKeysOf(account_id)
-          if (!apiKeys.some((one) => one.hash === hash)) return yield* new NotFound()
-          yield* Effect.catchTags(accounts.revokeApiKey(hash), notKnown)
-          return deleted
-        })
+      revokeApiKey: Effect.fnUntraced(function* ({ params: { hash, account_id } }) {
+        const apiKeys = yield* apiKeysOf(account_id)
+        if (!apiKeys.some((one) => one.hash === hash)) return yield* new NotFound()
+        yield* Effect.catchTags(accounts.revokeApiKey(hash), notKnown)
+        return deleted
+      })
     })
   })
 )
@@ -170,8 +167,8 @@ const decodeAccountId = Schema.decodeUnknownEffect(AccountId)
 const accountCaller = Layer.effect(
   AccountCaller,
   Effect.map(Accounts, ({ listWorkspaces }) =>
-    AccountCaller.of((app) =>
-      Effect.gen(function* () {
+    AccountCaller.of(
+      Effect.fnUntraced(function* (app) {
         const { params } = yield* HttpRouter.RouteContext
         const account_id = yield* Effect.mapError(decodeAccountId(params["account_id"]), () => new NotFound())
         yield* Effect.catchTags(listWorkspaces(account_id), notKnown)

@@ -129,21 +129,42 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
       return Effect.match(recording, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
     }
     /** Encodes the verdicts on all keys, in memory reserved until the response is sent. */
-    const explained = (planned: PlannedRequest, response: ServerResponse): Effect.Effect<string, ServiceUnavailable> =>
-      Effect.uninterruptible(
-        Effect.gen(function* () {
-          const bytes = verdictBytes * planned.members
-          const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
-          const shown = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsOf)))
-          return yield* Effect.onExit(Effect.interruptible(shown), (exit) =>
-            Effect.sync(() => {
-              if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
-              reservation.shrink(4 * exit.value.length)
-              response.once("close", () => reservation.release())
-            })
-          )
+    const explained = Effect.fnUntraced(function* (planned: PlannedRequest, response: ServerResponse) {
+      const bytes = verdictBytes * planned.members
+      const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
+      const shown = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsOf)))
+      return yield* Effect.onExit(Effect.interruptible(shown), (exit) =>
+        Effect.sync(() => {
+          if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
+          reservation.shrink(4 * exit.value.length)
+          response.once("close", () => reservation.release())
         })
       )
+    }, Effect.uninterruptible)
+    /** Takes the enclosed reports, then opens a route: its plan must respect them. */
+    const openPlanned = Effect.fnUntraced(function* <E>(
+      plan: Effect.Effect<PlannedRequest, E>,
+      { explain, reports }: Pick<typeof NewRoute.Type, "explain" | "reports">,
+      response: ServerResponse
+    ) {
+      const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, takeEnclosed) }
+      let providers: string | undefined
+      const explaining = Effect.tap(plan, (planned) =>
+        explain || planned.isEmpty
+          ? Effect.map(explained(planned, response), (shown) => void (providers = shown))
+          : Effect.void
+      )
+      const { expires_at, id, next, planned, retry_at } = yield* open(explaining, (abandon) =>
+        whenLost(response, abandon)
+      )
+      const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
+      if (next === undefined) providers ??= yield* explained(planned, response)
+      const answer = responseOf(201, { route: id, ...times, next: attemptOf(next), ...reportResults })
+      // Appends the encoded verdicts to the object `data`, without encoding them again.
+      return providers === undefined
+        ? answer
+        : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${providers}}}` }
+    })
     return {
       open: (
         { account_id, api_key, explain, freshness_ms, reports, workspace_id: requested, ...rest }: typeof NewRoute.Type,
@@ -170,34 +191,13 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
                 ({ providers }) => providers.some(hasCredentials),
                 () => notAlone
               )
-        return Effect.gen(function* () {
-          // Reports first: the plan must respect them.
-          const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, takeEnclosed) }
-          let providers: string | undefined
-          const explaining = Effect.tap(checked, (planned) =>
-            explain || planned.isEmpty
-              ? Effect.map(explained(planned, response), (shown) => void (providers = shown))
-              : Effect.void
-          )
-          const { expires_at, id, next, planned, retry_at } = yield* open(explaining, (abandon) =>
-            whenLost(response, abandon)
-          )
-          const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
-          if (next === undefined) providers ??= yield* explained(planned, response)
-          const answer = responseOf(201, { route: id, ...times, next: attemptOf(next), ...reportResults })
-          // Appends the encoded verdicts to the object `data`, without encoding them again.
-          return providers === undefined
-            ? answer
-            : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${providers}}}` }
-        }).pipe(
-          Effect.mapError((error) => {
-            if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
-            if (error._tag === "ApiKeyMayNotRoute") return new NotForRouting()
-            if (error._tag === "UnknownWorkspace")
-              return InvalidParams.of(requested === null ? noDefault : workspaceIssue(requested))
-            return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
-          })
-        )
+        return Effect.mapError(openPlanned(checked, { explain, reports }, response), (error) => {
+          if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
+          if (error._tag === "ApiKeyMayNotRoute") return new NotForRouting()
+          if (error._tag === "UnknownWorkspace")
+            return InvalidParams.of(requested === null ? noDefault : workspaceIssue(requested))
+          return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
+        })
       },
       report: (
         id: string,

@@ -63,35 +63,31 @@ const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
   body._tag === "Uint8Array" ? body.contentLength : 0
 
 /** Holds the memory of an answer from before it is read until its last byte is sent, or its client has left. */
-export const holdUntilSent =
-  ({ admit }: MemoryBudget) =>
-  <E, R>(
+export const holdUntilSent = ({ admit }: MemoryBudget) =>
+  Effect.fnUntraced(function* <E, R>(
     request: HttpServerRequest.HttpServerRequest,
     bytes: number,
     make: (admit: PageMemory["admit"]) => Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
-  ) =>
-    Effect.uninterruptible(
-      Effect.gen(function* () {
-        const account_id = accountOf(yield* CurrentPrincipal)
-        const response = toServerResponse(request) as ServerResponse
-        const cut = () => cutOff(response.req.socket)
-        const holding = yield* admit(account_id, "page", bytesPerByte.building * bytes, cut)
-        const admitMore: PageMemory["admit"] = (more) =>
-          Effect.interruptible(
-            untilStarted((start) => {
-              if (holding.grow(bytesPerByte.building * more, start)) start()
-              return true
-            })
-          )
-        return yield* Effect.onExit(make(admitMore), (exit) =>
-          Effect.sync(() => {
-            holding.shrink(Exit.isSuccess(exit) ? bytesPerByte.unsent * lengthOf(exit.value) : 0)
-            if (response.destroyed) holding.release()
-            else response.once("close", () => holding.release())
-          })
-        )
+  ) {
+    const account_id = accountOf(yield* CurrentPrincipal)
+    const response = toServerResponse(request) as ServerResponse
+    const cut = () => cutOff(response.req.socket)
+    const holding = yield* admit(account_id, "page", bytesPerByte.building * bytes, cut)
+    const admitMore: PageMemory["admit"] = (more) =>
+      Effect.interruptible(
+        untilStarted((start) => {
+          if (holding.grow(bytesPerByte.building * more, start)) start()
+          return true
+        })
+      )
+    return yield* Effect.onExit(make(admitMore), (exit) =>
+      Effect.sync(() => {
+        holding.shrink(Exit.isSuccess(exit) ? bytesPerByte.unsent * lengthOf(exit.value) : 0)
+        if (response.destroyed) holding.release()
+        else response.once("close", () => holding.release())
       })
     )
+  }, Effect.uninterruptible)
 
 const deleted = json(JSON.stringify({ deleted: true }))
 
@@ -143,6 +139,17 @@ export const makeOperations = Effect.gen(function* () {
   const { reads, writes } = yield* RequestQueues
   const whileHeld = holdUntilSent(yield* MemoryBudget)
   const [reading, writing] = [inQueue(reads), inQueue(writes)]
+  const list = Effect.fnUntraced(function* (query: ListQuery, admit: PageMemory["admit"]) {
+    const { include, ...page } = { offset: 0, limit: defaultLimit, ...query }
+    const memory: PageMemory = { within: page.limit * usualLists, admit }
+    const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
+    const data = listed.map(credentialJson)
+    if (include !== undefined) {
+      const shown = yield* reading(statuses(listed))
+      data.forEach((json, index) => Object.assign(json, { status: encodeStatus(shown[index]) }))
+    }
+    return json(JSON.stringify({ data, total_count }))
+  })
   return {
     create: ({
       headers: { "idempotency-key": idempotency_key },
@@ -157,21 +164,8 @@ export const makeOperations = Effect.gen(function* () {
           ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
         })
       ),
-    list: ({ query: { include, ...query }, request }: WithRequest<{ readonly query: ListQuery }>) => {
-      const page = { offset: 0, limit: defaultLimit, ...query }
-      return whileHeld(request, page.limit * (usualLists + otherMembers), (admit) =>
-        Effect.gen(function* () {
-          const memory: PageMemory = { within: page.limit * usualLists, admit }
-          const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
-          const data = listed.map(credentialJson)
-          if (include !== undefined) {
-            const shown = yield* reading(statuses(listed))
-            data.forEach((json, index) => Object.assign(json, { status: encodeStatus(shown[index]) }))
-          }
-          return json(JSON.stringify({ data, total_count }))
-        })
-      )
-    },
+    list: ({ query, request }: WithRequest<{ readonly query: ListQuery }>) =>
+      whileHeld(request, (query.limit ?? defaultLimit) * (usualLists + otherMembers), (admit) => list(query, admit)),
     order: ({ payload }: { readonly payload: OrderRequest }) =>
       writing(credentials.order(payload)).pipe(
         Effect.map((data) => ({ data })),

@@ -99,54 +99,49 @@ const handlers = group(
       Effect.map(currentLink, ({ workspace_id }) => ({ ...input, workspace_id }))
 
     return handlers.handleAll({
-      about: () =>
-        Effect.gen(function* () {
-          const link = yield* currentLink
-          const names = Option.getOrUndefined(yield* reads(link.account_id, links.namesOf(link)))
-          if (names === undefined) return yield* LinkRefused.as("unknown")
-          const chooses = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
-          return { data: { ...link, ...names, providers: chooses ? Provider.literals : [] } }
-        }),
-      replaceToken: ({ payload: { token } }) =>
-        Effect.gen(function* () {
-          const link = yield* currentLink
-          const replaced = yield* writes(link.account_id, links.replaceToken(link, token))
-          return replaced ? { data: { link_id: link.link_id } } : yield* LinkRefused.as("unknown")
-        }),
-      create: ({ headers, payload: { sealed_key, ...fields } }) =>
-        Effect.gen(function* () {
-          const { provider, workspace_id } = yield* currentLink
-          if (provider !== null && provider !== fields.provider) {
-            return yield* InvalidParams.of({ path: ["provider"], message: `must be ${provider}` })
-          }
-          const key = yield* openSealed(sealed_key, fields.provider, null)
-          const payload = yield* decodeNewCredential({ ...fields, workspace_id, key })
-          return yield* operations.create({ headers, payload })
-        }),
-      update: ({ params, payload: { sealed_key, ...fields } }) =>
-        Effect.gen(function* () {
-          const { provider } = yield* credentialOf(params.id)
-          const { purpose } = yield* currentLink
-          if (purpose === "replace") {
-            const sent = sealed_key === undefined ? fields : { ...fields, sealed_key }
-            yield* Effect.mapError(decodeReplacement(sent), ({ issue }) => InvalidParams.ofSchema(issue))
-          }
-          const key = sealed_key === undefined ? {} : { key: yield* openSealed(sealed_key, provider, params.id) }
-          const payload = yield* decodeCredentialChanges({ ...fields, ...key })
-          return yield* operations.update({ params, payload })
-        }),
+      about: Effect.fnUntraced(function* () {
+        const link = yield* currentLink
+        const names = Option.getOrUndefined(yield* reads(link.account_id, links.namesOf(link)))
+        if (names === undefined) return yield* LinkRefused.as("unknown")
+        const chooses = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
+        return { data: { ...link, ...names, providers: chooses ? Provider.literals : [] } }
+      }),
+      replaceToken: Effect.fnUntraced(function* ({ payload: { token } }) {
+        const link = yield* currentLink
+        const replaced = yield* writes(link.account_id, links.replaceToken(link, token))
+        return replaced ? { data: { link_id: link.link_id } } : yield* LinkRefused.as("unknown")
+      }),
+      create: Effect.fnUntraced(function* ({ headers, payload: { sealed_key, ...fields } }) {
+        const { provider, workspace_id } = yield* currentLink
+        if (provider !== null && provider !== fields.provider) {
+          return yield* InvalidParams.of({ path: ["provider"], message: `must be ${provider}` })
+        }
+        const key = yield* openSealed(sealed_key, fields.provider, null)
+        const payload = yield* decodeNewCredential({ ...fields, workspace_id, key })
+        return yield* operations.create({ headers, payload })
+      }),
+      update: Effect.fnUntraced(function* ({ params, payload: { sealed_key, ...fields } }) {
+        const { provider } = yield* credentialOf(params.id)
+        const { purpose } = yield* currentLink
+        if (purpose === "replace") {
+          const sent = sealed_key === undefined ? fields : { ...fields, sealed_key }
+          yield* Effect.mapError(decodeReplacement(sent), ({ issue }) => InvalidParams.ofSchema(issue))
+        }
+        const key = sealed_key === undefined ? {} : { key: yield* openSealed(sealed_key, provider, params.id) }
+        const payload = yield* decodeCredentialChanges({ ...fields, ...key })
+        return yield* operations.update({ params, payload })
+      }),
       /** The API keys to which a credential may be restricted: only ordinary keys send requests. */
-      apiKeys: () =>
-        Effect.gen(function* () {
-          const { account_id } = yield* currentLink
-          const all = yield* Effect.catchTag(
-            reads(account_id, accounts.listApiKeys(account_id)),
-            "NotKnown",
-            () => new NotFound()
-          )
-          const serving = all.filter(({ revoked_at, role }) => revoked_at === null && role === "ordinary")
-          return { data: serving.map(({ hash, name }) => ({ hash, name })) }
-        }),
+      apiKeys: Effect.fnUntraced(function* () {
+        const { account_id } = yield* currentLink
+        const all = yield* Effect.catchTag(
+          reads(account_id, accounts.listApiKeys(account_id)),
+          "NotKnown",
+          () => new NotFound()
+        )
+        const serving = all.filter(({ revoked_at, role }) => revoked_at === null && role === "ordinary")
+        return { data: serving.map(({ hash, name }) => ({ hash, name })) }
+      }),
       list: ({ query, request }) => Effect.flatMap(inWorkspace(query), (query) => operations.list({ query, request })),
       plan: ({ payload, request }) =>
         Effect.flatMap(inWorkspace(payload), (payload) => operations.plan({ payload, request })),

@@ -36,9 +36,8 @@ const issuedForm = /^byok_(?:[am]k|ln)_[0-9A-Za-z]{49}$/
 export const hasWrongChecksum = (token: string): boolean =>
   issuedForm.test(token) && checksum(token.slice(0, -6)) !== token.slice(-6)
 
-export const makeApiKey = (role: ApiKeyRole) =>
-  Effect.gen(function* () {
-    const random = yield* SecureRandom.SecureRandom
-    const key = Redacted.make(formatApiKey(yield* random.randomBytes(32), role))
-    return { key, hash: hashApiKey(key) }
-  })
+export const makeApiKey = Effect.fnUntraced(function* (role: ApiKeyRole) {
+  const random = yield* SecureRandom.SecureRandom
+  const key = Redacted.make(formatApiKey(yield* random.randomBytes(32), role))
+  return { key, hash: hashApiKey(key) }
+})

@@ -78,6 +78,18 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
   const repository = yield* CredentialRepository
   const workspaces = yield* WorkspaceResolver
 
+  const isSame = Effect.fnUntraced(function* (
+    account_id: AccountId,
+    requested: WorkspaceId | undefined,
+    stored: WorkspaceId | undefined,
+    matches: (workspace_id: WorkspaceId | undefined) => boolean
+  ) {
+    if (matches(requested)) return true
+    if (requested !== undefined) return (requested === stored || stored === undefined) && matches(undefined)
+    const current = Option.getOrUndefined(yield* workspaces.resolve(account_id, undefined))
+    return current !== undefined && (current === stored || stored === undefined) && matches(current)
+  })
+
   return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key: IdempotencyKey) {
     const record = yield* records.find(account_id, keyHashOf(idempotency_key, account_id))
     if (Option.isNone(record)) return Option.none()
@@ -89,17 +101,7 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
       equivalentRequests(input, workspace_id).some((spelling) =>
         timingSafeEqual(fingerprint, fingerprintOf(idempotency_key, account_id, credential_id, spelling))
       )
-    const isSame = Effect.gen(function* () {
-      const requested = input.workspace_id
-      if (matches(requested)) return true
-      if (requested !== undefined)
-        return (requested === stored_workspace || stored_workspace === undefined) && matches(undefined)
-      const current = Option.getOrUndefined(yield* workspaces.resolve(account_id, undefined))
-      return (
-        current !== undefined && (current === stored_workspace || stored_workspace === undefined) && matches(current)
-      )
-    })
-    if (!(yield* isSame)) return yield* Conflict.reused()
+    if (!(yield* isSame(account_id, input.workspace_id, stored_workspace, matches))) return yield* Conflict.reused()
     if (Option.isNone(row)) return yield* Conflict.deleted()
     const { credential, key_version, sealed } = row.value
     if (key_version > 1) return Option.some(credential)

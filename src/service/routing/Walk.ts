@@ -166,32 +166,32 @@ export interface AttemptResult<A> {
 /** Sends a request to the upstream of a step; shared steps have no lease. */
 export type Attempt<A, E, R> = (step: Step, lease: Lease | undefined) => Effect.Effect<AttemptResult<A>, E, R>
 
-export const runPlan =
-  (walk: (plan: PlannedRequest) => Walk) =>
-  <A, E, R>(plan: PlannedRequest, attempt: Attempt<A, E, R>): Effect.Effect<A, E | Exhausted | PoolsUnavailable, R> =>
-    Effect.suspend(() => {
-      const { close, record, exhausted, next } = walk(plan)
+/** Walks a plan until an attempt gives an answer to return. */
+export const runPlan = (walk: (plan: PlannedRequest) => Walk) =>
+  Effect.fnUntraced(function* <A, E, R>(
+    plan: PlannedRequest,
+    attempt: Attempt<A, E, R>
+  ): Effect.fn.Return<A, E | Exhausted | PoolsUnavailable, R> {
+    const { close, record, exhausted, next } = walk(plan)
 
-      const one = Effect.onExit(
-        Effect.flatMap(next, (open) =>
-          open === undefined
-            ? Effect.succeed(undefined)
-            : Effect.map(attempt(open.step, open.lease), (result) => ({
-                ...result,
-                isLast: record(open, result.outcome)
-              }))
-        ),
-        // A failed attempt shows nothing about the key.
-        (exit) =>
-          Effect.sync(() => close(Exit.isSuccess(exit) && exit.value ? exit.value.outcome : { _tag: "Abandoned" }))
-      )
+    const one = Effect.onExit(
+      Effect.flatMap(next, (open) =>
+        open === undefined
+          ? Effect.succeed(undefined)
+          : Effect.map(attempt(open.step, open.lease), (result) => ({
+              ...result,
+              isLast: record(open, result.outcome)
+            }))
+      ),
+      // A failed attempt shows nothing about the key.
+      (exit) =>
+        Effect.sync(() => close(Exit.isSuccess(exit) && exit.value ? exit.value.outcome : { _tag: "Abandoned" }))
+    )
 
-      return Effect.gen(function* () {
-        for (;;) {
-          const result = yield* one
-          if (result === undefined) return yield* yield* exhausted
-          if (result.isLast) return result.value
-          if (result.discard !== undefined) yield* result.discard
-        }
-      })
-    })
+    for (;;) {
+      const result = yield* one
+      if (result === undefined) return yield* yield* exhausted
+      if (result.isLast) return result.value
+      if (result.discard !== undefined) yield* result.discard
+    }
+  })

@@ -43,17 +43,16 @@ export const layer = Layer.effect(
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
     /** Deletes or revokes a row and records the act, unless it was done before. Returns the time of the act. */
-    const endOnce = (
+    const endOnce = Effect.fnUntraced(function* (
       end: Statement.Statement<Ended>,
       find: Statement.Statement<Ended>,
       actOf: (account_id: AccountId) => AuditAct
-    ) =>
-      Effect.gen(function* () {
-        const ended = yield* end
-        yield* recordEach(sql, ended, ({ account_id }) => actOf(account_id))
-        const [row] = ended.length > 0 ? ended : yield* find
-        return Option.map(Option.fromUndefinedOr(row), ({ at }) => DateTime.fromDateUnsafe(at))
-      }).pipe(sql.withTransaction)
+    ) {
+      const ended = yield* end
+      yield* recordEach(sql, ended, ({ account_id }) => actOf(account_id))
+      const [row] = ended.length > 0 ? ended : yield* find
+      return Option.map(Option.fromUndefinedOr(row), ({ at }) => DateTime.fromDateUnsafe(at))
+    }, sql.withTransaction)
 
     const insertWorkspace = (
       account_id: AccountId,

@@ -43,6 +43,21 @@ const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkI
 /** The result of a write that was not made, because its principal is a link that is no longer open. */
 export const closed = Symbol("closed")
 
+/** Makes a link's write in its transaction, unless the link is closed. Ends a link that serves once. */
+const writeForLink = Effect.fnUntraced(function* <A>(
+  sql: SqlClient.SqlClient,
+  link_id: LinkId,
+  account_id: AccountId,
+  write: Query<A>,
+  storedBy: (result: A) => CredentialId | undefined
+) {
+  if (!(yield* lockOpenLink(sql, account_id, link_id))) return closed
+  const result = yield* write
+  const stored = storedBy(result)
+  if (stored !== undefined) yield* useLink(sql, account_id, link_id, stored)
+  return result
+})
+
 /**
  * Makes a write for its principal. Invariants: a link's write commits before its revocation is answered, or not at all; and a
  * link that serves once ends in the transaction of its write.
@@ -53,16 +68,7 @@ export const whileOpen = <A>(
   account_id: AccountId,
   write: Query<A>,
   storedBy: (result: A) => CredentialId | undefined
-): Query<A | typeof closed> => {
-  if (principal.kind !== "link") return write
-  const { link_id } = principal
-  return sql.withTransaction(
-    Effect.gen(function* () {
-      if (!(yield* lockOpenLink(sql, account_id, link_id))) return closed
-      const result = yield* write
-      const stored = storedBy(result)
-      if (stored !== undefined) yield* useLink(sql, account_id, link_id, stored)
-      return result
-    })
-  )
-}
+): Query<A | typeof closed> =>
+  principal.kind === "link"
+    ? sql.withTransaction(writeForLink(sql, principal.link_id, account_id, write, storedBy))
+    : write

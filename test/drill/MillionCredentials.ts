@@ -50,7 +50,7 @@ const readsAll = /Seq Scan on (accounts|workspaces|api_keys|pools|credentials)\b
 const alone: ReadonlyArray<readonly [name: string, text: RegExp]> = [
   ["key and workspace of one create", /AS default_workspace_id,[^;]*FROM api_keys[^;]*decode\(\$1/],
   ["key and credential of one get", /FROM api_keys\s+LEFT JOIN credentials[^;]*credentials.id = \$/],
-  ["insert of one credential", /WITH given AS \(\s*SELECT \$[^;]*INSERT INTO credentials/],
+  ["insert of one credential", /WITH input AS \(\s*SELECT \$[^;]*INSERT INTO credentials/],
   ["foreign key of an insert", /FROM ONLY "public"\."pools"/]
 ]
 const batched: typeof alone = [

@@ -42,7 +42,7 @@ export interface PoolRow {
 }
 
 /** A pool in one snapshot of the database. */
-interface StoredPool extends PoolState {
+export interface StoredPool extends PoolState {
   readonly rows: ReadonlyArray<PoolRow> | undefined
   /** Parkings of current keys by credential. */
   readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>

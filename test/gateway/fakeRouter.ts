@@ -41,7 +41,7 @@ export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id):
   freshness: 0,
   isEmpty: keys.length === 0,
   members: keys.length,
-  start: { versions: "", place: searchStart }
+  start: { versions: "", position: searchStart }
 })
 
 /** A router whose leases are counted, and whose database can be cut off. */

@@ -108,7 +108,7 @@ export const seldom: ReadonlyArray<History> = [
     step({ do: "delete workspace", tenant: 0 }, { wait: 50, joins: false })
   ),
   history(create(1), attempt(0, "Succeeded"), attempt(0, "Succeeded", 0, { wait: 780_000 })),
-  { ...history(create(0), create(0), rejected, rejected, step({ do: "restart", gently: true })), seed: 3 },
+  { ...history(create(0), create(0), rejected, rejected, step({ do: "restart", gently: true })), seed: 6 },
   { ...history(create(0), update(0, true), update(1, false), update(6, false)), seed: 7 },
   history(create(0), step({ do: "refuse models", tenant: 0 })),
   history(create(0), rejected, attempt(0, "UpstreamFailed", 0, { wait: 61_000 }), attempt(0, "Succeeded")),

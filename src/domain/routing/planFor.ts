@@ -139,10 +139,10 @@ const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
 /** Where a search continues: the turn (one phase of one provider) and the index in that provider's pool. */
 export interface SearchPosition {
   readonly turn: number
-  readonly at: number
+  readonly index: number
 }
 
-export const searchStart: SearchPosition = { turn: 0, at: 0 }
+export const searchStart: SearchPosition = { turn: 0, index: 0 }
 
 export interface Search {
   readonly request: RoutingRequest
@@ -156,7 +156,7 @@ export interface Search {
 /** The step, if any, and its position or where the search continues. */
 export interface SearchResult {
   readonly step: Step | undefined
-  readonly place: SearchPosition
+  readonly position: SearchPosition
   /** Whether the search stopped early, so that a step may follow. */
   readonly isPaused: boolean
 }
@@ -172,29 +172,30 @@ export const nextStep = (
   from: SearchPosition,
   maxExamined: number
 ): SearchResult => {
-  let left = maxExamined
-  let { at, turn } = from
-  for (; ; turn += 1, at = 0) {
+  let remaining = maxExamined
+  let { index, turn } = from
+  for (; ; turn += 1, index = 0) {
     const { phase, target } = turnOf(request, turn)
-    if (phase === undefined || target === undefined) return { step: undefined, place: { turn, at }, isPaused: false }
+    if (phase === undefined || target === undefined)
+      return { step: undefined, position: { turn, index }, isPaused: false }
     const { endpoint, provider } = target
     const pool = poolOfProvider(provider)
     if (phase === "shared") {
       const isOffered = isWanted(provider, undefined) && removalsOf(request, endpoint, pool).length === 0
-      if (isOffered) return { step: { _tag: "Shared", provider }, place: { turn, at }, isPaused: false }
+      if (isOffered) return { step: { _tag: "Shared", provider }, position: { turn, index }, isPaused: false }
       continue
     }
-    for (; at < pool.length; at += 1) {
-      const member = pool[at] as PooledCredential
+    for (; index < pool.length; index += 1) {
+      const member = pool[index] as PooledCredential
       const { id, is_fallback } = member.credential
       if (is_fallback !== (phase === "fallback")) continue
-      if (left === 0) return { step: undefined, place: { turn, at }, isPaused: true }
-      left -= 1
+      if (remaining === 0) return { step: undefined, position: { turn, index }, isPaused: true }
+      remaining -= 1
       if (!isWanted(provider, id)) continue
       const availability = availabilityOf(member)
       const exclusions = exclusionsOf(request, endpoint, member, availability)
       if (exclusions.length > 0) onExcluded(exclusions)
-      else return { step: stepOf(provider, phase, member, availability), place: { turn, at }, isPaused: false }
+      else return { step: stepOf(provider, phase, member, availability), position: { turn, index }, isPaused: false }
     }
   }
 }

@@ -111,7 +111,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const { members, request } = prepared
     yield* memory.admit(explainedBytes * members)
     const requestText = JSON.stringify(request)
-    const snapshots = prepared.snapshots.map(({ n }) => n).join()
+    const snapshots = prepared.snapshots.map(({ serial }) => serial).join()
     const pools = `${account_id} ${request.workspace_id} ${request.targets.map(({ provider }) => provider).join()}`
     const findCached = () => {
       const one = bodies

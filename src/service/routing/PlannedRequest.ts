@@ -29,5 +29,5 @@ export interface PlannedRequest extends ResolvedRequest, Plan {
   /** Number of credentials in its pools. */
   readonly members: number
   /** Position of the first step in pools of these versions. */
-  readonly start: { readonly versions: string; readonly place: SearchPosition }
+  readonly start: { readonly versions: string; readonly position: SearchPosition }
 }

@@ -19,7 +19,8 @@ import {
   type PoolRow,
   type PoolState,
   type PoolVersions,
-  type StoredParking
+  type StoredParking,
+  type StoredPool
 } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../runtime/Deadline.ts"
@@ -29,370 +30,13 @@ import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 import { makeTurns } from "./Turns.ts"
 
-export const sealStatusByError = {
-  AuthenticationFailed: "altered",
-  UnknownKeyId: "unknown_key",
-  UnsupportedFormat: "unsupported",
-  KeyStoreUnavailable: "unavailable"
-} as const satisfies Record<OpenFailure["_tag"], Seal>
-
-type Member = PooledCredential & { readonly sealed: SealedKey }
-
-/** A pool at one time. Times are in milliseconds of the monotonic clock. */
-export interface Snapshot extends Pick<PoolState, "version" | "health"> {
-  /** In the order of attempts. */
-  readonly pool: ReadonlyArray<Member>
-  readonly byId: ReadonlyMap<CredentialId, Member>
-  readonly isVerified: boolean
-  /** Unique serial number. */
-  readonly n: number
-  /** When reading its credentials began, and when their seals were checked. */
-  readonly read_at: number
-  readonly checked_at: number
-  /** The last query that returned this version and health. */
-  validated: Query
-}
-
-/** A query of the database: serial number, which breaks ties of time, and start. */
-interface Query {
-  readonly n: number
-  readonly at: number
-}
-
-/** The pools of a workspace, in the order of the requested providers. */
-export interface WorkspacePools extends PoolOwner {
-  readonly snapshots: ReadonlyArray<Snapshot>
-}
-
-/** Maximum age of a snapshot: bounds how long changes by SQL that do not raise its version go unseen. */
-const maxAge = 60_000
-
-/** Maximum age of a snapshot with unverified rows: meanwhile a missing key may be added, or the key store recover. */
-const unverifiedMaxAge = 1000
-
-const isVerified = ({ seal }: Member) => seal === "verified"
-
-/** Whether all seals are verified, or the last check ended recently: a hanging key store makes a check take seconds. */
-const isChecked = ({ checked_at, isVerified }: Snapshot, now: number): boolean =>
-  isVerified || now < checked_at + unverifiedMaxAge
-
-const isUsable = (snapshot: Snapshot, now: number): boolean =>
-  now < snapshot.read_at + maxAge && isChecked(snapshot, now)
-
-/** Maximum wait for a pool outside of a request, in milliseconds. */
-const longestWait = 30_000
-
-const deadlinePassed = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
-
-/** Pools of one plan read at a time. */
-const concurrency = 8
-
-/** Rows checked at a time, for remote key stores. */
-const checkConcurrency = 16
-
-/** Deadline for checking the seals of a pool. Rows unchecked by then count as unavailable. */
-const inTime = withDeadline(Duration.seconds(3))
-
-/** Approximate memory of a pool, in bytes: a character takes up to two, and a row has about forty objects. */
-const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
-
-/** Memory while reading, as a multiple of the result: rows arrive as bytes and text, parkings as JSON. */
-const readingFactor = { pool: 2, parkings: 4 }
-
-/** A read of a pool, shared by the plans that wait for it. */
-interface Loading {
-  readonly query: Query
-  readonly fiber: Fiber.Fiber<Snapshot, ServiceUnavailable | UnknownWorkspace>
-}
-
-/** Stops waiting at this request's deadline, without interrupting the read. */
-const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-  Effect.flatMap(timeLeft(longestWait), (duration) =>
-    Effect.timeoutOrElse(wait, { duration, orElse: () => Effect.die(deadlinePassed) })
-  )
-
-const cooldownOf = ({ cause, epoch, key_version, remaining, strikes }: StoredParking, now: number): Cooldown =>
-  remaining === null
-    ? { ...initialCooldown(key_version), epoch }
-    : { key_version, epoch, until: now + Math.min(remaining, longestCooldown), strikes, cause: cooldownCauseOf(cause) }
-
-const healthOf = (parkings: ReadonlyArray<StoredParking> = [], now: number) => {
-  const cooldowns = parkings.filter(({ cause }) => cause !== "leaked")
-  return {
-    leaked: cooldowns.length < parkings.length,
-    stored: new Map(cooldowns.map((parking) => [parking.model, cooldownOf(parking, now)]))
-  }
-}
-
-const orUnknown = <A, E>(lookup: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
-  Effect.flatMap(lookup, (one): Effect.Effect<A, UnknownWorkspace> =>
-    Option.isSome(one) ? Effect.succeed(one.value) : Effect.fail(new UnknownWorkspace())
-  )
-
-type Sealed = Pick<Member, "credential" | "sealed">
-
-/** Whether two rows have the same sealed key and context. Names, orders and rewrapped data keys may differ. */
-const isSameSeal = (one: Sealed, other: Sealed, account_id: AccountId): boolean =>
-  Buffer.compare(one.sealed.sealed, other.sealed.sealed) === 0 &&
-  encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
-
-type Checked = Pick<PooledCredential, "seal" | "cannotSign">
-
-const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Sealed) => Effect.Effect<Checked>) {
-  const { load, versions, versionsOfKey } = yield* CredentialPools
-  const budget = yield* MemoryBudget
-  const tokens = yield* Tokens
-  const clock = yield* Clock.Clock
-  const fork = Effect.runForkWith(yield* Effect.context())
-  /** `parkings` reserves memory for parkings read after their pool. */
-  interface CacheEntry {
-    snapshot: Snapshot
-    readonly reservation: Reservation
-    parkings?: Reservation
-  }
-  const cache = new Map<string, CacheEntry>()
-  const loadings = new Map<string, Loading>()
-  let queries = 0
-  let snapshots = 0
-  const beginQuery = (): Query => ({ n: (queries += 1), at: monotonicMillis(clock) })
-
-  const poolKeyOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
-    `${account_id} ${workspace_id} ${provider}`
-
-  /**
-   * Reads a pool, or only its parkings if it still has `version`. Reserves memory for both at once, because whoever waits for
-   * memory must hold none; `weight` is 0 for parkings alone. Checks again only rows whose seal may have changed.
-   */
-  const readFrom = Effect.fnUntraced(function* (
-    owner: PoolOwner,
-    provider: Provider,
-    known: Snapshot | undefined,
-    version: string | undefined,
-    weight: number,
-    validated: Query
-  ) {
-    const { account_id } = owner
-    let reservation = budget.reserve(account_id, "pool")
-    let keptBytes = 0
-    const admit = Effect.fnUntraced(function* (parkings: number) {
-      const bytes = readingFactor.pool * weight + readingFactor.parkings * parkings
-      reservation = yield* withDeadline(Duration.millis(longestWait))(
-        Effect.suspend(() => budget.admit(account_id, "pool", bytes))
-      )
-      keptBytes = weight + parkings
-    })
-    const release = Effect.sync(() => reservation.release())
-    const stored = yield* Effect.onError(orUnknown(load(owner, provider, version, admit)), () => release)
-    const now = monotonicMillis(clock)
-    const carriedCheck = (row: PoolRow): Checked => {
-      const before = known?.byId.get(row.credential.id)
-      if (before === undefined || (before.row !== row.row && !isSameSeal(before, row, account_id)))
-        return { seal: "unavailable" }
-      const { cannotSign = false, seal } = before
-      return { seal, cannotSign }
-    }
-    const health = ({ credential: { id } }: Sealed) => healthOf(stored.parkings.get(id), now)
-    const pool =
-      stored.rows === undefined
-        ? (known?.pool ?? []).map((member) => ({ ...member, ...health(member) }))
-        : poolOf(stored.rows.map((row) => ({ ...row, ...health(row), ...carriedCheck(row) })))
-    const checking = inTime(
-      Effect.forEach(
-        pool,
-        (member) =>
-          isVerified(member)
-            ? Effect.succeed(member)
-            : Effect.map(check(account_id, member), (checked) => ({ ...member, ...checked })),
-        { concurrency: checkConcurrency }
-      )
-    )
-    const checkedPool = yield* Effect.onError(checking, () => release)
-    reservation.shrink(keptBytes)
-    const snapshot: Snapshot = {
-      version: stored.version,
-      health: stored.health,
-      pool: checkedPool,
-      byId: new Map(checkedPool.map((member) => [member.credential.id, member])),
-      isVerified: checkedPool.every(isVerified),
-      n: (snapshots += 1),
-      read_at: stored.rows === undefined && known !== undefined ? known.read_at : validated.at,
-      checked_at: monotonicMillis(clock),
-      validated
-    }
-    return { snapshot, reservation }
-  })
-
-  const evict = (key: string, next?: Snapshot) => {
-    const entry = cache.get(key)
-    cache.delete(key)
-    if (entry !== undefined) tokens.wipePool(entry.snapshot.pool, next?.byId)
-    entry?.reservation.release()
-    entry?.parkings?.release()
-  }
-
-  /** Reads a pool into the cache, or only its parkings if the rest is up to date. */
-  const read = Effect.fnUntraced(function* (owner: PoolOwner, provider: Provider, state: PoolState, query: Query) {
-    const key = poolKeyOf(owner, provider)
-    const current = cache.get(key)
-    const known = current?.snapshot
-    if (current?.snapshot.version === state.version && query.at < current.snapshot.read_at + maxAge) {
-      const { reservation, snapshot } = yield* readFrom(owner, provider, known, state.version, 0, query)
-      const isSame = snapshot.version === state.version
-      if (isSame && cache.get(key) === current) {
-        current.parkings?.release()
-        current.reservation.shrink(weightOf(state))
-        current.parkings = reservation
-        current.snapshot = snapshot
-        reservation.makeEvictable(() => evict(key))
-      } else reservation.release()
-      if (isSame) return snapshot
-    }
-    const { reservation, snapshot } = yield* readFrom(owner, provider, known, undefined, weightOf(state), query)
-    evict(key, snapshot)
-    cache.set(key, { snapshot, reservation })
-    reservation.makeEvictable(() => evict(key))
-    return snapshot
-  })
-
-  const start = (owner: PoolOwner, provider: Provider, state: PoolState, key: string): Loading => {
-    const query = beginQuery()
-    // Forked, because the waiting requests may leave.
-    const fiber = fork(read(owner, provider, state, query))
-    const loading = { query, fiber }
-    loadings.set(key, loading)
-    fiber.addObserver(() => loadings.delete(key))
-    return loading
-  }
-
-  /** The cached snapshot if it has this state, or was validated after `query`. */
-  const currentOf = (key: string, state: PoolState, query: Query): Snapshot | undefined => {
-    const entry = cache.get(key)
-    if (entry === undefined || !isUsable(entry.snapshot, query.at)) return undefined
-    const { snapshot } = entry
-    if (snapshot.version !== state.version || snapshot.health !== state.health) {
-      return snapshot.validated.n < query.n ? undefined : snapshot
-    }
-    if (snapshot.validated.n < query.n) snapshot.validated = query
-    entry.reservation.touch()
-    entry.parkings?.touch()
-    return snapshot
-  }
-
-  /** Returns the cached snapshot if it is current; else waits for a read that began after `query`. */
-  const loadOne = (
-    owner: PoolOwner,
-    provider: Provider,
-    state: PoolState,
-    query: Query
-  ): Effect.Effect<Snapshot, ServiceUnavailable | UnknownWorkspace> =>
-    Effect.suspend(() => {
-      const key = poolKeyOf(owner, provider)
-      const snapshot = currentOf(key, state, query)
-      if (snapshot !== undefined) return Effect.succeed(snapshot)
-      const running = loadings.get(key) ?? start(owner, provider, state, key)
-      return running.query.n > query.n
-        ? withinDeadline(Fiber.join(running.fiber))
-        : // Its read may predate `query`, but may also return the right version: wait before reading again.
-          Effect.andThen(withinDeadline(Fiber.await(running.fiber)), loadOne(owner, provider, state, query))
-    })
-
-  /** The cached pools, if all were validated within `freshness`. */
-  const freshOf = (
-    { account_id, workspace_id }: WorkspaceSelector,
-    providers: ReadonlyArray<Provider>,
-    now: number,
-    freshness: number
-  ): WorkspacePools | undefined => {
-    if (workspace_id === undefined || freshness === 0) return undefined
-    const snapshots: Array<Snapshot> = []
-    for (const provider of providers) {
-      const snapshot = cache.get(poolKeyOf({ account_id, workspace_id }, provider))?.snapshot
-      if (snapshot === undefined || snapshot.validated.at + freshness < now || !isChecked(snapshot, now))
-        return undefined
-      snapshots.push(snapshot)
-    }
-    return { account_id, workspace_id, snapshots }
-  }
-
-  /** Loads several pools at a time. */
-  const loadEach = (
-    owner: PoolOwner,
-    pools: PoolVersions["pools"],
-    providers: ReadonlyArray<Provider>,
-    query: Query
-  ) => {
-    const loading = Effect.forEach(
-      pools,
-      (state, index) => loadOne(owner, providers[index] as Provider, state, query),
-      {
-        concurrency
-      }
-    )
-    return Effect.map(loading, (snapshots) => ({ ...owner, snapshots }))
-  }
-
-  /** Returns the cached snapshots if all are current; else loads those that are not. */
-  const loadAll = (
-    account_id: AccountId,
-    { pools, workspace_id }: PoolVersions,
-    providers: ReadonlyArray<Provider>,
-    query: Query
-  ): Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace> => {
-    const owner = { account_id, workspace_id }
-    const snapshots: Array<Snapshot> = []
-    for (const [index, state] of pools.entries()) {
-      const snapshot = currentOf(poolKeyOf(owner, providers[index] as Provider), state, query)
-      if (snapshot === undefined) return loadEach(owner, pools, providers, query)
-      snapshots.push(snapshot)
-    }
-    return Effect.succeed({ account_id, workspace_id, snapshots })
-  }
-
-  const current: Pools["Service"]["current"] = (selector, providers, freshness = 0) =>
-    Effect.suspend(() => {
-      const fresh = freshOf(selector, providers, monotonicMillis(clock), freshness)
-      if (fresh !== undefined) return Effect.succeed(fresh)
-      const query = beginQuery()
-      return Effect.flatMap(orUnknown(versions(selector, providers)), (pools) =>
-        loadAll(selector.account_id, pools, providers, query)
-      )
-    })
-
-  return Pools.of({
-    ...(yield* makeTurns),
-    current,
-    currentForKey: (key, providers) =>
-      Effect.suspend(() => {
-        const query = beginQuery()
-        return Effect.flatMap(
-          versionsOfKey(key, providers),
-          (account): ReturnType<Pools["Service"]["currentForKey"]> =>
-            Option.isNone(account)
-              ? Effect.fail(new UnknownApiKey())
-              : !roleAllows(account.value.role, "route")
-                ? Effect.fail(new ApiKeyMayNotRoute())
-                : Effect.flatMap(orUnknown(Effect.succeed(account.value.versions)), (versions) =>
-                    loadAll(account.value.account_id, versions, providers, query)
-                  )
-        )
-      }),
-    reread: (owner, provider) =>
-      Effect.suspend(() => {
-        const entry = cache.get(poolKeyOf(owner, provider))
-        if (entry !== undefined && monotonicMillis(clock) >= entry.snapshot.read_at + unverifiedMaxAge) {
-          entry.snapshot = { ...entry.snapshot, read_at: Number.NEGATIVE_INFINITY }
-        }
-        return current(owner, [provider])
-      })
-  })
-})
-
 /** A workspace of an account; the default one unless named. */
 type WorkspaceSelector = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId }
 
 /**
- * Caches snapshots of pools. Invariant: a snapshot serves only while its version and health equal the database's, so none is
- * stale except after changes that do not raise them.
+ * Caches the pools of workspaces: one snapshot per provider, in reserved memory. Each call asks the database for the versions
+ * of its pools, and reads those that changed, once for all callers that wait. Invariant: a snapshot serves only while its
+ * version and health equal the database's, so none is stale except after changes that do not raise them.
  */
 export class Pools extends Context.Service<
   Pools,
@@ -422,34 +66,412 @@ export class Pools extends Context.Service<
    * Unwraps the data key of each row, which proves that its policy was sealed with it (E16). Where only tokens may leave the
    * process, opens keys to check that they can sign.
    */
-  static readonly layer = Layer.provide(
-    Layer.effect(
-      this,
-      Effect.gen(function* () {
-        const { read, verify } = yield* Cipher
-        const tokensOnly = yield* TokensOnly
-        return yield* make((account_id, { credential, sealed }) => {
-          const context = contextOf({ ...credential, account_id })
-          const { provider } = credential
-          const checked =
-            tokensOnly && signsTokens(provider)
-              ? read(sealed, context, (key) => !canSign(provider, key.toString("utf8")))
-              : Effect.as(verify(sealed, context), false)
-          return Effect.match(checked, {
-            onSuccess: (cannotSign) => ({ seal: "verified", cannotSign }),
-            onFailure: ({ _tag }) => ({ seal: sealStatusByError[_tag] })
-          })
-        })
-      })
-    ),
+  static readonly layer: Layer.Layer<Pools, never, Cipher | CredentialPools> = Layer.provide(
+    Layer.suspend(() => Layer.effect(this, Effect.flatMap(makeSealCheck, make))),
     Tokens.layer
   )
   /** Trusts the columns, without a keyring. For explanations only. */
-  static readonly layerUnverified = Layer.provide(
-    Layer.effect(
-      this,
-      make(() => Effect.succeed({ seal: "unverified" }))
+  static readonly layerUnverified: Layer.Layer<Pools, never, CredentialPools> = Layer.provide(
+    Layer.suspend(() =>
+      Layer.effect(
+        this,
+        make(() => Effect.succeed({ seal: "unverified" }))
+      )
     ),
     Tokens.layer
   )
 }
+
+/** The pools of a workspace, in the order of the requested providers. */
+export interface WorkspacePools extends PoolOwner {
+  readonly snapshots: ReadonlyArray<Snapshot>
+}
+
+/** A pool at one time. Times are in milliseconds of the monotonic clock. */
+export interface Snapshot extends Pick<PoolState, "version" | "health"> {
+  readonly serial: number
+  /** In the order of attempts. */
+  readonly pool: ReadonlyArray<Member>
+  readonly byId: ReadonlyMap<CredentialId, Member>
+  readonly isVerified: boolean
+  /** When reading its rows began. */
+  readonly read_at: number
+  /** When checking its seals ended. */
+  readonly checked_at: number
+  /** The last query that returned this version and health. */
+  validated: Query
+}
+
+type Member = PooledCredential & { readonly sealed: SealedKey }
+
+/** A query of the database: its start, and a serial number, which orders queries of the same moment. */
+interface Query {
+  readonly serial: number
+  readonly at: number
+}
+
+export const sealStatusByError = {
+  AuthenticationFailed: "altered",
+  UnknownKeyId: "unknown_key",
+  UnsupportedFormat: "unsupported",
+  KeyStoreUnavailable: "unavailable"
+} as const satisfies Record<OpenFailure["_tag"], Seal>
+
+/** Maximum age of a snapshot: bounds how long changes by SQL that do not raise its version go unseen. */
+const maxAge = 60_000
+
+/** Maximum age of a snapshot with unverified rows: meanwhile a missing key may be added, or the key store recover. */
+const unverifiedMaxAge = 1000
+
+const isVerified = ({ seal }: Member) => seal === "verified"
+
+/** Whether all seals are verified, or the last check ended recently: a hanging key store makes a check take seconds. */
+const isChecked = ({ checked_at, isVerified }: Snapshot, now: number): boolean =>
+  isVerified || now < checked_at + unverifiedMaxAge
+
+const isUsable = (snapshot: Snapshot, now: number): boolean =>
+  now < snapshot.read_at + maxAge && isChecked(snapshot, now)
+
+/** Maximum wait for a pool outside of a request, in milliseconds. */
+const longestWait = 30_000
+
+const deadlinePassed = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
+
+/** Stops waiting at this request's deadline, without interrupting the read, which others may wait for. */
+const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  Effect.flatMap(timeLeft(longestWait), (duration) =>
+    Effect.timeoutOrElse(wait, { duration, orElse: () => Effect.die(deadlinePassed) })
+  )
+
+/** Pools of one plan read at a time. */
+const readConcurrency = 8
+
+/** Rows of a pool checked at a time, for remote key stores. */
+const checkConcurrency = 16
+
+/** Ends the check of a pool's seals in time. Rows unchecked by then count as unavailable. */
+const withCheckDeadline = withDeadline(Duration.seconds(3))
+
+/** Approximate memory of a pool, in bytes: a character takes up to two, and a row has about forty objects. */
+const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
+
+/** Memory while reading, as a multiple of the result: rows arrive as bytes and text, parkings as JSON. */
+const readingFactor = { pool: 2, parkings: 4 }
+
+const orUnknown = <A, E>(lookup: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
+  Effect.flatMap(lookup, (option): Effect.Effect<A, UnknownWorkspace> =>
+    Option.isSome(option) ? Effect.succeed(option.value) : Effect.fail(new UnknownWorkspace())
+  )
+
+const poolKeyOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
+  `${account_id} ${workspace_id} ${provider}`
+
+const cooldownOf = ({ cause, epoch, key_version, remaining, strikes }: StoredParking, now: number): Cooldown =>
+  remaining === null
+    ? { ...initialCooldown(key_version), epoch }
+    : { key_version, epoch, until: now + Math.min(remaining, longestCooldown), strikes, cause: cooldownCauseOf(cause) }
+
+const healthOf = (parkings: ReadonlyArray<StoredParking> = [], now: number) => {
+  const cooldowns = parkings.filter(({ cause }) => cause !== "leaked")
+  return {
+    leaked: cooldowns.length < parkings.length,
+    stored: new Map(cooldowns.map((parking) => [parking.model, cooldownOf(parking, now)]))
+  }
+}
+
+type SealedRow = Pick<Member, "credential" | "sealed">
+
+/** The result of checking a row. */
+type Checked = Pick<PooledCredential, "seal" | "cannotSign">
+
+/** Whether two rows have the same sealed key and context. Names, orders and rewrapped data keys may differ. */
+const isSameSeal = (one: SealedRow, other: SealedRow, account_id: AccountId): boolean =>
+  Buffer.compare(one.sealed.sealed, other.sealed.sealed) === 0 &&
+  encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
+
+/** The result of an earlier check of a row, if the seal is the same; else "unavailable", until the row is checked. */
+const earlierCheckOf = (row: PoolRow, before: Member | undefined, account_id: AccountId): Checked => {
+  if (before === undefined || (before.row !== row.row && !isSameSeal(before, row, account_id)))
+    return { seal: "unavailable" }
+  const { cannotSign = false, seal } = before
+  return { seal, cannotSign }
+}
+
+/** The members of a stored pool with the results of earlier checks; with the known members if no rows were read. */
+const membersOf = (
+  { parkings, rows }: StoredPool,
+  known: Snapshot | undefined,
+  account_id: AccountId,
+  now: number
+): ReadonlyArray<Member> => {
+  const healthOfRow = ({ credential: { id } }: SealedRow) => healthOf(parkings.get(id), now)
+  if (rows === undefined) return (known?.pool ?? []).map((member) => ({ ...member, ...healthOfRow(member) }))
+  return poolOf(
+    rows.map((row) => ({
+      ...row,
+      ...healthOfRow(row),
+      ...earlierCheckOf(row, known?.byId.get(row.credential.id), account_id)
+    }))
+  )
+}
+
+/** Checks the seal of a row; where only tokens may leave the process, also that the key can sign. */
+const makeSealCheck = Effect.gen(function* () {
+  const { read, verify } = yield* Cipher
+  const tokensOnly = yield* TokensOnly
+  return (account_id: AccountId, { credential, sealed }: SealedRow): Effect.Effect<Checked> => {
+    const context = contextOf({ ...credential, account_id })
+    const { provider } = credential
+    const cannotSign =
+      tokensOnly && signsTokens(provider)
+        ? read(sealed, context, (key) => !canSign(provider, key.toString("utf8")))
+        : Effect.as(verify(sealed, context), false)
+    return Effect.match(cannotSign, {
+      onSuccess: (cannotSign) => ({ seal: "verified", cannotSign }),
+      onFailure: ({ _tag }) => ({ seal: sealStatusByError[_tag] })
+    })
+  }
+})
+
+interface CacheEntry {
+  snapshot: Snapshot
+  readonly reservation: Reservation
+  /** Memory of parkings that were read after the rows. */
+  parkingsReservation?: Reservation
+}
+
+/** A read of a pool, shared by the calls that wait for it. */
+interface SharedRead {
+  readonly query: Query
+  readonly fiber: Fiber.Fiber<Snapshot, ServiceUnavailable | UnknownWorkspace>
+}
+
+const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: SealedRow) => Effect.Effect<Checked>) {
+  const { load, versions, versionsOfKey } = yield* CredentialPools
+  const budget = yield* MemoryBudget
+  const tokens = yield* Tokens
+  const clock = yield* Clock.Clock
+  const fork = Effect.runForkWith(yield* Effect.context())
+  const cache = new Map<string, CacheEntry>()
+  /** Reads in progress, at most one per pool. */
+  const reads = new Map<string, SharedRead>()
+  let queries = 0
+  let snapshots = 0
+  const beginQuery = (): Query => ({ serial: (queries += 1), at: monotonicMillis(clock) })
+
+  const current: Pools["Service"]["current"] = (selector, providers, freshness = 0) =>
+    Effect.suspend(() => {
+      const fresh = freshPools(selector, providers, monotonicMillis(clock), freshness)
+      if (fresh !== undefined) return Effect.succeed(fresh)
+      const query = beginQuery()
+      return Effect.flatMap(orUnknown(versions(selector, providers)), (pools) =>
+        poolsAt(pools, selector.account_id, providers, query)
+      )
+    })
+
+  const currentForKey: Pools["Service"]["currentForKey"] = (key, providers) =>
+    Effect.suspend(() => {
+      const query = beginQuery()
+      return Effect.flatMap(versionsOfKey(key, providers), (account): ReturnType<Pools["Service"]["currentForKey"]> => {
+        if (Option.isNone(account)) return Effect.fail(new UnknownApiKey())
+        const { account_id, role, versions } = account.value
+        if (!roleAllows(role, "route")) return Effect.fail(new ApiKeyMayNotRoute())
+        return Effect.flatMap(orUnknown(Effect.succeed(versions)), (pools) =>
+          poolsAt(pools, account_id, providers, query)
+        )
+      })
+    })
+
+  const reread: Pools["Service"]["reread"] = (owner, provider) =>
+    Effect.suspend(() => {
+      const entry = cache.get(poolKeyOf(owner, provider))
+      if (entry !== undefined && monotonicMillis(clock) >= entry.snapshot.read_at + unverifiedMaxAge) {
+        entry.snapshot = { ...entry.snapshot, read_at: Number.NEGATIVE_INFINITY }
+      }
+      return current(owner, [provider])
+    })
+
+  /** The cached pools, if all were validated within `freshness`. */
+  const freshPools = (
+    { account_id, workspace_id }: WorkspaceSelector,
+    providers: ReadonlyArray<Provider>,
+    now: number,
+    freshness: number
+  ): WorkspacePools | undefined => {
+    if (workspace_id === undefined || freshness === 0) return undefined
+    const snapshots: Array<Snapshot> = []
+    for (const provider of providers) {
+      const snapshot = cache.get(poolKeyOf({ account_id, workspace_id }, provider))?.snapshot
+      if (snapshot === undefined || snapshot.validated.at + freshness < now || !isChecked(snapshot, now))
+        return undefined
+      snapshots.push(snapshot)
+    }
+    return { account_id, workspace_id, snapshots }
+  }
+
+  /** Returns the pools in the states that `query` returned, from the cache if all are there. */
+  const poolsAt = (
+    { pools, workspace_id }: PoolVersions,
+    account_id: AccountId,
+    providers: ReadonlyArray<Provider>,
+    query: Query
+  ): Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace> => {
+    const owner = { account_id, workspace_id }
+    const snapshots: Array<Snapshot> = []
+    for (const [index, state] of pools.entries()) {
+      const snapshot = cachedSnapshot(poolKeyOf(owner, providers[index] as Provider), state, query)
+      if (snapshot === undefined) return readMissing(owner, pools, providers, query)
+      snapshots.push(snapshot)
+    }
+    return Effect.succeed({ account_id, workspace_id, snapshots })
+  }
+
+  /** Returns the cached snapshot if it has this state, or was validated after `query`. */
+  const cachedSnapshot = (key: string, state: PoolState, query: Query): Snapshot | undefined => {
+    const entry = cache.get(key)
+    if (entry === undefined || !isUsable(entry.snapshot, query.at)) return undefined
+    const { snapshot } = entry
+    if (snapshot.version !== state.version || snapshot.health !== state.health) {
+      return snapshot.validated.serial < query.serial ? undefined : snapshot
+    }
+    if (snapshot.validated.serial < query.serial) snapshot.validated = query
+    entry.reservation.touch()
+    entry.parkingsReservation?.touch()
+    return snapshot
+  }
+
+  /** Reads the pools that the cache lacks, several at a time. */
+  const readMissing = (
+    owner: PoolOwner,
+    pools: PoolVersions["pools"],
+    providers: ReadonlyArray<Provider>,
+    query: Query
+  ) =>
+    Effect.map(
+      Effect.forEach(pools, (state, index) => snapshotAt(state, owner, providers[index] as Provider, query), {
+        concurrency: readConcurrency
+      }),
+      (snapshots) => ({ ...owner, snapshots })
+    )
+
+  /** Returns the cached snapshot if it has this state; else waits for a read that began after `query`. */
+  const snapshotAt = (
+    state: PoolState,
+    owner: PoolOwner,
+    provider: Provider,
+    query: Query
+  ): Effect.Effect<Snapshot, ServiceUnavailable | UnknownWorkspace> =>
+    Effect.suspend(() => {
+      const key = poolKeyOf(owner, provider)
+      const snapshot = cachedSnapshot(key, state, query)
+      if (snapshot !== undefined) return Effect.succeed(snapshot)
+      const running = reads.get(key) ?? startRead(key, state, owner, provider)
+      return running.query.serial > query.serial
+        ? withinDeadline(Fiber.join(running.fiber))
+        : // An earlier read may return this state all the same: look again when it ends.
+          Effect.andThen(withinDeadline(Fiber.await(running.fiber)), snapshotAt(state, owner, provider, query))
+    })
+
+  /** Reads a pool in a fiber of its own, because the requests that wait for it may be interrupted. */
+  const startRead = (key: string, state: PoolState, owner: PoolOwner, provider: Provider): SharedRead => {
+    const query = beginQuery()
+    const fiber = fork(readIntoCache(key, state, owner, provider, query))
+    const started = { query, fiber }
+    reads.set(key, started)
+    fiber.addObserver(() => reads.delete(key))
+    return started
+  }
+
+  /** Reads only the parkings of a pool if its cached rows have the version of `state`; else everything. */
+  const readIntoCache = Effect.fnUntraced(function* (
+    key: string,
+    state: PoolState,
+    owner: PoolOwner,
+    provider: Provider,
+    query: Query
+  ) {
+    const entry = cache.get(key)
+    const known = entry?.snapshot
+    if (entry?.snapshot.version === state.version && query.at < entry.snapshot.read_at + maxAge) {
+      const { reservation, snapshot } = yield* readSnapshot(owner, provider, known, state.version, 0, query)
+      const isSameVersion = snapshot.version === state.version
+      if (isSameVersion && cache.get(key) === entry) {
+        entry.parkingsReservation?.release()
+        entry.reservation.shrink(weightOf(state))
+        entry.parkingsReservation = reservation
+        entry.snapshot = snapshot
+        reservation.makeEvictable(() => evict(key))
+      } else reservation.release()
+      if (isSameVersion) return snapshot
+    }
+    const { reservation, snapshot } = yield* readSnapshot(owner, provider, known, undefined, weightOf(state), query)
+    evict(key, snapshot)
+    cache.set(key, { snapshot, reservation })
+    reservation.makeEvictable(() => evict(key))
+    return snapshot
+  })
+
+  /**
+   * Reads a pool; without its rows, which weigh 0, if it still has the `knownVersion`. Reserves memory for rows and parkings
+   * at once, because whoever waits for memory must hold none. Checks only rows whose seal may have changed.
+   */
+  const readSnapshot = Effect.fnUntraced(function* (
+    owner: PoolOwner,
+    provider: Provider,
+    known: Snapshot | undefined,
+    knownVersion: string | undefined,
+    rowsWeight: number,
+    query: Query
+  ) {
+    const { account_id } = owner
+    let reservation = budget.reserve(account_id, "pool")
+    let snapshotBytes = 0
+    const admit = Effect.fnUntraced(function* (parkingsBytes: number) {
+      const bytes = readingFactor.pool * rowsWeight + readingFactor.parkings * parkingsBytes
+      reservation = yield* withDeadline(Duration.millis(longestWait))(
+        Effect.suspend(() => budget.admit(account_id, "pool", bytes))
+      )
+      snapshotBytes = rowsWeight + parkingsBytes
+    })
+    const release = Effect.sync(() => reservation.release())
+    const stored = yield* Effect.onError(orUnknown(load(owner, provider, knownVersion, admit)), () => release)
+    const members = membersOf(stored, known, account_id, monotonicMillis(clock))
+    const pool = yield* Effect.onError(checkUnverified(account_id, members), () => release)
+    reservation.shrink(snapshotBytes)
+    const snapshot: Snapshot = {
+      serial: (snapshots += 1),
+      version: stored.version,
+      health: stored.health,
+      pool,
+      byId: new Map(pool.map((member) => [member.credential.id, member])),
+      isVerified: pool.every(isVerified),
+      read_at: stored.rows === undefined && known !== undefined ? known.read_at : query.at,
+      checked_at: monotonicMillis(clock),
+      validated: query
+    }
+    return { snapshot, reservation }
+  })
+
+  const checkUnverified = (account_id: AccountId, members: ReadonlyArray<Member>) =>
+    withCheckDeadline(
+      Effect.forEach(
+        members,
+        (member) =>
+          isVerified(member)
+            ? Effect.succeed(member)
+            : Effect.map(check(account_id, member), (checked) => ({ ...member, ...checked })),
+        { concurrency: checkConcurrency }
+      )
+    )
+
+  /** Drops a snapshot and its tokens, except tokens of keys that are the same in the `next` snapshot. */
+  const evict = (key: string, next?: Snapshot) => {
+    const entry = cache.get(key)
+    cache.delete(key)
+    if (entry !== undefined) tokens.wipePool(entry.snapshot.pool, next?.byId)
+    entry?.reservation.release()
+    entry?.parkingsReservation?.release()
+  }
+
+  return Pools.of({ ...(yield* makeTurns), current, currentForKey, reread })
+})

@@ -142,7 +142,7 @@ const faults: ReadonlyArray<Fault> = [
   [
     "a search that rests passes a provider over",
     ["Q32"],
-    [["place: { turn, at }, isPaused: true", "place: { turn: turn + 1, at: 0 }, isPaused: true"]]
+    [["position: { turn, index }, isPaused: true", "position: { turn: turn + 1, index: 0 }, isPaused: true"]]
   ],
   [
     "a search finds shared capacity that is forbidden",

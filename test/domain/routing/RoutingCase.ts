@@ -72,19 +72,19 @@ export const plannerOf = (
           },
           onExcluded: ({ length }) => void (excluded += length)
         }
-        let place = code.searchStart
+        let position = code.searchStart
         const most = 1 + (routingCase.pick % 3)
         for (let n = 0; n < mostSearches; n += 1) {
           lookedAt = 0
-          const found = code.nextStep(search, place, most)
-          place = found.place
+          const found = code.nextStep(search, position, most)
+          position = found.position
           if (found.isPaused ? lookedAt !== most : lookedAt > most) throw new Error("rests at another time")
           if (found.step === undefined && !found.isPaused) break
           if (found.step === undefined) continue
           steps.push(found.step)
           done.add(found.step._tag === "Own" ? found.step.credential_id : found.step.provider)
         }
-        if (code.nextStep(search, place, most).step !== undefined) throw new Error("goes on after its end")
+        if (code.nextStep(search, position, most).step !== undefined) throw new Error("goes on after its end")
         return { steps, excluded }
       }
     }

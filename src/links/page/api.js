@@ -1,11 +1,11 @@
 // @ts-check
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "./hpke.js"
 import { say } from "./parts.js"
-import { keep, tokens } from "./start.js"
+import { keepTokens, tokens } from "./start.js"
 import { members } from "./words.js"
 
 /**
- * What the link is for.
+ * `About` describes the link, `Stored` a key that it has stored.
  * @typedef {Record<"link_id" | "account_id" | "account_name" | "workspace_id" | "workspace_name" | "expires_at", string> &
  *   Record<"provider" | "credential_id" | "return_url" | "public_key", string | null> &
  *   { purpose: "connect" | "replace" | "manage" | "view", providers: string[] }} About
@@ -20,7 +20,7 @@ import { members } from "./words.js"
 
 const busy = "The service is busy. Nothing was done: try again in a moment."
 
-/** What is said of an answer that has no sentence for owners. @type {Record<number, string>} */
+/** Sentences for owners by status, for answers without one; status 0 is no answer. @type {Record<number, string>} */
 const sentences = {
   0: "No answer came. Check your connection, and try again.",
   404: "This key is not there any more: it was deleted.",
@@ -29,41 +29,41 @@ const sentences = {
   503: busy
 }
 
-/** What the service refused; `issues` by field, `stored` by a link that was used. */
+/** A failed request. `issues` are by field; `stored` is the key that a used link has stored. */
 export class Refused extends Error {
   /** @param {number} status @param {any} [error] */
   constructor(status, error) {
     /** @type {{ path: (string | number)[], message: string }[]} */
     const issues = error?.metadata?.issues ?? []
     const isGone = issues.some(({ path }) => path[0] === "workspace_id")
-    const told = issues.map(Refused.sentenceOf).join(" ")
+    const sentencesOfIssues = issues.map(Refused.sentenceOf).join(" ")
     super(
       isGone
         ? "The workspace of this link was deleted."
-        : told || (sentences[status] ?? error?.message ?? sentences[500])
+        : sentencesOfIssues || (sentences[status] ?? error?.message ?? sentences[500])
     )
     this.status = status
     this.issues = issues
     /** @type {Stored | undefined} */
     this.stored = error?.metadata?.stored
-    /** Whether what was asked for may have been done. */
-    this.isOpen = status === 0 || status === 500
+    /** Whether the service may have done what was requested. */
+    this.mayBeDone = status === 0 || status === 500
   }
 
   static sentenceOf = (/** @type {{ path: (string | number)[], message: string }} */ { message, path }) =>
     `${members[path[0] ?? ""] ?? path.join(" ")}${typeof path[1] === "number" ? `, line ${path[1] + 1},` : ""} ${message}.`
 }
 
-/** After how long a person begins to wonder, and how long an answer may take, in milliseconds. */
-const [wonder, patience] = [3000, 30_000]
+/** After how long to say that the answer is slow, and when to give up, in milliseconds. */
+const [slowAfter, timeout] = [3000, 30_000]
 
-/** @param {string} method @param {string} path @param {object} [body] @param {string} [idempotency_key] @returns {Promise<any>} */
+/** Sends a request to the links API; throws `Refused` if it fails. @param {string} method @param {string} path @param {object} [body] @param {string} [idempotency_key] @returns {Promise<any>} */
 export const ask = async (method, path, body, idempotency_key) => {
   let isSlow = false
-  const wondering = setTimeout(() => {
+  const slowTimer = setTimeout(() => {
     isSlow = true
     say("Still waiting for an answer.")
-  }, wonder)
+  }, slowAfter)
   const sent = fetch(`api/links/v1${path}`, {
     method,
     headers: {
@@ -74,7 +74,7 @@ export const ask = async (method, path, body, idempotency_key) => {
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     credentials: "omit",
     cache: "no-store",
-    signal: AbortSignal.timeout(patience)
+    signal: AbortSignal.timeout(timeout)
   })
   const [response, answer] = await sent
     .then(async (response) => /** @type {const} */ ([response, await response.json()]))
@@ -82,7 +82,7 @@ export const ask = async (method, path, body, idempotency_key) => {
       throw new Refused(0)
     })
     .finally(() => {
-      clearTimeout(wondering)
+      clearTimeout(slowTimer)
       if (isSlow) say("")
     })
   if (response.ok) return answer.data
@@ -96,8 +96,8 @@ const textOf = (/** @type {Uint8Array} */ bytes) =>
   btoa(String.fromCharCode(...bytes)).replace(/[+/=]/g, (one) => ({ "+": "-", "/": "_" })[one] ?? "")
 
 /**
- * What the link is for. A link that lasts gets another token, which only this tab has: the one of the address stands in the
- * browser's history, and opens nothing from then on.
+ * Reads what the link is for. Replaces the token of a lasting link by a new one, which only this tab has: the token of the
+ * address remains in the browser's history, and must not open the link again.
  * @returns {Promise<About>}
  */
 export const open = async () => {
@@ -105,22 +105,22 @@ export const open = async () => {
   /** @type {About} */
   const about = await ask("GET", "/link").catch((error) => {
     if (error.status !== 401 || next === undefined) throw error
-    keep([next])
+    keepTokens([next])
     return ask("GET", "/link")
   })
   const lasts = about.purpose === "manage" || about.purpose === "view"
   if (lasts && tokens[0] === token && token.startsWith("byok_")) {
-    const other = next ?? textOf(crypto.getRandomValues(new Uint8Array(32)))
-    keep([token, other])
-    await ask("PUT", "/link/token", { token: other })
-    keep([other])
+    const newToken = next ?? textOf(crypto.getRandomValues(new Uint8Array(32)))
+    keepTokens([token, newToken])
+    await ask("PUT", "/link/token", { token: newToken })
+    keepTokens([newToken])
   }
   return about
 }
 
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
-/** @param {string} key @param {string} provider @param {string | null} credential_id */
+/** Seals a key to the link's current public key. @param {string} key @param {string} provider @param {string | null} credential_id */
 const seal = async (key, provider, credential_id) => {
   /** @type {About} */
   const { account_id, link_id, public_key, workspace_id } = await ask("GET", "/link")
@@ -135,8 +135,7 @@ const seal = async (key, provider, credential_id) => {
 }
 
 /**
- * Adds a key with what goes with it, or replaces that of a credential. If the key pair went to another tab meanwhile, it is
- * sealed to the next one.
+ * Adds a key, or replaces the key of the credential `id`. Seals it again if another tab has used the key pair meanwhile (409).
  * @param {string} key @param {string} provider @param {{ id: string } | { idempotency_key: string, name: string | null }} as
  * @returns {Promise<Credential>}
  */

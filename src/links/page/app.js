@@ -2,7 +2,7 @@
 import { open, Refused } from "./api.js"
 import { KeyForm, Read } from "./form.js"
 import { Keys } from "./keys.js"
-import { Ago, Heading, Name, Said } from "./parts.js"
+import { Ago, Heading, Name, Message } from "./parts.js"
 import { html, render, useEffect, useState } from "./preact.js"
 import { providerName } from "./providers.js"
 import { tokens } from "./start.js"
@@ -17,15 +17,15 @@ const Back = (/** @type {{ to: string | null }} */ { to }) =>
 
 const Key = (/** @type {{ of: Stored }} */ { of }) => html`<code>${of.label}</code> for ${providerName(of.provider)}`
 
-/** @param {{ about: import("./api.js").About, done: (stored: Stored) => void, closed: (error: Refused) => void }} props */
-const OneKey = ({ about, closed, done }) => {
+/** The page of a link that adds or replaces one key. @param {{ about: import("./api.js").About, onStored: (stored: Stored) => void, onClosed: (error: Refused) => void }} props */
+const OneKey = ({ about, onClosed, onStored }) => {
   const { account_name, credential_id, provider, purpose, providers, workspace_name } = about
   const form = (/** @type {import("./api.js").Credential | undefined} */ credential) => html`
     <p>
       ${credential ? html`The new key takes the place of <code>${credential.label}</code> for` : "It will be used on behalf of"}${" "}
       <strong><${Name} of=${account_name} /></strong>, workspace <${Name} of=${workspace_name} />.
     </p>
-    <${KeyForm} ...${{ provider: credential?.provider ?? provider, providers, credential, done, closed }} />
+    <${KeyForm} ...${{ provider: credential?.provider ?? provider, providers, credential, onStored, onClosed }} />
   `
   return html`<main>
     <${Heading}>${purpose === "connect" ? "Add your API key" : "Replace your API key"}<//>
@@ -35,9 +35,9 @@ const OneKey = ({ about, closed, done }) => {
 
 const App = () => {
   const [about, setAbout] = useState(/** @type {import("./api.js").About | null} */ (null))
-  const [error, closed] = useState(/** @type {Error | null} */ (null))
-  const [stored, done] = useState(/** @type {Stored | null} */ (null))
-  const start = () => void open().then(setAbout, closed)
+  const [error, setError] = useState(/** @type {Error | null} */ (null))
+  const [stored, setStored] = useState(/** @type {Stored | null} */ (null))
+  const start = () => void open().then(setAbout, setError)
   useEffect(() => {
     if (isSecureContext && tokens.length > 0) start()
   }, [])
@@ -61,13 +61,13 @@ const App = () => {
     <//>`
   }
   if (error) {
-    const again = () => {
-      closed(null)
+    const retry = () => {
+      setError(null)
       start()
     }
     return html`<${Notice} title="Something went wrong">
       <p>${error.message}</p>
-      <button onClick=${again}>Try again</button>
+      <button onClick=${retry}>Try again</button>
     <//>`
   }
   if (about === null) return html`<${Notice} title="Provider keys"><p role="status">Loading…</p><//>`
@@ -86,10 +86,10 @@ const App = () => {
       </p>
       ${isList && html`<${Back} to=${about.return_url} />`}
     </header>
-    <${isList ? Keys : OneKey} about=${about} done=${done} closed=${closed} />
+    <${isList ? Keys : OneKey} about=${about} onStored=${setStored} onClosed=${setError} />
     <footer>This link ends${" "}<${Ago} at=${about.expires_at} />.</footer>
   `
 }
 
 document.body.replaceChildren()
-render(html`<${App} /><${Said} />`, document.body)
+render(html`<${App} /><${Message} />`, document.body)

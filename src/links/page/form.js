@@ -8,23 +8,23 @@ import { AfterLife, doubtOf, KeyPlace, providerName, shapeOf, slugOf } from "./p
 /** @typedef {import("./api.js").Credential} Credential */
 /** @typedef {import("./api.js").Stored} Stored */
 
-/** Shows what the service has at a path, or why it cannot be read, with a button that asks again. @param {{ path: string, at?: any, children: (answer: any) => any }} props */
+/** Reads a path of the API and shows the answer, or the error with a button to retry. Reads again if `at` changes. @param {{ path: string, at?: any, children: (answer: any) => any }} props */
 export const Read = ({ at, children, path }) => {
   const [answer, set] = useState(/** @type {any} */ (undefined))
   const read = () => void ask("GET", path).then(set, set)
   useEffect(read, [path, at])
   if (answer === undefined) return html`<p role="status">Loading…</p>`
   if (!(answer instanceof Error)) return children(answer)
-  const again = () => {
+  const retry = () => {
     document.querySelector("h1")?.focus()
     set(undefined)
     read()
   }
   return html`<p class="error" role="alert">${answer.message}</p>
-    <button type="button" onClick=${again}>Try again</button>`
+    <button type="button" onClick=${retry}>Try again</button>`
 }
 
-/** Keeps what is wrong with a form: at its fields, the first of which gets the focus, and elsewhere. */
+/** Keeps the issues of a form's fields, the first of which gets the focus, and a failure of the whole form. */
 export const useRefusal = () => {
   const form = useRef(/** @type {HTMLFormElement | null} */ (null))
   const [{ failure, issues }, set] = useState({ failure: "", issues: /** @type {Record<string, string>} */ ({}) })
@@ -32,7 +32,7 @@ export const useRefusal = () => {
     const field = form.current?.elements.namedItem(String(name))
     return field instanceof HTMLElement ? /** @type {HTMLInputElement} */ (field) : null
   }
-  const refuse = (/** @type {Record<string, string>} */ issues, failure = "") => {
+  const showIssues = (/** @type {Record<string, string>} */ issues, failure = "") => {
     set({ failure, issues })
     const field = fieldOf(Object.keys(issues)[0])
     field?.focus()
@@ -41,83 +41,88 @@ export const useRefusal = () => {
   return {
     form,
     issues,
-    refuse,
-    /** What the service refused, or what went wrong before. @param {unknown} error */
-    refused: (error) => {
-      if (!(error instanceof Refused)) return refuse({}, "This browser could not seal the key. Try another one.")
-      const here = error.issues.filter(({ path }) => fieldOf(path[0]) !== null)
-      refuse(
-        Object.fromEntries(here.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])),
-        here.length < Math.max(error.issues.length, 1) ? error.message : ""
+    showIssues,
+    /** Shows why sending the form failed. @param {unknown} error */
+    showFailure: (error) => {
+      if (!(error instanceof Refused)) return showIssues({}, "This browser could not seal the key. Try another one.")
+      const issuesHere = error.issues.filter(({ path }) => fieldOf(path[0]) !== null)
+      showIssues(
+        Object.fromEntries(issuesHere.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])),
+        issuesHere.length < Math.max(error.issues.length, 1) ? error.message : ""
       )
     },
-    /** A field that is changed is not wrong any more. @param {string} name */
-    mend: (name) => set(({ issues: { [name]: _, ...issues } }) => ({ failure: "", issues })),
+    /** Clears the issue of a field that the person changes. @param {string} name */
+    clearIssue: (name) => set(({ issues: { [name]: _, ...issues } }) => ({ failure: "", issues })),
     alert: html`<div role="alert">${failure && html`<small class="error">${failure}</small>`}</div>`
   }
 }
 
-/** What is shown of a key; nothing of JSON, whose label is that of a secret inside. */
+/** The label that a key will have; empty for JSON, whose label masks a secret inside. */
 const previewOf = (/** @type {string} */ key) => (key === "" || /^\s*[[{]/.test(key) ? "" : labelOf(key))
 
 /**
- * The form for a key, which is new unless there is a credential.
- * @param {{ provider: string | null, providers: string[], credential?: Credential | undefined, done: (stored: Stored) => void,
- *   closed: (error: Refused) => void, cancel?: (() => void) | undefined }} props
+ * The form that adds a key, or replaces the key of `credential`.
+ * @param {{ provider: string | null, providers: string[], credential?: Credential | undefined, onStored: (stored: Stored) => void,
+ *   onClosed: (error: Refused) => void, cancel?: (() => void) | undefined }} props
  */
-export const KeyForm = ({ cancel, closed, credential, done, provider, providers }) => {
-  const { alert, form, issues, mend, refuse, refused } = useRefusal()
+export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, providers }) => {
+  const { alert, form, issues, clearIssue, showIssues, showFailure } = useRefusal()
   const [busy, setBusy] = useState(false)
   const [key, setKey] = useState("")
   const [chosen, choose] = useState(provider ?? undefined)
   const [doubt, setDoubt] = useState("")
-  /** Names what is sent until it is known what became of it, so that it is stored once. */
-  const attempt = useRef({ id: crypto.randomUUID(), isOpen: false })
+  /** The idempotency key of a create, and whether an earlier try may have stored the key. Changes after a definite answer. */
+  const attempt = useRef({ id: crypto.randomUUID(), mayBeDone: false })
 
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault()
     if (busy) return
-    const given = new FormData(form.current ?? undefined)
+    const values = new FormData(form.current ?? undefined)
     const missing = {
       ...(chosen === undefined && {
-        provider: given.get("provider")
+        provider: values.get("provider")
           ? "There is no such provider: choose one from the list."
           : "Provider is required."
       }),
       ...(key === "" && { key: "API key is required." })
     }
-    refuse(missing)
+    showIssues(missing)
     if (chosen === undefined || key === "") return
-    const next = doubtOf(key, chosen) ?? ""
-    setDoubt(next)
-    if (next !== "" && next !== doubt) return refuse({}, `${next} If it is right, press the button again.`)
+    const newDoubt = doubtOf(key, chosen) ?? ""
+    setDoubt(newDoubt)
+    if (newDoubt !== "" && newDoubt !== doubt)
+      return showIssues({}, `${newDoubt} If it is right, press the button again.`)
     setBusy(true)
     try {
-      const name = String(given.get("name") ?? "").trim() || null
-      done(await store(key, chosen, credential ? { id: credential.id } : { idempotency_key: attempt.current.id, name }))
+      const name = String(values.get("name") ?? "").trim() || null
+      onStored(
+        await store(key, chosen, credential ? { id: credential.id } : { idempotency_key: attempt.current.id, name })
+      )
     } catch (error) {
       setBusy(false)
-      if (!(error instanceof Refused)) return refused(error)
-      const { isOpen: wasOpen } = attempt.current
-      if (error.status === 401) return error.stored && wasOpen ? done(error.stored) : closed(error)
-      attempt.current = error.isOpen ? { ...attempt.current, isOpen: true } : { id: crypto.randomUUID(), isOpen: false }
-      if (error.isOpen) return refuse({}, `${error.message} What is sent again is stored once.`)
-      if (error.status === 409 && wasOpen && !credential)
-        return refuse({}, "What you sent before was stored. Look at your keys before you add this one.")
-      refused(error)
+      if (!(error instanceof Refused)) return showFailure(error)
+      const { mayBeDone: mayBeDoneBefore } = attempt.current
+      if (error.status === 401) return error.stored && mayBeDoneBefore ? onStored(error.stored) : onClosed(error)
+      attempt.current = error.mayBeDone
+        ? { ...attempt.current, mayBeDone: true }
+        : { id: crypto.randomUUID(), mayBeDone: false }
+      if (error.mayBeDone) return showIssues({}, `${error.message} What is sent again is stored once.`)
+      if (error.status === 409 && mayBeDoneBefore && !credential)
+        return showIssues({}, "What you sent before was stored. Look at your keys before you add this one.")
+      showFailure(error)
     }
   }
 
   const change = (/** @type {any} */ { target }) => {
     if (target.name === "key") setKey(target.value)
     if (target.name === "provider") choose(slugOf(providers, target.value))
-    mend(target.name)
+    clearIssue(target.name)
   }
   const readFile = async (/** @type {any} */ { target }) => {
     const [file] = target.files
     target.value = ""
-    mend("key")
-    if (file?.size > 100_000) refuse({ file: "This file is too large to be a key." })
+    clearIssue("key")
+    if (file?.size > 100_000) showIssues({ file: "This file is too large to be a key." })
     else if (file) setKey((await file.text()).trim())
   }
 

@@ -12,13 +12,13 @@ import { causeOf, Event, inWords, State, states } from "./words.js"
 export const nameOf = (/** @type {Pick<Key, "label" | "name">} */ { label, name }) =>
   html`<${Name} of=${name ?? label} />`
 
-/** A replaced key is an update and a rotation: only the latter is shown. */
+/** Hides the update that accompanies each rotation. */
 const isShown = (/** @type {any} */ { action, fields }) => action !== "credential.update" || String(fields) !== "key"
 
-/** What an owner types to delete a key: its label, unless that is all brackets and stars. */
-const wordFor = (/** @type {Key} */ { label, provider }) => (/^[\w.-]+$/.test(label) ? label : provider)
+/** The word that an owner types to delete a key: its label, or the provider if the label has other characters. */
+const confirmationOf = (/** @type {Key} */ { label, provider }) => (/^[\w.-]+$/.test(label) ? label : provider)
 
-/** Those of one provider, in the order of trial. @param {Key[]} keys */
+/** Sorts the keys of one provider into the order in which routers try them. @param {Key[]} keys */
 export const inOrder = (keys) =>
   [...keys].sort(
     (one, other) => Number(one.is_fallback) - Number(other.is_fallback) || one.sort_order - other.sort_order
@@ -29,7 +29,7 @@ export const inOrder = (keys) =>
 export const KeyPage = ({ acting, all, manages, show, shown }) => {
   const { disabled, id, label, provider, status } = shown
   const [editing, edit] = useState("")
-  const [wrong, setWrong] = useState(false)
+  const [isMistyped, setMistyped] = useState(false)
   const [plan, setPlan] = useState(/** @type {any} */ (null))
   useEffect(() => /** @type {HTMLInputElement | null} */ (document.getElementById(editing))?.select(), [editing])
 
@@ -47,7 +47,7 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
   }
   const change = (/** @type {object} */ changes, /** @type {any} */ done) =>
     acting(() => ask("PATCH", `/byok/${id}`, changes), done)
-  const opens = (/** @type {string} */ name, /** @type {string} */ words, kind = "") =>
+  const toggle = (/** @type {string} */ name, /** @type {string} */ words, kind = "") =>
     html`<button
       class=${kind}
       aria-expanded=${String(editing === name)}
@@ -55,25 +55,25 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
     >
       ${words}
     </button>`
-  const given = (/** @type {any} */ event) => {
+  const submittedText = (/** @type {any} */ event) => {
     event.preventDefault()
     return event.target.querySelector("input").value.trim()
   }
   const rename = async (/** @type {Event} */ event) => {
-    if (!(await change({ name: given(event) || null }, "The name was changed."))) return
+    if (!(await change({ name: submittedText(event) || null }, "The name was changed."))) return
     edit("")
     document.querySelector("h1")?.focus()
   }
-  const word = wordFor(shown)
+  const word = confirmationOf(shown)
   const remove = (/** @type {Event} */ event) => {
-    if (given(event) !== word) return setWrong(true)
+    if (submittedText(event) !== word) return setMistyped(true)
     void acting(async () => {
       await ask("DELETE", `/byok/${id}`)
       show("list")
     }, `The key ${label} was deleted.`)
   }
   const explain = (/** @type {Event} */ event) => {
-    const model = given(event)
+    const model = submittedText(event)
     void acting(async () => setPlan(await ask("POST", "/byok/plan", { model, targets: [{ provider }] })))
   }
   const verdict = plan?.providers[0]?.credentials.find((/** @type {any} */ one) => one.credential_id === id)
@@ -91,7 +91,7 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
     </div>
     <p>
       ${states[state]?.[1]} ${state !== "disabled" && reasons && `${" "}The reason: ${reasons}.`}
-      ${state === "parked" && retry && html`${" "}It is tried again <${Ago} at=${retry} over=${() => acting(async () => {})} />.`}
+      ${state === "parked" && retry && html`${" "}It is tried again <${Ago} at=${retry} onPassed=${() => acting(async () => {})} />.`}
     </p>
     ${
       manages &&
@@ -106,8 +106,8 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
               </button>
               <button onClick=${() => show("settings", id)}>Settings</button>`
           }
-          ${opens("rename", "Rename")} ${order.length > 1 && [move(-1, "Move up"), move(1, "Move down")]}
-          ${opens("confirm", "Delete", "danger")}
+          ${toggle("rename", "Rename")} ${order.length > 1 && [move(-1, "Move up"), move(1, "Move down")]}
+          ${toggle("confirm", "Delete", "danger")}
         </div>
         ${
           editing === "rename" &&
@@ -122,8 +122,8 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
             <${Field}
               id="confirm"
               label=${`Type ${word} to delete this key for good`}
-              error=${wrong ? `That is not ${word}. Nothing was deleted.` : undefined}
-              onInput=${() => setWrong(false)}
+              error=${isMistyped ? `That is not ${word}. Nothing was deleted.` : undefined}
+              onInput=${() => setMistyped(false)}
               autocomplete="off"
             />
             <${AfterLife} of=${provider} />

@@ -11,20 +11,20 @@ import { State } from "./words.js"
 
 /** @typedef {import("./key.js").Key} Key */
 
-/** Keys by provider, each in the order of trial. @param {Key[]} keys @returns {[string, Key[]][]} */
+/** Groups keys by provider, each group in the order in which routers try them. @param {Key[]} keys @returns {[string, Key[]][]} */
 const byProvider = (keys) =>
   [...new Set(keys.map(({ provider }) => providerName(provider)))]
     .sort()
     .map((name) => [name, inOrder(keys.filter(({ provider }) => providerName(provider) === name))])
 
-/** When a key was used last. @param {import("./api.js").Status} status */
+/** Says when a key last succeeded and failed. @param {import("./api.js").Status} status */
 const usesOf = ({ last_failed_at, last_succeeded_at }) => html`
   ${last_succeeded_at === null && last_failed_at === null && "Not used yet"}
   ${last_succeeded_at && html`Last success: <${Ago} at=${last_succeeded_at} />. `}
   ${last_failed_at && html`Last failure: <${Ago} at=${last_failed_at} />.`}
 `
 
-/** All keys of the workspace. @returns {Promise<Key[]>} */
+/** Reads all keys of the workspace, page by page. @returns {Promise<Key[]>} */
 const readAll = async () => {
   /** @type {Key[]} */
   const keys = []
@@ -45,38 +45,44 @@ const matches =
     )
   }
 
-/** How many keys are shown at a time. */
-const most = 100
+/** Maximum keys shown at a time. */
+const maxShown = 100
 
-/** What this entry of the browser's history shows. @returns {{ name: string, id: string }} */
+/** The view in the current entry of the browser's history. @returns {{ name: string, id: string }} */
 const viewNow = () => history.state?.view ?? { name: "list", id: "" }
 
 /**
- * The keys of a workspace: a list, and a page for each.
- * @param {{ about: import("./api.js").About, closed: (error: Error) => void }} props
+ * Shows the keys of a workspace: a list, and a page for each key.
+ * @param {{ about: import("./api.js").About, onClosed: (error: Error) => void }} props
  */
-export const Keys = ({ about, closed }) => {
+export const Keys = ({ about, onClosed }) => {
   const [keys, setKeys] = useState(/** @type {Key[] | null} */ (null))
   const [view, setView] = useState(viewNow)
   const [search, setSearch] = useState("")
-  const underWay = useRef(false)
+  const isActing = useRef(false)
   const manages = about.purpose === "manage"
 
-  /** Acts, one thing at a time, reads the keys again, and says what became of it. @param {() => Promise<unknown>} act @param {any} [done] */
+  /** Runs one act at a time, then reads the keys again and shows the result. Returns whether the act succeeded. @param {() => Promise<unknown>} act @param {any} [done] */
   const acting = async (act, done = "") => {
-    if (underWay.current) return false
-    underWay.current = true
+    if (isActing.current) return false
+    isActing.current = true
     say("")
-    const refused = await act()
+    const refusal = await act()
       .then(() => null)
       .catch((error) => error)
-    // What is shown may be out of date, which may be why an act was refused.
-    const unread = refused?.status === 0 ? null : await readAll().then(setKeys, (error) => error)
-    underWay.current = false
-    if (unread && (keys === null || unread.status === 401)) closed(unread)
+    // Also after a refusal: the keys on the page may be out of date.
+    const readFailure = refusal?.status === 0 ? null : await readAll().then(setKeys, (error) => error)
+    isActing.current = false
+    if (readFailure && (keys === null || readFailure.status === 401)) onClosed(readFailure)
     else
-      say(refused ? refused.message : unread ? html`${done} The keys could not be read again: reload this page.` : done)
-    return !refused
+      say(
+        refusal
+          ? refusal.message
+          : readFailure
+            ? html`${done} The keys could not be read again: reload this page.`
+            : done
+      )
+    return !refusal
   }
   const read = (/** @type {any} */ done) => void acting(async () => {}, done)
   useEffect(() => read(""), [])
@@ -89,7 +95,7 @@ export const Keys = ({ about, closed }) => {
     return () => removeEventListener("popstate", back)
   }, [])
 
-  const found = (keys ?? []).filter(matches(search)).slice(0, most)
+  const listed = (keys ?? []).filter(matches(search)).slice(0, maxShown)
   const show = (/** @type {string} */ name, id = "") => {
     say("")
     history.pushState({ link, view: { name, id } }, "")
@@ -97,27 +103,27 @@ export const Keys = ({ about, closed }) => {
   }
   const shown = keys?.find(({ id }) => id === view.id)
 
-  /** Leaves a form for the view that it was opened from, so that Back does not lead into it again. */
+  /** Leaves a form by going back in the history, so that the Back button does not return to the form. */
   const leave = (/** @type {string} */ done) => {
     if (done) addEventListener("popstate", () => read(done), { once: true })
     history.back()
   }
   if (view.name === "add" || (view.name === "replace" && shown)) {
-    const done = (/** @type {import("./api.js").Stored} */ { label }) => {
+    const onStored = (/** @type {import("./api.js").Stored} */ { label }) => {
       if (!shown) setSearch("")
       leave(`The key ${label} was ${shown ? "stored in place of the old one" : "added"}.`)
     }
     return html`<main key=${view.name}>
       <${Heading}>${shown ? html`Replace the key of ${nameOf(shown)}` : "Add a key"}<//>
       <${KeyForm}
-        ...${{ provider: shown?.provider ?? null, providers: about.providers, credential: shown, done, closed, cancel: () => leave("") }}
+        ...${{ provider: shown?.provider ?? null, providers: about.providers, credential: shown, onStored, onClosed, cancel: () => leave("") }}
       />
     </main>`
   }
   if (view.name === "settings" && shown) {
     const save = async (/** @type {object} */ changes) => {
       await ask("PATCH", `/byok/${shown.id}`, changes).catch((error) => {
-        if (error.status === 401) closed(error)
+        if (error.status === 401) onClosed(error)
         throw error
       })
       leave("The settings were changed.")
@@ -147,8 +153,8 @@ export const Keys = ({ about, closed }) => {
       />`
     }
     ${keys === null && html`<p role="status">Loading…</p>`} ${keys?.length === 0 && html`<p>There are no keys yet.</p>`}
-    ${keys && keys.length > 0 && found.length === 0 && html`<p>No key matches.</p>`}
-    ${byProvider(found).map(
+    ${keys && keys.length > 0 && listed.length === 0 && html`<p>No key matches.</p>`}
+    ${byProvider(listed).map(
       ([name, keys]) =>
         html`<h2>${name}</h2>
           <ol>
@@ -170,6 +176,6 @@ export const Keys = ({ about, closed }) => {
             )}
           </ol>`
     )}
-    ${found.length === most && html`<p>Only ${most} keys are shown: search for the others.</p>`}
+    ${listed.length === maxShown && html`<p>Only ${maxShown} keys are shown: search for the others.</p>`}
   </main>`
 }

@@ -1,28 +1,29 @@
 // @ts-check
 import { html, useEffect, useRef, useState } from "./preact.js"
 
-/** Characters that are not seen, or turn around what is seen beside them. */
-const unseen = /[\p{Cc}\p{Bidi_Control}\u200B\u2028\u2029\u2060\uFEFF]/gu
+/** Invisible characters, and those that reverse the text beside them. */
+const hiddenCharacters = /[\p{Cc}\p{Bidi_Control}\u200B\u2028\u2029\u2060\uFEFF]/gu
 
-/** A text that others chose, such as a name: it stays by itself, and shows what it hides. */
+/** A text that others chose, such as a name: shows hidden characters, and cannot reverse the text around it. */
 export const Name = (/** @type {{ of: string }} */ { of }) =>
   html`<bdi
-    >${of.replace(unseen, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`)}</bdi
+    >${of.replace(hiddenCharacters, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`)}</bdi
   >`
 
 /** @type {(text: any) => void} */
-let tell = () => {}
+let setMessage = () => {}
 
-/** Says what became of an act, where it is seen and heard: at the lower edge of the window. */
-export const say = (/** @type {any} */ text) => tell(text)
+/** Shows a message at the lower edge of the window, and has screen readers read it out. */
+export const say = (/** @type {any} */ text) => setMessage(text)
 
-export const Said = () => {
-  const [said, set] = useState(/** @type {any} */ (""))
-  useEffect(() => void (tell = set), [])
-  return html`<div class="said" role="status">${said && html`<p class="notice">${said}</p>`}</div>`
+/** The place of the message that `say` shows. */
+export const Message = () => {
+  const [text, set] = useState(/** @type {any} */ (""))
+  useEffect(() => void (setMessage = set), [])
+  return html`<div class="said" role="status">${text && html`<p class="notice">${text}</p>`}</div>`
 }
 
-/** A heading that has the focus when its view opens, so that a screen reader begins there. */
+/** A heading that takes the focus when its view opens, so that screen readers begin there. */
 export const Heading = (/** @type {{ children?: any }} */ { children }) => {
   const heading = useRef(/** @type {HTMLElement | null} */ (null))
   useEffect(() => heading.current?.focus(), [])
@@ -30,10 +31,11 @@ export const Heading = (/** @type {{ children?: any }} */ { children }) => {
 }
 
 /**
- * A time as one tells it, on its day: how long ago, or how long until then; it goes on while one looks.
- * @param {{ at: string | null | undefined, over?: () => void }} props
+ * A time in words, updated every second: relative within a day, else a date. Calls `onPassed` when the time has passed, and
+ * then every five seconds.
+ * @param {{ at: string | null | undefined, onPassed?: () => void }} props
  */
-export const Ago = ({ at, over = () => {} }) => {
+export const Ago = ({ at, onPassed = () => {} }) => {
   const [now, set] = useState(Date.now())
   const seconds = Math.ceil((Date.parse(at ?? "") - now) / 1000)
   useEffect(() => {
@@ -41,12 +43,12 @@ export const Ago = ({ at, over = () => {} }) => {
     return () => clearInterval(timer)
   }, [])
   useEffect(() => {
-    if (seconds <= 0 && seconds % 5 === 0) over()
+    if (seconds <= 0 && seconds % 5 === 0) onPassed()
   }, [seconds])
   if (!at) return "never"
   const [date, minutes] = [new Date(at), Math.trunc(seconds / 60)]
   const format = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" })
-  const told =
+  const words =
     Math.abs(minutes) >= 1440
       ? date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })
       : Math.abs(minutes) >= 60
@@ -54,11 +56,11 @@ export const Ago = ({ at, over = () => {} }) => {
         : minutes
           ? format.format(minutes, "minute")
           : format.format(Math.max(seconds, 0), "second")
-  return html`<time datetime=${at} title=${date.toLocaleString()}>${told}</time>`
+  return html`<time datetime=${at} title=${date.toLocaleString()}>${words}</time>`
 }
 
 /**
- * A field with its label, a hint, and what is wrong with it: a choice if it has options, or of several lines.
+ * A field with its label, a hint and an error: a choice if it has options as children, or a text of several lines.
  * @param {{ id: string, label: string, hint?: any, error?: string | undefined, children?: any, multiline?: any, [attribute: string]: any }} field
  */
 export const Field = ({ children, error, hint, id, label, multiline, ...attributes }) => {
@@ -78,7 +80,7 @@ export const Field = ({ children, error, hint, id, label, multiline, ...attribut
   </p>`
 }
 
-/** Rows of a table, by their names. */
+/** Rows of a table: the name in the head of each row, and its value. */
 export const Rows = (/** @type {{ of: Record<string, any> }} */ { of }) =>
   Object.entries(of).map(
     ([name, value]) =>

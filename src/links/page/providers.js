@@ -1,7 +1,7 @@
 // @ts-check
 import { html } from "./preact.js"
 
-/** What people call providers whose names do not follow from their slugs. @type {Record<string, string>} */
+/** Names of providers that do not follow from their slugs. @type {Record<string, string>} */
 // prettier-ignore
 const names = {
   ai21: "AI21 Labs", akashml: "AkashML", "amazon-bedrock/claude-on-aws": "Amazon Bedrock (Claude on AWS)",
@@ -18,13 +18,13 @@ const names = {
 export const providerName = (/** @type {string} */ slug) =>
   names[slug] ?? slug.replace(/(^|[-/])([a-z])/g, (_, before, letter) => (before && " ") + letter.toUpperCase())
 
-/** The slug of a provider as somebody writes it. @param {string[]} slugs @param {string} text */
+/** Finds the slug of a provider by slug or name. @param {string[]} slugs @param {string} text */
 export const slugOf = (slugs, text) => {
   const wanted = text.trim().toLowerCase()
   return slugs.find((slug) => slug === wanted || providerName(slug).toLowerCase() === wanted)
 }
 
-/** Where keys are made. @type {Record<string, string>} */
+/** The web pages on which keys are made, by provider. @type {Record<string, string>} */
 // prettier-ignore
 const places = {
   "amazon-bedrock": "console.aws.amazon.com/bedrock/home#/api-keys",
@@ -44,7 +44,7 @@ export const KeyPlace = (/** @type {{ of: string }} */ { of }) =>
     new tab)
   </p>`
 
-/** Providers whose keys are mostly JSON: what that has to have, and how it is described. @type {Record<string, [string[], string]>} */
+/** Providers whose keys are mostly JSON: the required members, and a description of the form. @type {Record<string, [string[], string]>} */
 const structured = {
   "amazon-bedrock": [
     ["accessKeyId", "secretAccessKey", "region"],
@@ -60,10 +60,10 @@ const structured = {
 const formOf = (/** @type {string} */ slug) =>
   structured[slug === "claude-on-aws" ? "amazon-bedrock" : (slug.split("/")[0] ?? slug)]
 
-/** How a key of several lines looks like; nothing for a provider whose keys have one. */
+/** Describes the form of keys that have several lines; undefined for providers with keys of one line. */
 export const shapeOf = (/** @type {string} */ slug) => formOf(slug)?.[1]
 
-/** How keys begin, and whose they are. @type {[string, string][]} */
+/** How keys begin, by provider. @type {[string, string][]} */
 // prettier-ignore
 const beginnings = [
   ["sk-ant-", "anthropic"], ["sk-proj-", "openai"], ["AIza", "google-ai-studio"], ["ABSK", "amazon-bedrock"],
@@ -71,12 +71,12 @@ const beginnings = [
   ["nvapi-", "nvidia"], ["pplx-", "perplexity"], ["xai-", "xai"]
 ]
 
-/** What makes one doubt that a text is a key of a provider; it may be one nevertheless. @param {string} key @param {string} slug */
+/** Says why a text is perhaps no key of the provider; it may be one nevertheless. @param {string} key @param {string} slug */
 export const doubtOf = (key, slug) => {
   const [, owner] = beginnings.find(([beginning]) => key.startsWith(beginning)) ?? []
   if (owner !== undefined && slug.split("/")[0] !== owner)
     return `This looks like a key of ${providerName(owner)}, not of ${providerName(slug)}.`
-  // Of what no key begins with, the service says what is wrong.
+  // The service refuses these beginnings, with a better sentence.
   if (/^(bearer|basic|token|key|api-?key)\b/i.test(key)) return undefined
   if (!/^\s*[[{]/.test(key)) {
     if (/[^!-~]/.test(key.trim())) return "Keys seldom have blanks, line breaks or such letters inside."
@@ -92,7 +92,7 @@ export const doubtOf = (key, slug) => {
   }
 }
 
-/** How long a token that was made of a key stays valid after the key is gone. */
+/** Says how long a token signed by the key stays valid after the key is replaced or deleted. */
 export const AfterLife = (/** @type {{ of: string }} */ { of }) => {
   const [provider] = of.split("/")
   const time = provider === "google-vertex" ? "an hour" : formOf(of) && provider !== "azure" ? "15 minutes" : undefined

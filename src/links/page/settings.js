@@ -33,11 +33,11 @@ const takesRegion = (/** @type {string} */ provider) => ["azure", "openai", "fir
 const list = (/** @type {any[] | null} */ all, /** @type {string} */ every) =>
   all === null ? every : all.length === 0 ? "None" : html`${all.map((one, n) => html`${n > 0 && ", "}${one}`)}`
 
-/** Whom a key serves, and what it lets be used beside it: rows of a table. @param {{ of: Credential }} props */
+/** The restrictions and flags of a key, as rows of a table. @param {{ of: Credential }} props */
 export const Settings = ({ of }) => {
   const named = (/** @type {string[] | null} */ texts) => texts && texts.map((text) => html`<${Name} of=${text} />`)
   const { allowed_api_key_hashes: hashes } = of
-  const beside = [
+  const sharedCapacity = [
     of.is_fallback && "Tried after all other keys, and after shared capacity.",
     of.is_byok_only && "Shared capacity is not used for its models.",
     of.is_required && `Shared capacity of ${providerName(of.provider)} is not used for any model.`
@@ -56,7 +56,7 @@ export const Settings = ({ of }) => {
                   ""
                 )}<//
             >`,
-      "Shared capacity": beside.join(" ") || "Used after this key",
+      "Shared capacity": sharedCapacity.join(" ") || "Used after this key",
       ...(takesRegion(of.provider) && { Region: wordsOf(regions, of.declared_region) }),
       "Zero data retention": wordsOf(zdr, of.declared_zdr)
     }}
@@ -75,28 +75,28 @@ const linesOf = (/** @type {FormDataEntryValue | null} */ text) => {
   return lines.filter((line, n) => line !== "" && lines.indexOf(line) === n)
 }
 
-/** What a form says of a key, in the words of the contract. @param {FormData} given */
-const settingsIn = (given) => {
+/** Converts a form to members of the contract. @param {FormData} values */
+const settingsIn = (values) => {
   const orNull = (/** @type {string[]} */ all) => (all.length === 0 ? null : all)
-  const declared = given.get("declared_zdr")
+  const declared = values.get("declared_zdr")
   return {
-    allowed_models: orNull(linesOf(given.get("allowed_models"))),
-    allowed_user_ids: orNull(linesOf(given.get("allowed_user_ids"))),
-    allowed_api_key_hashes: orNull(given.getAll("allowed_api_key_hashes").map(String)),
-    is_fallback: given.has("is_fallback"),
-    is_byok_only: given.has("is_byok_only"),
-    is_required: given.has("is_required"),
+    allowed_models: orNull(linesOf(values.get("allowed_models"))),
+    allowed_user_ids: orNull(linesOf(values.get("allowed_user_ids"))),
+    allowed_api_key_hashes: orNull(values.getAll("allowed_api_key_hashes").map(String)),
+    is_fallback: values.has("is_fallback"),
+    is_byok_only: values.has("is_byok_only"),
+    is_required: values.has("is_required"),
     declared_zdr: declared === "" ? null : declared === "true",
-    ...(given.has("declared_region") ? { declared_region: given.get("declared_region") || null } : {})
+    ...(values.has("declared_region") ? { declared_region: values.get("declared_region") || null } : {})
   }
 }
 
-/** Changes whom a key serves. Only what was changed here is sent: what others changed meanwhile stays. @param {{ of: Credential,
+/** The form for restrictions and flags. Sends only members changed here, so that others' changes stay. @param {{ of: Credential,
  *   save: (changes: object) => Promise<void>, cancel: () => void }} props */
 export const SettingsForm = ({ cancel, of, save }) => {
-  const { alert, form, issues, mend, refuse, refused } = useRefusal()
+  const { alert, form, issues, clearIssue, showIssues, showFailure } = useRefusal()
   const [busy, setBusy] = useState(false)
-  const [clash, setClash] = useState(false)
+  const [hasConflict, setConflict] = useState(false)
   const now = () => settingsIn(new FormData(form.current ?? undefined))
   const before = () => {
     const copy = /** @type {HTMLFormElement | undefined} */ (form.current?.cloneNode(true))
@@ -106,19 +106,19 @@ export const SettingsForm = ({ cancel, of, save }) => {
 
   const change = (/** @type {any} */ { target }) => {
     const { is_byok_only, is_fallback, is_required } = now()
-    setClash(Boolean(is_fallback && (is_byok_only || is_required)))
-    mend(target.name)
+    setConflict(Boolean(is_fallback && (is_byok_only || is_required)))
+    clearIssue(target.name)
   }
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault()
     if (busy) return
-    if (clash) return document.getElementsByName("is_fallback")[0]?.focus()
+    if (hasConflict) return document.getElementsByName("is_fallback")[0]?.focus()
     const old = before()
     const changes = Object.entries(now()).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(old[name]))
     if (changes.length === 0) return cancel()
     setBusy(true)
-    refuse({})
-    await save(Object.fromEntries(changes)).catch(refused)
+    showIssues({})
+    await save(Object.fromEntries(changes)).catch(showFailure)
     setBusy(false)
   }
   const box = (/** @type {string} */ name, /** @type {any} */ words, /** @type {boolean} */ checked, value = "true") =>
@@ -158,7 +158,7 @@ export const SettingsForm = ({ cancel, of, save }) => {
         ${box("is_fallback", "Use this key only after all other keys and shared capacity", of.is_fallback)}
         <div role="alert">
           ${
-            clash &&
+            hasConflict &&
             html`<small class="error"
               >A key that comes after shared capacity cannot forbid it: clear this, or the two below.</small
             >`

@@ -1,16 +1,16 @@
 // @ts-check
-/** The first script, which needs no other: the token leaves the address whatever becomes of the rest. */
+/** Runs first and imports nothing: the token must leave the address even if the other scripts do not load. */
 
 const fromAddress = location.hash.slice(1)
 
-/** Which link an entry of the tab's history is for: a tab may open several, and goes back to each. */
+/** Identifies the link of an entry in the tab's history: a tab may open several links, and go back to each. */
 export const link = fromAddress === "" ? history.state?.link : String(Date.now())
 history.replaceState(fromAddress === "" ? history.state : { link }, "", location.pathname)
 
 const key = `byok ${link}`
 
 /** @returns {string[]} */
-const kept = () => {
+const storedTokens = () => {
   try {
     return JSON.parse(sessionStorage.getItem(key) ?? "[]")
   } catch {
@@ -18,31 +18,31 @@ const kept = () => {
   }
 }
 
-/** The token of the link; a second one is to take its place, and may have done so already. */
-export let tokens = fromAddress === "" ? kept() : [fromAddress]
+/** The link's token, then perhaps the one that will replace it, or has already if the answer was lost. */
+export let tokens = fromAddress === "" ? storedTokens() : [fromAddress]
 
-/** Keeps tokens for this tab, so that it can be reloaded; in memory only, where a browser keeps nothing. @param {string[]} next */
-export const keep = (next) => {
+/** Stores tokens for this tab, so that it can be reloaded; in memory only if the browser stores nothing. @param {string[]} next */
+export const keepTokens = (next) => {
   tokens = next
   try {
     sessionStorage.setItem(key, JSON.stringify(next))
   } catch {}
 }
-if (fromAddress !== "") keep(tokens)
+if (fromAddress !== "") keepTokens(tokens)
 
-const isOther = () => location.hash !== "" || history.state?.link !== link
-for (const event of ["hashchange", "popstate"]) addEventListener(event, () => isOther() && location.reload())
+const isOtherLink = () => location.hash !== "" || history.state?.link !== link
+for (const event of ["hashchange", "popstate"]) addEventListener(event, () => isOtherLink() && location.reload())
 
-/** Whether the browser has what the page cannot do without; over plain HTTP none has it, and the page says so. */
-const isAble = !isSecureContext || ("subtle" in crypto && "randomUUID" in crypto && "timeout" in AbortSignal)
+/** Whether the browser has the APIs that the page needs. Over plain HTTP none has them; there, the page itself says so. */
+const isSupported = !isSecureContext || ("subtle" in crypto && "randomUUID" in crypto && "timeout" in AbortSignal)
 
-const load = () => (isAble ? import("./app.js") : Promise.reject())
+const load = () => (isSupported ? import("./app.js") : Promise.reject())
 load().catch(() => {
-  const again = Object.assign(document.createElement("button"), { textContent: "Try again" })
-  again.addEventListener("click", () => location.reload())
-  const said =
+  const retryButton = Object.assign(document.createElement("button"), { textContent: "Try again" })
+  retryButton.addEventListener("click", () => location.reload())
+  const message =
     "This page could not be loaded. Check your connection; if that is no help, try a current version of another browser."
   document
     .querySelector(".loading")
-    ?.replaceWith(Object.assign(document.createElement("p"), { role: "alert", textContent: said }), again)
+    ?.replaceWith(Object.assign(document.createElement("p"), { role: "alert", textContent: message }), retryButton)
 })

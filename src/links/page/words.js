@@ -2,7 +2,7 @@
 import { html } from "./preact.js"
 import { Name } from "./parts.js"
 
-/** Members of a key as people know them, in what is refused and in events. @type {Record<string, string>} */
+/** Names of a credential's members for people, in refusals and in events. @type {Record<string, string>} */
 export const members = {
   provider: "Provider",
   key: "API key",
@@ -19,11 +19,11 @@ export const members = {
   declared_zdr: "Zero data retention"
 }
 
-/** Replaces the names that the service has for members with those of the page. @param {string} text */
+/** Replaces names of members in a sentence of the service with those of the page. @param {string} text */
 export const inWords = (text) =>
   text.replace(/[a-z]+(_[a-z]+)+/g, (name) => (members[name] ? `“${members[name]}”` : name))
 
-/** Of each state: its word, and what it means to the owner. @type {Record<string, [string, string]>} */
+/** The word for each state, and a sentence for the owner. @type {Record<string, [string, string]>} */
 export const states = {
   active: ["Active", "This key is used."],
   failing: ["Failing", "This key is used, but the provider refused it when it was last tried."],
@@ -68,15 +68,15 @@ const acts = {
 /** @type {Record<string, string>} */
 const actors = { link: "with a link", cli: "by an operator", service: "" }
 
-/** An event as one tells it. */
+/** Describes an event: the act, its details and the actor. */
 export const Event = (/** @type {{ of: any }} */ { of: { action, actor, cause, fields = [], model } }) => {
-  const whole = acts[`${action} ${fields}`]
-  const changed = whole ? "" : fields.map((/** @type {string} */ one) => members[one] ?? one).join(", ")
+  const exactWords = acts[`${action} ${fields}`]
+  const changed = exactWords ? "" : fields.map((/** @type {string} */ one) => members[one] ?? one).join(", ")
   const by =
     actor.kind === "api_key"
       ? html`by the API key ${actor.name ? html`<${Name} of=${actor.name} />` : "that is gone"}`
       : (actors[actor.kind] ?? "by the gateway")
-  return html`${whole ?? acts[action] ?? action}${changed && `: ${changed}`}${cause && `: ${causeOf(cause)}`}${
+  return html`${exactWords ?? acts[action] ?? action}${changed && `: ${changed}`}${cause && `: ${causeOf(cause)}`}${
     model && html`, for <${Name} of=${model} />`
   }${by && html`, ${by}`}`
 }

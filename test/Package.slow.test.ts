@@ -142,7 +142,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.notInclude(files, "examples/gateway.ts", "it imports the sources")
   })
 
-  it.effect("holds a bill of the materials that it runs on, and of no others", function* () {
+  it.effect("has a bill of materials of exactly its runtime dependencies", function* () {
     const { root } = yield* Installed
     const bill = JSON.parse(readFileSync(join(root, "node_modules/byok/dist/sbom.cdx.json"), "utf8")) as Bill
     assert.deepInclude(bill.metadata.component, { name: manifest.name, version: manifest.version })
@@ -254,7 +254,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.strictEqual(stdout, "sk-...AbCd\n")
   })
 
-  it.effect("has types with which the documents' examples check strictly, a wrong use not (control)", function* () {
+  it.effect("has types that accept the examples of the documents and reject a wrong use (control)", function* () {
     const { root } = yield* Installed
     const wrong = [
       `import { Credentials } from "byok/port/Credentials"`,

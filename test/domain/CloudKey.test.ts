@@ -133,7 +133,7 @@ describe("a key that signs tokens (D57)", () => {
     }
   })
 
-  it("is labelled by what names it, and shows what a gateway needs beside a token", () => {
+  it("has its public id as label source, and exposes the members that a gateway needs beside a token", () => {
     const signing = (provider: string, json: object) => Result.getOrThrow(cloudKeyOf(provider, json))
     const aws = signing("amazon-bedrock", { ...accessKey, sessionToken: "token" })
     assert.deepStrictEqual([nameOf(aws), cloudOf(aws)], [accessKey.accessKeyId, { region: accessKey.region }])

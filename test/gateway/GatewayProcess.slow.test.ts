@@ -147,67 +147,64 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     assert.strictEqual(commands, 7)
   })
 
-  it.effect(
-    "is one of two processes that agree on cooldowns, and answers 503 without the database (Q30, E21)",
-    function* () {
-      const { databaseUrl } = yield* TestService
-      const { account_id, create } = yield* TestService.newTenant
-      for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
-      const cut = yield* Scope.make()
-      const { target } = yield* Scope.provide(databaseProxy(databaseUrl), cut)
-      const proxied = new URL(databaseUrl)
-      proxied.host = `127.0.0.1:${target.port}`
-      proxied.searchParams.delete("host")
-      const [path, other] = [yield* socketPath, yield* socketPath]
-      const started = (BYOK_GATEWAY_SOCKET: string, DATABASE_URL: string) =>
-        startService({ DATABASE_URL, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET })
-      yield* Effect.all([started(path, databaseUrl), started(other, proxied.href)], { concurrency: 2 })
+  it.effect("agrees with a second process on cooldowns, and answers 503 without the database (Q30, E21)", function* () {
+    const { databaseUrl } = yield* TestService
+    const { account_id, create } = yield* TestService.newTenant
+    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+    const cut = yield* Scope.make()
+    const { target } = yield* Scope.provide(databaseProxy(databaseUrl), cut)
+    const proxied = new URL(databaseUrl)
+    proxied.host = `127.0.0.1:${target.port}`
+    proxied.searchParams.delete("host")
+    const [path, other] = [yield* socketPath, yield* socketPath]
+    const started = (BYOK_GATEWAY_SOCKET: string, DATABASE_URL: string) =>
+      startService({ DATABASE_URL, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET })
+    yield* Effect.all([started(path, databaseUrl), started(other, proxied.href)], { concurrency: 2 })
 
-      const shared = { account_id, model: "a/model", targets: [{ provider: "azure" }] }
-      const opened = (socket: string) => ask(socket, "POST", "/v1/routes", shared)
-      const first = nextIn((yield* opened(path)).text)
-      assert.strictEqual(first.next?.key, bad)
-      assert.strictEqual(nextIn((yield* opened(other)).text).next?.key, bad, "control")
-      yield* ask(path, "POST", `/v1/routes/${first.route}/attempts/1`, { status: 401 })
-      const keyOnOther = Effect.map(opened(other), ({ text }) => nextIn(text).next?.key)
-      yield* eventually("the other leaves out what is parked", keyOnOther, (found) => found === key)
+    const shared = { account_id, model: "a/model", targets: [{ provider: "azure" }] }
+    const opened = (socket: string) => ask(socket, "POST", "/v1/routes", shared)
+    const first = nextIn((yield* opened(path)).text)
+    assert.strictEqual(first.next?.key, bad)
+    assert.strictEqual(nextIn((yield* opened(other)).text).next?.key, bad, "control")
+    yield* ask(path, "POST", `/v1/routes/${first.route}/attempts/1`, { status: 401 })
+    const keyOnOther = Effect.map(opened(other), ({ text }) => nextIn(text).next?.key)
+    yield* eventually("the other leaves out what is parked", keyOnOther, (found) => found === key)
 
-      const ends = (socket: string, route: string) =>
-        ask(socket, "POST", `/v1/routes/${route}/attempts/1`, { status: 500 })
-      const [without, control] = [yield* opened(other), yield* opened(path)].map(({ text }) => nextIn(text).route)
-      const account = `/v1/accounts/${account_id}`
-      const [hash, unknown] = ["b".repeat(64), "c".repeat(64)]
-      const managed = (socket: string) =>
-        Effect.forEach(
-          [
-            ["POST", "/v1/accounts", { name: "n" }],
-            ["POST", `${account}/workspaces`, { name: "n" }],
-            ["POST", `${account}/api-keys`, { name: "n" }],
-            ["POST", `${account}/api-keys`, { name: "n", hash }],
-            ["GET", "/v1/accounts"],
-            ["GET", `${account}/workspaces`],
-            ["GET", `${account}/api-keys`],
-            ["DELETE", `${account}/api-keys/${unknown}`],
-            ["DELETE", `/v1/accounts/00000000-0000-7000-8000-000000000000`]
-          ] as const,
-          ([method, route, body]) => Effect.map(ask(socket, method, route, body), ({ status }) => status),
-          { concurrency: "unbounded" }
-        )
+    const ends = (socket: string, route: string) =>
+      ask(socket, "POST", `/v1/routes/${route}/attempts/1`, { status: 500 })
+    const [without, control] = [yield* opened(other), yield* opened(path)].map(({ text }) => nextIn(text).route)
+    const account = `/v1/accounts/${account_id}`
+    const [hash, unknown] = ["b".repeat(64), "c".repeat(64)]
+    const managed = (socket: string) =>
+      Effect.forEach(
+        [
+          ["POST", "/v1/accounts", { name: "n" }],
+          ["POST", `${account}/workspaces`, { name: "n" }],
+          ["POST", `${account}/api-keys`, { name: "n" }],
+          ["POST", `${account}/api-keys`, { name: "n", hash }],
+          ["GET", "/v1/accounts"],
+          ["GET", `${account}/workspaces`],
+          ["GET", `${account}/api-keys`],
+          ["DELETE", `${account}/api-keys/${unknown}`],
+          ["DELETE", `/v1/accounts/00000000-0000-7000-8000-000000000000`]
+        ] as const,
+        ([method, route, body]) => Effect.map(ask(socket, method, route, body), ({ status }) => status),
+        { concurrency: "unbounded" }
+      )
 
-      yield* Scope.close(cut, Exit.void)
-      const refused = yield* opened(other)
-      const reported = yield* ends(other, without ?? "")
-      for (const { status, text } of [refused, reported]) {
-        assert.strictEqual(status, 503, text)
-        assert.notInclude(text, "shared")
-      }
-      assert.strictEqual(nextIn((yield* ends(path, control ?? "")).text).next?.step, "shared", "control")
-
-      const mayBeDone = Array.from({ length: 4 }, () => 500)
-      assert.deepStrictEqual(yield* managed(other), [...mayBeDone, 503, 503, 503, 503, 503])
-      assert.deepStrictEqual(yield* managed(path), [201, 201, 201, 201, 200, 200, 200, 404, 404], "control")
+    yield* Scope.close(cut, Exit.void)
+    const refused = yield* opened(other)
+    const reported = yield* ends(other, without ?? "")
+    for (const { status, text } of [refused, reported]) {
+      assert.strictEqual(status, 503, text)
+      assert.notInclude(text, "shared")
     }
-  )
+    assert.strictEqual(nextIn((yield* ends(path, control ?? "")).text).next?.step, "shared", "control")
+
+    const mayBeDone = Array.from({ length: 4 }, () => 500)
+    assert.deepStrictEqual(yield* managed(other), [...mayBeDone, 503, 503, 503, 503, 503])
+    assert.deepStrictEqual(yield* managed(path), [201, 201, 201, 201, 200, 200, 200, 404, 404], "control")
+  })
 
   it.effect(
     "releases a trial when the client leaves; after kill -9 neither trial nor route remains (Q24, E17)",

@@ -118,7 +118,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("act each time their effect runs", () =>
+  it.effect("act whenever their effect runs, not when it is created", () =>
     within(1_000_000, ({ abandon, open, report }, held) =>
       Effect.gen(function* () {
         const opening = open(plan)
@@ -191,7 +191,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  it.effect("retry a failed answer to a report, and tell when no key is left", () =>
+  it.effect("retry a failed answer to a report, and say when to retry if no key is left", () =>
     within(1_000_000, ({ abandon, open, report }, _held, { outcomes, state }) =>
       Effect.gen(function* () {
         const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))

@@ -91,7 +91,7 @@ describe("an arriving request", () => {
     bytes: integer(1, 3_000)
   })
   it.prop(
-    "is read, kept, counted and told of as by the book, in whatever parts it arrives",
+    "behaves like a simple reference, in whatever parts it arrives",
     {
       acts: Arbitrary.array(act, { minLength: 1, maxLength: 20 }),
       end: elementOf(["take", "forget", "discard"] as const),
@@ -152,7 +152,7 @@ describe("an arriving request", () => {
     }
   )
 
-  it("is lost if it is the largest and smaller ones need the room", () => {
+  it("is dropped if it is the largest and smaller bodies need the memory", () => {
     const large = arriving(1, 10 * mebibyte)
     const small = [arriving(1, mebibyte), arriving(1, 2 * mebibyte), arriving(1, 3 * mebibyte)]
     assert.isTrue(large.isDropped)
@@ -182,7 +182,7 @@ describe("an arriving request", () => {
     assert.strictEqual(request.takeBody().length, 0)
   })
 
-  it("has a client that waits to be told to send only if it says so, in HTTP/1.1, and has sent nothing", () => {
+  it("expects 100 Continue only by that header, over HTTP/1.1, and before any of the body", () => {
     const asking = (headers: Record<string, string>, httpVersion: string, complete = false, body = "") => {
       const request = Object.assign(new ArrivingRequest(new Socket()), { complete, headers, httpVersion })
       if (body !== "") request.push(Buffer.from(body))

@@ -202,7 +202,7 @@ describe("a fair queue", () => {
     assert.isAtMost(timers(), before)
   })
 
-  it.effect("refuses requests that would wait if none may", function* () {
+  it.effect("refuses each request that would have to wait, if its limit of waiting requests is 0", function* () {
     const queue = makeRequestQueue({ inProgress: 1, waiting: 0 })
     const inside = Effect.exit(queue("one", Effect.void))
     assert.deepStrictEqual(yield* queue("one", inside), Exit.fail(new ServiceUnavailable()))
@@ -267,7 +267,7 @@ describe("the queues of requests", () => {
     assert.deepStrictEqual(queueLimits(9), { statements: 9, inProgress: 2, waiting: 7, imports: 9 })
   })
 
-  it.effect("are one for reads and one for writes, so that writes that stall delay no reads", () =>
+  it.effect("are separate for reads and writes, so that stalled writes delay no reads", () =>
     Effect.gen(function* () {
       const { reads, writes } = yield* RequestQueues
       for (const [stalled, free] of [
@@ -288,7 +288,7 @@ describe("the queues of requests", () => {
     )
   )
 
-  it.effect("start no timer for what starts at once", function* () {
+  it.effect("set no timer for a request that starts at once", function* () {
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length
     const before = timers()
     const started = untilStarted((start) => (start(), true))

@@ -30,7 +30,7 @@ describe("a budget of memory", () => {
     assert.deepStrictEqual([held.route, held.pool], [0, 100])
   })
 
-  it.effect("refuses what never fits at once, and tells why", () =>
+  it.effect("refuses at once a reservation that never fits, and says why", () =>
     Effect.gen(function* () {
       const { admit } = makeMemoryBudget(100 * mebibyte)
       yield* admit("one", "route", 100 * mebibyte)
@@ -46,7 +46,7 @@ describe("a budget of memory", () => {
     }).pipe(Effect.provide(Recording.layer))
   )
 
-  it("has nobody leave for what never fits, and of an account nothing that holds nothing any more", () => {
+  it("evicts nothing for a reservation that never fits, and nothing of an account that holds nothing", () => {
     const budget = makeMemoryBudget(100)
     const left: Array<string> = []
     const holding = (account: string, name: string, bytes: number) => {
@@ -68,7 +68,7 @@ describe("a budget of memory", () => {
     assert.deepStrictEqual(left, ["large", "admitted"])
   })
 
-  it.effect("is of 192 MiB by default", () =>
+  it.effect("has 192 MiB by default", () =>
     Effect.gen(function* () {
       const { admit, reserve, tenantsTotal } = yield* MemoryBudget
       assert.strictEqual(tenantsTotal, 144 * mebibyte)
@@ -79,7 +79,7 @@ describe("a budget of memory", () => {
     })
   )
 
-  it.effect("shows what is held, and of how much", () =>
+  it.effect("reports the reserved bytes and the total", () =>
     Effect.gen(function* () {
       const { reserve } = yield* MemoryBudget
       const uses = ["body", "page", "pool", "route", "gateway"] as const

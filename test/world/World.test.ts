@@ -14,7 +14,7 @@ describe("instances of one history over one store", () => {
     assert.isUndefined(seldom.map(brokenIn).find((broken) => broken !== undefined))
   })
 
-  it("are one history each time that a seed is run", () => {
+  it("take the same course each time that a seed is run", () => {
     const told = () =>
       seeds.slice(0, 50).map((seed) => {
         const world = new World(historyOf(seed))

@@ -31,28 +31,28 @@ export const faults = readFaults()
 
 /** A seed that shows each fault, where neither one of the first ones nor a history below does. */
 export const known: Readonly<Record<string, number>> = {
-  "an update is stored whatever the revision is": 116,
-  "a create whose key was taken meanwhile fails": 181,
-  "what was gone is deleted": 37,
-  "a read is of what was": 70,
+  "an update ignores the revision": 116,
+  "a create fails if another took its idempotency key meanwhile": 181,
+  "deleting an unknown credential succeeds": 37,
+  "a read shows a disabled credential as enabled": 70,
   "a create with an idempotency key leaves no record": 43,
-  "a place is given twice": 20,
-  "a full pool takes one more": 823,
-  "what was asked for acts when it is asked for": 450,
-  "a plan joins what is read before it was asked for": 2306,
+  "two credentials get the same sort_order": 20,
+  "a pool takes one member more than its limit": 823,
+  "a plan acts when its effect is created": 450,
+  "a plan joins a read that began before the request": 2306,
   "a snapshot is fresh for twice as long": 58,
-  "a write leaves the version as it is": 20,
-  "a lease takes whatever row is there": 51,
-  "the workspace of a fresh snapshot is not asked for": 1466,
-  "a kept token is handed out while its key cannot be opened": 1444,
-  "a row is anybody's": 15,
+  "a write does not raise the version of the pool": 20,
+  "a lease accepts a row that has changed": 51,
+  "a deleted workspace still routes with fresh snapshots": 1466,
+  "a cached token is used although its key does not open": 1444,
+  "a row is visible to every account": 15,
   "a credential may name any API key": 31,
-  "the database sweeps what processes remember": 406,
-  "what met a lock is dropped": 22,
-  "a locked row holds up the others of its batch": 56,
-  "a repeated report counts": 89,
-  "a report that came along goes on": 30,
-  "a repeated report that came along leaves the route open": 221
+  "the database deletes cooldowns that processes still remember": 406,
+  "changes of locked rows are dropped": 22,
+  "a locked row delays the others of its batch": 56,
+  "a repeated report is recorded again": 89,
+  "a report enclosed in a request opens the next attempt": 30,
+  "a repeated report enclosed in a request leaves the route open": 221
 }
 
 const step = (deed: Deed, more: Partial<Step> = {}): Step => ({

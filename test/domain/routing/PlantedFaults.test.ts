@@ -12,16 +12,16 @@ type Fault = readonly [fault: string, laws: ReadonlyArray<string>, edits: Readon
 const isUnsealed = 'if (!isTrusted(seal)) reasons.push({ reason: "seal", credential_id'
 
 const faults: ReadonlyArray<Fault> = [
-  ["rows are taken in the order in which they come", ["Q2"], [["credentials.toSorted(compare)", "credentials"]]],
-  ["sections are mixed", ["Q4"], [["Number(a.is_fallback) - Number(b.is_fallback) ||", ""]]],
+  ["the rows of a pool are not sorted", ["Q2"], [["credentials.toSorted(compare)", "credentials"]]],
+  ["prioritized and fallback keys are mixed", ["Q4"], [["Number(a.is_fallback) - Number(b.is_fallback) ||", ""]]],
   ["ties are not broken by the id", ["Q2"], [["(a.id < b.id ? -1 : 1)", "0"]]],
   [
-    "an empty list is taken for none",
+    "an empty allow list allows everything",
     ["Q3", "Q15"],
     [["if (list === null)", "if (list === null || list.length === 0)"]]
   ],
   [
-    "a caller without a user is in every short list",
+    "every short list allows a caller without a user",
     ["Q15"],
     [["(value) => list.includes(value)", "(value) => value === null || list.includes(value)"]]
   ],
@@ -36,28 +36,28 @@ const faults: ReadonlyArray<Fault> = [
     [['"prioritized", "shared", "fallback"]', '"fallback", "prioritized", "shared"]']]
   ],
   [
-    "is_required forbids the allowed models only",
+    "is_required forbids shared capacity for allowed models only",
     ["Q5"],
     [["if (is_required)", "if (is_required && allowsModel(request.model))"]]
   ],
   [
-    "is_required forbids only where the key itself could be used",
+    "is_required of an unusable key does not forbid shared capacity",
     [],
     [["if (is_required)", "if (is_required && inRegion(request, endpoint, credential.declared_region))"]]
   ],
   [
-    "is_byok_only forbids every model",
+    "is_byok_only forbids shared capacity for every model",
     ["Q6"],
     [["if (is_byok_only && allowsModel(request.model))", "if (is_byok_only)"]]
   ],
   [
-    "a credential for others forbids",
+    "a credential for other callers forbids shared capacity",
     [],
     [["if (disabled || !allowsApiKey(request.api_key_hash) || !allowsUser(request.user_id))", "if (disabled)"]]
   ],
-  ["a disabled credential forbids", [], [["if (disabled || ", "if ("]]],
+  ["a disabled credential forbids shared capacity", [], [["if (disabled || ", "if ("]]],
   [
-    "shared capacity stands in for parked keys",
+    "shared capacity replaces parked keys",
     ["Q5", "Q7", "Q8"],
     [
       [
@@ -66,35 +66,39 @@ const faults: ReadonlyArray<Fault> = [
       ]
     ]
   ],
-  ["an altered row leaves shared capacity", ["Q10"], [[isUnsealed, isUnsealed.replace("if (", "if (false && ")]]],
   [
-    "an altered row that is disabled leaves shared capacity",
+    "an altered row does not remove shared capacity",
+    ["Q10"],
+    [[isUnsealed, isUnsealed.replace("if (", "if (false && ")]]
+  ],
+  [
+    "an altered, disabled row does not remove shared capacity",
     ["Q10"],
     [[isUnsealed, isUnsealed.replace("if (", "if (!disabled && ")]]
   ],
   [
-    "a key store that does not answer leaves shared capacity",
+    "an unavailable key store does not remove shared capacity",
     ["Q10"],
     [[isUnsealed, isUnsealed.replace("if (", 'if (seal !== "unavailable" && ')]]
   ],
-  ["declared_zdr counts for every kind of endpoint", ["Q11"], [["(declared && !honoursDeclared[kind].zdr)", "false"]]],
+  ["every kind of endpoint honours declared_zdr", ["Q11"], [["(declared && !honoursDeclared[kind].zdr)", "false"]]],
   [
-    "shared capacity is used although the endpoint retains",
+    "a ZDR request uses a shared endpoint that retains data",
     ["Q11"],
     [["if (!meetsZdr(request, endpoint, null))", "if (false)"]]
   ],
   [
-    "declared_region counts for every kind of endpoint",
+    "every kind of endpoint honours declared_region",
     ["Q12"],
     [["(honoursDeclared[kind].region || region === host)", "true"]]
   ],
   [
-    "the region that a key declares does not contradict the host",
+    "a key with another declared region serves the host",
     ["Q12"],
     [["return declared === host && (", "return region === host || declared === host && ("]]
   ],
   [
-    "on a regional host ZDR is not required",
+    "a regional host does not require ZDR",
     ["Q11", "Q13"],
     [
       ["const meetsZdr = ({ requires_zdr }", "const meetsZdr = ({ host, requires_zdr }"],
@@ -102,18 +106,18 @@ const faults: ReadonlyArray<Fault> = [
     ]
   ],
   [
-    "a key that declares global is not in the region of the endpoint",
+    "a key that declares global does not take the region of its endpoint",
     ["Q14"],
     [['if (declared === null || declared === "global")', "if (declared === null)"]]
   ],
   [
-    "a step carries global as a region",
+    "a step has the region global",
     ["Q14"],
     [['declared_region === "global" ? null : declared_region', "declared_region"]]
   ],
   ["the strategies are swapped", ["Q16"], [['request.strategy === "byok_first"', 'request.strategy !== "byok_first"']]],
   [
-    "what one provider forbids is forbidden to the next",
+    "a provider's credentials also forbid the next one's shared capacity",
     ["Q8", "Q17"],
     [
       [
@@ -123,29 +127,29 @@ const faults: ReadonlyArray<Fault> = [
     ]
   ],
   [
-    "a time to retry is given although there are steps",
+    "a plan with steps has a time to retry",
     ["Q18"],
     [["steps.length === 0 ? earliestEnd(providers) : null", "earliestEnd(providers)"]]
   ],
   [
-    "a time to retry is that of a key which is also kept out otherwise",
+    "the time to retry is that of a key with another exclusion",
     ["Q18"],
     [["const [only] = exclusions", "const [only] = exclusions.slice(-1)"]]
   ],
-  ["the time to retry is the last end", ["Q18"], [["only.until < earliest", "only.until > earliest"]]],
+  ["the time to retry is the end of the last cooldown", ["Q18"], [["only.until < earliest", "only.until > earliest"]]],
   [
-    "only the first reason is given",
+    "only the first exclusion is reported",
     ["Q9"],
     [["  return exclusions\n}\n\n/** Why the shared", "  return exclusions.slice(0, 1)\n}\n\n/** Why the shared"]]
   ],
   ["positions count from one", ["Q8"], [["steps.push(step) - 1", "steps.push(step)"]]],
   [
-    "a search that rests passes a provider over",
+    "a paused search skips the rest of a provider",
     ["Q32"],
     [["position: { turn, index }, isPaused: true", "position: { turn: turn + 1, index: 0 }, isPaused: true"]]
   ],
   [
-    "a search finds shared capacity that is forbidden",
+    "a search returns forbidden shared capacity",
     ["Q32"],
     [
       [
@@ -155,12 +159,12 @@ const faults: ReadonlyArray<Fault> = [
     ]
   ],
   [
-    "a search takes the strategies for each other",
+    "a search swaps the strategies",
     ["Q32"],
     [['  strategy === "byok_first"\n    ?', '  strategy !== "byok_first"\n    ?']]
   ],
   [
-    "a disabled key is offered",
+    "a disabled key is a step",
     ["Q8"],
     [["if (exclusions.length === 0)", 'if (exclusions.every(({ reason }) => reason === "disabled"))']]
   ]
@@ -178,8 +182,8 @@ const breaks = (law: () => void) => {
   }
 }
 
-describe("a fault planted in the planner (control)", () => {
-  it.each(faults)("is found: %s", async (_fault, laws, edits) => {
+describe("a planted fault in the planner (control)", () => {
+  it.each(faults)("breaks its laws: %s", async (_fault, laws, edits) => {
     const file =
       files.find((name) => edits.every(([text]) => sourceOf(name).includes(text))) ?? assert.fail("no such text")
     const planted = plannerOf({ ...Planning, ...Pooling, ...(await plantedIn<object>(file, edits)) })
@@ -190,7 +194,7 @@ describe("a fault planted in the planner (control)", () => {
     assert.deepStrictEqual(blind, [])
   })
 
-  it("is found by each law of a plan", () => {
+  it("breaks each law of a plan at least once", () => {
     const finding = new Set(["Q1", ...faults.flatMap(([, laws]) => laws)])
     assert.sameMembers([...finding], Object.keys(planLaws))
   })

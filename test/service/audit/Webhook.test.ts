@@ -111,7 +111,7 @@ describe("events that are posted (Standard Webhooks)", () => {
 
 describe("the cursor of a subscriber", () => {
   it.live(
-    "has one holder, until it frees it or rests for 30 seconds; each failure doubles the pause, up to 5 minutes",
+    "has one holder, until it frees the cursor or does nothing for 30 seconds; each failure doubles the pause, up to 5 minutes",
     function* () {
       const { ports, sql } = yield* openStore()
       const cursor = yield* Effect.provide(EventCursor, ports)

@@ -20,30 +20,27 @@ const turns = Effect.gen(function* () {
 })
 
 describe("work that is linear in a pool", () => {
-  it.effect(
-    "leaves to others as long as a part of it takes, or a turn of the event loop if that is short",
-    function* () {
-      const { take } = yield* turns
-      for (const [micros, rest] of [
-        [0, 0],
-        [499, 0],
-        [500, 1],
-        [3_000, 3],
-        [7_200, 8]
-      ] as const) {
-        const worker = yield* Effect.forkChild(take(micros), { startImmediately: true })
-        assert.isUndefined(worker.pollUnsafe(), "others have their turn first")
-        if (rest > 1) {
-          yield* TestClock.adjust(rest - 1)
-          assert.isUndefined(worker.pollUnsafe())
-        }
-        if (rest > 0) yield* TestClock.adjust(1)
-        assert.strictEqual(yield* Fiber.join(worker), micros)
+  it.effect("pauses after each slice for as long as the slice took, at least one turn of the event loop", function* () {
+    const { take } = yield* turns
+    for (const [micros, rest] of [
+      [0, 0],
+      [499, 0],
+      [500, 1],
+      [3_000, 3],
+      [7_200, 8]
+    ] as const) {
+      const worker = yield* Effect.forkChild(take(micros), { startImmediately: true })
+      assert.isUndefined(worker.pollUnsafe(), "others have their turn first")
+      if (rest > 1) {
+        yield* TestClock.adjust(rest - 1)
+        assert.isUndefined(worker.pollUnsafe())
       }
+      if (rest > 0) yield* TestClock.adjust(1)
+      assert.strictEqual(yield* Fiber.join(worker), micros)
     }
-  )
+  })
 
-  it.effect("is done for one account after the other, one at a time", function* () {
+  it.effect("runs one at a time, for one account after the other", function* () {
     const { inTurn, take } = yield* turns
     const done: Array<string> = []
     const work = (account: string) =>

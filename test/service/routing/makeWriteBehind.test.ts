@@ -194,19 +194,19 @@ describe("writing behind", () => {
   )
 
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
-    ["a batch that fails is forgotten", "changes.forEach((change) => put(change, keyOf(change)))", ""],
+    ["a failed batch is dropped", "changes.forEach((change) => put(change, keyOf(change)))", ""],
     ["returned changes replace later ones", "other === undefined ? change : merge(other, change)", "change"],
-    ["locked changes are forgotten", "locked.forEach((change) => keep(change, keyOf(change)))", "locked"],
+    ["locked changes are dropped", "locked.forEach((change) => keep(change, keyOf(change)))", "locked"],
     ["locked changes wait for another change", "waiting.size === 0 ? isFilled.await : ", "isFilled.await ?? "],
     ["locked changes are not retried on closing", "Effect.interruptible(storeRest)", "Effect.interruptible(storeAll)"],
-    ["a batch is dropped for one of its changes", "if (changes.length > 1) return", "if (false) return"],
+    ["a batch is dropped because of one change", "if (changes.length > 1) return", "if (false) return"],
     ["nothing is stored when it closes", "Effect.interruptible(storeRest)", "Effect.void"],
     [
       "closing waits as long as it takes",
       "Effect.timeout(Effect.interruptible(storeRest), closingTimeout)",
       "storeAll"
     ],
-    ["a change made meanwhile does not wait", "Effect.andThen(untilFilled, Effect.sleep(wait))", "untilFilled"]
+    ["a change that arrives meanwhile does not wait", "Effect.andThen(untilFilled, Effect.sleep(wait))", "untilFilled"]
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 200, seed: "planted" }))
 
@@ -254,7 +254,7 @@ describe("writing behind", () => {
     yield* close
   })
 
-  it("stores what waits whenever the scope closes", () => {
+  it("stores the waiting changes whenever the scope closes", () => {
     for (let seed = 1300; seed < 1400; seed += 1) {
       const simulation = new Simulation(seed)
       const random = new Random(seed)

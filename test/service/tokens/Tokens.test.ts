@@ -290,7 +290,7 @@ describe("the cached tokens, against a simple reference", () => {
 
   const inTokens = itWith(Tokens.layer.pipe(Layer.provideMerge(budgetOf(mebibyte))))
   inTokens.prop(
-    "are handed out for their key version, until 80 % of their life, and are gone after whatever wipes them",
+    "serve their key version until 80 % of their life, and never after being wiped",
     [Arbitrary.array(act, { minLength: 30, maxLength: 40 }), accountId],
     function* ([acts, account_id]) {
       const { open, wipePool, sign, wipe } = yield* Tokens

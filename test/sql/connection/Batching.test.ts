@@ -156,7 +156,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[2], [1, 3]])
   })
 
-  it.live("do not wait for a statement of its own that was interrupted, whenever that was", function* () {
+  it.live("do not wait for the lock of a statement that was interrupted at any point", function* () {
     const { change, holding } = yield* pool({ deadline: 500 })
     for (let operations = 2; operations < 12; operations += 1) {
       const statement = Effect.provideService(holding("odd", Effect.never), Scheduler.MaxOpsBeforeYield, operations)
@@ -222,7 +222,7 @@ describe("concurrent requests", () => {
     assert.strictEqual(yield* ask(2), "answer to 2")
   })
 
-  it.live("are refused if too many wait, until some are answered (D14)", function* () {
+  it.live("are refused while too many wait (D14)", function* () {
     const { ask, state } = yield* pool({ queue: 2 })
     state.held = true
     const asked = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
@@ -269,7 +269,7 @@ describe("a batch", () => {
     })
   )
 
-  it.live("for locks has half of the requests if they are many, and all others have all", function* () {
+  it.live("is split into halves if many of its requests take locks, and never otherwise", function* () {
     const { ask, create, statements } = yield* pool()
     for (const [make, count, sizes] of [
       [create, 100, [50, 32, 18]],
@@ -287,7 +287,7 @@ describe("a batch", () => {
     }
   })
 
-  it.live("is tried again until the last deadline of those who still wait", function* () {
+  it.live("is retried until the latest deadline of the callers that still wait", function* () {
     const { ask, state, untils } = yield* pool({ deadline: 5_000 })
     state.held = true
     const began = performance.now()
@@ -307,7 +307,7 @@ describe("a batch", () => {
     state.held = false
   })
 
-  it.live("is not asked by a caller whose deadline has passed, whether or not others wait", function* () {
+  it.live("omits a caller whose deadline has passed, whether or not others wait", function* () {
     const { ask, state, statements } = yield* pool({ queue: 1 })
     state.held = true
     const late = Effect.flip(Effect.sandbox(within(-1)(ask(1))))
@@ -346,7 +346,7 @@ describe("a batch", () => {
     vi.useRealTimers()
   })
 
-  it.live("shows how many wait, for how long, share a statement, and are refused", () =>
+  it.live("measures how many requests wait, for how long, share a statement and are refused", () =>
     Effect.gen(function* () {
       const { ask, state } = yield* pool({ queue: 3 })
       const read = Effect.map(Metric.snapshot, (series) =>

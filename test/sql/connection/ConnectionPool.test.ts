@@ -47,7 +47,7 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
     assert.deepStrictEqual(sent, ["first", "second", "in time"])
   })
 
-  it.live("keeps no place for a query that was interrupted, whenever that was", function* () {
+  it.live("keeps no place in the queue for a query that was interrupted at any point", function* () {
     const { pool, query } = yield* open(batching, 1)
     for (let operations = 2; operations < 20; operations += 1) {
       const asked = pool.ask(query("left", false), "tests.ask")

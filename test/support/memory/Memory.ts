@@ -596,12 +596,15 @@ const parkings = Layer.effect(
     find: (account_id, ids) =>
       Effect.clockWith((clock) => {
         const [now, since] = [monotonicMillis(clock), clock.currentTimeMillisUnsafe()]
+        const wallOf = (at: number) => since + at - now
         const parkingOf = ({ credential: { id }, key_version }: CredentialRow): ReadonlyArray<Parking> => [
           ...(marks.get(id) === key_version ? [{ model: null, cause: "leaked" as const, since, until: null }] : []),
           ...Array.from(parkings.values())
             .filter((row) => row.credential_id === id && row.key_version === key_version && row.until > now)
-            .flatMap(({ cause, model, until }) =>
-              cause === null ? [] : [{ model: model === "" ? null : model, cause, since, until: since + until - now }]
+            .flatMap(({ cause, model, parked_at = now, until }) =>
+              cause === null
+                ? []
+                : [{ model: model === "" ? null : model, cause, since: wallOf(parked_at), until: wallOf(until) }]
             )
             .sort((one, other) => ((one.model ?? "") < (other.model ?? "") ? -1 : 1))
         ]

@@ -1,4 +1,5 @@
 import { Clock, Context, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
+import { SecureRandom } from "effect/crypto"
 import type { CredentialId } from "../../src/domain/Identifiers.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
@@ -8,7 +9,7 @@ import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { AuthenticationFailed, Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type StoredParking } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository, PoolLimits } from "../../src/port/CredentialRepository.ts"
-import type { Credentials } from "../../src/port/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { timeLeft } from "../../src/runtime/Deadline.ts"
@@ -22,7 +23,7 @@ import type { Lease } from "../../src/service/routing/Lease.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Memory } from "../support/memory/Memory.ts"
 import type { Fault } from "./History.ts"
-import { quiet, type Random, type Simulation } from "./Simulation.ts"
+import type { Random, Simulation } from "./Simulation.ts"
 
 /** What somebody has asked for, and what it has met. */
 export interface Act {
@@ -88,7 +89,7 @@ export const poolNameOf = ({ workspace_id }: Pick<PoolOwner, "workspace_id">, pr
 const away = (sqlstate: string, kind = "ConnectionError") =>
   Effect.die(new DatabaseFailure({ kind, sqlstate, constraint: undefined }))
 
-const bytesOf = (text: string) => Uint8Array.from(Buffer.from(text))
+const bytesOf = (text: string) => new Uint8Array(Buffer.from(text))
 export const textOf = (bytes: Uint8Array) => Buffer.from(bytes).toString()
 
 /** Seals by writing the context down: what sealing itself withstands is tested elsewhere. */
@@ -136,13 +137,14 @@ export class Instance {
     return this.#shared.simulation.now
   }
 
-  readonly #pause = Effect.suspend(() => {
+  /** How a statement waits for its turn or its answer, if it does. */
+  #pause(): Effect.Effect<void> | undefined {
     const { random } = this.#shared
     const n = random.below(20)
-    if (n < 8) return Effect.void
+    if (n < 8) return undefined
     if (n < 16) return Effect.yieldNow
     return Effect.sleep(n < 19 ? 1 + random.below(5) : random.below(60))
-  })
+  }
 
   #met(act: Act | undefined) {
     this.faultAt = this.now
@@ -157,13 +159,19 @@ export class Instance {
     )
   }
 
-  #onItsWay<A, E>(statement: Effect.Effect<A, E>) {
-    const count = (change: number) => Effect.sync(() => (this.#shared.statements += change))
-    return Effect.acquireUseRelease(
-      count(1),
-      () => statement,
-      () => count(-1)
-    )
+  /** Counts a statement while it is on its way, if that begins at all. */
+  #onItsWay<A, E>(statement: () => Effect.Effect<A, E>) {
+    const shared = this.#shared
+    let begun = 0
+    const counted = Effect.suspend(() => {
+      begun = 1
+      shared.statements += 1
+      return statement()
+    })
+    return Effect.onExit(counted, () => {
+      shared.statements -= begun
+      return Effect.void
+    })
   }
 
   #statement<A, E>(
@@ -179,17 +187,8 @@ export class Instance {
       const fault = act === undefined ? (isHit ? random.pick(drawn) : undefined) : act.faults.get(act.statements)
       if (act !== undefined) act.statements += 1
       const isWrite = /insert|update|delete|reorder|store|conclude|clear/.test(name)
-      const made = Effect.provideService(carriedOut(name, act, statement), Clock.Clock, simulation.clock(0))
-      const refused = Effect.suspend(() => {
-        if (this.isAlive && this.now >= this.cutUntil) return Effect.void
-        this.#met(act)
-        return away("ECONNREFUSED")
-      })
-      const free = Effect.suspend(() => {
-        const until = isWrite ? Math.max(0, ...rows.map((row) => lockedUntil.get(row) ?? 0)) : 0
-        return this.now < until ? this.#waits(act, until - this.now) : Effect.void
-      })
-      const carried = Effect.suspend((): Effect.Effect<A, E | ServiceUnavailable> => {
+      const made = Effect.provideService(carriedOut(name, act, statement), Clock.Clock, simulation.wall)
+      const carried = (): Effect.Effect<A, E | ServiceUnavailable> => {
         if (fault === undefined) return made
         this.#met(act)
         switch (fault) {
@@ -204,17 +203,26 @@ export class Instance {
           case "late": {
             if (!isWrite) return away("08006")
             const late = Effect.ignore(Effect.andThen(Effect.sleep(random.pick([1, 50, 900])), made))
-            return Effect.andThen(Effect.forkDetach(this.#onItsWay(late)), away("08006"))
+            return Effect.andThen(Effect.forkDetach(this.#onItsWay(() => late)), away("08006"))
           }
         }
+      }
+      const answered = Effect.flatMap(Effect.uninterruptible(Effect.suspend(carried)), (answer) => {
+        const pause = this.#pause()
+        return pause === undefined ? Effect.succeed(answer) : Effect.as(pause, answer)
       })
-      return this.#onItsWay(
-        this.#pause.pipe(
-          Effect.andThen(refused),
-          Effect.andThen(free),
-          Effect.andThen(Effect.tap(Effect.uninterruptible(carried), () => this.#pause))
-        )
-      )
+      const arrived = () => {
+        if (!this.isAlive || this.now < this.cutUntil) {
+          this.#met(act)
+          return away("ECONNREFUSED")
+        }
+        const until = isWrite && rows.length > 0 ? Math.max(...rows.map((row) => lockedUntil.get(row) ?? 0)) : 0
+        return this.now < until ? Effect.andThen(this.#waits(act, until - this.now), answered) : answered
+      }
+      return this.#onItsWay(() => {
+        const pause = this.#pause()
+        return pause === undefined ? arrived() : Effect.andThen(pause, Effect.suspend(arrived))
+      })
     })
   }
 
@@ -269,7 +277,7 @@ export class Instance {
     })
   }
 
-  readonly #cipher = Effect.sync((): Cipher["Service"] => {
+  get #cipher(): Cipher["Service"] {
     const { random } = this.#shared
     const reach = (kek_id?: string): Effect.Effect<void, KeyStoreUnavailable | UnknownKeyId> =>
       Effect.suspend(() => {
@@ -302,7 +310,7 @@ export class Instance {
       read: (sealed, context, use) => Effect.map(verified(sealed, context), () => use(Buffer.from(sealed.sealed))),
       reseal: (sealed, from, to) => Effect.map(verified(sealed, from), () => seal(textOf(sealed.sealed), to))
     }
-  })
+  }
 
   /** Tells of each attempt that ends by its route. */
   #observed(router: Router["Service"]): Router["Service"] {
@@ -330,7 +338,7 @@ export class Instance {
     this.life += 1
     this.told = []
     this.budget = makeMemoryBudget(64 * 1024 * 1024)
-    const ports = Context.mergeAll(
+    const provided = Context.mergeAll(
       this.#through(ApiKeys),
       this.#through(CredentialRepository),
       this.#through(CredentialUse),
@@ -338,29 +346,27 @@ export class Instance {
       this.#through(LeakedKeys),
       this.#through(Parkings),
       this.#through(WorkspaceResolver),
-      this.#pools()
+      this.#pools(),
+      Context.make(Cipher, this.#cipher),
+      Context.make(SecureRandom.SecureRandom, this.#shared.simulation.secureRandom(1000 * this.#seed + this.life)),
+      Context.make(MemoryBudget, this.budget),
+      Context.make(PoolLimits, { credentials: mostMembers, bytes: 1 << 24 }),
+      Context.make(Clock.Clock, this.clock)
     )
-    const services = OpenRoutes.layer.pipe(
-      Layer.provide(
-        Layer.effect(
-          Router,
-          Effect.map(Router, (router) => this.#observed(router))
-        )
-      ),
-      Layer.provideMerge(Layer.merge(CredentialsLive.layer, Router.layer)),
-      Layer.provide(Layer.effect(Cipher, this.#cipher)),
-      Layer.provide(this.#shared.simulation.secureRandom(1000 * this.#seed + this.life)),
-      Layer.provide(Layer.succeedContext(ports)),
-      Layer.provideMerge(Layer.succeed(MemoryBudget, this.budget)),
-      Layer.provideMerge(Layer.succeed(PoolLimits, { credentials: mostMembers, bytes: 1 << 24 })),
-      Layer.provideMerge(Layer.succeed(Clock.Clock, this.clock)),
-      Layer.provideMerge(quiet)
-    )
+    const scope = Scope.makeUnsafe()
+    this.#scope = scope
     const built = Effect.gen({ self: this }, function* () {
-      this.#scope = yield* Scope.make()
-      this.services = yield* Scope.provide(Layer.build(Layer.fresh(services)), this.#scope)
+      const credentials = yield* CredentialsLive.make
+      const context = yield* Layer.build(Router.layer)
+      const router = this.#observed(Context.get(context, Router))
+      const routes = yield* Effect.provideService(OpenRoutes.make, Router, router)
+      this.services = provided.pipe(
+        Context.add(Credentials, credentials),
+        Context.add(Router, Context.get(context, Router)),
+        Context.add(OpenRoutes, routes)
+      )
     })
-    return Effect.provideService(built, Clock.Clock, this.clock)
+    return built.pipe(Scope.provide(scope), Effect.provideContext(provided))
   })
 
   /** Stops as on SIGTERM; or as if its power went, so that nothing more leaves it. */

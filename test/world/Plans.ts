@@ -140,7 +140,11 @@ export class Plans {
     const { request } = plan
     const steps = plan.steps.map((step) => (step._tag === "Own" ? { ...step, row: withoutKek(step.row) } : step))
     const words = inWords({ steps, providers: plan.providers, retry_at: null })
-    const isUnavailable = JSON.stringify(words).includes("seal")
+    const isUnavailable = plan.providers.some(
+      ({ credentials, shared }) =>
+        shared.removed.some(({ reason }) => reason === "seal") ||
+        credentials.some(({ exclusions }) => exclusions.some(({ reason }) => reason === "seal"))
+    )
     const retries = (retry_at: number | null) => (isUnavailable ? null : retry_at)
     const said = { ...words, retry_at: retries(plan.retry_at) }
     const [each = [], others = []] = request.targets.map(({ provider }) =>

@@ -1,4 +1,4 @@
-import { type Clock, Context, Duration, Effect, Exit, type Fiber, Layer, Logger, Metric, Scheduler } from "effect"
+import { type Clock, Context, Duration, Effect, Exit, type Fiber, Logger, Metric, Scheduler } from "effect"
 import { Clock as CurrentClock } from "effect/Clock"
 import { SecureRandom } from "effect/crypto"
 
@@ -136,10 +136,14 @@ export class Simulation {
     return clock
   }
 
+  /** The clock that is right. */
+  readonly wall = this.clock(0)
+
   /** What every fiber runs with. */
   readonly #context = Context.empty().pipe(
     Context.add(Scheduler.Scheduler, this.scheduler),
-    Context.add(CurrentClock, this.clock(0)),
+    Context.add(CurrentClock, this.wall),
+    Context.add(Logger.CurrentLoggers, new Set<never>()),
     Context.add(Metric.FiberRuntimeMetrics, {
       recordFiberStart: () => void (this.fibers += 1),
       recordFiberEnd: () => void (this.fibers -= 1)
@@ -168,8 +172,10 @@ export class Simulation {
     return true
   }
 
-  /** Runs a program to its end. */
-  run<A, E>(program: Effect.Effect<A, E>): Exit.Exit<A, E> {
+  /** Runs a program to its end. Stacks of errors cost a tenth of the time. */
+  run<A, E>(program: Effect.Effect<A, E>, stackTraceLimit = 0): Exit.Exit<A, E> {
+    const limit = Error.stackTraceLimit
+    Error.stackTraceLimit = stackTraceLimit
     const real = new Map(globals.map((name) => [name, globalThis[name]]))
     const now = Object.getOwnPropertyDescriptor(performance, "now")
     const timerOf = (millis: number, task: () => void) => Object.assign(this.after(millis, task), { unref: () => {} })
@@ -192,6 +198,7 @@ export class Simulation {
         if (this.ran > mostTasks) return Exit.die(new Error("The history does not end"))
       }
     } finally {
+      Error.stackTraceLimit = limit
       Object.assign(globalThis, Object.fromEntries(real))
       if (now === undefined) Reflect.deleteProperty(performance, "now")
       else Object.defineProperty(performance, "now", now)
@@ -201,11 +208,6 @@ export class Simulation {
   /** Random bytes of a seed. */
   secureRandom(seed: number) {
     const random = new Random(seed)
-    return Layer.sync(SecureRandom.SecureRandom, () =>
-      SecureRandom.make((size) => Uint8Array.from({ length: size }, () => random.next() & 0xff))
-    )
+    return SecureRandom.make((size) => Uint8Array.from({ length: size }, () => random.next() & 0xff))
   }
 }
-
-/** No line of a log leaves a simulation. */
-export const quiet = Logger.layer([])

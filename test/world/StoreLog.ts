@@ -40,6 +40,16 @@ export const changedNames = (was: CredentialRow, is: CredentialRow): ReadonlyArr
   return is.key_version === was.key_version ? differing : [...differing, "key"]
 }
 
+type Changed<Key, Row> = readonly [key: Key, was: Row | undefined, is: Row | undefined]
+
+/** The rows that differ, which are replaced when they change. */
+const changedIn = <Key, Row>(before: ReadonlyMap<Key, Row>, after: ReadonlyMap<Key, Row>) => {
+  const changed: Array<Changed<Key, Row>> = []
+  for (const [key, was] of before) if (after.get(key) !== was) changed.push([key, was, after.get(key)])
+  for (const [key, is] of after) if (!before.has(key)) changed.push([key, undefined, is])
+  return changed
+}
+
 /** Everything that the store has held, and the laws of each write. */
 export class StoreLog {
   readonly #memory: Memory["Service"]
@@ -131,32 +141,27 @@ export class StoreLog {
   /** Carries out a statement, and checks what it has written. `sweeps` is told of the cooldowns that there were before. */
   carriedOut(sweeps: (parked: Memory["Service"]["parkings"]) => void): Shared["carriedOut"] {
     const writes = /^(insert|update|delete|reorder|store|conclude|clear|erase|revoke)/
-    return (name, act, statement) =>
-      Effect.withFiber((fiber) => {
-        if (!writes.test(name)) return statement
+    return (name, act, statement) => {
+      if (!writes.test(name)) return statement
+      return Effect.withFiber((fiber) => {
         const { credentials, events, parkings } = this.#memory
         const before = new Map(credentials)
         const parked = new Map(parkings)
         const answer = Effect.runSyncExitWith(fiber.context)(statement)
         this.n += 1
-        for (const [id, was, is] of this.#changed(before)) {
+        const changed = changedIn(before, credentials)
+        for (const [id, was, is] of changed) {
           this.#commits.push({ act, before: was, after: is })
           if (was === undefined && is !== undefined) this.#noteCreated(id, is, act)
         }
-        if (!name.startsWith("erase")) this.#checkEvents(name, before, events.slice(this.#events))
+        if (!name.startsWith("erase")) this.#checkEvents(name, changed, events.slice(this.#events))
         this.#events = events.length
+        if (name !== "store") this.#checkCounts()
+        else if (changedIn(parked, parkings).length === 0) return answer
         sweeps(parked)
-        this.#checkCounts()
         this.note()
         return answer
       })
-  }
-
-  *#changed(before: ReadonlyMap<CredentialId, CredentialRow>) {
-    const { credentials } = this.#memory
-    for (const id of new Set([...before.keys(), ...credentials.keys()])) {
-      const [was, is] = [before.get(id), credentials.get(id)]
-      if (was !== is) yield [id, was, is] as const
     }
   }
 
@@ -172,9 +177,14 @@ export class StoreLog {
   }
 
   /** Each write has its event, each event its write, and names who acted. */
-  #checkEvents(name: string, before: ReadonlyMap<CredentialId, CredentialRow>, events: Memory["Service"]["events"]) {
+  #checkEvents(
+    name: string,
+    changed: ReadonlyArray<Changed<CredentialId, CredentialRow>>,
+    events: Memory["Service"]["events"]
+  ) {
+    if (changed.length === 0 && events.length === 0) return
     const expected: Array<string> = []
-    for (const [id, was, is] of this.#changed(before)) {
+    for (const [id, was, is] of changed) {
       if (was === undefined) expected.push(`credential.create ${id}`)
       else if (is === undefined) expected.push(`credential.delete ${id}`)
       else if (name !== "reorder") {

@@ -55,5 +55,5 @@ export const reportOf = (seed: number): string | undefined => {
   const broken = brokenIn(history)
   if (broken === undefined) return undefined
   const shortest = shrink(history)
-  return `seed ${seed}: ${broken}\n${brokenIn(shortest)}\n${shown(shortest)}`
+  return `seed ${seed}: ${broken}\n${new World(shortest).run(10)}\n${shown(shortest)}`
 }

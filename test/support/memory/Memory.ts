@@ -326,8 +326,10 @@ const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: Reado
 /** Of rows, which are replaced when they change. */
 const versions = new WeakMap<CredentialRow, string>()
 const versionOf = (row: CredentialRow) => {
+  const known = versions.get(row)
+  if (known !== undefined) return known
   const { sealed, ...rest } = row
-  const version = versions.get(row) ?? JSON.stringify([rest, Buffer.from(sealed.sealed).toString("latin1")])
+  const version = JSON.stringify([rest, Buffer.from(sealed.sealed).toString("latin1")])
   versions.set(row, version)
   return version
 }
@@ -518,15 +520,20 @@ const credentialPools = Layer.effect(
           remaining: Number.isFinite(until) ? until - now : null
         }))
     ]
-    const poolIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string, now: number) => {
-      const members = ofAccount(credentials, account_id).filter(
+    const membersIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string) =>
+      ofAccount(credentials, account_id).filter(
         ({ credential }) => credential.workspace_id === workspace_id && credential.provider === provider
       )
+    const stateOf = (members: ReadonlyArray<CredentialRow>) => ({
+      version: members.map(versionOf).join(),
+      health: JSON.stringify(members.map((row) => parkingsOf(row, 0))),
+      members: members.length,
+      bytes: members.reduce((sum, { sealed }) => sum + sealed.sealed.length, 0)
+    })
+    const poolIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string, now: number) => {
+      const members = membersIn(account_id, workspace_id, provider)
       return {
-        version: members.map(versionOf).join(),
-        health: JSON.stringify(members.map((row) => parkingsOf(row, 0))),
-        members: members.length,
-        bytes: members.reduce((sum, { sealed }) => sum + sealed.sealed.length, 0),
+        ...stateOf(members),
         rows: members.map((row) => ({ ...row, row: `${versionOf(row)} ${row.sealed.kek_id}` })),
         parkings: new Map(
           members
@@ -552,7 +559,7 @@ const credentialPools = Layer.effect(
       Effect.sync(() =>
         Option.map(Option.fromUndefinedOr(liveIn(account_id, asked)), ({ workspace_id }) => ({
           workspace_id,
-          pools: providers.map((provider) => poolIn(account_id, workspace_id, provider, 0))
+          pools: providers.map((provider) => stateOf(membersIn(account_id, workspace_id, provider)))
         }))
       )
     return {

@@ -1,4 +1,4 @@
-import { Clock, Context, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
+import { Clock, Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
 import { SecureRandom } from "effect/crypto"
 import type { CredentialId } from "../../src/domain/Identifiers.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
@@ -8,7 +8,7 @@ import { type AccountRepository, WorkspaceResolver } from "../../src/port/Accoun
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { AuthenticationFailed, Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type StoredParking } from "../../src/port/CredentialPools.ts"
-import { CredentialRepository, PoolLimits } from "../../src/port/CredentialRepository.ts"
+import { CredentialRepository, PoolLimits, type UnstoredCredential } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
@@ -21,7 +21,10 @@ import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import type { Lease } from "../../src/service/routing/Lease.ts"
 import { Router } from "../../src/service/routing/Router.ts"
-import type { Memory } from "../support/memory/Memory.ts"
+import { type Batch, makeBatching } from "../../src/sql/connection/Batching.ts"
+import type { PoolMeter } from "../../src/sql/connection/PoolMeter.ts"
+import type { Query } from "../../src/sql/connection/Query.ts"
+import { Memory } from "../support/memory/Memory.ts"
 import type { Fault } from "./History.ts"
 import type { Random, Simulation } from "./Simulation.ts"
 
@@ -87,7 +90,7 @@ export const poolNameOf = ({ workspace_id }: Pick<PoolOwner, "workspace_id">, pr
   `${workspace_id} ${provider}`
 
 const away = (sqlstate: string, kind = "ConnectionError") =>
-  Effect.die(new DatabaseFailure({ kind, sqlstate, constraint: undefined }))
+  Exit.die(new DatabaseFailure({ kind, sqlstate, constraint: undefined }))
 
 const bytesOf = (text: string) => new Uint8Array(Buffer.from(text))
 export const textOf = (bytes: Uint8Array) => Buffer.from(bytes).toString()
@@ -101,6 +104,35 @@ const sealedAs = (n: number, key: string, context: SealingContext): SealedKey =>
 
 export const isSealedFor = ({ wrapped_dek }: SealedKey, context: SealingContext) =>
   textOf(wrapped_dek).replace(/^\d+ /, "") === context.text
+
+/** Writes that share statements. */
+const batched = new Set(["insert", "update", "delete"])
+
+/** What a write is of. */
+type Written = UnstoredCredential | { readonly credential: UnstoredCredential } | CredentialId
+
+/** A write that may share its statement. */
+interface Write {
+  readonly act: Act | undefined
+  readonly context: Context.Context<never>
+  readonly pool: string
+  readonly rows: ReadonlyArray<string>
+  readonly statement: Effect.Effect<unknown, unknown>
+}
+
+const unmetered: PoolMeter = {
+  timing: (retrying) => retrying,
+  batched: () => {},
+  waited: () => {},
+  refused: () => {},
+  queue: () => {}
+}
+
+/** Fails as a query does that the pool does not repeat. */
+const once = <A>(query: Query<A>) =>
+  Effect.catchDefect(query, (defect) =>
+    defect instanceof DatabaseFailure ? Effect.fail(defect) : Effect.die(defect)
+  ) as Effect.Effect<A, DatabaseFailure>
 
 /** One process: its services, over stores that all share and that fail as the seed has it. */
 export class Instance {
@@ -122,6 +154,10 @@ export class Instance {
   life = 0
   budget = makeMemoryBudget(1)
   services: Context.Context<Services> | undefined
+  readonly #batches = new Map<
+    string,
+    (write: Write) => Effect.Effect<Exit.Exit<unknown, unknown>, ServiceUnavailable>
+  >()
   #scope: Scope.Closeable | undefined
   #isRestarting = false
   readonly #asking = new Set<Fiber.Fiber<unknown, unknown>>()
@@ -146,14 +182,14 @@ export class Instance {
     return Effect.sleep(n < 19 ? 1 + random.below(5) : random.below(60))
   }
 
-  #met(act: Act | undefined) {
+  #met(...acts: ReadonlyArray<Act | undefined>) {
     this.faultAt = this.now
-    if (act !== undefined) act.hasMet = true
+    for (const act of acts) if (act !== undefined) act.hasMet = true
   }
 
   /** Waits for a lock: until it is free, or as long as a statement may take. */
-  #waits(act: Act | undefined, millis: number) {
-    this.#met(act)
+  #waits(acts: ReadonlyArray<Act | undefined>, millis: number) {
+    this.#met(...acts)
     return Effect.flatMap(timeLeft(3000), (left) =>
       millis < left ? Effect.sleep(millis) : Effect.andThen(Effect.sleep(left), away("57014", "StatementTimeoutError"))
     )
@@ -179,18 +215,34 @@ export class Instance {
     rows: ReadonlyArray<string>,
     statement: Effect.Effect<A, E>
   ): Effect.Effect<A, E | ServiceUnavailable> {
-    const { carriedOut, lockedUntil, random, simulation } = this.#shared
-    return Effect.withFiber((fiber): Effect.Effect<A, E | ServiceUnavailable> => {
+    const { carriedOut, simulation } = this.#shared
+    return Effect.withFiber((fiber) => {
       const act = fiber.getRef(CurrentAct)
-      const drawn: ReadonlyArray<Fault> = ["lost before", "lost after", "late", "locked", "busy"]
-      const isHit = act === undefined && this.#shared.background > 0 && random.once(this.#shared.background)
-      const fault = act === undefined ? (isHit ? random.pick(drawn) : undefined) : act.faults.get(act.statements)
-      if (act !== undefined) act.statements += 1
-      const isWrite = /insert|update|delete|reorder|store|conclude|clear/.test(name)
       const made = Effect.provideService(carriedOut(name, act, statement), Clock.Clock, simulation.wall)
+      return this.#sent(name, rows, [act], made)
+    })
+  }
+
+  /** Sends a statement of one act or of several, and meets what befalls any of them. */
+  #sent<A, E>(
+    name: string,
+    rows: ReadonlyArray<string>,
+    acts: ReadonlyArray<Act | undefined>,
+    made: Effect.Effect<A, E>
+  ): Effect.Effect<A, E | ServiceUnavailable> {
+    const { background, lockedUntil, random } = this.#shared
+    return Effect.suspend(() => {
+      const drawn: ReadonlyArray<Fault> = ["lost before", "lost after", "late", "locked", "busy"]
+      let fault: Fault | undefined
+      for (const act of acts) {
+        const isHit = act === undefined && background > 0 && random.once(background)
+        fault ??= act === undefined ? (isHit ? random.pick(drawn) : undefined) : act.faults.get(act.statements)
+        if (act !== undefined) act.statements += 1
+      }
+      const isWrite = /insert|update|delete|reorder|store|conclude|clear/.test(name)
       const carried = (): Effect.Effect<A, E | ServiceUnavailable> => {
         if (fault === undefined) return made
-        this.#met(act)
+        this.#met(...acts)
         switch (fault) {
           case "lost before":
             return away("08006")
@@ -199,7 +251,7 @@ export class Instance {
           case "lost after":
             return Effect.andThen(made, away("08006"))
           case "locked":
-            return Effect.andThen(this.#waits(act, random.pick([100, 2500, 4000])), made)
+            return Effect.andThen(this.#waits(acts, random.pick([100, 2500, 4000])), made)
           case "late": {
             if (!isWrite) return away("08006")
             const late = Effect.ignore(Effect.andThen(Effect.sleep(random.pick([1, 50, 900])), made))
@@ -213,16 +265,50 @@ export class Instance {
       })
       const arrived = () => {
         if (!this.isAlive || this.now < this.cutUntil) {
-          this.#met(act)
+          this.#met(...acts)
           return away("ECONNREFUSED")
         }
         const until = isWrite && rows.length > 0 ? Math.max(...rows.map((row) => lockedUntil.get(row) ?? 0)) : 0
-        return this.now < until ? Effect.andThen(this.#waits(act, until - this.now), answered) : answered
+        return this.now < until ? Effect.andThen(this.#waits(acts, until - this.now), answered) : answered
       }
       return this.#onItsWay(() => {
         const pause = this.#pause()
         return pause === undefined ? arrived() : Effect.andThen(pause, Effect.suspend(arrived))
       })
+    })
+  }
+
+  /** Batches the writes of one kind to credentials, as the pool of connections does. */
+  #batching(batch: Batch, name: string) {
+    const { carriedOut } = this.#shared
+    const writing = (writes: ReadonlyArray<Write>) => {
+      const made = Effect.sync(() =>
+        writes.map(({ act, context, statement }) => Effect.runSyncExitWith(context)(carriedOut(name, act, statement)))
+      )
+      const rows = writes.flatMap(({ rows }) => rows)
+      const acts = writes.map(({ act }) => act)
+      return this.#sent(name, rows, acts, made) as Effect.Effect<unknown> as Query<
+        ReadonlyArray<Exit.Exit<unknown, unknown>>
+      >
+    }
+    return batch<Write, Exit.Exit<unknown, unknown>>({
+      operation: `world.${name}`,
+      lockOf: ({ pool }) => pool,
+      one: (write) => Effect.map(writing([write]), ([exit]) => exit as Exit.Exit<unknown, unknown>),
+      many: writing
+    })
+  }
+
+  /** A write to a credential, alone or in a statement with others. */
+  #write(name: string, rows: ReadonlyArray<string>, statement: Effect.Effect<unknown, unknown>, of: Written) {
+    const { simulation, stores } = this.#shared
+    return Effect.withFiber((fiber) => {
+      const written = typeof of === "string" ? Context.get(stores, Memory).credentials.get(of) : of
+      const { provider = "none", workspace_id = "" } =
+        (written && "credential" in written ? written.credential : written) ?? {}
+      const context = Context.add(fiber.context, Clock.Clock, simulation.wall)
+      const write = { act: fiber.getRef(CurrentAct), context, pool: `${workspace_id} ${provider}`, rows, statement }
+      return Effect.flatten(this.#batches.get(name)?.(write) ?? Effect.interrupt)
     })
   }
 
@@ -246,9 +332,12 @@ export class Instance {
         const locks = port.key === Parkings.key && name === "store"
         if (locks)
           return (changes: ReadonlyArray<ParkingChange>) => this.#storeFree(service as Parkings["Service"], changes)
+        const isBatched = port.key === CredentialRepository.key && batched.has(String(name))
         const ask = (statement: unknown, ...given: ReadonlyArray<unknown>) => {
           const isFree = this.#shared.lockedUntil.size === 0
           const rows = (isFree ? [] : given).flatMap((one) => JSON.stringify(one)?.match(/[0-9a-f-]{36}/g) ?? [])
+          if (isBatched)
+            return this.#write(String(name), rows, statement as Effect.Effect<unknown>, given[1] as Written)
           return this.#statement(String(name), rows, statement as Effect.Effect<unknown>)
         }
         return typeof member === "function"
@@ -356,6 +445,10 @@ export class Instance {
     const scope = Scope.makeUnsafe()
     this.#scope = scope
     const built = Effect.gen({ self: this }, function* () {
+      const { batch } = yield* makeBatching({
+        ...{ deadline: Duration.seconds(3), queue: 100, timedOut: away("57014"), meter: unmetered, retrying: once }
+      })
+      for (const name of batched) this.#batches.set(name, this.#batching(batch, name))
       const credentials = yield* CredentialsLive.make
       const context = yield* Layer.build(Router.layer)
       const router = this.#observed(Context.get(context, Router))

@@ -43,6 +43,13 @@ interface Timer {
   readonly task: () => void
 }
 
+/** What is repeated as long as time passes, at most once at each moment at which something else is due. */
+interface Interval {
+  readonly millis: number
+  readonly task: () => void
+  at: number
+}
+
 /** What waits outside of Effect, too: while a simulation runs, these are its own. */
 const globals = ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "setImmediate"] as const
 
@@ -64,6 +71,7 @@ export class Simulation {
   readonly #random: Random
   readonly #tasks: Array<() => void> = []
   readonly #timers = new Set<Timer>()
+  readonly #intervals = new Set<Interval>()
   #untilYield = 1
   /** Milliseconds since the beginning. */
   now = 0
@@ -104,7 +112,7 @@ export class Simulation {
   }
 
   get timers(): number {
-    return this.#timers.size
+    return this.#timers.size + this.#intervals.size
   }
 
   /** Time passes while nothing runs, as on a machine that sleeps. */
@@ -157,6 +165,11 @@ export class Simulation {
       let at = first.at
       for (const timer of this.#timers) if (timer.at < at) at = timer.at
       this.now = Math.max(this.now, at)
+      for (const interval of this.#intervals) {
+        if (interval.at > this.now) continue
+        interval.at = this.now + interval.millis
+        this.#tasks.push(interval.task)
+      }
       for (const timer of this.#timers) {
         if (timer.at > this.now) continue
         this.#timers.delete(timer)
@@ -184,9 +197,12 @@ export class Simulation {
       setTimeout: (task: () => void, millis = 0) => timerOf(millis, task),
       clearTimeout: cancel,
       setImmediate: (task: () => void) => void this.#tasks.push(task),
-      setInterval: () => {
-        throw new Error("An interval never ends")
-      }
+      setInterval: (task: () => void, millis: number) => {
+        const interval = Object.assign({ task, millis, at: this.now + millis }, { unref: () => interval })
+        this.#intervals.add(interval)
+        return interval
+      },
+      clearInterval: (interval: Interval) => void this.#intervals.delete(interval)
     })
     performance.now = () => this.now
     try {

@@ -41,6 +41,8 @@ class Route {
   isEnding = false
   /** Whether somebody left before an answer to a report: what became of it is not known. */
   hasBlurred = false
+  /** When each attempt was first reported, by its number: a repeated report gets the lease that the first one opened. */
+  readonly reportedFrom = new Map<number, Moment>()
   /** Reports that have begun, and those whose answer nobody got yet. */
   begun = 0
   reporting = 0
@@ -121,6 +123,7 @@ export class Routes {
       const { report } = yield* OpenRoutes
       route.begun += 1
       route.reporting += 1
+      if (!route.reportedFrom.has(n)) route.reportedFrom.set(n, this.#scene.now)
       return yield* Effect.onExit(this.#plans.routing(report(route.id, n, outcome, goesOn)), (exit) =>
         Effect.sync(() => {
           if (Exit.hasInterrupts(exit)) route.hasBlurred = true
@@ -157,7 +160,7 @@ export class Routes {
         route.ended = { n, from: from.at, until: this.#now }
       }
       route.outcomes.set(n, told._tag)
-      this.#noteAttempt(route, exit.value, from)
+      this.#noteAttempt(route, exit.value, route.reportedFrom.get(n) ?? from)
     })
     return twice ? Effect.all([asking, asking], { concurrency: 2, discard: true }) : asking
   }

@@ -44,6 +44,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     ON CONFLICT (${sql.csv(poolKey)}) DO UPDATE SET version = pool.version + 1, members = pool.members + excluded.members,
       next_order = pool.next_order + excluded.members, bytes = pool.bytes + excluded.bytes
     WHERE pool.members + excluded.members <= ${maxMembers} AND pool.bytes + excluded.bytes <= ${maxBytes}`
+  const positions = sql`RETURNING ${sql.csv(poolKey)}, next_order`
   const reserve = sql`INSERT INTO pools AS pool (${sql.csv(poolKey)}, version, members, next_order, bytes)`
   const credentials = sql`INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)`
   const records = sql`INSERT INTO idempotency_records (${sql.csv(recordColumns)})`
@@ -67,12 +68,12 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     reserved AS (
       ${reserveFor("input")} JOIN workspaces ON ${isOpen("wanted")}
       WHERE wanted.members <= ${maxMembers} AND wanted.bytes <= ${maxBytes}
-      ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${room}
-      RETURNING ${sql.csv(poolKey)}, next_order
+      ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${room} ${positions}
     ), changed AS (${createFrom("input")} WHERE next_order IS NOT NULL RETURNING ${sql.csv(assigned)})`
   /**
    * Locks pools in the order of their keys, before it takes idempotency keys, so that the room in a pool remains. A pool that is
-   * new cannot be locked: if it is full once it is reserved, the member has no position, and the statement fails.
+   * new cannot be locked. If another transaction has added it meanwhile, its members have no position and the statement fails:
+   * waiting for its row while holding idempotency keys could deadlock.
    */
   const changeOnce = sql`
     opened AS (
@@ -90,9 +91,14 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id, credential_id AS id
     ), claimed AS (SELECT fitting.* FROM fitting JOIN stored USING (account_id, id)), taken AS (
       SELECT account_id, id FROM fitting EXCEPT SELECT account_id, id FROM stored
-    ), reserved AS (
-      ${reserveFor("claimed")} ORDER BY ${keyColumns(sql, "wanted")} ${room} RETURNING ${sql.csv(poolKey)}, next_order
-    ), changed AS (${createFrom("claimed")} RETURNING ${sql.csv(assigned)})`
+    ), grown AS (
+      ${reserveFor("claimed")} JOIN held ON ${samePool(sql, "wanted", "held")}
+      ORDER BY ${keyColumns(sql, "wanted")} ${room} ${positions}
+    ), added AS (
+      ${reserveFor("claimed")} LEFT JOIN held ON ${samePool(sql, "wanted", "held")} WHERE held.account_id IS NULL
+      ORDER BY ${keyColumns(sql, "wanted")} ON CONFLICT DO NOTHING ${positions}
+    ), reserved AS (SELECT * FROM grown UNION ALL SELECT * FROM added),
+    changed AS (${createFrom("claimed")} RETURNING ${sql.csv(assigned)})`
 
   return makeWrite<Creation, Assigned, WorkspaceGone | PoolFull>(pool, {
     operation: withRecord ? "credentials.insert_once" : "credentials.insert",

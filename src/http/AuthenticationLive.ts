@@ -5,7 +5,7 @@ import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Erro
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { CurrentPrincipal, isAllowed, type Principal } from "../domain/Principal.ts"
 import { hashApiKey, hasWrongChecksum } from "../runtime/ApiKey.ts"
-import { ApiKeys, type ResolvedApiKey } from "../port/ApiKeys.ts"
+import { ApiKeys, mostPrefetched, type ResolvedApiKey } from "../port/ApiKeys.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
 import { Prefetched } from "../runtime/Prefetched.ts"
@@ -99,9 +99,6 @@ export const makeKnownAccounts = (limit = 100_000) => {
 
 const decodeId = Schema.decodeUnknownOption(CredentialId)
 
-/** A longer credential is not kept from the look-up of the key: it is read again once its account may hold it until it is sent. */
-const mostPrefetched = 16 * 1024
-
 const asPrincipal = <A, E, R>(
   app: Effect.Effect<A, E, R>,
   { prefetched, principal }: Resolved
@@ -147,7 +144,7 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
           const answer =
             bytes > mostPrefetched
               ? asPrincipal(
-                  whileHeld(request, bytes, () => Effect.interruptible(app)),
+                  whileHeld(request, bytes, () => app),
                   { principal }
                 )
               : asPrincipal(app, resolved.success)

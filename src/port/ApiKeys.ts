@@ -5,6 +5,9 @@ import type { ApiKeyRole } from "../domain/Principal.ts"
 import type { StoredCredential } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
+/** A longer credential is not read along with the key, but once its account may hold it until it is sent. */
+export const mostPrefetched = 16 * 1024
+
 export interface PrefetchedRow<A> {
   readonly id: CredentialId
   /** None if the account has no such credential. */
@@ -18,9 +21,9 @@ export interface Prefetched {
   readonly default_workspace_id?: WorkspaceId | null
   /** Whether a key of the account is marked as leaked, or was when replaced; undefined if not read. */
   readonly has_marks?: boolean
-  /** The requested credential. */
+  /** The requested credential; undefined also if it has more than `mostPrefetched` bytes. */
   readonly credential?: PrefetchedRow<Credential>
-  /** The requested credential with its sealed key. */
+  /** The requested credential with its sealed key; undefined likewise. */
   readonly sealed?: PrefetchedRow<StoredCredential>
   /** How many bytes the lists and the sealed key of that credential have. */
   readonly bytes?: number

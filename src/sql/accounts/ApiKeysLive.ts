@@ -1,16 +1,17 @@
 import { Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
+import { listNames } from "../../domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { ApiKeyRole } from "../../domain/Principal.ts"
-import { ApiKeys, type ResolvedApiKey, type Prefetched } from "../../port/ApiKeys.ts"
+import { ApiKeys, mostPrefetched, type ResolvedApiKey, type Prefetched } from "../../port/ApiKeys.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import type { Operation } from "../connection/Query.ts"
 import { hasMarks } from "../rows/parkingRows.ts"
 import {
+  bytesOf,
   columns,
   credentialOf,
-  memberBytesOf,
   type Stored,
   storedColumns,
   storedOf,
@@ -34,7 +35,10 @@ interface Reading {
 }
 
 /** A key with the credential that the request reads; all null if the account has no such credential. */
-type ReadingRow<Row> = Pick<KeyRow, "key_account_id" | "role"> & (Row | { readonly id: null })
+type ReadingRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
+  ((Row & { readonly bytes: number }) | { readonly id: null })
+
+const longColumns: ReadonlySet<string> = new Set([...listNames, "sealed"])
 
 /** Reads the rows that the request needs next together with its key, so that a get takes one round trip, and a create or update two. */
 export const layer = Layer.effect(
@@ -62,32 +66,46 @@ export const layer = Layer.effect(
       }),
       nameOf: ({ hash }) => hash
     })
+    /** A column of the credential; null where the credential is too long to be prefetched. */
+    const valueOf = (column: string) => {
+      const value = sql.literal(`credentials.${column}`)
+      return longColumns.has(column)
+        ? sql`CASE WHEN size.bytes <= ${sql.literal(String(mostPrefetched))} THEN ${value} END AS ${sql(column)}`
+        : value
+    }
+    const listBytes = bytesOf(sql, "credentials")
     const makeFindReading = <Row extends Stored>(
       operation: Operation,
       columns: Statement.Fragment,
+      bytes: Statement.Fragment,
       prefetchedOf: (id: CredentialId, credential: Option.Option<Row>) => Omit<Prefetched, "account_id">
     ) =>
       makeLookUp<Reading, ReadingRow<Row>, ResolvedApiKey>(reads, {
         operation,
         by: { hash: "text", id: "uuid" },
+        // OFFSET 0 makes PostgreSQL compute the size once.
         select: ({ hash, id }) => sql<ReadingRow<Row>>`
-          SELECT api_keys.account_id AS key_account_id, role, ${columns} FROM api_keys
+          SELECT api_keys.account_id AS key_account_id, role, size.bytes, ${columns} FROM api_keys
           LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
+          LEFT JOIN LATERAL (SELECT ${bytes} AS bytes OFFSET 0) AS size ON true
           WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
         read: (row, { id }) => {
           const { key_account_id: account_id, role } = row
-          const [credential, bytes] = row.id === null ? [Option.none(), 0] : [Option.some(row), memberBytesOf(row)]
-          return { account_id, role, prefetched: { account_id, bytes, ...prefetchedOf(id, credential) } }
+          const [credential, bytes] = row.id === null ? [Option.none(), 0] : [Option.some(row), row.bytes]
+          const rows = bytes > mostPrefetched ? {} : prefetchedOf(id, credential)
+          return { account_id, role, prefetched: { account_id, bytes, ...rows } }
         }
       })
     const findReading = makeFindReading<Stored>(
       "api_keys.find_with_credential",
-      sql.csv(columns.map((column) => sql`credentials.${sql(column)}`)),
+      sql.csv(columns.map(valueOf)),
+      listBytes,
       (id, credential) => ({ credential: { id, row: Option.map(credential, credentialOf) } })
     )
     const findChanging = makeFindReading<StoredSealed>(
       "api_keys.find_with_sealed_credential",
-      storedColumns(sql, sql`credentials.account_id`),
+      storedColumns(sql, sql`credentials.account_id`, valueOf),
+      sql`${listBytes} + octet_length(credentials.sealed)`,
       (id, credential) => ({ sealed: { id, row: Option.map(credential, storedOf) } })
     )
 

@@ -32,9 +32,13 @@ export const credentialOf = (row: Omit<Stored, "account_id">): Credential => {
 export type StoredSealed = Stored & SealedKey & Omit<StoredCredential, "credential" | "sealed">
 
 /** The columns of `StoredSealed`. Citus needs the account as a value to run the statement on one node. */
-export const storedColumns = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) =>
+export const storedColumns = (
+  sql: SqlClient.SqlClient,
+  account_id: Statement.Fragment,
+  valueOf = (column: string) => sql.literal(`credentials.${column}`)
+) =>
   sql.csv([
-    ...[...sealedColumns, "revision", "key_version"].map((column) => sql.literal(`credentials.${column}`)),
+    ...[...sealedColumns, "revision", "key_version"].map(valueOf),
     sql`(
       SELECT deleted_at IS NOT NULL FROM workspaces
       WHERE workspaces.account_id = ${account_id} AND workspaces.id = credentials.workspace_id

@@ -74,13 +74,11 @@ export const holdUntilSent = ({ admit }: MemoryBudget) =>
     const cut = () => cutOff(response.req.socket)
     const holding = yield* admit(account_id, "page", bytesPerByte.building * bytes, cut)
     const admitMore: PageMemory["admit"] = (more) =>
-      Effect.interruptible(
-        untilStarted((start) => {
-          if (holding.grow(bytesPerByte.building * more, start)) start()
-          return true
-        })
-      )
-    return yield* Effect.onExit(make(admitMore), (exit) =>
+      untilStarted((start) => {
+        if (holding.grow(bytesPerByte.building * more, start)) start()
+        return true
+      })
+    return yield* Effect.onExit(Effect.interruptible(make(admitMore)), (exit) =>
       Effect.sync(() => {
         holding.shrink(Exit.isSuccess(exit) ? bytesPerByte.unsent * lengthOf(exit.value) : 0)
         if (response.destroyed) holding.release()

@@ -13,7 +13,10 @@ interface Queries<Request, Answer> {
   readonly operation: Operation
   readonly one: (request: Request) => Query<Answer>
   readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
-  /** Estimates how many bytes a request adds to the statement or its answer, if they can be many. */
+  /**
+   * Estimates how many bytes a request adds to the statement or its answer, if they can be many. Its caller, which holds memory
+   * for them, then ends no earlier than the statement.
+   */
   readonly sizeOf?: ((request: Request) => number) | undefined
   /** The lock that a statement takes for the request. Other requests for the lock wait until the statement ends. */
   readonly lockOf?: ((request: Request) => string) | undefined
@@ -57,12 +60,14 @@ const locked = new Set([deadlock, "57014", "55P03"])
 const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
   kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22") || locked.has(sqlstate)
 
-/** A waiting caller. `settle` is cleared on use, so that a batch does not retain the caller. */
+/** A waiting caller. `settle` is cleared on use, so that a batch does not retain the caller. `ended` is for one that has left. */
 interface Waiting<Request, Answer> {
   readonly request: Request
   readonly arrived: number
   readonly until: number
   settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
+  isRunning: boolean
+  ended: (() => void) | undefined
   readonly lock: string | undefined
   readonly span: OperationSpan | undefined
 }
@@ -110,13 +115,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
     (timer) => Effect.sync(() => clearInterval(timer))
   )
 
-  const batch: Batch = <Request, Answer>({
-    lockOf,
-    many,
-    one,
-    operation,
-    sizeOf = () => 0
-  }: Queries<Request, Answer>) => {
+  const batch: Batch = <Request, Answer>({ lockOf, many, one, operation, sizeOf }: Queries<Request, Answer>) => {
     type Entry = Waiting<Request, Answer>
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
@@ -174,7 +173,10 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
 
     const start = (entries: ReadonlyArray<Entry>) => {
       running.push(entries)
-      for (const entry of entries) if (entry.lock !== undefined) lock(entry.lock)
+      for (const entry of entries) {
+        entry.isRunning = true
+        if (entry.lock !== undefined) lock(entry.lock)
+      }
       wasAlone = entries.length === 1
       const now = performance.now()
       for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
@@ -189,7 +191,10 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
       )
       fork(query).addObserver((exit) => {
         running.splice(running.indexOf(entries), 1)
-        if (Exit.isFailure(exit)) entries.forEach((entry) => settle(entry, Exit.failCause(exit.cause)))
+        for (const entry of entries) {
+          if (Exit.isFailure(exit)) settle(entry, Exit.failCause(exit.cause))
+          entry.ended?.()
+        }
         if (lockOf === undefined) return flush()
         for (const entry of entries) if (entry.lock !== undefined) unlock(entry.lock)
         flushes.forEach((flush) => flush())
@@ -201,7 +206,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
         const pending = collected.filter((entry) => entry.settle !== undefined)
         const free = locks.size === 0 ? pending : pending.filter(({ lock }) => lock === undefined || !locks.has(lock))
         let bytes = 0
-        const full = free.findIndex(({ request }) => (bytes += sizeOf(request)) > maxBytes)
+        const full = free.findIndex(({ request }) => (bytes += sizeOf?.(request) ?? 0) > maxBytes)
         const fitting = full < 0 ? free : free.slice(0, Math.max(full, 1))
         const most = lockOf === undefined ? fitting.length : Math.max(splitThreshold, Math.ceil(fitting.length / 2))
         const entries = fitting.slice(0, most)
@@ -223,7 +228,16 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
           if (isRefused || until <= now) return resume(isRefused ? unavailable : timedOut)
           const span = beginSpan(fiber, operation, "internal")
           const lock = lockOf?.(request)
-          const entry: Entry = { request, arrived: now, until, lock, span, settle: resume }
+          const entry: Entry = {
+            request,
+            arrived: now,
+            until,
+            lock,
+            span,
+            settle: resume,
+            isRunning: false,
+            ended: undefined
+          }
           waiting += 1
           collected.push(entry)
           if (wasAlone && running.length === 0) flush()
@@ -231,11 +245,13 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
             scheduled = true
             setImmediate(flush)
           }
-          return Effect.sync(() => {
-            if (entry.settle === undefined) return
-            entry.settle = undefined
-            waiting -= 1
-            if (span !== undefined) endSpan(span, Exit.interrupt())
+          return Effect.suspend(() => {
+            if (entry.settle === undefined) return Effect.void
+            settle(entry, Exit.interrupt())
+            if (!entry.isRunning || sizeOf === undefined) return Effect.void
+            return Effect.callback((resume) => {
+              entry.ended = () => resume(Effect.void)
+            })
           })
         })
       )

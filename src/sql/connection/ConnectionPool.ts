@@ -1,7 +1,7 @@
 import { Duration, Effect, Exit, Fiber, References, Semaphore } from "effect"
 import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import { timeLeft } from "../../runtime/Deadline.ts"
+import { CurrentDeadline, timeLeft } from "../../runtime/Deadline.ts"
 import { type Batch, makeBatching } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { beginSpan, endSpan } from "./OperationSpan.ts"
@@ -12,7 +12,10 @@ export interface ConnectionPool {
   readonly sql: SqlClient.SqlClient
   /** Whether Citus spreads rows over nodes by account: then each statement of a request must name an account as a value. */
   readonly distributed: boolean
-  /** Answers by the deadline of request or pool; interruption does not cancel the query. Dies with a `DatabaseFailure`. */
+  /**
+   * Answers by the deadline of request or pool. Interruption cancels a query only before it has a connection; later, a request
+   * ends with its query, whose answer takes memory that the request holds. Dies with a `DatabaseFailure`.
+   */
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query without a place in the queue, however full it is. For the service's occasional queries. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
@@ -57,7 +60,11 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   const retryingIn = (limited: <A>(query: Query<A>) => Query<A>) =>
     meter.timing((query, until) => {
       const inTime = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
-      return retryingWith(settings.unreplicated, onFailure, pause)(limited(connections.withPermit(inTime)), until)
+      return retryingWith(
+        settings.unreplicated,
+        onFailure,
+        pause
+      )(limited(connections.withPermit(Effect.uninterruptible(inTime))), until)
     })
   const retrying = retryingIn((query) => query)
   const retryingUnreserved = retryingIn((query) => unreserved.withPermit(query))
@@ -85,8 +92,14 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
         References.MinimumTraceLevel,
         "None"
       )
-      return Effect.flatMap(Effect.forkDetach(detached, { startImmediately: true }), (fiber) =>
-        Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
+      return Effect.uninterruptibleMask((restore) =>
+        Effect.flatMap(Effect.forkDetach(detached, { startImmediately: true }), (fiber) => {
+          const answer = Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
+          const endWithQuery = Effect.flatMap(CurrentDeadline, (deadline) =>
+            deadline === undefined ? Effect.void : Fiber.interrupt(fiber)
+          )
+          return Effect.onInterrupt(restore(answer), () => endWithQuery)
+        })
       )
     })
     return Effect.withFiber((fiber): Effect.Effect<A, ServiceUnavailable> => {

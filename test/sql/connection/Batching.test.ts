@@ -57,11 +57,15 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
       return asked as unknown as Effect.Effect<A, DatabaseFailure>
     }
   })
-  const asking = (operation: Operation, lockOf?: (asked: number) => string) =>
+  const sizeOf = (kibibytes: number) => kibibytes * 1024
+  const asking = (
+    operation: Operation,
+    { lockOf, sizeOf: size }: { lockOf?: (asked: number) => string; sizeOf?: typeof sizeOf } = { sizeOf }
+  ) =>
     batch<number, string>({
       operation,
       lockOf,
-      sizeOf: (kibibytes) => kibibytes * 1024,
+      sizeOf: size,
       one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
       many: (asked) => {
         if (asked.includes(unwritable)) throw new RangeError("Invalid string length")
@@ -71,9 +75,10 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
   const byParity = (asked: number) => (asked % 2 === 0 ? "even" : "odd")
   return {
     ask: asking("tests.ask"),
-    change: asking("tests.change", byParity),
-    remove: asking("tests.remove", byParity),
-    create: asking("tests.create", String),
+    askSmall: asking("tests.ask_small", {}),
+    change: asking("tests.change", { lockOf: byParity, sizeOf }),
+    remove: asking("tests.remove", { lockOf: byParity, sizeOf }),
+    create: asking("tests.create", { lockOf: String, sizeOf }),
     holding,
     state,
     statements,
@@ -82,6 +87,8 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
 })
 
 const turnOver = Effect.promise(() => new Promise((resolve) => setImmediate(() => setImmediate(resolve))))
+
+const leave = <A, E>(caller: Fiber.Fiber<A, E>) => Effect.forkChild(Fiber.interrupt(caller), { startImmediately: true })
 
 const all = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(effects, { concurrency: "unbounded" })
 
@@ -200,10 +207,26 @@ describe("concurrent requests", () => {
     state.held = true
     const [leaving, staying] = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
     yield* eventually("they are in progress", () => statements.length === 1)
-    yield* Fiber.interrupt(leaving)
+    const left = yield* leave(leaving)
     state.held = false
     assert.strictEqual(yield* Fiber.join(staying), "answer to 2")
+    yield* Fiber.join(left)
   })
+
+  it.live(
+    "that may be large end with their statement if they leave, as their memory is in use until then",
+    function* () {
+      const { ask, askSmall, state, statements } = yield* pool()
+      state.held = true
+      const callers = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(askSmall(2))]
+      yield* eventually("both are in progress", () => statements.length === 2)
+      const [left, leftSmall] = yield* Effect.forEach(callers, leave)
+      yield* turnOver
+      assert.deepStrictEqual([left?.pollUnsafe(), leftSmall?.pollUnsafe()?._tag], [undefined, "Success"])
+      state.held = false
+      yield* Fiber.join(left as NonNullable<typeof left>)
+    }
+  )
 
   it.live("are not sent for a caller that has already left", function* () {
     const { ask, statements } = yield* pool()
@@ -300,7 +323,7 @@ describe("a batch", () => {
     for (const index of [3, 1, 2, 0]) {
       lasts.push(Math.floor(((untils[0]?.() ?? 0) - began) / 1_000))
       const caller = callers[index]
-      if (caller !== undefined) yield* Fiber.interrupt(caller)
+      if (caller !== undefined) yield* leave(caller)
     }
     assert.deepStrictEqual(lasts, [5, 5, 3, 1])
     assert.strictEqual(untils[0]?.(), 0)

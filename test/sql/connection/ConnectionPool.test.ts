@@ -3,6 +3,7 @@ import type { SqlClient } from "effect/sql"
 import { makeConnectionPool } from "../../../src/sql/connection/ConnectionPool.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import type { Query } from "../../../src/sql/connection/Query.ts"
+import { withDeadline } from "../../../src/runtime/Deadline.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 import { assert, describe, it } from "../../support/it.ts"
@@ -56,6 +57,22 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
       yield* Effect.sleep(5)
       assert.strictEqual(yield* pool.ask(query("next", false), "tests.ask"), "next", `after ${operations} operations`)
     }
+  })
+
+  it.live("ends an interrupted request with its query, and at once before it has a connection", function* () {
+    const { pool, query, sent, state } = yield* open(batching)
+    const request = (name: string) =>
+      Effect.forkChild(withDeadline(Duration.seconds(20))(pool.ask(query(name), "tests.ask")))
+    const running = [yield* request("first"), yield* request("second")]
+    yield* eventually("they have the connections", () => sent.length === 2)
+    const waiting = yield* request("third")
+    yield* Effect.yieldNow
+    const left = yield* Effect.forkChild(Fiber.interruptAll(running), { startImmediately: true })
+    yield* Fiber.interrupt(waiting)
+    assert.strictEqual(left.pollUnsafe(), undefined)
+    state.held = false
+    yield* Fiber.join(left)
+    assert.deepStrictEqual(sent, ["first", "second"])
   })
 
   it.live("leaves look-ups connections however many long queries wait", function* () {

@@ -21,7 +21,7 @@ import { TestService } from "./support/http/TestService.ts"
 const project = join(import.meta.dirname, "..")
 const tsc = join(project, "node_modules/typescript/bin/tsc")
 
-/** The examples of the documents, by what they are about, and what the first one prints. */
+/** The examples of the documents by topic, and the output of the first one. */
 const examples = () => {
   const [readme = "", api = "", inProcess = ""] = ["README.md", "docs/api.md", "docs/in-process.md"].map((page) =>
     readFileSync(join(project, page), "utf8")
@@ -75,7 +75,7 @@ const documented = () => {
   return [...new Set(names)].sort()
 }
 
-/** Paths that a file system which ignores case takes for one. */
+/** Paths that differ in case only. */
 const sameButForCase = (paths: ReadonlyArray<string>) =>
   Object.values(Object.groupBy(paths, (path) => path.toLowerCase())).filter((group = []) => group.length > 1)
 

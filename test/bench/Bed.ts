@@ -14,7 +14,7 @@ import { migrate } from "../support/database/migrate.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { columns } from "./peers/statements.ts"
 
-/** A PostgreSQL of the bench's own. */
+/** A PostgreSQL server for the bench. */
 export interface Postgres {
   readonly socket: string
   readonly postmaster: number
@@ -29,9 +29,9 @@ export interface Bed extends Postgres {
   readonly seeded: number
   /** Whether it has the lean peer's table. */
   readonly lean: boolean
-  /** The ids of credentials that can be opened, unlike the seeded ones. */
+  /** Ids of credentials whose keys open; the keys of seeded ones do not. */
   readonly updatable: Array<string>
-  /** For which credentials are created. */
+  /** The providers of created credentials. */
   readonly providers: ReadonlyArray<string>
   readonly client: Client
 }
@@ -58,7 +58,7 @@ const startPostgres = async (): Promise<Postgres> => {
   }
 }
 
-/** For a program on the database without the service, which is to wait rather than fail. */
+/** Settings of a program that uses the database without the service: it waits rather than fails. */
 export const patientSettings: DatabaseSettings = {
   ...databaseSettings,
   poolSize: 10,
@@ -107,7 +107,7 @@ export const insertRows = (client: Client, rows: ReadonlyArray<NewRow>, from = 0
     ]
   )
 
-/** What the lean peer stores, in a table of its own. */
+/** The columns of the lean peer's table. */
 export const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")
 
 /** Stores pools of so many credentials each, of the workspaces that are numbered so; both columns are SQL that may read `pool`. */
@@ -199,7 +199,7 @@ export const spread = async (bed: Bed, providers: ReadonlyArray<string>): Promis
   return { ...bed, providers }
 }
 
-/** A measurement, which has ended its own programs when it ends. */
+/** A measurement. Its own programs have ended when it ends. */
 type Measure<A> = (given: A) => Promise<void> | Effect.Effect<void, unknown, Scope.Scope>
 
 const run = <A>(measure: Measure<A>, given: A) => {
@@ -209,14 +209,14 @@ const run = <A>(measure: Measure<A>, given: A) => {
 
 const postgres = Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
 
-/** Runs a measurement on a new PostgreSQL as the program of this process. */
+/** Runs a measurement on a new PostgreSQL, as the main program of this process. */
 export const onPostgres = (measure: Measure<Postgres>): void => {
   const measured = Effect.flatMap(postgres, (given) => run(measure, given))
   const program = measured.pipe(Effect.scoped, Effect.provide(Logger.layer([])))
   NodeRuntime.runMain(Effect.map(program, (): void => process.exit()))
 }
 
-/** Runs a measurement on a database in a new PostgreSQL as the program of this process. */
+/** Runs a measurement on a database in a new PostgreSQL, as the main program of this process. */
 export const onBed = (database: string, credentials: number, measure: Measure<Bed>): void => {
   onPostgres((given) => {
     const bed = Effect.acquireRelease(
@@ -230,7 +230,7 @@ export const onBed = (database: string, credentials: number, measure: Measure<Be
 /** Deletes what the load has created: every round starts from the same table. */
 export const sweep = async ({ client, lean }: Bed): Promise<void> => {
   await client.query("DELETE FROM credentials WHERE kek_id <> 'kek-bench'")
-  // Or pools would be full after some hundred thousand creates.
+  // Otherwise pools would be full after some hundred thousand creates.
   await client.query(
     `UPDATE pools SET bytes = 0, members = (
       SELECT count(*) FROM credentials AS member WHERE member.account_id = pools.account_id

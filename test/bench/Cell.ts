@@ -4,7 +4,7 @@ import { hasPgbench, putDirectly } from "./Pgbench.ts"
 import { cpuOfTree, peakMemory, resetPeakMemory } from "./Process.ts"
 import type { Target } from "./Target.ts"
 
-/** One round of one contender: what its clients saw and what it cost. CPU in microseconds per request, memory in MiB. */
+/** The figures of one round of one contender: of its clients, CPU in microseconds per request, and memory in MiB. */
 export interface Round extends Seen {
   readonly rate: number
   readonly nodeCpu: number
@@ -26,11 +26,11 @@ export interface Cell {
   readonly rounds: Readonly<Record<string, ReadonlyArray<Round>>>
 }
 
-/** What is put under load in turn with others. */
+/** A program that is put under load in turn with others. */
 export interface Contender {
   readonly name: string
   readonly postgres: Pick<Postgres, "postmaster">
-  /** Its processes; none for clients of the database itself. */
+  /** Its processes; empty for a load on the database itself. */
   readonly pids: ReadonlyArray<number>
   readonly load: (seconds: number) => Promise<Seen>
   readonly after?: () => Promise<void>

@@ -10,10 +10,10 @@ import { type Program, startTarget, type Target } from "./Target.ts"
 const takes = (provider: string) =>
   Exit.isSuccess(Effect.runSyncExit(decodeNewCredential({ ...(JSON.parse(body) as object), provider })))
 
-/** How many credentials the table has, of accounts of a thousand. */
+/** Numbers of credentials in the table, a thousand per account. */
 const tables = [1_000, 100_000, 1_000_000]
 
-/** What grows: the table, the pools of an account, and the pool of a routed request. Costs should not grow with them. */
+/** Measures costs while the table, the pools of an account and the pool of a routed request grow. They should stay equal. */
 export const measureGrowth = async (
   postgres: Postgres,
   service: Program,
@@ -21,7 +21,7 @@ export const measureGrowth = async (
   { rounds, seconds }: { readonly rounds: number; readonly seconds: number }
 ): Promise<ReadonlyArray<Cell>> => {
   const cells: Array<Cell> = []
-  /** Beds by the name of what has grown in them. */
+  /** Measures beds, each under the name of the part that has grown. */
   const measure = async (beds: Readonly<Record<string, Bed>>, operations: ReadonlyArray<"get" | "create" | "list">) => {
     const targets: Array<Target> = []
     for (const [name, bed] of Object.entries(beds)) targets.push(await startTarget({ ...service, name }, bed))

@@ -11,7 +11,7 @@ const updated = 200
 const create = ({ bed: { key }, url }: Target) =>
   Effect.runPromise(Effect.map(createOver(url, key, JSON.parse(body) as object), idIn))
 
-/** Creates with the service what is updated, and copies it into the table of the lean peer. */
+/** Creates the credentials to update with the service, and copies them into the table of the lean peer. */
 const fill = async (target: Target) => {
   const { client, updatable } = target.bed
   while (updatable.length < updated) updatable.push(await create(target))

@@ -10,7 +10,7 @@ const run = promisify(execFile)
 
 export type Operation = "get" | "create" | "list" | "update" | "plan"
 
-/** What a load of some seconds has seen; latencies in milliseconds. */
+/** The result of a load; latencies are in milliseconds. */
 export interface Seen {
   readonly requests: number
   readonly seconds: number
@@ -23,7 +23,7 @@ export interface Load {
   readonly operation: Operation
   readonly url: string
   readonly key: string
-  /** Keys to send in turn instead of the one; only wrk does. */
+  /** Keys to send in turn instead of `key`; only wrk supports this. */
   readonly keys?: ReadonlyArray<string>
   readonly connections: number
   readonly seconds: number
@@ -69,7 +69,7 @@ export const body = JSON.stringify({
 
 const models = (model: string) => JSON.stringify({ allowed_models: ["a/model", model] })
 
-/** What the clients send, in turn. Each update differs from the one before it of the same credential. */
+/** The requests that clients send in turn. Each update of a credential differs from its previous one. */
 const requestsOf = ({
   ids,
   operation,

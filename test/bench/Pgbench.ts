@@ -24,7 +24,7 @@ INSERT INTO credentials SELECT gen_random_uuid(), account_id, workspace_id, prov
 FROM credentials WHERE account_id = '${account_id}' AND id = '00000000-0000-7000-9000-000000000001' RETURNING sort_order;
 `
 
-/** The service's statements as fast as PostgreSQL answers them, over at most ten connections. */
+/** Runs the service's statements as fast as PostgreSQL answers them, over at most ten connections. */
 export const putDirectly = async ({ database, socket }: Bed, load: Load): Promise<Seen> => {
   const clients = String(Math.min(10, load.connections))
   const stdout = await runScript("pgbench", load.operation === "get" ? get(load) : create(load), (script) => [

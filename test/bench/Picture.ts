@@ -2,7 +2,7 @@ import { barChart, type Panel, type Series } from "./barChart.ts"
 import type { Cell, Round } from "./Cell.ts"
 import { medianOf } from "./Report.ts"
 
-/** The contenders that are drawn, and what each one is. */
+/** The contenders to draw, each with a description. */
 interface Drawn {
   readonly title: string
   readonly series: Readonly<Record<string, Series>>

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 
 const ticksPerSecond = 100
 
-/** What the kernel tells of a process behind its name. */
+/** The fields of /proc/PID/stat after the name of the process. */
 const statOf = (pid: number) =>
   readFileSync(`/proc/${pid}/stat`, "utf8")
     .replace(/^.*\) /s, "")
@@ -33,16 +33,16 @@ const pidsOfTree = (root: number): ReadonlyArray<number> => {
   return walk(root)
 }
 
-/** CPU time of a process and all that descend from it, in microseconds. */
+/** CPU time of a process and its descendants, in microseconds. */
 export const cpuOfTree = (root: number): number =>
   pidsOfTree(root).reduce((sum, pid) => sum + whileItLives(() => cpuOf(pid)), 0)
 
-/** Forgets the peak memory of a process so far. */
+/** Resets the peak memory of a process. */
 export const resetPeakMemory = (root: number): void => {
   for (const pid of pidsOfTree(root)) writeFileSync(`/proc/${pid}/clear_refs`, "5")
 }
 
-/** The peak of resident memory of a process and all that descend from it, in MiB. */
+/** Peak resident memory of a process and its descendants, in MiB. */
 export const peakMemory = (root: number): number =>
   pidsOfTree(root).reduce((sum, pid) => {
     const peak = whileItLives(() => Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]))

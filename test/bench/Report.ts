@@ -99,7 +99,7 @@ export const growthTableOf = (cells: ReadonlyArray<Cell>): string => {
   return tableFrom(["", "CPU µs per request", "to the smallest", "errors"], rows)
 }
 
-/** The rungs of the ladder, from the server alone to the whole HTTP side, and each as a multiple of the router. */
+/** A table of the ladder's rungs, from the bare server to the whole HTTP side, each also as a multiple of the router. */
 export const ladderTableOf = (ladder: Readonly<Record<string, ReadonlyArray<number>>>): string => {
   const rungs = Object.entries(ladder).map(([name, rounds]) => ({ name, cost: medianOf(rounds) }))
   const router = rungs[1]?.cost ?? Number.NaN

@@ -39,7 +39,7 @@ export const service: Program = {
   environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error", MAX_CREDENTIALS: "5000000" }
 }
 
-/** Starts a program, which is stopped at the end of this process at the latest, and waits until it is ready. */
+/** Starts a program and waits until it is ready. Stops it when this process ends, if it still runs. */
 export const startProcess = async (
   name: string,
   [command = "", ...given]: ReadonlyArray<string>,
@@ -87,7 +87,7 @@ export const builtIn = (checkout: string, name = service.name): Program => ({
   arguments: [join(checkout, "dist/bin.js"), "serve"]
 })
 
-/** Starts a program and waits for its first 200. What it prints and logs goes to open files, if there are any. */
+/** Starts a program and waits for its first 200. Its output and log go to the open files, if there are any. */
 export const startTarget = async (
   program: Program,
   bed: Bed,

@@ -1,4 +1,4 @@
-/** What a colour stands for: the service, two peers, or what is expected to fail. */
+/** The meaning of a colour: the service, a peer, or an expected failure. */
 export interface Series {
   readonly name: string
   readonly tone: "service" | "peer" | "leanPeer" | "control"
@@ -8,7 +8,7 @@ export interface Series {
 export interface Bar {
   readonly series: number
   readonly value: number
-  /** What stands at its end; the rounded value unless given. */
+  /** The text at the end of the bar; by default, the rounded value. */
   readonly text?: string
 }
 
@@ -18,7 +18,7 @@ export interface Group {
   readonly bars: ReadonlyArray<Bar>
 }
 
-/** Groups on a scale of their own, from zero. */
+/** Groups of bars with a common scale, from zero. */
 export interface Panel {
   readonly title: string
   readonly groups: ReadonlyArray<Group>

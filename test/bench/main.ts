@@ -169,7 +169,7 @@ onPostgres(async (postgres) => {
     at: ReadonlyArray<number>,
     log?: number
   ) => {
-    // Takes traces and forgets them.
+    // A collector that discards all traces.
     const traces = createServer((request, response) => {
       request.resume().once("end", () => response.writeHead(200, { "content-type": "application/json" }).end("{}"))
     })

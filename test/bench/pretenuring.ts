@@ -2,8 +2,8 @@ import { setImmediate } from "node:timers/promises"
 import { setFlagsFromString } from "node:v8"
 
 /*
- * Shows why `byok serve` turns allocation-site pretenuring off: once V8 has seen objects of a site survive, it allocates there as
- * old, and whatever such an object refers to lives until old garbage is collected.
+ * Shows why `byok serve` turns allocation-site pretenuring off: once V8 has seen objects of a site survive, it allocates further
+ * ones in the old space, where they keep everything that they refer to until the next old collection.
  */
 if (process.argv.includes("--off")) setFlagsFromString("--no-allocation-site-pretenuring")
 

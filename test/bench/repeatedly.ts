@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 
-/** Runs an effect, and answers with its result, how long it took, and the CPU of this process meanwhile, in seconds. */
+/** Runs an effect. Returns its result, its duration, and the CPU time of this process meanwhile, in seconds. */
 export const timed = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
   const [began, before] = [performance.now(), process.cpuUsage()]
   const result = yield* effect
@@ -8,7 +8,7 @@ export const timed = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect
   return { result, seconds: (performance.now() - began) / 1000, cpu: (system + user) / 1e6 }
 })
 
-/** Runs an effect over and over, so many at a time, and answers how often within those milliseconds. */
+/** Repeats an effect, several at a time, for some milliseconds. Returns how often it ran. */
 export const repeatedly = Effect.fnUntraced(function* <E, R>(
   milliseconds: number,
   concurrency: number,

@@ -6,7 +6,7 @@ import { type Check, project } from "./Check.ts"
 
 const read = (path: string) => readFileSync(join(project, path), "utf8")
 
-/** Made by programs, so that a checkout may or may not have them. */
+/** Paths made by programs, which a checkout may or may not have. */
 const made = ["node_modules", "dist", "coverage", "test/bench/results", "test/drill/results"]
 
 const files = globSync("**/*", { cwd: project, exclude: made }).filter((path) => statSync(join(project, path)).isFile())
@@ -33,7 +33,7 @@ const exists = (path: string) => {
   return ["", ".ts", ".test.ts", ".slow.test.ts"].some((extension) => known.has(plain + extension))
 }
 
-/** Headings as GitHub makes anchors of them. */
+/** The anchors that GitHub makes of the headings of a page. */
 const anchorsOf = (text: string) =>
   Array.from(text.matchAll(/^#+ (.*)$/gm), ([, heading = ""]) =>
     heading
@@ -83,16 +83,16 @@ const numbers = (text: string) => text.match(/\b[DLTRFEQ]\d+[a-z]?\b/g) ?? []
 
 const defined = new Set(tables.flatMap((page) => read(page).match(/^\|[^|]*\|/gm) ?? []).flatMap(numbers))
 
-/** A string of nothing but numbers is given to a program, and cites nothing. */
+/** Cited numbers that no table has. A string of numbers only is an argument of a program, and cites nothing. */
 const unknownNumbers = (text: string) =>
   numbers(text.replace(/"[DLTRFEQ\d,]+"/g, "")).filter((number) => !defined.has(number))
 
-/** What `npm pack` takes along beside the build. */
+/** Whether `npm pack` includes a file beside the build. */
 const isPacked = (path: string) =>
   ["README.md", "SECURITY.md", "CHANGELOG.md", "package.json"].includes(path) ||
   /^(deploy|docs|examples)\/(?!.*\.ts$)/.test(path)
 
-/** Links to what is not in the package, where the reader of a packed page cannot follow them. */
+/** Links of a packed page to files outside the package, which its reader cannot follow. */
 const unpackedLinks = (page: string, text: string) =>
   linksIn(text).filter((target) => {
     const [path = ""] = target.split("#")
@@ -125,7 +125,7 @@ const refusedIn = async (path: string, imports: string) => {
   return result?.messages.map(({ line }) => line - 1)
 }
 
-/** That the documents hold, of which each is a promise with a control beside it. */
+/** The checks of documents, each with a control. */
 export const documentChecks: ReadonlyArray<Check> = [
   {
     title: "the documents name no file, folder or heading that does not exist",

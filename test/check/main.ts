@@ -11,7 +11,7 @@ import { sourceChecks } from "./sources.ts"
 
 const program = (name: string) => join(project, "node_modules/.bin", name)
 
-/** Runs a program to its end; answers with what it says if it fails. */
+/** Runs a program to its end. Returns its output if it fails, else an empty text. */
 const run = (path: string, ...args: ReadonlyArray<string>) =>
   new Promise<string>((resolve) => {
     const child = spawn(path, args, { cwd: project, stdio: ["ignore", "pipe", "pipe"] })
@@ -126,7 +126,7 @@ if (wanted.length < given.length) {
   console.error(`Parts are ${all.join(", ")}`)
   process.exit(2)
 }
-/** Type-checking blocks its process, so that it has one of its own; the other parts follow one another beside it. */
+/** Type-checking blocks its process, so it runs in a separate one; the other parts run one after the other meanwhile. */
 if (wanted.length === 1 || !wanted.includes("sources")) {
   for (const part of wanted) await report(part)
 } else {

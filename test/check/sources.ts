@@ -19,7 +19,7 @@ const sources = (): Imports =>
     ])
   )
 
-/** The files of circles and between them: what is left when those that import or are imported by no other go, repeatedly. */
+/** The files in and between circles: those left after repeatedly removing files that import no other or that no other imports. */
 const circlesIn = (imports: Imports): ReadonlyArray<string> => {
   let rest = new Set(imports.keys())
   for (;;) {
@@ -48,7 +48,7 @@ export const sourceChecks: ReadonlyArray<Check> = [
     title: "no files of src import each other in a circle",
     run: () => {
       const all = sources()
-      /** A module of a package that the owner's page takes by a path has its types there. */
+      /** Whether an import leads to a source file, or to the declared types of a module that the owner's page serves. */
       const isKnown = (path: string) => all.has(path) || all.has(path.replace(/\.js$/, ".d.ts"))
       const unknown = Array.from(all.values()).flatMap((paths) => paths.filter((path) => !isKnown(path)))
       assert.deepEqual(unknown, [])

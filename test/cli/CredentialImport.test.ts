@@ -15,7 +15,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/commands.md"), "utf8")
-/** Converts keys.csv, as docs/commands.md gives it. */
+/** The command in docs/commands.md that converts keys.csv. */
 const [, conversion = ""] = /^```sh\n([^`]*keys\.csv[^`]*)^```/ms.exec(page) ?? []
 const withoutJq = spawnSync("jq", ["--version"]).error !== undefined
 

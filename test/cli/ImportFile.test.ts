@@ -16,7 +16,7 @@ const collect = async <A>(all: AsyncIterable<A>) => {
 const readAll = (content: string | Buffer, size = 64 * 1024) =>
   Effect.promise(() => collect(readEntries(inChunks(Buffer.from(content as string), size), () => undefined)))
 
-/** The lines of the records, and of those that are refused what is said. */
+/** The lines of accepted records, and the issues of refused ones. */
 const outcome = (entries: ReadonlyArray<object>) =>
   entries.map((entry) => {
     const { issue, line } = entry as { readonly line: number; readonly issue?: { readonly message: string } }

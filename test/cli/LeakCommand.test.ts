@@ -24,7 +24,7 @@ const materialKey = "sk-proj-Tr5Ew3Qa1Zs7Xd9Cf2Vg4Bh6"
 const short = "fake-key-short"
 const leaks = [plain, privateKey, secretAccessKey, azureKey, materialKey, short]
 
-/** A provider and the key it is given, and the leak that should lead to it. */
+/** A provider, a key, and the leaked text that should lead to the key. */
 const credentials = [
   ["xai", plain, plain],
   ["anthropic", plain, plain],

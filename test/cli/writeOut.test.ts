@@ -12,7 +12,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const keyring = generateKeyring(new Date())
 
-/** Makes descriptor 3 a pipe whose reader has gone away. */
+/** Makes descriptor 3 a pipe whose reader has left. */
 const unread = "mkfifo pipe\n: <pipe &\nexec 3>pipe\nwait"
 
 const shell = Effect.fnUntraced(function* (commands: string) {

@@ -14,13 +14,13 @@ import { assert, layerLive } from "../support/it.ts"
 const { key } = minimal
 const otherKey = "sk-9876543210-9876543210-WxYz"
 
-/** The official client under an API key. It repeats nothing. */
+/** The official client with an API key, without retries. */
 const sdkWith = Effect.fnUntraced(function* (apiKey: string) {
   const { url } = yield* TestService
   return new OpenRouter({ apiKey, serverURL: `${url}/api/v1`, retryConfig: { strategy: "none" } })
 })
 
-/** The official client with its own way to retry, where the first answer is lost behind the service, and all answers. */
+/** The official client with its default retries. Replaces the service's first answer by a 502, and records all answers. */
 const sdkThroughLoss = Effect.fnUntraced(function* (apiKey: string) {
   const { url } = yield* TestService
   const answers: Array<{ readonly status: number; readonly body: string; readonly replayed: string | null }> = []
@@ -65,7 +65,7 @@ const create = (client: OpenRouter, createBYOKKeyRequest: CreateBYOKKeyRequest) 
 
 const get = (client: OpenRouter, id: string) => call(() => client.byok.get({ id }))
 
-/** Every credential that the client's own iteration over pages comes to, and what each page counts. */
+/** Every credential that the client's iterator returns, and the count of each page. */
 const listAll = (client: OpenRouter, request: ListBYOKKeysRequest = {}) =>
   call(async () => {
     const found: Array<BYOKKey> = []
@@ -180,7 +180,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
       update: update(client, id, { name: "x" }),
       delete: remove(client, id)
     })
-    /** Each fails with the class; with the default one where the client declares none for the operation. */
+    /** Expects each call to fail with the class, or with the default class if the client declares none for the operation. */
     const fail = (
       asked: Partial<ReturnType<typeof requests>>,
       refusal: Refusal,

@@ -67,7 +67,7 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
     assert.strictEqual((yield* byok.list({ query: {} })).total_count, 2)
   })
 
-  /** What create and get fail with under a key. */
+  /** The errors of create and get with a token. */
   const failuresOf = (token: string | undefined) =>
     Effect.flatMap(clientWith(token), ({ byok }) =>
       Effect.all([

@@ -35,7 +35,7 @@ const key = Redacted.make("fake-key-0123456789-AbCd")
 const opened = (cipher: Cipher["Service"], sealed: SealedKey, context: BoundCredential) =>
   Effect.map(cipher.open(sealed, contextOf(context)), Redacted.value)
 
-/** The tag of the error with which everything that opens a sealed key ends, or "opened". */
+/** The tag of the error that every opening operation fails with, or "opened". */
 const outcome = Effect.fnUntraced(function* (cipher: Cipher["Service"], sealed: SealedKey, bound: BoundCredential) {
   const context = contextOf(bound)
   const { holds, open, reseal, verify } = cipher
@@ -141,7 +141,7 @@ describe("a row that was altered in the database (T2)", () => {
 
 type Rows = typeof rows
 
-/** Whether a key that is sealed again opens to itself, under the new context alone, with nothing of the old seal left. */
+/** Whether a resealed key opens under the new context only, and keeps nothing of the old seal. */
 const isSealedAgain = Effect.fnUntraced(function* (cipher: Cipher["Service"], { keys: [key], one, other }: Rows) {
   const old = yield* cipher.seal(key, contextOf(one))
   const made = yield* cipher.reseal(old, contextOf(one), contextOf(other))
@@ -247,7 +247,7 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
 describe("a key store (R10)", () => {
   const operations = ["seal", "open", "holds", "read", "verify", "reseal"] as const
 
-  /** Every operation, on a key store that answers after an effect once it is switched on. */
+  /** Every operation, on a key store that runs `answer` before each answer once it is switched on. */
   const askingAfter = Effect.fnUntraced(function* (answer: Effect.Effect<void>) {
     let waits = false
     const slow = Layer.effect(
@@ -322,7 +322,7 @@ describe("a key store (R10)", () => {
 describe("a token", () => {
   it.live("serves accounts in turn: one with many calls does not delay the others' (F9)", function* () {
     const { unwrap, wrap } = yield* Effect.provide(KeyEncryption, Layer.provide(keyringEncryption, fixedKeyring(ring)))
-    /** What the process of the token does: one call after the other, in the order of their arrival. */
+    /** Serves one call at a time in order of arrival, as the token process does. */
     const oneAtATime = yield* Semaphore.make(1)
     const token: Token = {
       keks: [{ kek_id: "kek-1", check_value: Buffer.alloc(16) }],
@@ -378,7 +378,7 @@ describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
 })
 
 describe("errors of the cipher (T4)", () => {
-  /** Which of these bytes a text holds nine consecutive ones of, in any form or as numbers. */
+  /** The byte arrays of which a text has nine consecutive bytes, in any form or as numbers. */
   const quoted = (text: string, ...given: ReadonlyArray<Uint8Array>) => {
     const forms = given.flatMap((bytes, index) => [
       [`bytes ${index}`, Buffer.from(bytes)],

@@ -8,7 +8,7 @@ import { assert, describe, it } from "../support/it.ts"
 
 type Row = Pick<SealedKey, "sealed" | "wrapped_dek">
 
-/** Something that seals a text to a context and can say whether a row opens. */
+/** Seals a text to a context, and tells whether a row opens. */
 interface Sealer {
   readonly seal: (text: string, context: Uint8Array) => Row
   readonly opens: (row: Row, context: Uint8Array) => boolean
@@ -35,7 +35,7 @@ const manglings = { flips: everyFlip, truncations: everyTruncation, extensions: 
 const context = Buffer.from('["a context","caf\u00e9"]')
 const key = "fake-key-0123456789-AbCd"
 
-/** How many of all mangled rows a sealer accepts, by what was mangled and how. */
+/** The number of mangled rows that a sealer accepts, by the part and the kind of change. */
 const accepted = ({ opens, seal }: Sealer) => {
   const { sealed, wrapped_dek } = seal(key, context)
   const other = seal("fake-key-of-another-row", Buffer.from('["another context"]'))

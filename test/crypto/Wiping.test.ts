@@ -14,7 +14,7 @@ import { assert, describe, it } from "../support/it.ts"
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
-/** What was in every buffer that is wiped while a program runs, in hexadecimal; those of nothing but zeros left out. */
+/** The contents, in hexadecimal, of all buffers wiped while a program runs, except those of zeros only. */
 const wipedBy = (program: () => unknown): ReadonlyArray<string> => {
   const seen: Array<string> = []
   const spies = [Buffer.prototype, Uint8Array.prototype].map((prototype: Uint8Array) => {

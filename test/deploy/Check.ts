@@ -8,14 +8,14 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 /** A change of one file that breaks it. */
 export type Mistake = readonly [file: string, text: string, instead: string]
 
-/** What is wrong with a piece of deployment material. */
+/** The problems of a piece of deployment material, one sentence each. */
 type Problems = ReadonlyArray<string>
 
 /** Checks one piece of deployment material in a copy of `deploy`. */
 export interface Check {
   readonly piece: string
   readonly run: (deploy: string) => Problems | Effect.Effect<Problems, Skipped, Scope.Scope>
-  /** What the check must find, each alone. */
+  /** Mistakes that the check must find, one at a time. */
   readonly mistakes: ReadonlyArray<Mistake>
 }
 
@@ -33,18 +33,18 @@ const withMistake = ([file, text, instead]: Mistake) =>
     return copy
   })
 
-/** What the check finds in the material as it is shipped, or with a mistake. */
+/** The problems that a check reports on the shipped material, or on a copy with a mistake. */
 export const problemsIn = ({ run }: Check, mistake?: Mistake) =>
   Effect.gen(function* () {
     const found = run(mistake === undefined ? shipped : yield* withMistake(mistake))
     return Effect.isEffect(found) ? yield* found : found
   }).pipe(Effect.scoped)
 
-/** What is said of the rules that do not hold. */
+/** The sentences of the rules that do not hold. */
 export const broken = (...rules: ReadonlyArray<readonly [holds: boolean, otherwise: string]>): Problems =>
   rules.flatMap(([holds, otherwise]) => (holds ? [] : [otherwise]))
 
-/** What a program that checks a file reports, if its exit code says that something is wrong. */
+/** The output of a program that checks a file, if its exit code is not 0. */
 export const problemsOf = ({ code, stderr, stdout }: Finished): Problems => {
   if (code === 0) return []
   const lines = `${stdout}\n${stderr}`.split("\n").filter((line) => line.trim() !== "")

@@ -7,7 +7,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { shipped } from "./Check.ts"
 import { standInBase } from "./standInBase.ts"
 
-/** What the image says of itself, as buildah shows it. */
+/** The configuration of an image, as buildah shows it. */
 interface Config {
   readonly Env: ReadonlyArray<string>
   readonly User: string
@@ -24,7 +24,7 @@ export interface Image extends Config {
 /** The official image, where its registry can be reached. */
 const nodeImage = process.env["NODE_IMAGE"]
 
-/** Builds the image with buildah, which needs no daemon; answers with what went wrong if it cannot be built. */
+/** Builds the image with buildah, which needs no daemon; returns the error if the build fails. */
 export const buildImage = Effect.fnUntraced(function* (deploy: string) {
   const { buildah } = yield* installedPrograms(["buildah"])
   const directory = yield* temporaryDirectory

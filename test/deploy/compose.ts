@@ -36,7 +36,7 @@ const require = createRequire(import.meta.url)
 /** Its types cannot be resolved in an ES module. */
 const { DCLinter } = require("dclint") as Dclint
 
-/** The schema of Compose does not look for what a service names. */
+/** Secrets and volumes that services name and the file does not declare: the schema of Compose does not check this. */
 const unknownNames = ({ secrets, services, volumes }: Compose) =>
   Object.entries(services).flatMap(([name, service]) =>
     [
@@ -48,7 +48,7 @@ const unknownNames = ({ secrets, services, volumes }: Compose) =>
     ].flatMap(([other, known]) => (other in known ? [] : [`${name} names ${other}, which there is not`]))
   )
 
-/** Services in which the file that replaces the keyring by its name would not be seen. */
+/** Services that mount the keyring as a file: they would not see the file that replaces it. */
 const stuckKeyrings = ({ services }: Compose) =>
   Object.entries(services).flatMap(([name, { environment = {}, volumes = [] }]) => {
     const file = environment["BYOK_KEYRING_FILE"]

@@ -20,7 +20,7 @@ const instructionsOf = (text: string): ReadonlyArray<Instruction> =>
       return { name: name.toUpperCase(), rest: rest.trim() }
     })
 
-/** The words of the exec form; none of the form that starts a shell. */
+/** The words of a command in exec form; empty for the shell form. */
 const wordsOf = (rest: string): ReadonlyArray<string> => {
   try {
     return JSON.parse(rest) as ReadonlyArray<string>
@@ -31,7 +31,7 @@ const wordsOf = (rest: string): ReadonlyArray<string> => {
 
 const ignored = readFileSync(join(project, ".dockerignore"), "utf8").split("\n")
 
-/** Everything is kept out of the build that is not named. */
+/** Whether the build gets a path: it gets only paths that the ignore file names. */
 const isSent = (path: string) => existsSync(join(project, path)) && ignored.includes(`!${path}`)
 
 /** The rules of the image that need no program to be checked. */

@@ -12,10 +12,10 @@ import { buildImage, type Image } from "./buildImage.ts"
 import { broken, type Check } from "./Check.ts"
 import { runImage } from "./runImage.ts"
 
-/** What a running image must not have. */
+/** Programs that the image must not contain. */
 const tools = ["npm", "npx", "yarn", "gcc", "cc", "make", "python3"]
 
-/** Over a connection of its own, as probes ask. */
+/** Whether the service is ready, asked over a new connection as probes do. */
 const isReady = (port: number) =>
   Effect.callback<boolean>((resume) => {
     get({ host: "127.0.0.1", port, path: "/health/ready", agent: false }, (answer) => {

@@ -69,7 +69,7 @@ type Labels = Readonly<Record<string, string>>
 const isSelected = (labels: Labels, selector: Labels) =>
   Object.entries(selector).every(([name, value]) => labels[name] === value)
 
-/** Names of one manifest that no other has. */
+/** Names to which a manifest refers and that no manifest declares. */
 const unknownNames = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> => {
   const of = (...kinds: ReadonlyArray<string>) => manifests.filter(({ kind }) => kinds.includes(kind))
   const pods = of("Deployment", "Job").flatMap((manifest) => valuesOf(manifest, "template"))

@@ -69,7 +69,7 @@ export const pgbouncer: Check = {
   ]
 }
 
-/** What keeps others from the two ways to run commands on the nodes. */
+/** The settings that protect the two ways to run commands on the nodes. */
 const guards = {
   restapi: ["certfile", "keyfile", "cafile", "allowlist", "authentication"],
   etcd3: ["cacert", "cert", "key", "username", "password"]

@@ -1,10 +1,10 @@
 import { parser } from "@prometheus-io/lezer-promql"
 import { series } from "./series.ts"
 
-/** Prometheus adds them to every series of a target. */
+/** Labels that Prometheus adds to every series of a target. */
 const ofTarget = ["job", "instance"]
 
-/** Prometheus makes it of every target. */
+/** The series that Prometheus makes for every target. */
 const made = "up"
 
 /** The labels of each series as it is stored: a histogram is three. */

@@ -6,7 +6,7 @@ import type { Image } from "./buildImage.ts"
 
 /** A process in the image. */
 export interface ImageProcess {
-  /** As this machine counts, not as the image does. */
+  /** The PID on this machine, not within the image. */
   readonly pid: () => number | undefined
   readonly output: () => string
   readonly ended: Effect.Effect<number | null>

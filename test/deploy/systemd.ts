@@ -29,7 +29,7 @@ export const systemd: Check = {
       const { "systemd-analyze": analyze } = yield* installedPrograms(["systemd-analyze"])
       const unit = join(deploy, "systemd/byok@.service")
       const { stderr } = yield* runProgram(analyze, ["verify", unit])
-      // Where byok and Node.js are is the machine's affair.
+      // The paths of byok and Node.js depend on the machine.
       const mistakes = stderr.split("\n").filter((line) => line !== "" && !/is not executable/.test(line))
       const security = yield* runProgram(analyze, [
         ...["security", "--offline=true", `--threshold=${threshold}`, "--no-pager"],

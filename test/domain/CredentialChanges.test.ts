@@ -77,7 +77,7 @@ interface Held {
   readonly key: string
 }
 
-/** What create makes of a body, or the issues with which it refuses it. */
+/** The credential that create makes of a body, or its issues. */
 const created = (body: Body): Result.Result<Held, ReadonlyArray<Issue>> =>
   decodeNew(body).pipe(
     Result.mapError(({ issue }) => issuesOf(issue)),
@@ -102,7 +102,7 @@ const create = (body: Body) => Result.getOrThrow(created(body))
 const apartFromFlags = (issues: ReadonlyArray<Issue>) =>
   JSON.stringify(issues.filter(({ message }) => !message.startsWith("cannot be combined with")))
 
-/** What an update makes of a stored credential, as the service carries it out. */
+/** The credential after an update as the service performs it, or the issues. */
 const updated = (change: Change, { credential, key }: Held, body: Body) => {
   const changes = decodeChanges(body)
   const isSameKey = changes.key !== undefined && Redacted.value(changes.key) === key

@@ -6,7 +6,7 @@ import { assert, describe, it } from "../support/it.ts"
 
 const decode = Schema.decodeUnknownResult(IdempotencyKey)
 
-/** Whether it is accepted; if not, the issue says what is. */
+/** Whether a key is accepted. Checks that a refusal states the rule. */
 const accepted = (key: unknown) => {
   const decoded = decode(key)
   if (Result.isSuccess(decoded)) return decoded.success === key

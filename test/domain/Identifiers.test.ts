@@ -7,7 +7,7 @@ import { assert, describe, it } from "../support/it.ts"
 const nil = "00000000-0000-0000-0000-000000000000"
 const max = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
-/** RFC 9562, read character by character: nil, max, and versions 1 to 8 of its own variant. */
+/** Whether a text is a UUID of RFC 9562, checked by character: nil, max, or version 1 to 8 of its variant. */
 const isCanonical = (text: string) =>
   text === nil ||
   text === max ||

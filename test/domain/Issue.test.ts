@@ -28,7 +28,7 @@ const decodeText = Schema.decodeUnknownResult(Schema.fromJsonString(NewCredentia
 const issuesFrom = (decoded: Result.Result<unknown, Schema.SchemaError>): ReadonlyArray<Issue> =>
   Result.isFailure(decoded) ? issuesOf(decoded.failure.issue) : []
 
-/** A canary, and an input of the given form that has it in every text. */
+/** A canary, and an input of a form whose every text contains the canary. */
 const around = <A>(form: (secret: Arbitrary.Arbitrary<string>) => Arbitrary.Arbitrary<A>) =>
   Arbitrary.flatMap(canary, (secret) => {
     const texts = oneOf(
@@ -43,7 +43,7 @@ const wrongBodies = around((texts) =>
   oneOf<Schema.Json | Record<string, unknown>>(anyBody(texts), json(texts), acceptedBody(texts))
 )
 
-/** The body as it is sent, cut off or with a text put in anywhere. */
+/** A body as JSON text, cut short or with a text inserted anywhere. */
 const brokenTexts = Arbitrary.map(
   Arbitrary.all({ body: wrongBodies, at: Arbitrary.schema(Schema.Finite), put: text(0, 2) }),
   ({ at, body: { input, secret }, put }) => {

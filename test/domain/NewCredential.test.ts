@@ -12,7 +12,7 @@ import { assert, describe, it } from "../support/it.ts"
 
 const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
 
-/** What is wrong with a body, as `path: message`; nothing if it is accepted. */
+/** The issues of a body, as `path: message`; empty if it is accepted. */
 const issues = (body: unknown): ReadonlyArray<string> =>
   Result.match(decode(body), {
     onFailure: ({ issue }) => issuesOf(issue).map(({ message, path }) => `${path.join(".")}: ${message}`),
@@ -39,7 +39,7 @@ const brief = (value: unknown) => {
   return written.length > 40 ? `${written.slice(0, 20)}... of length ${Reflect.get(Object(value), "length")}` : written
 }
 
-/** What is wrong with an update of one member, likewise. */
+/** The issues of an update of one member, in the same form. */
 const issuesOfUpdate = (member: string, value: unknown) =>
   Effect.runSync(
     Effect.match(decodeCredentialChanges({ [member]: value }), {

@@ -11,14 +11,14 @@ import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import type { Cluster } from "./Cluster.ts"
 
-/** A database with an account in it: all that a service and its clients need. */
+/** A database with an account, for a service and its clients. */
 export interface Bed {
   readonly settings: Record<string, string>
   /** The account's management key. */
   readonly key: string
 }
 
-/** On a running database; the service always has the same port. */
+/** Makes a bed on a running database. The service always gets the same port. */
 export const newBed = Effect.fnUntraced(function* (
   { url }: Pick<Cluster, "url">,
   other: Readonly<Record<string, string>> = {}
@@ -32,7 +32,7 @@ export const newBed = Effect.fnUntraced(function* (
   return { settings, key: management_key } satisfies Bed
 })
 
-/** On an embedded database. */
+/** Makes a bed on an embedded database. */
 export const embeddedBed = Effect.gen(function* () {
   const settings = { ...(yield* newDirectory), PORT: String(yield* freePort) }
   const { key } = yield* Effect.scoped(firstStart(settings))

@@ -11,11 +11,11 @@ import { newPatroni, type Patroni, type Tls } from "./Patroni.ts"
 import type { Findings, Row } from "./Row.ts"
 import { throughChange } from "./throughChange.ts"
 
-/** How long a balancer takes to notice, in milliseconds. */
+/** How long a load balancer takes to notice a new leader, in milliseconds. */
 const notice = 500
 
 interface Balanced extends Pair {
-  /** In the place of a balancer, which leads to the primary at first. */
+  /** Replaces a load balancer; leads to the primary at first. */
   readonly proxy: FaultyProxy
 }
 

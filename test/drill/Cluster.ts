@@ -43,7 +43,7 @@ const askOnce = (socket: string, text: string) =>
     }
   })
 
-/** Gives a file or directory to PostgreSQL's user, if this process is root, and to nobody else. */
+/** Restricts a file or directory to PostgreSQL's user if this process is root, else to this user. */
 const own = (path: string, mode: number): string => {
   if (postgresUser !== undefined) chownSync(path, postgresUser.uid, postgresUser.gid)
   chmodSync(path, mode)
@@ -126,7 +126,7 @@ export const sendTo = (pid: number, signal: NodeJS.Signals): void => {
 
 export interface ClusterOptions {
   readonly binaries?: Programs
-  /** Where the data directory is to be, else in a temporary directory. */
+  /** The parent of the data directory; by default, a temporary directory. */
   readonly parent?: string
   readonly initdb?: ReadonlyArray<string>
 }

@@ -54,7 +54,7 @@ const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") =>
       )
       yield* primary.kill
     })
-    // What reached the standby's machine but not its disk must be lost as well.
+    // Data that reached the standby's memory but not its disk must be lost as well.
     yield* standby.kill
     yield* follow
     yield* promote

@@ -44,7 +44,7 @@ const fill = (directory: string): string => {
   return file
 }
 
-/** Segments of the write-ahead log of 1 MiB, so that there is always one to begin soon. */
+/** Segments of 1 MiB, so that the write-ahead log needs a new one soon. */
 const small = ["--wal-segsize=1"]
 const settings = { min_wal_size: "2MB", max_wal_size: "16MB" }
 

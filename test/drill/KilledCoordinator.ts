@@ -5,7 +5,7 @@ import { showAnswers } from "./deadline.ts"
 import type { Findings, Row } from "./Row.ts"
 import { underLoad } from "./underLoad.ts"
 
-/** How often the coordinator is killed at most, until it has left as many transactions between the two phases of a commit. */
+/** Maximum times the coordinator is killed, until it has left enough transactions between the two phases of a commit. */
 const kills = 30
 const wanted = 10
 

@@ -90,7 +90,7 @@ const killed = Effect.fnUntraced(function* (findings: Findings) {
   findings.judge(yield* judged)
 })
 
-/** The worker comes back from a copy of its own that is older than what was acknowledged. */
+/** Restores the worker from a copy of its files that is older than the acknowledged changes. */
 const control = Effect.fnUntraced(function* (findings: Findings) {
   const copyOf = ({ data }: Cluster) => `${data}.before`
   const { judged } = yield* underBoth(

@@ -7,7 +7,7 @@ import { type Cluster, copyOf, newCluster, sendTo, writeOwn } from "./Cluster.ts
 export interface Pair {
   readonly primary: Cluster
   readonly standby: Cluster
-  /** The standby silently receives nothing any more. */
+  /** Stops the replication to the standby silently. */
   readonly freeze: Effect.Effect<void>
   readonly thaw: Effect.Effect<void>
   /** Promotes the standby to primary. */

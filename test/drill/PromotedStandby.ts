@@ -26,7 +26,7 @@ const control = Effect.fnUntraced(function* (findings: Findings) {
     yield* acked
     yield* primary.kill
   })
-  // What reached the standby's machine but not its disk must be lost as well.
+  // Data that reached the standby's memory but not its disk must be lost as well.
   yield* standby.kill
   yield* follow
   yield* promote

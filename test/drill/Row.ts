@@ -16,13 +16,13 @@ export class Findings {
     if (!holds) this.wrong.push(otherwise)
   }
 
-  /** What the ack checker found wrong. */
+  /** Records the faults that the ack checker found. */
   judge(faults: ReadonlyArray<string>) {
     this.lost = lostIn(faults)
     this.wrong.push(...abridged(faults))
   }
 
-  /** Requires that acknowledged credentials are lost and nothing else is wrong, which shows that the checker works. */
+  /** Requires lost credentials and no other fault, which shows that the checker works. */
   judgeControl(faults: ReadonlyArray<string>) {
     this.lost = lostIn(faults)
     this.expect(this.lost > 0, "the control has lost nothing")
@@ -40,7 +40,7 @@ const abridged = (faults: ReadonlyArray<string>) =>
 
 /** One fault, provoked and judged. */
 export interface Row {
-  /** As the table of faults calls it, such as `R3`. */
+  /** The number in the table of faults, such as `R3`, or `control`. */
   readonly id: string
   readonly fault: string
   readonly run: (findings: Findings) => Effect.Effect<unknown, unknown, Scope.Scope>

@@ -5,12 +5,12 @@ import type { Findings } from "./Row.ts"
 /** DATABASE_DEADLINE unless it is set, in milliseconds. */
 export const deadline = 3_000
 
-/** What scheduling on a busy machine may add to an answer. */
+/** Milliseconds that scheduling on a busy machine may add to an answer. */
 export const margin = 1_000
 
 export const pause = (milliseconds: number) => Effect.promise(() => setTimeout(milliseconds))
 
-/** Every answer was there at the deadline, and it was 201 or 500. */
+/** Requires that every answer was 201 or 500 and arrived by the deadline. */
 export const showAnswers = (findings: Findings): void => {
   const { slowest, unknown } = findings.ledger
   findings.show(`slowest answer ${slowest.toFixed(0)} ms`)

@@ -9,10 +9,10 @@ import { type Sent, steadyLoad } from "./steadyLoad.ts"
 import { enough } from "./underLoad.ts"
 import { watchLeader } from "./watchLeader.ts"
 
-/** How many requests there are in all at least: 18 seconds of them. */
+/** Minimum number of requests: those of 18 seconds. */
 const requests = 720
 
-/** Retried until the deadline, and no leader was there from a second after it began until a second before the deadline. */
+/** Whether a failed request had no leader from a second after its start until a second before its deadline. */
 const isExcused = ({ began, ended }: Sent, seen: ReadonlyArray<number>) =>
   ended - began > deadline - margin && !seen.some((at) => at > began + margin && at < began + deadline - margin)
 

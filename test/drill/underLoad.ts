@@ -6,15 +6,15 @@ import { type ClusterOptions, newCluster } from "./Cluster.ts"
 import { showAnswers } from "./deadline.ts"
 import type { Findings } from "./Row.ts"
 
-/** How many acknowledgements must come before a fault, and after it. */
+/** Minimum acknowledgements before and after a fault. */
 export const enough = 100
 
 /** A service under load. */
 interface Loaded {
   readonly service: ServiceProcess
-  /** Waits until enough more are acknowledged. */
+  /** Waits for `enough` further acknowledgements. */
   readonly acked: Effect.Effect<void>
-  /** Starts another on the same port once this one has ended. */
+  /** Starts another service on the same port once this one has ended. */
   readonly again: Effect.Effect<ServiceProcess>
 }
 
@@ -55,7 +55,7 @@ export const underLoad = <E>(
     })
   )
 
-/** Judges how requests were answered and what is left of them, where some must have failed if so wanted. */
+/** Judges the answers and the stored credentials. On request, requires that some requests failed. */
 export const judge = Effect.fnUntraced(function* (
   findings: Findings,
   bed: Bed,

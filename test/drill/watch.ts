@@ -5,7 +5,7 @@ import { deadline } from "./deadline.ts"
 import { untilClosed } from "./untilClosed.ts"
 import type { Findings } from "./Row.ts"
 
-/** What was requested throughout the load, and how it was answered. */
+/** The answers to requests of one path during the load. */
 interface Watched {
   answers: number
   /** Statuses other than 200. */
@@ -38,7 +38,7 @@ const watchLiveness = (url: string) => watch(`${url}/health/live`, {})
 const watchGet = (url: string, key: string, id = "") =>
   watch(`${url}/api/v1/byok/${id}`, { authorization: `Bearer ${key}` })
 
-/** Everything that was watched was answered with 200, before the deadline. */
+/** Requires that every watched request was answered with 200 before the deadline. */
 const expectWell = (findings: Findings, name: string, { answers, others, slowest }: Watched): void => {
   findings.show(`${answers} of ${name}, slowest ${slowest.toFixed(0)} ms`)
   findings.expect(answers > 0 && slowest < deadline, `${name} was not answered in time`)

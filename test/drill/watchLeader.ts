@@ -21,7 +21,7 @@ const write = async (url: string, statement: string) => {
 
 /**
  * Keeps writing over new connections until the scope closes. Returns the times at which that succeeded, in milliseconds
- * of the monotonic clock: when a leader was there for whoever came that way.
+ * of the monotonic clock: the times at which clients could reach a leader.
  */
 export const watchLeader = Effect.fnUntraced(function* (url: string) {
   const seen: Array<number> = []

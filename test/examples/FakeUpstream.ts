@@ -13,7 +13,7 @@ export const fakeUpstream = (answer: (key: string, response: ServerResponse) => 
     })
     return Effect.map(listening(server), (port) => ({
       url: `http://127.0.0.1:${port}/`,
-      /** The keys that it has seen since the last call, in order. */
+      /** Returns the keys received since the last call, in order. */
       seen: () => keys.splice(0)
     }))
   })

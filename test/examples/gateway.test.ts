@@ -56,7 +56,7 @@ const upstreamWith = (gate: Gate) =>
     }
     if (key === echoed) {
       response.writeHead(400, { "content-type": "application/json" })
-      // It does not end: whoever reads all of it never answers.
+      // The body does not end: a gateway that reads all of it never answers.
       return response.write(`${"-".repeat(490)}${key} ${"-".repeat(128 * 1024)}`)
     }
     if (key === k2) return response.writeHead(429, { "retry-after": "30" }).end("slow down")
@@ -195,7 +195,7 @@ layerLive(service)("the example of a gateway", (it) => {
     const printed = onlyObject(
       yield* runByok(["explain", ...args], { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring })
     )
-    /** Each asks the database how long a pause still lasts, a moment apart. */
+    /** Removes times from an explanation: two gateways read the end of a cooldown at different moments. */
     const untimed = (explanation: object) =>
       JSON.parse(
         JSON.stringify(explanation).replaceAll(/(?<="until":")[^"]+|(?<=tried again at )[\dT:-]+Z/g, "TIME")

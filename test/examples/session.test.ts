@@ -29,7 +29,7 @@ node examples/gateway.mjs $SOCKET $ACCOUNT $UPSTREAM`,
 byok explain --account $ACCOUNT --provider openai --model openai/gpt-4o`
 ]
 
-/** What differs from one run to the next. */
+/** Removes the times, which differ from run to run. */
 const withoutTimes = (text: string) => text.replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "TIME")
 
 it.live("the session in the README is one that takes place, by `npm run session`", (context) =>

@@ -11,7 +11,7 @@ import { assertInvalid } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-/** What happens between the check of the workspace and the insert, which the seal lies between. */
+/** Runs while the key is sealed: after the check of the workspace and before the insert. */
 let meanwhile: Effect.Effect<unknown> = Effect.void
 
 const interrupted = Effect.gen(function* () {

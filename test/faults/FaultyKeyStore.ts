@@ -5,7 +5,7 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import type { Parts } from "../support/http/TestService.ts"
 
-/** How the key store behaves, from one seal to the next. */
+/** The behaviour of a key store, which may change before each call. */
 export interface FaultyKeyStore {
   state: "well" | "down" | "slow" | "wrong"
 }

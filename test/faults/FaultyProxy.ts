@@ -7,15 +7,15 @@ import { listen } from "../support/database/listen.ts"
 
 /** A network between the service and its database that fails as networks do. */
 export interface FaultyProxy {
-  /** Where the database seems to be. */
+  /** The URL that leads to the database through the proxy. */
   readonly url: string
-  /** From now on nothing passes in either direction, silently; what was lost stays lost. */
+  /** Drops everything in both directions from now on, silently. Dropped bytes are never sent later. */
   readonly swallow: () => void
-  /** From now on everything the database sends arrives this many milliseconds later. */
+  /** Delays everything that the database sends by some milliseconds from now on. */
   readonly delay: (milliseconds: number) => void
-  /** From now on one byte a second passes, in either direction, on every connection. */
+  /** Passes one byte a second in each direction of each connection from now on. */
   readonly trickle: () => void
-  /** From now on connections pass again, those of which nothing was swallowed and new ones. */
+  /** Passes everything again, on new connections and on those that have lost nothing. */
   readonly forward: () => void
   /** Cuts every connection at once. */
   readonly reset: () => void
@@ -27,7 +27,7 @@ export interface FaultyProxy {
 
 type Mode = "forward" | "swallow" | "trickle" | { readonly delay: number }
 
-/** Passes on what arrives, in order, as the mode says at the time. Answers with what to call when the mode has changed. */
+/** Passes bytes on in order, by the current mode. Returns a function to call when the mode has changed. */
 const pass = (to: Socket, mode: () => Mode, delayed: boolean) => {
   const waiting: Array<{ bytes: Buffer; readonly due: number }> = []
   let timer: NodeJS.Timeout | undefined
@@ -62,7 +62,7 @@ const pass = (to: Socket, mode: () => Mode, delayed: boolean) => {
   }
 }
 
-/** With a certificate it speaks TLS to its clients, and closes before it answers if the database cannot be reached. */
+/** Starts a proxy. With a certificate, speaks TLS to clients, and closes without an answer if the database is unreachable. */
 export const faultyProxy = (
   databaseUrl: string,
   tls?: { readonly key: string; readonly certificate: string }

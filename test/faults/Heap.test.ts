@@ -25,7 +25,7 @@ import { ask } from "../gateway/socket.ts"
 const mebibyte = 1024 * 1024
 const connections = 60
 
-/** What the process may take beside what it took before, in MiB, with MEMORY_BUDGET=64MiB. */
+/** Maximum growth of the process's memory, in MiB, with MEMORY_BUDGET=64MiB. */
 const mostGrowth = 64 + 100e6 / mebibyte
 
 /** What may be left of it a collection after, in MiB, beside what the budget keeps spare. */
@@ -130,7 +130,7 @@ describe("the table of requests", () => {
   })
 })
 
-/** Collects garbage on SIGUSR2, and tells what is left. */
+/** Collects garbage on SIGUSR2, and prints the remaining memory. */
 const probe = `data:text/javascript,${encodeURIComponent(`process.on("SIGUSR2", () => {
   for (let n = 0; n < 3; n += 1) gc()
   const { external, heapUsed } = process.memoryUsage()
@@ -171,7 +171,7 @@ const requestsTo = ({ ids, keys }: Bed, way: Way, endpoint: string) => {
   return (n: number) => Buffer.from(whole.replaceAll(number, String(n).padStart(number.length, "0")), "latin1")
 }
 
-/** Puts clients on a service until the time is over, and closes their connections. */
+/** Lets clients ask a service until the time is over, then closes their connections. */
 interface Manner {
   readonly seconds: number
   readonly begin: (client: number, open: () => Socket, bytes: (n: number) => Buffer, until: number) => Promise<void>
@@ -293,7 +293,7 @@ const disturb = async (bed: Bed, way: Way, endpoints: ReadonlyArray<string>, { b
   return routes
 }
 
-/** A server that does nothing, in a process of its own: how long it takes is how busy the machine is. */
+/** An idle server in a separate process: its latency shows how busy the machine is. */
 const idleServer = `require("node:http")
   .createServer((_request, response) => response.end())
   .listen(0, "127.0.0.1", function () { process.stdout.write(String(this.address().port)) })`
@@ -326,7 +326,7 @@ const calmClient = `
 
 interface Calm {
   readonly worst: number
-  /** The worst time of the server that does nothing. */
+  /** The worst latency of the idle server. */
   readonly idle: number
   readonly refused: ReadonlyArray<unknown>
 }
@@ -396,7 +396,7 @@ class Accounts extends Context.Service<
   ).pipe(Layer.provideMerge(OnDatabase.layer))
 }
 
-/** Starts the service, lets clients ask in a manner, and measures what it takes and what is left. */
+/** Starts the service, lets clients ask in a manner, and measures its memory during and after the load. */
 const measure = (way: Way, endpoints: ReadonlyArray<string>, manner: Manner, program?: string) =>
   Effect.gen(function* () {
     const { settings } = yield* OnDatabase

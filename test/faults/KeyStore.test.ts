@@ -11,7 +11,7 @@ const store: FaultyKeyStore = { state: "well" }
 
 const service = TestService.recordedWith({ parts: partsWith(store) })
 
-/** Two creates while the store fails: which of them, a get and a probe of liveness ended, in what order. */
+/** Runs two creates, a get and a liveness probe while the store fails. Returns those that ended, in order. */
 const fails = Effect.fnUntraced(function* (state: FaultyKeyStore["state"], why: string) {
   const { rowCount, url } = yield* TestService
   const { create, get } = yield* TestService.tenant

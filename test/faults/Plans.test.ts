@@ -155,7 +155,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
         for (const table of ["credentials", "pools", "credential_parkings", "credential_use"]) {
           assert.match(yield* planOf(`SELECT 1 FROM ${table} WHERE ${table}::text = $1`), tableScan, "control")
         }
-        /** A plan is asked for with every request: it reads what belongs to its pools, and by their keys alone. */
+        /** Every routed request needs these statements: they must read only rows of their pools, by key. */
         for (const text of texts.filter((text) => text.includes("concat_ws"))) {
           const plan = yield* planOf(text)
           assert.notMatch(plan, /Seq Scan|Bitmap/, text)

@@ -7,7 +7,7 @@ import { adminClient, databaseSettings, freshDatabase } from "../support/databas
 import { postgresMessage } from "../support/database/RefusingPostgres.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-/** Replaces a message that arrives in one piece, as those of the start of a session do. */
+/** Replaces a message in a chunk. Messages at the start of a session arrive in one chunk. */
 const replacing = (before: Buffer, after: Buffer) => (bytes: Buffer) => {
   const at = bytes.indexOf(before)
   return at < 0 ? bytes : Buffer.concat([bytes.subarray(0, at), after, bytes.subarray(at + before.length)])
@@ -47,7 +47,7 @@ describe("behind a pooler", () => {
     assert(Exit.isFailure(exit))
     const failure = Cause.squash(exit.cause)
     assert.instanceOf(failure, DatabaseFailure)
-    // Which it is depends on where the last attempt was when the time was over.
+    // Which error it is depends on the progress of the last attempt at the deadline.
     assert.isTrue(failure.sqlstate === "ECONNRESET" || failure.kind === "Deadline", failure.message)
     assert.deepStrictEqual(stored, [])
   })

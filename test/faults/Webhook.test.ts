@@ -32,7 +32,7 @@ const receivedIn = (file: string) => {
   return lines.map((line) => JSON.parse(line) as Received)
 }
 
-/** What a receiver would complain about: each delivery is of the same event as the one before, or of the next. */
+/** Breaches of the promise that each delivery has the same event as the previous one, or the next event. */
 const faultsOf = (written: ReadonlyArray<string>, received: ReadonlyArray<string>) => {
   const at = new Map(written.map((id, index) => [id, index]))
   const got = new Set(received)

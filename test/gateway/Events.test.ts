@@ -32,7 +32,7 @@ const sealed = Effect.flatMap(TestService, ({ sql }) =>
 
 let [begun, left] = [0, 0]
 
-/** Counts the waits that begin, and those that end because nobody waits for them any more. */
+/** Counts the waits for events that begin, and those that are interrupted. */
 const counting = Effect.map(Effect.context<Parts>(), (parts) => {
   const { list, next } = Context.get(parts, Events)
   const counted: typeof next = (...given) => {
@@ -42,7 +42,7 @@ const counting = Effect.map(Effect.context<Parts>(), (parts) => {
   return Context.add(parts, Events, { list, next: counted })
 })
 
-/** One connection for reads, and a second for each question: a wait that held either would be noticed. */
+/** One connection for reads and a deadline of a second: a wait that occupied the connection would be noticed. */
 const scarce = { poolSize: 1, deadline: Duration.seconds(1), statementTimeout: Duration.millis(800) }
 
 layerLive(

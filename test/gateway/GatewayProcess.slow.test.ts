@@ -49,7 +49,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
       let answer = (response: ServerResponse): unknown => response.end("hello\n")
       const upstream = yield* fakeUpstream((given, response) => {
         if (given === key) return answer(response)
-        // As OpenAI does: some of its errors have no code.
+        // Like OpenAI, some of whose errors have no code.
         const error = given === spent ? { code: "insufficient_quota", type: null } : { code: null, message: given }
         return response.writeHead(given === spent ? 429 : 401, { "retry-after": "30" }).end(JSON.stringify({ error }))
       })

@@ -394,7 +394,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       assert.strictEqual(answer.status, 201, answer.text)
       const made = dataOf(answer)
       assert.deepStrictEqual([made["account_id"], made["workspace_id"]], [account_id, workspace_id])
-      // Every answer has a key that works, as whoever repeats has not seen that of the first.
+      // Every answer has a working key: a client that repeats has not seen the first one.
       createdId(yield* create(url, made["management_key"] ?? "", { provider: "azure", key }))
     }
     assert.strictEqual(together.filter(({ replayed }) => !replayed).length, 1)

@@ -57,7 +57,7 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
-  /** Collects garbage, of which nothing is seen by whoever asked for it in the same task. */
+  /** Collects garbage in a later task: weak references stay alive within the current one. */
   const collected = Effect.promise(async () => {
     setFlagsFromString("--expose-gc")
     const collect = runInNewContext("gc") as () => void

@@ -11,7 +11,7 @@ import { LeaseRefused, PoolsUnavailable } from "../../src/service/routing/Router
 import { makeWalk, type RouterOperations } from "../../src/service/routing/Walk.ts"
 import { requestOf } from "../support/service/planning.ts"
 
-/** A key of a plan: of which provider, and whether its lease will be refused. */
+/** A key of a plan: its provider, and whether its lease is refused. */
 interface Key {
   readonly provider: "azure" | "cohere"
   readonly refused: boolean
@@ -49,7 +49,7 @@ export const fakeRouter = () => {
   const leased = new Set<Lease>()
   const outcomes: Array<Outcome["_tag"]> = []
   const state = { away: false }
-  /** Answers at once, as with keys in memory. */
+  /** Leases at once, as with keys in memory. */
   const lease: RouterOperations["lease"] = (_request, step, made) => {
     const answer = (): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable> => {
       if (state.away) return Effect.fail(new PoolsUnavailable())

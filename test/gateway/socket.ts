@@ -27,7 +27,7 @@ export const ask = (socketPath: string, method: string, path: string, body?: obj
 /** A gateway's socket of the test's service, until the scope closes. */
 export const listening = (path: string) => Layer.build(Layer.fresh(GatewayServer.layer(serverSettings, path)))
 
-/** Where a socket may be. */
+/** A path for a socket, in a temporary directory. */
 export const socketPath = Effect.map(temporaryDirectory, (directory) => join(directory, "gateway.sock"))
 
 /** A target that only its own keys serve. */

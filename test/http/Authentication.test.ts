@@ -114,7 +114,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     const asked = Effect.all([create(url, key, minimal), create(url, key, minimal, once), get(url, key, id)])
     for (const answer of yield* TestService.storing(0, asked)) assertInvalidKey(answer)
     assert.strictEqual((yield* getHere(id)).status, 200)
-    // Behind the service's back it is just as soon.
+    // A revocation by SQL takes effect as soon.
     yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
     assertInvalidKey(yield* createHere(minimal))
   })
@@ -186,7 +186,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
   })
 })
 
-/** A build that takes every live key for a management key. */
+/** A build that treats every live key as a management key. */
 const everyKeyManages = Effect.gen(function* () {
   const parts = yield* Effect.context<Parts>()
   const { find, ownedBy } = Context.get(parts, ApiKeys)

@@ -17,7 +17,7 @@ const anySteps = Arbitrary.flatMap(integer(1, 80), (length) =>
   Arbitrary.array(Arbitrary.schema(Step), { minLength: length, maxLength: length })
 )
 
-/** What happens to the requests of a connection, by the book: one list of all, looked through each time. */
+/** A simple reference: keeps all requests in one list, and searches the list each time. */
 const reference = () => {
   type State = "waits" | "begun" | "sent" | "read" | "over"
   const requests: Array<{ readonly id: number; readonly bytes: number; readonly isWatched: boolean; state: State }> = []

@@ -10,7 +10,7 @@ import { type Tenant, TestService } from "../support/http/TestService.ts"
 
 const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-/** What a router would get to call upstream with. */
+/** The key that a router would get for a credential. */
 const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unknown) {
   const repository = yield* CredentialRepository
   const found = yield* repository.findSealed(account_id, CredentialId.make(String(id)))

@@ -4,7 +4,7 @@ import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, describe, layerLive } from "../support/it.ts"
 
-/** What Scalar writes on the console in any case: its version, and how long each step took. */
+/** Whether a message on the console is one that Scalar always writes: its version, or the duration of a step. */
 const isScalars = (message: string) => /@scalar\/api-reference@|: \d+ ms"/.test(message)
 
 /** Opens the page and waits for its nine operations. */
@@ -67,7 +67,7 @@ describe.skipIf(!isInstalled)(
           evaluate(`${dialog}?.innerText`),
           (text) => /Status:\n(\d+ .+)\n[^]*?(^\{\n[^]*^\})$/m.exec(String(text))?.slice(1) ?? []
         )
-        /** Sends an operation by its dialog, and answers what that shows of the response. */
+        /** Sends an operation in its dialog, and returns the response that the dialog shows. */
         const send = Effect.fnUntraced(function* (method: string, path: string, id?: string) {
           yield* evaluate(`${button("document", `Test Request(${method} ${path})`)}.click()`)
           const sending = button(dialog, `Send ${method} request to ${url}/${path}`)

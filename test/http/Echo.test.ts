@@ -11,9 +11,9 @@ import { Recording } from "../support/process/Recording.ts"
 import { envelope, type Issue, refusals } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 
-/** In the token, if it is not the valid one, and in the body. */
+/** The canary in invalid tokens and in bodies. */
 const secret = "c0ffee5a1ad7Qm2Zx9KpWv4Rt8"
-/** Everywhere else. */
+/** The canary everywhere else. */
 const word = "deadbee7Hs3Jn6Yb1Lf5Gc0Ud"
 
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "CONNECT", "SEARCH", "brew"]
@@ -101,7 +101,7 @@ const requests = Arbitrary.all({
 
 type Sent = typeof requests extends Arbitrary.Arbitrary<infer A> ? A : never
 
-/** How our own sentences begin; what a library says of a value begins in another way. */
+/** The form of our own sentences, unlike messages of libraries about values. */
 const sentence =
   /^(is required|must (be|have|match|not (be empty|contain|have)) |cannot be combined with |is not an? (API key|workspace) of this account|only offset, )/
 
@@ -131,7 +131,7 @@ const isSpecified = ({ body, status }: Answer): boolean => {
   return (Object.keys(refusals) as ReadonlyArray<keyof typeof refusals>).some((refusal) => body === envelope(refusal))
 }
 
-/** What is wrong with an answer: nothing, if it is as specified and repeats nothing of the request. */
+/** The faults of an answer: it must be as specified and repeat nothing of the request. */
 const faultsOf = (answer: Answer, method: string | undefined, words: ReadonlyArray<string>): ReadonlyArray<string> => {
   const fine = method === "HEAD" ? answer.body === "" : isSpecified(answer)
   const id = answer.headers["x-request-id"] ?? ""

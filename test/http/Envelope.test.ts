@@ -9,7 +9,7 @@ import { assert, describe, itWith } from "../support/it.ts"
 const canary = "a canary of a cause"
 const died = Cause.die(new Error(canary))
 
-/** Routes outside the contract, which end in everything the envelope has to handle. */
+/** Routes outside the contract, one for each outcome that the envelope must handle. */
 const endings: ReadonlyArray<readonly [`/${string}`, Effect.Effect<HttpServerResponse.HttpServerResponse, unknown>]> = [
   ["/created", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 201, headers: { "x-own": "kept" } }))],
   ["/kept", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { headers: { "cache-control": "public" } }))],

@@ -117,7 +117,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
   )
 })
 
-/** What a stranger sees of the events of somebody else. */
+/** The events of another account that a tenant can see. */
 const foreign = Effect.gen(function* () {
   const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
   const id = createdId(yield* owner.create(minimal))

@@ -10,7 +10,7 @@ import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 
-/** A 500 whose cause the log has under its request id, as one error. */
+/** Requires a 500 whose cause is logged under the request id, as one error. */
 const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string) {
   assertRefused(answer, "InternalError")
   const { logs } = yield* Recording

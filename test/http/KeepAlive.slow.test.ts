@@ -13,7 +13,7 @@ layerLive(TestService.layerWith({ settings: (settings) => ({ ...settings, keepAl
       const connection = yield* open((yield* TestService).url)
       let answered = 0
       for (let requests = 0; requests < 3; requests++) {
-        // Later than a half of the timeout, it starts again.
+        // Each answer starts the timeout anew: two pauses of 60 % exceed one timeout.
         if (requests > 0) yield* Effect.sleep(Duration.times(timeout, 0.6))
         yield* connection.write(render({ path: "/health/live" }))
         assert.strictEqual((yield* connection.answer).status, 200)
@@ -22,7 +22,7 @@ layerLive(TestService.layerWith({ settings: (settings) => ({ ...settings, keepAl
       assert.strictEqual(yield* Effect.timeout(connection.closed, "30 seconds"), "")
       const idle = performance.now() - answered
       assert.isAtLeast(idle, Duration.toMillis(timeout) - 50)
-      // Node adds a second, within which a client that met the timeout exactly is still answered.
+      // Node adds a second, to answer a client that sends just before the timeout.
       assert.isBelow(idle, Duration.toMillis(timeout) + 5_000)
     })
   }

@@ -59,7 +59,7 @@ const revealed = Effect.gen(function* () {
   )
 })
 
-/** A service whose plans read the pool of a workspace, whosever it is. */
+/** A service whose plans read the pool of a workspace of any account. */
 const readsAnyonesPool = Effect.gen(function* () {
   const parts = yield* Effect.context<Parts>()
   const { load, versions, ...others } = Context.get(parts, CredentialPools)

@@ -9,7 +9,7 @@ import { type Parts, TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { Recording } from "../support/process/Recording.ts"
 
-/** Statements about what tenants have: beside a request, the service seals the audit log and deletes old records. */
+/** Matches statements of requests, unlike those that seal the audit log or delete old records in the background. */
 const ofTenants = /\b(api_keys|workspaces|credentials)\b/
 
 /** The statements that begin while a request is answered, once readiness has been checked, which also asks for credentials. */
@@ -53,7 +53,7 @@ layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statement
   })
 })
 
-/** Adapters that know nothing of what was read along with the key, and note what they are asked. */
+/** The calls of adapters that ignore prefetched rows. */
 const asked: Array<string> = []
 const elsewhere = Effect.gen(function* () {
   const parts = yield* Effect.context<Parts>()

@@ -17,7 +17,7 @@ const unknownHash = "0123456789abcdef".repeat(4)
 const seen = ({ body, headers: { date: _date, "x-request-id": _id, ...headers }, status }: Answer) =>
   JSON.stringify({ status, headers, body })
 
-/** Bodies of an update: some that are fine, one that is refused for what is stored, one that names an unknown hash. */
+/** Bodies of an update: valid ones, one that conflicts with the stored credential, one with an unknown hash. */
 const updates = [{}, { name: "x" }, { is_fallback: true }, { key: "k" }, { allowed_api_key_hashes: [unknownHash] }]
 
 /** Everything that a tenant may try with the ids and the hash of somebody else. */
@@ -33,7 +33,7 @@ const attempts = (
     workspace: Effect.all([create({ ...minimal, workspace_id }), list(`?workspace_id=${workspace_id}`)])
   })
 
-/** The attempts that reveal something about another tenant, beside those on what does not exist or is deleted. */
+/** The attempts whose answers differ from those for unknown or deleted ids, and so reveal another tenant's data. */
 const revealing = Effect.gen(function* () {
   const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
   const id = createdId(yield* owner.create({ ...minimal, is_required: true }))
@@ -81,7 +81,7 @@ layerLive(TestService.layer)("a resource of another account", (it) => {
   })
 })
 
-/** The attempt that the build below lets reveal something. */
+/** The attempt in which the build below ignores the account. */
 let planted: string | undefined
 
 /** A build that forgets the account, but only where a fault is planted while it runs. */

@@ -16,7 +16,7 @@ import { assert, it, layerLive } from "../support/it.ts"
 
 const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))
 
-/** Whatever the rest of the tests run with. */
+/** Sets batching as in the other tests. */
 const batching = (given: Settings): Settings => ({ ...given, database: { ...given.database, batching: true } })
 
 /** The service, sending traces to a collector of its own. */
@@ -107,7 +107,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     const unrecorded = "4".repeat(32)
     const left = parentOf(unrecorded, "00")
     const parents = [left, ...traceIds.map((traceId) => parentOf(traceId, "01")), left]
-    // What arrives at once is asked at once, except the first after a get that came alone.
+    // Concurrent requests share a statement, except the first one after a get that was alone.
     yield* tenant.get(id)
     const connections = yield* Effect.forEach(parents, () => open(url))
     const sent = connections.map(({ answer, write }, n) => {

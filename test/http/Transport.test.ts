@@ -24,7 +24,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 /** More than the kernel takes for a client that does not read. */
 const large = "x".repeat(16 * 1024 * 1024)
 
-/** What the server of a test has seen. */
+/** The events that the server of a test has recorded. */
 interface Seen {
   readonly begun: Array<string>
   readonly lost: Array<string>
@@ -34,7 +34,7 @@ interface Seen {
 
 const budget = makeMemoryBudget(1024 * 1024)
 
-/** Answers as the path says. */
+/** Answers in the way that the path names. */
 const answering = (seen: Seen) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
     const response = toServerResponse(request) as ServerResponse
@@ -89,7 +89,7 @@ const serve = Effect.fnUntraced(function* (transport: "TCP" | "TLS" | "Unix", li
 const untilConnected = (connections: Effect.Effect<number>, count: number) =>
   eventually(`${count} are connected`, connections, (connected) => connected === count)
 
-/** All that a client receives from now on, until the connection closes or breaks. */
+/** Everything that a client receives from now on, until the connection closes or breaks. */
 const received = (socket: Socket) =>
   Effect.callback<{ readonly text: string; readonly error: string | undefined }>((resume) => {
     let text = ""

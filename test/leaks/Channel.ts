@@ -1,4 +1,4 @@
-/** Every way out of the service. */
+/** Every channel through which data leaves the service. */
 export const channels = [
   "bodies",
   "headers",

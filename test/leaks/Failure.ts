@@ -17,7 +17,7 @@ const between = (name: string, enter: string, leave: string): Failure => ({
   }
 })
 
-/** No process may have sealed before: wraps are set aside in blocks. */
+/** Makes sealing fail. No process may have sealed before: wraps are reserved in blocks. */
 export const keyStoreFails = between(
   "the key store refuses",
   `UPDATE keks SET wraps = ${2 ** 32}`,

@@ -13,7 +13,7 @@ import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import type { Parts } from "../support/http/TestService.ts"
 import { plants, withoutCipher } from "./plants.ts"
 
-/** The service with a leak for every name that a credential can have: the control of the sweep. */
+/** The control of the sweep: a service in which the name of a new credential selects a planted leak. */
 const leaky = Layer.effectContext(
   Effect.gen(function* () {
     const parts = yield* Effect.context<Parts>()

@@ -12,12 +12,12 @@ import { readSettings } from "../../src/wiring/Settings.ts"
 import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import { leasePlants, leaseUses } from "./leases.ts"
 
-/** The account, and the key for each use by its name. */
+/** The account, and the key to store for each use, by the name of the use. */
 const Given = Schema.fromJsonString(
   Schema.Struct({ account_id: AccountId, keys: Schema.Record(Schema.String, Schema.String) })
 )
 
-/** A gateway in process that stores every key, leases it and shows what it can. */
+/** A gateway in process: stores every key, leases it, and prints and logs everything that it has. */
 const program = Effect.gen(function* () {
   const { account_id, keys } = Schema.decodeUnknownSync(Given)(Redacted.value(yield* Config.Redacted("LEASED")))
   const { create, update } = yield* Credentials

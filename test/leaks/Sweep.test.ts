@@ -7,7 +7,7 @@ import { plants, stored } from "./plants.ts"
 import { type Hits, sweep } from "./Sweep.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-/** What may be repeated, and where: it shows that these channels of the run are searched. */
+/** Texts that a channel may repeat: finding them shows that the channel is searched. */
 const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
   "the name of a credential": ["bodies", ...stored],
   "the id of a request": ["headers", "standard error", "spans"],
@@ -18,7 +18,7 @@ const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
   "the key of an attempt as answered": ["bodies"]
 }
 
-/** What gives the secret away on purpose. */
+/** The planted leaks. */
 const planted = { ...plants, ...leasePlants }
 
 const found = (hits: Hits | undefined) => channels.filter((channel) => (hits?.[channel] ?? 0) > 0).sort()

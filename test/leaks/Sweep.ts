@@ -28,21 +28,21 @@ import { filesOf, startTalkative } from "./TalkativePostgres.ts"
 /** How many times a secret was found in each channel. */
 export type Hits = Readonly<Record<Channel, number>>
 
-/** What was emitted while every input was sent to the service, with each of its parts working and failing. */
+/** Everything that the service emitted for all inputs, with each of its parts working and failing. */
 export interface Swept {
-  /** By what was done with the secret. */
+  /** Hits by the input that had the secret. */
   readonly hits: Readonly<Record<string, Hits>>
-  /** How often each status was answered, by what failed at the time. */
+  /** The number of answers of each status, by the failing part. */
   readonly statuses: Readonly<Record<string, Readonly<Record<number, number>>>>
-  /** The exit codes of what was wrong on the command line. */
+  /** The exit codes of wrong command lines. */
   readonly exitCodes: ReadonlyArray<number | null>
   /** Two credentials of one key and one of another, as the database has them. */
   readonly rows: ReadonlyArray<Readonly<Record<string, unknown>>>
-  /** What each search for the key of the first two printed. */
+  /** The output of each search for the key of the first two. */
   readonly found: ReadonlyArray<string>
 }
 
-/** Nothing holds it by chance, and URLs encode some of it. */
+/** Makes a secret that no text has by chance, with characters that URLs encode. */
 const newSecret = () => `${randomBytes(15).toString("base64url")}+/=${randomBytes(12).toString("base64url")}`
 const latin1 = (text: string) => Buffer.from(text, "latin1")
 const newId = (bytes: number) => randomBytes(bytes).toString("hex")
@@ -57,7 +57,7 @@ const quieter = [
   { LOG_LEVEL: "none", LOG_FORMAT: "json" }
 ]
 
-/** What people get wrong on the command line and in the settings, with secrets in it. */
+/** Mistakes of people on the command line and in settings, with secrets in them. */
 const mistakes = (
   given: Readonly<Record<"argument" | "password" | "keyring" | "keyringFile" | "webhookFile" | "word", string>>
 ): ReadonlyArray<readonly [args: ReadonlyArray<string>, variables: Record<string, string>]> => [
@@ -107,7 +107,7 @@ const once = Effect.gen(function* () {
   writeFileSync(webhookFile, `whsec_${webhookSecret.toString("base64")}\n`, { mode: 0o600 })
   const settings = {
     ...directory,
-    // Nobody listens there: what fails is logged.
+    // Nobody listens there, so that failures are logged.
     BYOK_WEBHOOK_URL: "http://127.0.0.1:9/events",
     BYOK_WEBHOOK_SECRET_FILE: webhookFile,
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
@@ -126,7 +126,7 @@ const once = Effect.gen(function* () {
   const keyring = readFileSync(join(directory.BYOK_DATA_DIR, "keyring"), "utf8").trim()
   secrets["the key-encryption key"] = Buffer.from(keyring.replace(/^.*:/, ""), "base64")
 
-  /** For all but one of the services: one alone may use a data directory. */
+  /** Settings for all services but the first: only one may use a data directory. */
   const direct = { ...settings, DATABASE_URL: url, BYOK_KEYRING: keyring }
 
   const secretInputs = inputs.map(([name, input]) => [secretOf(name), input] as const)
@@ -330,5 +330,5 @@ const once = Effect.gen(function* () {
   return { hits, statuses, exitCodes, rows, found } satisfies Swept
 })
 
-/** Runs everything once: the test that comes first waits for it, the others read what it found. */
+/** Runs the sweep once: the first test waits for it, the others read its result. */
 export const sweep: Effect.Effect<Swept> = Effect.runSync(Effect.cached(Effect.orDie(Effect.scoped(once))))

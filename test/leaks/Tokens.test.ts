@@ -23,7 +23,7 @@ import { assert, layerLive } from "../support/it.ts"
 const keyring = generateKeyring(new Date())
 const settings = <S extends object>(given: S) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
 
-/** The part of a key that others than this one do not begin with. */
+/** A part of the key that differs from other keys. */
 const body = serviceAccount.private_key.replace(/-----[A-Z ]+-----|\s/g, "").slice(64)
 const cases = [
   {
@@ -109,7 +109,7 @@ const canDump = spawnSync("gcore", ["--help"]).error === undefined
 const hasPython = spawnSync("python3", ["--version"]).status === 0
 
 layerLive(TestService.layerWith({ settings }))("a gateway of another process", (it) => {
-  /** What a gateway sees that asks for keys in a form: over the socket, in its memory and in what both processes print. */
+  /** What a gateway can see that asks for keys in one form: on the socket, in its memory, and in the output of both processes. */
   const observe = Effect.fnUntraced(function* ({ key, provider }: (typeof cases)[number], keys: string) {
     const { databaseUrl } = yield* TestService
     const { account_id, create } = yield* TestService.newTenant
@@ -126,7 +126,7 @@ layerLive(TestService.layerWith({ settings }))("a gateway of another process", (
     const child = spawn("python3", [script, recorded, account_id, upstream.url, provider, keys])
     const said = Promise.all([text(child.stdout), text(child.stderr)])
     yield* eventually("the request to the upstream", () => upstream.requests.length === 1)
-    // It waits for the upstream now, and holds what it sends.
+    // The gateway waits for the upstream now, with the request in memory.
     const dumped = spawnSync("gcore", ["-o", join(directory, "core"), String(child.pid)], { encoding: "utf8" })
     const file = readdirSync(directory).find((name) => name.startsWith("core."))
     const memory = file === undefined ? undefined : readFileSync(join(directory, file))

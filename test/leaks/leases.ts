@@ -6,7 +6,7 @@ import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Channel } from "./Channel.ts"
 
-/** A plan whose step leases the key, and a change that makes its lease be refused. */
+/** A plan with a step for the key, and a change after which its lease is refused. */
 interface Leasable {
   readonly plan: PlannedRequest
   readonly step: OwnStep
@@ -15,7 +15,7 @@ interface Leasable {
 
 type Use = (given: Leasable) => Effect.Effect<unknown, unknown, Router>
 
-/** Puts something wherever a program shows things. */
+/** Shows a value in every way in which a program may print or log it. */
 const show = (what: unknown) =>
   Effect.all(
     [
@@ -37,7 +37,7 @@ const leasing =
   ({ plan, step }) =>
     Effect.scoped(Effect.flatMap(Router, (router) => Effect.flatMap(router.lease(plan, step), use)))
 
-/** Shows how an attempt with the key of the step ended that fails in some way. */
+/** Runs an attempt that fails in some way, and shows its end. */
 const attempting =
   (fail: (lease: Lease) => Effect.Effect<never, unknown, Router>): Use =>
   ({ plan, step }) =>
@@ -51,7 +51,7 @@ const attempting =
 
 const upstreamSays = (lease: Lease) => `Incorrect API key provided: ${lease.text()}.`
 
-/** What a gateway does with leases, by what the key is called in the sweep. Nothing of it shows the key. */
+/** Uses of a lease by a gateway, by the name of the key in the sweep. None shows the key. */
 export const leaseUses: Readonly<Record<string, Use>> = {
   "the key of a lease that is shown": leasing(show),
   "the key of a plan that is shown": ({ plan }) => show(plan),
@@ -87,7 +87,7 @@ export const leaseUses: Readonly<Record<string, Use>> = {
   )
 }
 
-/** Uses that give the key away, and where to. */
+/** Uses that show the key, and the channels in which it appears. */
 export const leasePlants: Readonly<Record<string, { readonly into: ReadonlyArray<Channel>; readonly use: Use }>> = {
   "the key of a lease on standard output": {
     into: ["standard output"],

@@ -9,10 +9,10 @@ interface Plant {
   readonly leak: (key: string) => Effect.Effect<void, InvalidParams>
 }
 
-/** What the database takes down of what it is given. */
+/** The channels of data that the database stores. */
 export const stored: ReadonlyArray<Channel> = ["dump", "data files", "write-ahead log", "log of PostgreSQL"]
 
-/** The leak that is a cipher which keeps the key as it is. */
+/** The name of the leak by a cipher that does not encrypt. */
 export const withoutCipher = "the key is stored as it is"
 
 const authorization = Effect.map(

@@ -13,7 +13,7 @@ const inProgress = 10
 const keys = 70
 const orders = 20
 
-/** What has come to the queue of writes and what is over, and how many keys were over before the first order was. */
+/** Counts of keys and orders that entered and left the queue of writes, and of keys that left before the first order. */
 const seen = { keys: 0, keysOver: 0, orders: 0, keysBefore: [] as Array<number> }
 
 const counting = Effect.map(Effect.context<Parts>(), (parts) => {
@@ -74,7 +74,7 @@ layerLive(small)("a queue of 80 (F9)", (it) => {
     yield* eventually("all orders wait", () => seen.orders === orders)
     yield* release
     assert.deepStrictEqual(new Set((yield* Fiber.join(ordering)).map(({ status }) => status)), new Set([200]))
-    // Those in progress, and one in turn with each order until orders have all places.
+    // The keys in progress, and one for each order until orders have all places.
     assert.isAtMost(seen.keysBefore[0] ?? keys, 2 * inProgress + 1)
     const statuses = (yield* Fiber.join(flood)).map(({ status }) => status)
     assert.deepStrictEqual(new Set(statuses), new Set([409]), "all of it was tried (control)")

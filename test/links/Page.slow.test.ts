@@ -24,7 +24,7 @@ const other = "sk-other-pL5hS9dF3gA0eU7iO2qR-MnOp"
 
 const isComplaint = (message: string) => !/Failed to load resource: .* status of 4/.test(message)
 
-/** What becomes of a request: the service does not get it, its answer is late or lost, or a text is put before the answer. */
+/** The fate of a request: it does not reach the service, its answer is late or lost, or a text precedes the answer. */
 type Fate = "refused" | "late" | "lost" | { readonly before: string } | undefined
 
 /** A proxy in front of the service that records all that passes, as one that terminates TLS would. */

@@ -15,7 +15,7 @@ interface About extends Link {
 
 const base64url = (bytes: Uint8Array) => Buffer.from(bytes).toString("base64url")
 
-/** Seals a key as the page does, for what it is told. */
+/** Seals a key to a link as the page does. */
 export const seal = (about: About, key: string | Buffer, provider: string, credential_id: string | null = null) =>
   Effect.promise(async () => {
     const publicKey = await suite.DeserializePublicKey(new Uint8Array(Buffer.from(about.public_key, "base64url")))
@@ -24,7 +24,7 @@ export const seal = (about: About, key: string | Buffer, provider: string, crede
     return { enc: base64url(encapsulatedSecret), ciphertext: base64url(ciphertext) }
   })
 
-/** What the page asks with a token. */
+/** The requests that the page sends with a token. */
 export const pageWith = Effect.fnUntraced(function* (token: string) {
   const { url } = yield* TestService
   const ask = Effect.fnUntraced(function* (method: string, path: string, body?: object, idempotency_key?: string) {

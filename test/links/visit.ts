@@ -49,7 +49,7 @@ export const visit = Effect.fnUntraced(function* (url: string, width?: number, f
     }),
     /** Goes to an address in the same tab, as a link that is opened there does. */
     go: (address: string) => evaluate(`void location.assign(${JSON.stringify(address)})`),
-    /** Loses the answers to what the page asks with a method, as often as it is said. */
+    /** Loses the answers to the next requests with a method. */
     loseAnswers: (method: string, times: number) =>
       evaluate(`{
         const real = fetch
@@ -60,7 +60,7 @@ export const visit = Effect.fnUntraced(function* (url: string, width?: number, f
           throw new TypeError("lost")
         }
       }`),
-    /** Whether what reads so is inside the window. */
+    /** Whether the element with this text is inside the window. */
     isSeen: (words: string) =>
       Effect.map(
         evaluate(`{
@@ -71,7 +71,7 @@ export const visit = Effect.fnUntraced(function* (url: string, width?: number, f
         Boolean
       ),
     valueOf: (label: string) => Effect.map(evaluate(`${field(label)}.value`), String),
-    /** What axe finds, and what does not fit, on a desk and on a phone, light and dark. */
+    /** Faults found by axe, and elements that do not fit, at two widths, light and dark. */
     faults: Effect.gen(function* () {
       yield* evaluate(`${axe.source}; undefined`)
       const found = yield* Effect.forEach(
@@ -90,9 +90,9 @@ export const visit = Effect.fnUntraced(function* (url: string, width?: number, f
       yield* page.look(pixels, "light")
       return found.flat()
     }),
-    /** What has the focus: its id, or else its element. */
+    /** The focused element: its id, or its tag name. */
     focused: Effect.map(evaluate("document.activeElement.id || document.activeElement.tagName"), String),
-    /** What the page left behind where another page or visit could find it. */
+    /** Data that the page leaves in the browser for another page or visit. */
     kept: evaluate(`(async () => JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, history.state,
       history.length, (await indexedDB.databases()).length, document.referrer, window.name]))()`)
   }

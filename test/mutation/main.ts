@@ -4,7 +4,7 @@ import { Stryker } from "@stryker-mutator/core"
 
 const shared = ["src/runtime/FairQueue.ts", "src/runtime/MemoryBudget.ts", "src/service/tokens/*.ts"]
 
-/** What is mutated, and the tests that must notice, some on a database. */
+/** The mutated sources, and the tests that must notice, some of them on a database. */
 const areas = [
   {
     tests: "test/domain/*.test.ts",

@@ -4,7 +4,7 @@ import { it } from "vitest"
 
 const hasDatabase = process.env["MUTATION_DATABASE"] === "true"
 
-/** Need PostgreSQL, a PKCS#11 token, a server that takes its time to close, or sources without mutants. */
+/** Tests that need PostgreSQL, a PKCS#11 token, a server that closes slowly, or sources without mutants. */
 const exclude = [
   "test/port/*Contract.test.ts",
   "test/crypto/pkcs11/*.test.ts",
@@ -12,7 +12,7 @@ const exclude = [
   "test/domain/routing/PlantedFaults.test.ts"
 ]
 
-/** All tests of an area as one file, so that Effect is loaded once for each mutant. One that cannot be loaded is a failed test. */
+/** All test files of an area as one, so that Effect is loaded once for each mutant. A file that cannot be loaded fails a test. */
 const files = globSync(process.env["MUTATION_TESTS"] ?? "", { exclude: hasDatabase ? [] : exclude }).sort()
 for (const file of files) {
   const loading: Promise<unknown> = import(join(process.cwd(), file))

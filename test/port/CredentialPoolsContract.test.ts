@@ -15,7 +15,7 @@ import { assert, layerLive } from "../support/it.ts"
 
 const providers = ["openai", "azure"] as const
 
-/** A workspace with a credential, and how its pools are asked for. */
+/** A workspace with a credential, and functions that read its pools. */
 const newPool = Effect.gen(function* () {
   const { account_id, workspace_id } = yield* newTenant
   const repository = yield* CredentialRepository

@@ -26,7 +26,7 @@ const fresh = (credential: Stored, workspace_id: WorkspaceId) => ({
   id: CredentialId.make(randomUUID())
 })
 
-/** test/port/StoresContract.test.ts has what is asked one after the other. */
+/** Concurrent calls; test/port/StoresContract.test.ts has sequential ones. */
 const contract = (it: It<Ports>) => {
   it.effect.prop(
     "finds concurrent inserts of two accounts byte for byte, each in its account only (D32, T6)",

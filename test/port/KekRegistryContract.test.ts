@@ -10,7 +10,7 @@ import { type Ports, stores } from "../support/database/stores.ts"
 const check = (fill: string) => new Uint8Array(Buffer.alloc(16, fill))
 const freshId = Effect.sync(() => `kek-${randomUUID()}`)
 
-/** Reserves wraps in a keyring of every key that had some before. */
+/** Reserves wraps with a keyring of all keys that have reserved before. */
 const held: Array<string> = []
 const reserve = Effect.fnUntraced(function* (kek_id: string, count: number) {
   held.push(kek_id)

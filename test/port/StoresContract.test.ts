@@ -17,7 +17,7 @@ import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import { assert, layerLive } from "../support/it.ts"
 
-/** What a command names by position, and what it gives. */
+/** The arguments of a command: positions of existing things, and new values. */
 const given = Arbitrary.all({
   account: integer(0, 2),
   workspace: integer(0, 5),
@@ -51,7 +51,7 @@ const among = (hashes: ReadonlyArray<ApiKeyHash>) => [
 ]
 const otherBytes = (bytes: Uint8Array) => bytes.map((byte) => byte + 100)
 
-/** A command in the words of the ports. */
+/** The arguments of the ports for a command. */
 const inWords = (names: ReturnType<typeof newNames>, drawn: Given) => {
   const { account, content, credential, key, n, workspace } = drawn
   const created_at = DateTime.makeUnsafe(drawn.at)
@@ -77,7 +77,7 @@ const inWords = (names: ReturnType<typeof newNames>, drawn: Given) => {
 }
 type Ask = (words: ReturnType<typeof inWords>) => Effect.Effect<unknown, unknown, Ports | Dates>
 
-/** Has a stored credential be created at another time. */
+/** Changes the creation time of a stored credential. */
 class Dates extends Context.Service<
   Dates,
   { readonly set: (id: CredentialId, created_at: DateTime.Utc) => Effect.Effect<void> }
@@ -86,7 +86,7 @@ class Dates extends Context.Service<
 const storedOf = (owner: AccountId, id: CredentialId) =>
   CredentialRepository.use(({ findSealed }) => findSealed(owner, id))
 
-/** Does what the second time answers with the time of the first. */
+/** Acts twice: the second call returns the time of the first. */
 const twice = <A, E>(act: (time: DateTime.Utc) => Effect.Effect<A, E>, time: DateTime.Utc) =>
   Effect.forEach([time, DateTime.add(time, { milliseconds: 1 })], act)
 
@@ -252,7 +252,7 @@ const history = Arbitrary.array(
 )
 type History = typeof history extends Arbitrary.Arbitrary<infer A> ? A : never
 
-/** An answer with everything in it that can be compared. */
+/** An answer as plain comparable data. */
 const plain = (value: unknown): unknown => {
   if (Option.isOption(value)) return Option.getOrNull(Option.map(value, plain))
   if (DateTime.isDateTime(value)) return value.epochMilliseconds
@@ -263,7 +263,7 @@ const plain = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, plain(part)]))
 }
 
-/** The answer, the tag of the error, or that it is none that a caller can act on. */
+/** The answer, the tag of its error, or the mark of a defect. */
 const answerOf = (ask: ReturnType<Ask>) =>
   Effect.map(Effect.exit(ask), (exit) => {
     if (Exit.isSuccess(exit)) return plain(exit.value)
@@ -274,7 +274,7 @@ const answerOf = (ask: ReturnType<Ask>) =>
     })
   })
 
-/** Of each kind enough questions to meet everything; every fourth is about another account's. */
+/** Enough questions of each kind to reach everything; every fourth is about another account. */
 const everything = (drawn: Given) =>
   Object.keys(reads).flatMap((name) =>
     Array.from({ length: 24 }, (_, i) => {
@@ -315,7 +315,7 @@ const beginning: ReadonlyArray<Step> = [
   ["insert", { credential: 6, n: 2, key: 1, at: 1 }],
   ["insert", { credential: 3, n: 2, key: 2, at: 2 }]
 ]
-/** What chance seldom brings. */
+/** Histories that random commands seldom produce. */
 const seldom: ReadonlyArray<Step> = [
   ...beginning,
   ["createAccount", { account: 0, key: 5, n: 0 }, "scan", "list", "listAccounts", "listWorkspaces"],

@@ -15,7 +15,7 @@ import { assert, describe, it } from "../support/it.ts"
 
 const limits = { inProgress: 4, waiting: 3000 }
 
-/** What a request does once it is in progress. One whose deadline has passed is not started after it has waited. */
+/** What a request does once it is in progress. A request that waited beyond its deadline is never started. */
 type Kind = "stays" | "ends at once" | "fails at once" | "dies at once" | "deadline has passed"
 const kinds: ReadonlyArray<Kind> = ["stays", "ends at once", "fails at once", "dies at once", "deadline has passed"]
 
@@ -25,7 +25,7 @@ interface Request {
   readonly kind: Kind
 }
 
-/** What both the queue and its reference offer: the requests in progress, and all that ever were, in order. */
+/** The interface of the queue and of its reference: requests in progress, and all requests ever started, in order. */
 interface Subject {
   readonly arrive: (request: Request) => void
   /** Ends a request that is in progress, or interrupts one that waits. */
@@ -58,7 +58,7 @@ const makeSubject = (): Subject => {
   }
 }
 
-/** The same in plain words, without a thought for speed. */
+/** A simple, slow reference. */
 const makeReference = (): Subject => {
   const inProgress = new Set<number>()
   const started: Array<number> = []
@@ -101,7 +101,7 @@ const step = Arbitrary.schema(
     arriving: Schema.Literals([0, 1, 2, 3, 5, 2000]),
     kind: Schema.Literals(kinds),
     tenant: Schema.Literals(["a", "b", "c", "d"]),
-    /** Which of the requests so far ends, or leaves the queue. */
+    /** The request that ends or leaves the queue, by number. */
     ending: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 1_000_000 })),
     oneInProgress: Schema.Boolean
   })

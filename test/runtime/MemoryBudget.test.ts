@@ -142,7 +142,7 @@ describe("a budget of memory", () => {
   ]
   const sampled = Effect.cached(Arbitrary.sampleEffect(anySteps, { count: 400, seed: "planted" })).pipe(Effect.runSync)
 
-  /** Whether some run notices that a text of a source is replaced. */
+  /** Whether some run differs from the reference after an edit of a source. */
   const isFound = Effect.fnUntraced(function* (file?: "FairQueue" | "MemoryBudget", edit?: Edit) {
     const runtime = new URL("../../src/runtime/", import.meta.url)
     const linked = ["effect", "../domain/Errors.ts", "./Deadline.ts", "./Meter.ts"].map((name) => [

@@ -7,12 +7,12 @@ import { integer } from "../support/memory/arbitraries.ts"
 const total = 100
 const ofTenants = 75
 
-/** What one step asks for. Of what exists already, `which` names one. */
+/** One step of a run. `which` selects an existing reservation. */
 const Step = Schema.Struct({
   act: Schema.Literals(["admit", "admit", "admit", "end", "end", "grow", "shrink", "spare", "touch", "leave"]),
   account: Schema.Literals(["a", "b", "c", "d"]),
   use: Schema.Literals(["body", "page", "pool", "route", "gateway"]),
-  /** Whether it can be let go of; if so, whether it releases at once or when it ends. */
+  /** Whether the reservation can be revoked, and whether it is then released at once or later. */
   revocable: Schema.Literals(["no", "at once", "later"]),
   isLate: Schema.Boolean,
   /** Few sizes: equal shares and sums that fit exactly are frequent. */
@@ -24,7 +24,7 @@ export const anySteps = Arbitrary.flatMap(integer(1, 60), (length) =>
   Arbitrary.array(Arbitrary.schema(Step), { minLength: length, maxLength: length })
 )
 
-/** What both the budget and its reference offer. */
+/** The interface of the budget and of its reference. */
 interface Subject {
   readonly admit: (id: number, step: Step) => void
   readonly end: (id: number) => void
@@ -33,7 +33,7 @@ interface Subject {
   readonly spare: (id: number) => void
   readonly touch: (id: number) => void
   readonly leave: (id: number, heir: number, bytes: number) => void
-  /** What is held by each id, and what happened, in order. */
+  /** The bytes of each reservation, and all events in order. */
   readonly held: () => ReadonlyMap<number, number>
   readonly events: Array<string>
 }
@@ -82,7 +82,7 @@ const makeSubject = (code: Code): Subject & { readonly counted: () => number } =
         events.push(`${id} has grown`)
         held.set(id, (held.get(id) ?? 0) + bytes)
       }
-      // Only what is not spare may grow, and once at a time.
+      // Only a reservation that is not evictable may grow, and once at a time.
       if (spared.has(id) || growing.has(id)) return
       growing.add(id)
       if (reservations.get(id)?.grow(bytes, grown) === true) grown()
@@ -125,19 +125,19 @@ interface Expected extends Pick<Step, "account" | "use" | "revocable"> {
   isSpare: boolean
 }
 
-/** An ask for a new reservation, or for more of one that is there. */
+/** A request for a new reservation, or for more bytes of an existing one. */
 interface Ask extends Pick<Step, "account" | "isLate"> {
   readonly bytes: number
   readonly held: Expected
   readonly most: number
 }
 
-/** The same in plain words, without a thought for speed. */
+/** A simple, slow reference. */
 const makeReference = (): Subject & { readonly spares: () => ReadonlyArray<number> } => {
-  /** In the order in which they were admitted; spare ones in that of their last use. */
+  /** In order of admission; evictable ones in order of their last use. */
   let held: Array<Expected> = []
   let lines: Array<{ readonly account: string; asks: Array<Ask> }> = []
-  /** Those that hold something, in the order in which they began to. */
+  /** Accounts with bytes, in the order in which they first reserved some. */
   let accounts: Array<string> = []
   const events: Array<string> = []
   const sum = (some: ReadonlyArray<Expected>) => some.reduce((bytes, one) => bytes + one.bytes, 0)
@@ -174,7 +174,7 @@ const makeReference = (): Subject & { readonly spares: () => ReadonlyArray<numbe
           !one.isSpare &&
           one.revocable !== "no" &&
           !going.includes(one) &&
-          // One that is leaving is passed over, if it could be given up at all.
+          // Skips reservations that were revoked already or cannot be revoked.
           (!one.isLeaving || share - one.bytes < heldBy(ask.account) + ask.bytes)
       )
       if (oldest === undefined || share - oldest.bytes < heldBy(ask.account) + ask.bytes) return
@@ -207,7 +207,7 @@ const makeReference = (): Subject & { readonly spares: () => ReadonlyArray<numbe
     }
     return undefined
   }
-  /** An ask that is served as soon as it arrives is not late. */
+  /** Serves waiting requests. A request served on arrival is not late. */
   const serve = (arriving?: Ask) => {
     for (let ask = next(); ask !== undefined; ask = next()) {
       const found = ask
@@ -281,7 +281,7 @@ export const runSteps = (code: Code, steps: ReadonlyArray<Step>) => {
   const budget = makeSubject(code)
   const reference = makeReference()
   const subjects: ReadonlyArray<Subject> = [budget, reference]
-  /** What happened in a step; that it served itself comes last, as its fiber goes on when the others have. */
+  /** The events of a step. The step's own admission comes last, because its fiber resumes after the others. */
   const eventsIn = ({ events }: Subject, own: string) => {
     const found = events.splice(0)
     return [...found.filter((event) => event !== own), ...found.filter((event) => event === own)].join(", ")
@@ -320,6 +320,6 @@ export const runSteps = (code: Code, steps: ReadonlyArray<Step>) => {
   assert.strictEqual(budget.counted(), 0, "everything was given back")
 }
 
-/** Whether the steps tell the budget from the reference. */
+/** Whether budget and reference differ in these steps. */
 export const isToldApart = (code: Code, steps: ReadonlyArray<Step>) =>
   Exit.isFailure(Effect.runSyncExit(Effect.try({ try: () => runSteps(code, steps), catch: (error) => error })))

@@ -15,7 +15,7 @@ const untilNotReady = (url: string) =>
 layerLive(OnDatabase.layer, { timeout: "60 seconds" })("a service with a drain delay that is asked to stop", (it) => {
   it.effect("is not ready but serves until a second signal (R2)", function* () {
     const { key, settings } = yield* OnDatabase
-    // No test waits for it: only the second signal can end it.
+    // So long that only the second signal can end the delay.
     const service = yield* startService({ ...settings, DRAIN_DELAY: "1 hour", BYOK_MANAGEMENT_PORT: "0" })
     const { ended, signal, url } = service
     assert.strictEqual(yield* statusOf(url, "/health/ready"), 200)

@@ -117,7 +117,7 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
     yield* ended
     const seconds = (performance.now() - began) / 1000
     const lines = entriesIn(stderr()).filter(({ message }) => String(message).startsWith("Unexpected failure"))
-    // The first, one at the end of each second, and one as it stops.
+    // The first line, one at the end of each second, and one when the service stops.
     assert.isAtMost(lines.length, seconds + 2)
     const counts = lines.map(({ message }) =>
       Number(/\((\d+) more in the last second[;)]/.exec(String(message))?.[1] ?? 1)

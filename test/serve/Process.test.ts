@@ -17,7 +17,7 @@ const limitsOf = (pid: number) =>
     .split("\0")
     .filter((word) => word.includes("semi-space"))
 
-/** Starts a service with its database and keyring in the environment, and reads which settings it still knows. */
+/** Starts a service with database and keyring in the environment, and reads the settings that remain in the process. */
 const probed = (variables: Record<string, string>) =>
   Effect.gen(function* () {
     const settings = { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* migratedDatabase, ...variables }

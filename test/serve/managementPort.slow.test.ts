@@ -156,7 +156,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     assert.deepStrictEqual(json(yield* send(management, { path: "/health/ready" })), {
       error: { ...error, metadata: { problems: [problem], warnings: [] } }
     })
-    // It answers anybody, so it keeps its answer for a second.
+    // Readiness answers anybody, so its answer is cached for a second.
     const askPublic = send(url, { path: "/health/ready" })
     yield* eventually("the public port knows", askPublic, ({ status }) => status === 503)
     const inPublic = yield* askPublic

@@ -27,7 +27,7 @@ import { assert, describe, it } from "../support/it.ts"
 const rows = 100_000
 const keyring = generateKeyring(new Date())
 
-/** As many rows in every table as there may be: of one account, and under a key that nobody has. */
+/** Fills every table with many rows of one account, under a key-encryption key that no keyring has. */
 const seed = (account_id: string, workspace_id: string) => [
   `INSERT INTO accounts SELECT gen_random_uuid(), 'n', now() FROM generate_series(1, ${rows})`,
   `INSERT INTO workspaces SELECT gen_random_uuid(), '${account_id}', 'n', false, now() FROM generate_series(1, ${rows})`,

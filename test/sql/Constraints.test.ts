@@ -145,7 +145,7 @@ const fixed = (column: string, length: number) =>
 const names = values("name", ["", "n".repeat(256)], ["n".repeat(255), "😀".repeat(255)])
 const kekIds = (column: string) =>
   values(column, ["", "a".repeat(65), "ä", "a b", "a\n", "a:b"], ["a", "a".repeat(64), "A-z_0.9"])
-/** Every one that the domain knows, except `openai`, whose pool is stored. */
+/** Every provider of the domain, except `openai`, whose pool is stored. */
 const providers = values(
   "provider",
   ["", "Openai", "open ai", "a/b/c", "a/", "/a", "a\n", "a".repeat(65)],

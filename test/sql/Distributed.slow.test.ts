@@ -34,7 +34,7 @@ const explaining = {
 interface Run {
   readonly text: string
   readonly tasks: ReadonlyArray<number>
-  /** Whether its rows pass through the coordinator, and from there to every node. */
+  /** Whether the coordinator reads its rows and sends them to every node. */
   readonly pulled: boolean
 }
 
@@ -48,7 +48,7 @@ const runsIn = (log: string): ReadonlyArray<Run> =>
     return tasks.length === 0 ? [] : [{ text, tasks, pulled: plan.includes("INSERT/SELECT method") }]
   })
 
-/** No request runs these: they are about many accounts, or a command of an operator. */
+/** Statements that no request runs: for many accounts, or for commands of operators. */
 const ofNoRequest: Readonly<Record<string, RegExp>> = {
   "the keys that credentials name": /SELECT min\(kek_id\)/,
   "credentials that name a key": /FROM credentials\s+WHERE kek_id (BETWEEN \$|= (ANY\()?\$)/,

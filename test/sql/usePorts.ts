@@ -20,8 +20,8 @@ import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 /**
- * Statements on all accounts at once: what names a key-encryption key, old idempotency records, how many keys a search for a leaked
- * one covers, and a command on one workspace.
+ * Statements on all accounts at once: for the uses of key-encryption keys, old idempotency records, the number of keys that a leak
+ * search covers, and commands on one workspace.
  */
 export const onAllAccounts = [
   /^\s*SELECT count\(\*\)::int AS count FROM credentials$/,
@@ -35,7 +35,7 @@ export const onAllAccounts = [
 /** A use of every function of a port, in the order of their calls: a new function without one does not compile. */
 type UsesOf<Port> = Readonly<Record<keyof Port, Effect.Effect<unknown, unknown>>>
 
-/** Has every statement of requests, commands and background work run. */
+/** Runs every statement of requests, commands and background work. */
 export const usePorts = Effect.gen(function* () {
   const { create, get, ...tenant } = yield* TestService.newTenant
   const other = yield* TestService.newTenant

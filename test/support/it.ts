@@ -58,7 +58,7 @@ const isFunction = (given: unknown): given is Callable => typeof given === "func
 
 type Around = (made: Needing<never>) => Needing<never>
 
-/** Makes an effect of what a body returns, if that is a generator. */
+/** Converts the result of a test body to an effect if it is a generator. */
 const generated = (around: Around) => (given: unknown) =>
   !isFunction(given)
     ? given

@@ -16,7 +16,7 @@ import { assert, describe, it } from "../support/it.ts"
 describe("sampling", () => {
   const ids = Array.from({ length: 20_000 }, () => randomBytes(16).toString("hex"))
 
-  /** Whether a request is recorded whose caller gave this id, and recorded it itself or not. */
+  /** Whether a request is recorded, by the trace id of its caller and whether the caller recorded it. */
   const isRecorded = (sampling: Sampling, traceId: string, recorded: boolean) =>
     sampledBy(sampling, Tracer.make({ span: (options) => new Tracer.NativeSpan(options) })).span({
       name: "a request",

@@ -5,7 +5,7 @@ import { InvalidSetting } from "../../src/wiring/Settings.ts"
 import { assert, describe, it } from "../support/it.ts"
 import { takeLog } from "../support/process/Recording.ts"
 
-/** What is written where when these settings log at every level. */
+/** The lines that these settings write to each stream, at every level. */
 const logWith = (variables: Record<string, string>) =>
   Effect.gen(function* () {
     const { layer, writes } = takeLog()

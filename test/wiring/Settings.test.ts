@@ -19,7 +19,7 @@ type Variables = Readonly<Record<string, string>>
 const read = (env: Variables) =>
   Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { ...env } }))
 
-/** A value with secrets and durations in the clear, and null for what is unset. */
+/** A value with secrets and durations in the clear, and null for unset members. */
 const inTheClear = (value: unknown): unknown => {
   if (Option.isOption(value)) return Option.getOrNull(Option.map(value, inTheClear))
   if (Duration.isDuration(value)) return Duration.toMillis(value)

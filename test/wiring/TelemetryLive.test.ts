@@ -41,7 +41,7 @@ const stores = Layer.mergeAll(
 
 const base = settingsFor("postgres://localhost/nowhere")
 
-/** Runs with these settings of the collector, and answers with what it has received by the end. */
+/** Runs with these settings of the collector, and returns everything that the collector received. */
 const received = (change: (url: URL) => Partial<Settings>) =>
   Effect.gen(function* () {
     const collector = yield* startCollector

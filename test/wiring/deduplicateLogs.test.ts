@@ -4,7 +4,7 @@ import * as Logging from "../../src/wiring/Logging.ts"
 import { assert, it } from "../support/it.ts"
 import { takeLog } from "../support/process/Recording.ts"
 
-/** What is written while the effect runs and when the loggers are released. */
+/** The lines written while the effect runs and when the loggers are released. */
 const writtenBy = (effect: Effect.Effect<void>) =>
   Effect.gen(function* () {
     const lines: Array<string> = []

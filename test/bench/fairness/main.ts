@@ -44,7 +44,7 @@ const ask = (url: string, key: string) =>
     }).once("error", () => answer())
   })
 
-/** Gets for some seconds, each after the one before: those of an account that does not own what it asks for are 404. */
+/** Sends gets for some seconds, one after the other. An account gets 404 for a credential of another one. */
 const askFor = async (seconds: number, url: string, key: string) => {
   const answers: Array<Answer> = []
   for (const end = performance.now() + 1000 * seconds; performance.now() < end; await delay(pause)) {
@@ -115,7 +115,7 @@ const noisyAccounts = async (bed: Bed, quiet: string) => {
   await target.stop()
 }
 
-/** One get a few times a second with a made-up key, while something else is measured. */
+/** Sends a get with a made-up key a few times a second while another load is measured. */
 const besideJunk = async <A>(url: string, measured: Promise<A>) => {
   let going = true
   const junk = (async () => {

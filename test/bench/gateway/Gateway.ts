@@ -14,7 +14,7 @@ import { type Cell, type Contender, inTurns } from "../Cell.ts"
 import { isListening, keyring, type Program, type Running, startProcess } from "../Target.ts"
 import { routeOver } from "./Routes.ts"
 
-/** A gateway's service, under each name with reports that ride along or not. */
+/** A service for gateways, and the ways to report to it by name: with the next request, or separately. */
 export interface Gateway {
   readonly program: Program
   readonly ways: Readonly<Record<string, { readonly rides: boolean }>>
@@ -22,9 +22,9 @@ export interface Gateway {
 
 const lean = { name: "lean", arguments: ["test/bench/gateway/lean.ts"] }
 
-/** The peer on a socket of its own. */
+/** The lean peer on its own socket. */
 export const leanGateway: Gateway = { program: lean, ways: { lean: { rides: false }, "lean riding": { rides: true } } }
-/** The service, whose gateways let reports ride along. */
+/** The service, to which gateways also send reports with the next request. */
 export const ownGateway = (program: Program): Gateway => ({
   program,
   ways: { [program.name]: { rides: true }, [`${program.name} alone`]: { rides: false } }
@@ -32,7 +32,7 @@ export const ownGateway = (program: Program): Gateway => ({
 
 const customers = 100
 const keysEach = 3
-/** Fewer customers where their pools are large: that many fit into the budget for memory. */
+/** Customers with large pools, as many as fit into the memory budget. */
 const customersOfPools = 10
 
 const keyOf = (n: number) => `sk-${n}-0123456789-0123456789-0123456789-0123456789`

@@ -54,7 +54,7 @@ const requestFor = (account_id: string) => ({
   targets: [{ provider: "azure", endpoint: { shared: false } }]
 })
 
-/** Opens routes of an account that are explained, or have no key to offer, until the time is over. Answers how many. */
+/** Opens routes of an account that are explained, or have no key, until the time is over. Returns their number. */
 export const explainOver = async (
   path: string,
   account_id: string,
@@ -73,7 +73,7 @@ export const explainOver = async (
     const { close, post } = connectTo(path)
     for (; performance.now() < until; n += 1) {
       const { body: answer, status } = await post("/v1/routes", body)
-      // Not parsed, as that would delay whoever measures in this process.
+      // Not parsed, because that would delay the measurement in this process.
       if (status !== 201 || answer.slice(0, 200).includes('"next":null') === explain)
         throw new Error(`A route was answered ${status}`)
     }

@@ -61,7 +61,7 @@ interface Asked {
 
 /**
  * A user's own shortcut: one SELECT of an account's enabled keys in their order, one AES-GCM under one key, and JSON. No
- * policies, workspaces, parkings or trials. What came of an attempt is not written down.
+ * policies, workspaces, parkings or trials. Results of attempts are not stored.
  */
 const app = Fastify({ bodyLimit: 256 * 1024, logger: false })
 app.post<{ Body: Asked }>(

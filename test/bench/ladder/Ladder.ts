@@ -5,7 +5,7 @@ import { loadOn, put } from "../Load.ts"
 import { cpuOfTree } from "../Process.ts"
 import { startTarget } from "../Target.ts"
 
-/** What stands in the way of a get over HTTP, rung by rung: CPU of Node per request at 64 connections, in microseconds. */
+/** The layers of a get over HTTP, each rung with one more: CPU of Node per request at 64 connections, in microseconds. */
 const rungs = [
   { name: "node:http alone, the same answer", rung: "node", known: true },
   { name: "Effect's server and router, a constant answer", rung: "router", known: true },

@@ -29,7 +29,7 @@ const keyOf = (n: number) => {
 
 const sealed = Effect.fnUntraced(function* (n: number) {
   const key = keyOf(n)
-  // As ids are in order of creation, and so are rows.
+  // In order of creation, like real ids and rows.
   const id = CredentialId.make(`${n.toString(16).padStart(8, "0")}${randomUUID().slice(8)}`)
   const credential = { ...plainCredential(workspace_id, id), provider: "xai", label: labelOf(key) }
   const { seal } = yield* Cipher
@@ -75,7 +75,7 @@ const program = Effect.fnUntraced(function* ({ client, url }: Bed) {
     )
   )
 
-  /** What 20,000 inserts cost PostgreSQL, in turns without and with an index on the label. */
+  /** CPU of PostgreSQL for 20,000 inserts, in turns without and with an index on the label. */
   const more = (yield* rowsFrom(total + 1, 20_000)).map(({ row }) => row)
   const insertMore = Effect.gen(function* () {
     const { seconds } = yield* timed(

@@ -3,11 +3,11 @@ import Fastify from "fastify"
 import { Provider } from "../../../src/domain/Provider.ts"
 import { type Body, isAcceptable } from "./credential.ts"
 
-/** What a look-up of an API key answers. */
+/** The result of looking up an API key. */
 export interface Caller {
   readonly account_id: string
   readonly role: string
-  /** The default workspace, where the same statement finds it. */
+  /** The default workspace, if the same statement reads it. */
   readonly workspace_id?: string | null
 }
 
@@ -19,7 +19,7 @@ export interface Page {
   readonly total_count: number
 }
 
-/** What a peer does on its database. */
+/** The operations of a peer on its database. */
 export interface Store {
   readonly findKey: (hash: Buffer) => Promise<Caller | undefined>
   readonly find: (id: string, caller: Caller) => Promise<object | undefined>

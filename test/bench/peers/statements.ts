@@ -1,6 +1,6 @@
 import { Credential } from "../../../src/domain/Credential.ts"
 
-/** What both peers do by hand: the same statements, columns and checks as the service. */
+/** The statements of both peers, with the same columns and checks as the service's. */
 export const findKey = {
   name: "find_key",
   text: "SELECT account_id, role FROM api_keys WHERE hash = $1 AND revoked_at IS NULL"

@@ -5,7 +5,7 @@ import { findCredential, findKey, findWorkspace, insertCredential } from "./stat
 
 const pool = new Pool({ connectionString: process.env["DATABASE_URL"], max: 10 })
 
-/** What the service does, by hand: the same statements, the same sealing, the same table. It writes no audit event. */
+/** Does by hand what the service does, with the same statements, sealing and table, but without audit events. */
 export const store: Store = {
   findKey: async (hash) => (await pool.query<Caller>({ ...findKey, values: [hash] })).rows[0],
   find: async (id, { account_id }) =>

@@ -14,7 +14,7 @@ const directory = resolve("node_modules/.cache/rivals", `barbican-${suite}`)
 const root = join(directory, "root")
 const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", DEBIAN_FRONTEND: "noninteractive" }
 
-/** Runs a command in another root and in namespaces of its own: its mounts and all it starts end with it. */
+/** Runs a command in another root and new namespaces, so that its mounts and children end with it. */
 const inNamespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--root"]
 const inRoot = (...command: ReadonlyArray<string>) => [...inNamespaces, root, ...command]
 /** A shell stays root beside a server that does not, or the server would outlive its namespaces. */
@@ -24,7 +24,7 @@ const serving: SpawnOptions = { env, stdio: "ignore", killSignal: "SIGKILL" }
 const complete = async ([command = "", ...given]: ReadonlyArray<string>, cwd: string) =>
   (await promisify(execFile)(command, given, { env, cwd, maxBuffer: 2 ** 26 })).stdout
 
-/** Why Barbican cannot be installed here. */
+/** Says why Barbican cannot be installed here; undefined if it can. */
 const obstacle = (): string | undefined => {
   if (process.getuid?.() !== 0) return "its root directory needs the user root"
   if (!existsSync("/etc/debian_version")) return "it is installed from Debian packages"

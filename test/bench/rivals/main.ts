@@ -37,7 +37,7 @@ interface Byok extends Target {
   readonly accounts: ReadonlyArray<string>
 }
 
-/** A whole chat request: straight to a fake provider, through Portkey, and through a gateway that asks byok. */
+/** Measures whole chat requests: directly to a fake provider, through Portkey, and through a gateway that uses byok. */
 const besidePortkey = async (portkey: Portkey, { accounts, bed, pid, socket }: Byok, compare: Compare) => {
   const start = (name: string, ...given: ReadonlyArray<string>) =>
     startServer(name, (port) => [process.execPath, `test/bench/rivals/${name}.ts`, String(port), ...given], {
@@ -86,7 +86,7 @@ const fillBarbican = async (
   return ids
 }
 
-/** Storing a key, reading what is told of it, and getting it to use it. */
+/** Measures storing a key, reading its metadata, and getting the key itself. */
 const besideBarbican = async ({ database, server }: Barbican, byok: Byok, compare: Compare) => {
   const project = { "X-Project-Id": "0123456789abcdef0123456789abcdef" }
   const { key: payload, name } = JSON.parse(body) as { readonly key: string; readonly name: string }
@@ -110,7 +110,7 @@ const besideBarbican = async ({ database, server }: Barbican, byok: Byok, compar
     barbican(at, secrets("/payload"), { Accept: "text/plain" })
   ])
   await compare("get", (at) => [loaded("get", at), barbican(at, secrets(), { Accept: "application/json" })])
-  // Last, as the customers' keys go with what was created.
+  // Last, because this also deletes the customers' keys.
   await compare("create", (at) => [{ ...loaded("create", at), after: () => sweep(bed) }, barbican(at, [store])])
   for (const { stop } of [server, database]) await stop()
 }

@@ -40,7 +40,7 @@ const requests = providers.map((provider) =>
   Schema.decodeUnknownSync(RoutingRequest)({ account_id, workspace_id, model: "a/model", targets: [{ provider }] })
 )
 
-/** What is measured: that many plans at a time, with or without leases of their first keys. */
+/** A load: the number of plans at a time, with or without leases of their first keys. */
 interface Load {
   readonly concurrency: number
   readonly freshness: Freshness
@@ -73,7 +73,7 @@ const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, 
   return { perCpu: done / cpu, perSecond: done / seconds, postgres }
 })
 
-/** What opening a key costs by itself: the floor of a lease. */
+/** Measures opening a key alone: the least that a lease costs. */
 const measureOpening = Effect.gen(function* () {
   const { read } = yield* Cipher
   const row = yield* sealed("azure")

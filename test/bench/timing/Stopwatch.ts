@@ -13,7 +13,7 @@ export const openStopwatch = async (url: string) => {
   const socket = connect(Number(port), hostname).setNoDelay(true)
   await once(socket, "connect")
   return {
-    /** The status of the answer, and the microseconds until all of it was here. */
+    /** The status of the answer, and the microseconds until it had arrived completely. */
     time: (head: string) =>
       new Promise<{ readonly status: number; readonly micros: number }>((resolve, reject) => {
         let received: Buffer = Buffer.alloc(0)

@@ -1,7 +1,7 @@
 /** Only the fastest twentieth of each class counts, as other work of the machine only adds time. */
 const kept = 0.05
 
-/** The mean of the fastest, and the square of its error by the variance of all, the others taken for the slowest kept. */
+/** The mean of the fastest, and the square of its error: its variance counts each other value as the slowest kept one. */
 const trimmedMean = (given: ReadonlyArray<number>) => {
   const sorted = given.toSorted((one, other) => one - other)
   const count = Math.floor(sorted.length * kept)

@@ -10,7 +10,7 @@ import { compare } from "./Welch.ts"
 const { values } = parseArgs({ options: { requests: { type: "string", default: "20000" } } })
 const requests = Number(values.requests)
 const warmUp = requests / 10
-/** The value of Welch's t from which a difference is no chance. */
+/** The value of Welch's t above which a difference counts as significant. */
 const significant = 4.5
 const pool = 100
 
@@ -20,7 +20,7 @@ type Classes = Readonly<Record<string, ReadonlyArray<string>>>
 const times = <A>(count: number, make: (index: number) => A) => Array.from({ length: count }, (_, index) => make(index))
 const sha256 = (token: string) => hash("sha256", token)
 const newToken = () => formatApiKey(randomBytes(32), "management")
-/** Cheap to make in bulk. */
+/** Makes a token that is cheap to make in bulk. */
 const smallToken = () => {
   const bytes = Buffer.alloc(32)
   bytes.writeUIntBE(randomInt(2 ** 48 - 1), 26, 6)

@@ -27,7 +27,7 @@ const toldWithLittleRoom = (effect: string, file: string) => {
   })
 }
 
-/** What two threads find that create the same keyring files, each at the same moment. */
+/** The results of two threads that create the same keyring files at the same moment. */
 const race = (directory: string, arrived: Race["arrived"]) =>
   Effect.forEach(
     ["kek-1:one", "kek-2:two"],

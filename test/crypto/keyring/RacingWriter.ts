@@ -8,11 +8,11 @@ import { writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
 export interface Race {
   readonly directory: string
   readonly text: string
-  /** For each file, how many are there to make it. */
+  /** The number of threads that have arrived at each file. */
   readonly arrived: Int32Array<SharedArrayBuffer>
 }
 
-/** What one found in a file, and the result of creating it. */
+/** The text that a thread read from a file, and the result of creating the file. */
 export interface Found {
   readonly told: string
   readonly text: string

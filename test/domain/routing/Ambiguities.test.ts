@@ -10,7 +10,7 @@ const parked = { _tag: "Parked", cause: "rejected", until: 1 } as const
 const others = ["of another list"]
 const forbids = { is_required: true }
 
-/** What a plan does, the order of trial by places of credentials, these from 0, and what is not plain around them. */
+/** A sentence on plans, the indexes of the credentials in the order of attempts, the credentials, and other unusual members. */
 const readings: ReadonlyArray<
   readonly [does: string, order: string, credentials: ReadonlyArray<Partial<Credential>>, around?: Around]
 > = [

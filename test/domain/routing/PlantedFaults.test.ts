@@ -6,7 +6,7 @@ import { planLaws } from "./planLaws.ts"
 import { anyRoutingCase, plannerOf } from "./RoutingCase.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
-/** A fault, the laws that find it besides Q1, which finds every fault, and the changes of the one file that has the texts. */
+/** A fault, the laws that it breaks besides Q1, which all break, and the edits of the one file that has their texts. */
 type Fault = readonly [fault: string, laws: ReadonlyArray<string>, edits: ReadonlyArray<Edit>]
 
 const isUnsealed = 'if (!isTrusted(seal)) reasons.push({ reason: "seal", credential_id'

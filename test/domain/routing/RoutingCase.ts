@@ -19,26 +19,26 @@ export interface Row extends Unlisted {
   readonly availability: Availability
 }
 
-/** All that a plan depends on. `pick` is for choices that a law makes. */
+/** Everything that a plan depends on. Laws use `pick` to choose. */
 export interface RoutingCase {
   readonly request: RoutingRequest
   readonly rows: ReadonlyArray<Row>
   readonly pick: number
 }
 
-/** The steps of a plan that are searched one by one, and for how many reasons credentials were passed over meanwhile. */
+/** The steps that a search finds one by one, and the number of exclusions that it meets. */
 interface Walked {
   readonly steps: Plan["steps"]
   readonly excluded: number
 }
 
-/** A plan of a case, by the code or by a variant of it; or its steps, one by one. */
+/** Plans a case by the code or a variant of it. `walk` searches the steps one by one. */
 export interface Planner {
   (routingCase: RoutingCase): Plan
   readonly walk: (routingCase: RoutingCase) => Walked
 }
 
-/** No case has as many steps and rests: a search that does not end is a fault, too. */
+/** More than the steps and pauses of any case, so that an endless search fails. */
 const mostSearches = 200
 
 const partsOf = ({ request, rows }: RoutingCase, { poolOf }: Pick<typeof Pooling, "poolOf">) => {
@@ -124,7 +124,7 @@ const flags = [
 
 const parked = (cause: "rate_limited" | "rejected", until: number) => ({ _tag: "Parked", cause, until }) as const
 
-/** A credential without restrictions, which nothing keeps out. */
+/** A credential without restrictions, which no rule excludes. */
 export const plainRow = (provider: Provider, index: number): Row => ({
   credential: {
     ...plainCredential(workspace_id, `019ad5a0-0000-7000-8000-0000000000${providers.indexOf(provider) + 1}${index}`),
@@ -207,7 +207,7 @@ const requestOf = (number: number, targets: ReadonlyArray<Target>): RoutingReque
 /** A request of a caller without restrictions, to one provider. */
 const plainRequest = requestOf(0, [targetOf("openai", 0)])
 
-/** What is not plain about a request, its endpoint or every row: their members have names of their own. */
+/** Members of a request, its endpoint or every row that differ from the plain case; their names do not collide. */
 export type Around = Partial<RoutingRequest & Target["endpoint"] & Pick<Row, "availability" | "cannotSign" | "seal">>
 
 /** A plain request to one provider, whose credentials differ from a plain one in this. */

@@ -12,7 +12,7 @@ const decode = Schema.decodeUnknownResult(RoutingRequest, { errors: "all" })
 const uuid = "019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88"
 const least = { account_id: uuid, workspace_id: uuid, model: "openai/gpt-4o", targets: [{ provider: "openai" }] }
 
-/** What is wrong with a request, as `path: message`; nothing if it is accepted. */
+/** The issues of a request, as `path: message`; empty if it is accepted. */
 const issues = (request: unknown): ReadonlyArray<string> =>
   Result.match(decode(request), {
     onFailure: ({ issue }) => issuesOf(issue).map(({ message, path }) => `${path.join(".")}: ${message}`),
@@ -103,7 +103,7 @@ const misspellings: ReadonlyArray<(name: string) => string> = [
   () => "constructor"
 ]
 
-/** A request as JSON with one member misspelt, or in an object of another depth, instead of the member or beside it. */
+/** A request as JSON in which a misspelt or misplaced member replaces the right one or stands beside it. */
 const misspelt = ({ pick, request }: RoutingCase) => {
   const body = JSON.parse(JSON.stringify(request)) as Json
   const objects = objectsIn(body)
@@ -120,7 +120,7 @@ const misspelt = ({ pick, request }: RoutingCase) => {
   return { body, name, path: place }
 }
 
-/** Fails unless a misspelt request is refused by the name of the member, or plans as if it was not misspelt. */
+/** Fails unless a misspelt request is refused with the name of the member, or plans like the right request. */
 const neverWeaker = (schema: Schema.ConstraintDecoder<RoutingRequest>, one: RoutingCase) => {
   const { body, name, path } = misspelt(one)
   Result.match(Schema.decodeUnknownResult(schema, { errors: "all" })(body), {

@@ -39,7 +39,7 @@ const hashes = ["c", "d"].map((digit) => ApiKeyHash.make(digit.repeat(64)))
 const id = "019ad5a0-0000-7000-8000-000000000010"
 const retains = "the request requires ZDR, which the endpoint does not have"
 
-/** A reason, how the only credential and what is around it differ from plain ones, what is said, and what else is shown. */
+/** A reason, the differences of the only credential and of the rest from the plain case, the message, and other members. */
 type Reason = readonly [
   reason: string,
   changes: Partial<Credential>,

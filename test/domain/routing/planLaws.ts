@@ -1,4 +1,4 @@
-/** In long runs of equal plans Node compares four times as fast as Chai. */
+/** Node's comparison is four times as fast as Chai's for equal plans. */
 import { deepStrictEqual } from "node:assert/strict"
 import { assert } from "@effect/vitest"
 import type { Credential } from "../../../src/domain/Credential.ts"
@@ -28,7 +28,7 @@ const withEndpoints = (routingCase: RoutingCase, changes: Partial<Endpoint>): Ro
     }))
   })
 
-/** The case with at least one credential, and that one of them which the law is about. */
+/** A case with at least one credential, and the credential to which the law applies. */
 const picked = (routingCase: RoutingCase) => {
   const rows = routingCase.rows.length > 0 ? routingCase.rows : [plainRow("openai", 0)]
   const row = rows[routingCase.pick % rows.length] ?? plainRow("openai", 0)
@@ -68,7 +68,7 @@ const assertAscending = (numbers: ReadonlyArray<number>) =>
   )
 const forEveryone = { disabled: false, allowed_api_key_hashes: null, allowed_user_ids: null }
 
-/** What removes a reason for which a credential is not used: a change of its row, or of the request. */
+/** For each reason of an exclusion, the change of the row or of the request that removes the reason. */
 const remedies: Readonly<Record<Exclusion["reason"], Partial<Row> | Partial<Credential> | Partial<RoutingRequest>>> = {
   seal: { seal: "verified" },
   parked: { availability: { _tag: "Free" } },
@@ -81,7 +81,7 @@ const remedies: Readonly<Record<Exclusion["reason"], Partial<Row> | Partial<Cred
   zdr: { requires_zdr: false }
 }
 
-/** The case without the cause of a reason; members that a part does not have change nothing there. */
+/** The case without the cause of a reason. Ignores members that a part does not have. */
 const remedied = (routingCase: RoutingCase, row: Row, reason: Exclusion["reason"]): RoutingCase => {
   const remedy = remedies[reason]
   const mended = { ...changed(row, remedy as Partial<Credential>), ...(remedy as Partial<Row>) }

@@ -6,7 +6,7 @@ import { ModuleKind, ScriptTarget, transpileModule } from "typescript"
 /** A change of a text that occurs once in a source file. */
 export type Edit = readonly [text: string, replacement: string]
 
-/** Sources without mutants, where the tests run on others. */
+/** The folder of the sources without mutants, if the tests run on mutants. */
 const root = process.env["MUTATION_ROOT"] ?? join(import.meta.dirname, "../../..")
 const routing = join(root, "src/domain/routing")
 

@@ -1,4 +1,4 @@
-/** What fails because of a mutant need not be made small. */
+/** Failures caused by a mutant are not shrunk. */
 const shrinks = process.env["MUTATION_ROOT"] === undefined ? {} : { maxShrinks: 0 }
 
 /** Options of a property that is tried on so many cases. */

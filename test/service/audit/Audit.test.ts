@@ -26,13 +26,13 @@ const checkpointOver = (entries: ReadonlyArray<AuditEntry>, before?: AuditCheckp
   return {
     number: (before?.number ?? 0n) + 1n,
     last_seq: entries.at(-1)?.seq ?? 0n,
-    // As the driver hands it out: a part of a larger buffer.
+    // A part of a larger buffer, as the driver returns it.
     digests: new Uint8Array(padded.buffer, padded.byteOffset + 3, digests.length),
     hash: sha256(Buffer.from(before?.hash ?? "", "hex"), digests).toString("hex")
   }
 }
 
-/** A log of what there is, read a few at a time. */
+/** An audit over a chain in memory, read in small pages. */
 const auditOver = ({ checkpoints, entries }: Chain, page = 2, newest = checkpoints.at(-1)) =>
   Effect.provideService(Audit.make, AuditLog, {
     seal: () => Effect.succeed(Option.fromUndefinedOr(newest)),
@@ -83,7 +83,7 @@ const firstUnder = ({ checkpoints, entries }: Chain, index: number) =>
 /** A change to a sealed chain and the fault to report, or none if the chain has nothing to change. */
 type Alteration = (chain: Chain, at: number) => readonly [Chain, AuditFault["kind"], bigint | undefined] | undefined
 
-/** Changes one sealed entry into what stands in its place. */
+/** Replaces one sealed entry. */
 const changingEntry =
   (kind: AuditFault["kind"], change: (entry: AuditEntry) => ReadonlyArray<AuditEntry>): Alteration =>
   (chain, at) => {

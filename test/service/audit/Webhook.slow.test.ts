@@ -20,7 +20,7 @@ const messages = ["1.0", "1.1", "2.0"].map((id) => ({
   data: { é: 1 }
 }))
 
-/** The ids of those messages that the receiver in Python takes. */
+/** The ids of the messages that the receiver in Python accepts. */
 const taken = (secret: string, received: ReadonlyArray<object>) => {
   const program = join(import.meta.dirname, "../../support/http/verify_webhooks.py")
   const input = received.map((one) => `${JSON.stringify(one)}\n`).join("")

@@ -43,7 +43,7 @@ type Command = typeof command extends Arbitrary.Arbitrary<infer A> ? A : never
 /** Batches of commands that are sent at the same time. */
 const history = Arbitrary.array(Arbitrary.array(command, { minLength: 1, maxLength: 5 }), { maxLength: 6 })
 
-/** What a credential must be: its members, its key, how often it changed; gone once it is deleted. */
+/** The expected state of a credential: members, key and number of changes; undefined once deleted. */
 interface Expected {
   readonly id: CredentialId
   shown: Record<string, unknown>

@@ -27,7 +27,7 @@ type Body = Readonly<Record<string, unknown>>
 const decode = Schema.decodeUnknownSync(NewCredential)
 const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd" }
 
-/** What a body says, with its key in the clear. */
+/** The meaning of a body: its decoded members, with the key in the clear. */
 const saying = (body: Body) => {
   const { key, material: _, ...rest } = decode(body)
   return { ...rest, key: Redacted.value(key) }
@@ -43,13 +43,13 @@ const workspace = elementOf<Given["workspace"]>([undefined, undefined, "default"
 
 const idempotencyKey = Arbitrary.schema(IdempotencyKey)
 
-/** The same request in other words: members in another order, defaults written out, an unknown member added. */
+/** An equivalent body: members in another order, explicit defaults, and an unknown member. */
 const rewritten = (body: Body): Body => ({
   unknown: 1,
   ...Object.fromEntries(Object.entries(saying(body)).reverse())
 })
 
-/** The body with one member changed, where that leaves one that is accepted. */
+/** The body with one member changed, if the result is accepted. */
 const changed = (body: Body, { member, value }: { readonly member: string; readonly value: unknown }): Body => {
   const other = { ...body, [member]: value }
   return Option.isSome(Schema.decodeUnknownOption(NewCredential)(other)) ? other : body

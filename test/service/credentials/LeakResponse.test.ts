@@ -60,7 +60,7 @@ const stored = oneOf(
   jsonKey
 )
 
-/** What may be left of a key when it leaks: all of it, any string in it, or nearly that. */
+/** A leaked text: the key, a string in it, or nearly one of these. */
 const leakOf = (key: string, part: number, change: number): string => {
   const parts = [key]
   try {

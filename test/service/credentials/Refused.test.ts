@@ -24,7 +24,7 @@ const serviceWith = (cipher: Layer.Layer<Cipher>) =>
   )
 const service = serviceWith(CipherPlain.layer)
 
-/** One account with everything that can be wrong about workspaces and hashes, and one stranger. */
+/** An account with every kind of unusable workspace and hash, and a second account. */
 const scene = Effect.gen(function* () {
   const { deleteWorkspace, revokeApiKey } = yield* AccountRepository
   const caller = yield* newTenant

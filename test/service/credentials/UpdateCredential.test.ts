@@ -55,7 +55,7 @@ const issuesOf = <A, E, R>(request: Effect.Effect<A, E, R>) =>
       : [String(error)]
   )
 
-/** Changes a row behind the back of the service, as somebody who writes the database can. */
+/** Changes a row by SQL, as anybody with write access to the database can. */
 const tamper = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, change: Partial<Credential>) {
   const { credential, key_version, revision } = yield* stored(account_id, id)
   const altered = { ...credential, ...change }

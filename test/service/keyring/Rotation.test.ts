@@ -17,7 +17,7 @@ const unhurried = 1_000_000
 const named = Effect.map(Memory, ({ credentials }) => Array.from(credentials.values(), ({ sealed }) => sealed.kek_id))
 const wraps = (kek_id: string) => Effect.map(Memory, ({ keks }) => keks.get(kek_id)?.wraps ?? 0)
 
-/** Writes into a stored row behind the service's back. */
+/** Changes a stored row by SQL. */
 const alter = Effect.fnUntraced(function* ({ id }: Made, change: "context" | "wrapped_dek" | "kek_id" | "format") {
   const { credentials } = yield* Memory
   const row = credentials.get(id)

@@ -38,7 +38,7 @@ const manyKeys = Effect.fnUntraced(function* (owner: PoolOwner, name?: string) {
   return yield* Effect.forEach(Array.from({ length: 20 }), () => create(owner, name === undefined ? {} : { name }))
 })
 
-/** After a collection of garbage, of which nothing is seen by whoever asked for it in the same task. */
+/** The heap after collecting garbage in a later task: weak references stay alive within the current one. */
 const heapUsed = Effect.promise(async () => {
   setFlagsFromString("--expose-gc")
   const collect = runInNewContext("gc") as () => void
@@ -60,7 +60,7 @@ describe("the body of an explanation of a large pool", () => {
         explain({ model: "another/model" }),
         update(owner, first.id, { name: "renamed" }),
         remove(owner, second.id),
-        // Stored in the background, which the test clock starts.
+        // The report is stored in the background, once the test clock moves.
         Effect.andThen(refuse, TestClock.adjust(1000)),
         // The key is on trial then, and is free an hour later.
         TestClock.adjust(5000),

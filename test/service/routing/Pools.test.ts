@@ -79,14 +79,14 @@ const instance = (store: Context.Context<Ports>, sealing: Layer.Layer<Cipher> = 
     )
   )
 
-/** What the pool of a provider holds: seals and the steps of a plan. */
+/** The seals of a pool, and the steps of a plan. */
 const described = Effect.fnUntraced(function* (owner: PoolOwner, provider: Provider = "azure") {
   const { pool } = yield* snapshotOf(owner, undefined, provider)
   const { own, shared } = yield* planned(owner, undefined, provider)
   return `${pool.map(({ seal }) => seal).join() || "empty"}, ${own} own, ${shared ? "shared" : "not shared"}`
 })
 
-/** What a plan is after each edit, made and taken back by direct SQL. */
+/** The plan after each edit, which is made and reverted by SQL. */
 const afterEdits = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner: PoolOwner) {
   const found: Array<string> = []
   for (const [column, value] of edits) {
@@ -113,7 +113,7 @@ const afterEdits = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner:
 /** Columns whose edit takes the row to another pool. */
 const moves = ["workspace_id", "provider", "account_id"] as const
 
-/** What the pool that a row leaves and the one that it comes to hold, for each edit that moves it. */
+/** The old and the new pool of a row after each edit that moves it. */
 const afterMoves = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner: PoolOwner) {
   const { account_id, workspace_id } = owner
   const stranger = { account_id: (yield* newTenant).account_id, workspace_id }

@@ -204,7 +204,7 @@ describe("a lease", () => {
 })
 
 describe("a walk through a plan", () => {
-  /** What each of the keys answers, by number. */
+  /** The outcome of an attempt with each key, by number. */
   const answers: ReadonlyArray<Outcome> = [
     rejected,
     { _tag: "RateLimited", retry_after: 30_000 },
@@ -287,7 +287,7 @@ describe("a walk through a plan", () => {
     assert.lengthOf((yield* planOf(owner)).steps, 5)
   })
 
-  /** What came of each step of a plan that was made before a change, with keys that upstreams reject. */
+  /** The result of each step of a plan made before a change, with keys that upstreams reject. */
   const attemptsAfter = (
     change: (owner: PoolOwner, id: CredentialId) => Effect.Effect<unknown, unknown, Credentials>
   ) =>
@@ -687,7 +687,7 @@ describe("a router's knowledge", () => {
     assert.deepStrictEqual(shown, ["one 1", "one 1", "another 1", "one 1"])
   })
 
-  /** Whether a walk that an API key opened gets a key after so long, at once or when asked again. The API key was revoked before. */
+  /** Whether a walk of a revoked API key gets a key after some time, at the first or the second call. */
   const attemptsAfterRevocation = Effect.fnUntraced(function* (pause: number, isRevoked: boolean) {
     const owner = yield* newTenant
     yield* create(owner)

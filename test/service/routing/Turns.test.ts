@@ -3,7 +3,7 @@ import { TestClock } from "effect/testing"
 import { makeTurns } from "../../../src/service/routing/Turns.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
-/** Turns by a clock on which work takes milliseconds, as the other tests cannot have it take. */
+/** Turns on a clock that the work itself moves on, so that work takes milliseconds. */
 const turns = Effect.gen(function* () {
   const clock = yield* Clock.Clock
   let worked = 0n

@@ -60,7 +60,7 @@ const anyRun: Arbitrary.Arbitrary<Run> = Arbitrary.all({
 
 const failureOf = (sqlstate: string) => new DatabaseFailure({ kind: "SqlError", sqlstate, constraint: undefined })
 
-/** A store that keeps what it is given, unless it is told to fail, and what there is to say about it. */
+/** A store in memory that fails on request, and records its calls. */
 const makeStore = Effect.gen(function* () {
   const clock = yield* Effect.clockWith(Effect.succeed)
   let mode: Mode = "stores"
@@ -138,7 +138,7 @@ const begin = Effect.fnUntraced(function* (
   return { ...store, add, close, lines }
 })
 
-/** Plays a run, and compares what is stored in the end with a plain list of everything that was added. */
+/** Plays a run, and compares the stored changes with a list of all added changes. */
 const play = Effect.fnUntraced(function* (code: Code, { acts, hangsAtTheEnd, locksAtTheEnd, wait }: Run) {
   const { add, become, close, mode, stored, writes } = yield* begin(code, { wait })
   const added = new Map<number, Set<number>>()

@@ -112,7 +112,7 @@ describe("a cached token", () => {
     assert.isBelow(most, 20_000, "one token and a pool")
   })
 
-  /** A key store that takes as many seconds to answer as it was asked times before. */
+  /** A key store whose n-th read takes n seconds. */
   const slow = () => {
     const asked = { reads: 0, verifies: 0 }
     const cipher = changing(Cipher, (cipher) => ({

@@ -11,7 +11,7 @@ import { assert, describe, it } from "../../support/it.ts"
 
 const scope = "https://www.googleapis.com/auth/cloud-platform"
 
-/** Runs another implementation, which asks for the time itself, as if it were `now`. */
+/** Runs another implementation, which reads the clock, with the time set to `now`. */
 const at = <A>(now: number, run: () => Promise<A>) =>
   Effect.promise(async () => {
     vi.useFakeTimers({ now, toFake: ["Date"] })

@@ -27,13 +27,13 @@ const timedOut = Exit.die("timedOut")
 const broken = new DatabaseFailure({ kind: "ConstraintError", sqlstate: "23514", constraint: "t_check" })
 const gone = new DatabaseFailure({ kind: "ConnectionError", sqlstate: undefined, constraint: undefined })
 
-/** Input that no shared statement can be written with. */
+/** A request for which building a shared statement throws. */
 const unwritable = -1
 
-/** A pool whose statements are noted, held back while `held`, and fail as `failing` says. */
+/** A pool that records its statements, delays them while `held`, and lets them fail by `failing`. */
 const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; readonly deadline?: number } = {}) {
   const statements: Array<ReadonlyArray<number>> = []
-  /** Until when each statement is tried again. */
+  /** The time until which each statement is retried. */
   const untils: Array<() => number> = []
   const state = { held: false, failing: (_asked: number): DatabaseFailure | undefined => undefined }
   const until = (free: () => boolean) => eventually("it may go on", free)

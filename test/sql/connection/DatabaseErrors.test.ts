@@ -16,7 +16,7 @@ import { takeLog } from "../../support/process/Recording.ts"
 
 const canary = "canary_in_a_value"
 
-/** What the log says of a failure, in one of the formats of `LOG_FORMAT`. */
+/** The log line of a failure, in one of the formats of `LOG_FORMAT`. */
 const logged = (cause: Cause.Cause<unknown>, LOG_FORMAT: string) =>
   Effect.gen(function* () {
     const { layer, writes } = takeLog()

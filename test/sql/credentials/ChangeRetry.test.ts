@@ -9,7 +9,7 @@ import { assert, describe, it } from "../../support/it.ts"
 
 const id = CredentialId.make(uuid(3))
 
-/** A stored credential, and what a test does to it through a proxy and behind the service's back. */
+/** A stored credential, with operations on it through a proxy and by SQL. */
 const openWith = Effect.fnUntraced(function* (distributed: boolean) {
   const { admin, proxy, repository, stored } = yield* openLossyStoreWith(distributed)
   const credential = yield* insertInto(repository)(account_id, plainCredential(workspace_id, id), plainSealedKey(1))
@@ -117,7 +117,7 @@ describe.each(ways)("a deletion %s", (_, distributed) => {
 
   it.live("is recorded once and answered as done if its answer is lost (L11)", function* () {
     const { acts, proxy, remove, row, stored } = yield* open
-    // The first answer in a statement is that of the look-up before it.
+    // The first answer with this text is that of the earlier look-up.
     proxy.loseAnswer(stored, distributed ? 0 : 1)
     assert.isTrue(yield* remove)
     assert.strictEqual(proxy.lost(), 1)

@@ -129,7 +129,7 @@ describe("every write of a credential", () => {
     yield* eventually("statements wait", waitingForLock(sql), (n) => (batching ? n > 0 : n === 3))
     yield* release
     assert.deepStrictEqual(yield* Fiber.join(meeting), [true, true, true])
-    // The revision is the one that was read, so that this loses against the change before.
+    // This update loses: its revision was read before the previous change.
     const found = Option.getOrThrow(yield* repository.findSealed(account_id, rows[0]?.id ?? assert.fail()))
     const { credential, key_version, revision } = found
     const lost = { credential, key_version, sealed: undefined, fields: ["name"], revision: revision - 1 } as const
@@ -151,7 +151,7 @@ describe("every write of a credential", () => {
         { concurrency: 4 }
       )
     )
-    // The first goes alone, and three together need more than what is left. There is room for each of them, but one place.
+    // The first write runs alone. The other three fit one at a time, but only one place remains.
     yield* untilWaiting(sql, 1)
     yield* release
     assert.deepStrictEqual((yield* Fiber.join(creates)).toSorted(), [false, false, true, true])
@@ -206,7 +206,7 @@ describe("every write of a credential", () => {
 
 type Repository = CredentialRepository["Service"]
 
-/** Makes a write of what is stored now. Returns whether it was made. */
+/** Writes the credential at its stored revision. Returns whether the write was made. */
 const make = Effect.fnUntraced(function* (
   repository: Repository,
   write: string,

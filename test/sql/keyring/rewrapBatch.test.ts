@@ -60,7 +60,7 @@ const withCredentials = <A, E>(
     }).pipe(Effect.provide(ports))
   })
 
-/** From now on replacing a wrapped key waits, with its rows locked, while this lock is held. */
+/** A lock that makes replacing wrapped keys wait, with their rows locked. */
 const gate = "SELECT pg_advisory_xact_lock(7)"
 const addGate = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {

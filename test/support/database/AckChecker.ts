@@ -14,13 +14,13 @@ export interface Acked {
   deleted: "no" | "perhaps" | "acknowledged"
 }
 
-/** What a client under load knows afterwards. */
+/** Everything that the clients of a load know afterwards. */
 export interface Ledger {
-  /** 201 read completely. */
+  /** Credentials whose 201 was read completely. */
   readonly acked: Array<Acked>
-  /** Keys that were sent without an outcome seen, or with a 5xx. */
+  /** Keys whose create had no answer, or a 5xx. */
   readonly unknown: Array<{ readonly key: string; readonly status: number | undefined }>
-  /** Keys with a definite 4xx, or that never left. */
+  /** Keys whose create was refused with a 4xx, or never sent. */
   readonly refused: Array<string>
   /** The longest answer, in milliseconds. */
   slowest: number
@@ -47,7 +47,7 @@ let keys = 0
 
 const nextKey = () => `fake-key-${String((keys += 1)).padStart(9, "0")}`
 
-/** Creates a credential, and answers with what was acknowledged. */
+/** Creates a credential, and returns it if acknowledged. */
 export const createOne = async (url: string, token: string, ledger: Ledger): Promise<Acked | undefined> => {
   const key = nextKey()
   const began = performance.now()
@@ -149,14 +149,14 @@ export const untilAcked = (ledger: Ledger, more: number) => {
   return eventually(`${more} more are acknowledged`, () => ledger.acked.length >= before + more)
 }
 
-/** A row as it is found afterwards: the key's name, and the key that its ciphertext opens to. */
+/** A stored row: the name of the key, and the key that its ciphertext opens to. */
 export interface Found {
   readonly id: string
   readonly name: string | null
   readonly key: string
 }
 
-/** Every contradiction between what is stored and what was acknowledged. */
+/** Every contradiction between the stored rows and the ledger. */
 export const faultsOf = (
   { acked, refused, unknown }: Ledger,
   rows: ReadonlyArray<Found>,

@@ -4,12 +4,12 @@ import { Effect, Redacted, type Scope } from "effect"
 import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import { listen } from "./listen.ts"
 
-/** Stands between the service and its database, without TLS; it listens in and can cut. */
+/** A proxy between the service and its database, without TLS, that reads messages and can lose answers. */
 export interface DatabaseProxy {
   readonly target: DatabaseTarget
   /** How many times PostgreSQL was asked to cancel a statement. */
   readonly cancels: () => number
-  /** Loses the next answer of PostgreSQL that holds this text, after so many of them, and the connection with it. */
+  /** Loses the next answer that contains a text, after skipping `after` of them, and ends the connection. */
   readonly loseAnswer: (text: string, after?: number) => void
   /** How many answers were lost. */
   readonly lost: () => number
@@ -21,7 +21,7 @@ export const connectTo = ({ host, port }: Pick<DatabaseTarget, "host" | "port">)
 
 const cancelRequestCode = 80877102
 
-/** `change` stands for what a pooler in between does to what PostgreSQL sends. */
+/** Starts a proxy. `change` edits PostgreSQL's messages, as a pooler may. */
 export const databaseProxy = (
   databaseUrl: string,
   change = (bytes: Buffer): Buffer => bytes

@@ -23,7 +23,7 @@ export interface RefusingPostgres {
 
 interface Place {
   readonly address?: string
-  /** Without it, it declines TLS. */
+  /** Undefined to decline TLS. */
   readonly tls?: { readonly key: string; readonly certificate: string }
 }
 

@@ -3,7 +3,7 @@ import { tracerTo } from "../process/Recording.ts"
 
 /** The text of every statement that the service has run. */
 export class Statements extends Context.Service<Statements, Set<string>>()("byok/test/Statements") {
-  /** Put under a service, it takes the place of its tracer. */
+  /** Replaces the tracer of a service. */
   static readonly layer = Layer.unwrap(
     Effect.sync(() => {
       const statements = new Set<string>()

@@ -20,7 +20,7 @@ export const databaseSettings: DatabaseSettings = {
   pooler: false
 }
 
-/** A client with all rights on a database, for what a test does behind the service's back. */
+/** A client with all rights on a database, with which tests change rows without the service. */
 export const adminClient = (url: string) =>
   Effect.provide(makeClient(parseDatabaseUrl(Redacted.make(url)), databaseSettings), Reactivity.layer)
 

@@ -3,7 +3,7 @@ import type { DatabaseSettings } from "../../../src/sql/connection/Database.ts"
 import type { DatabaseTarget } from "../../../src/sql/connection/DatabaseTarget.ts"
 import { type MigrationMode, openSchema } from "../../../src/sql/schema/Migrations.ts"
 
-/** Brings the schema up to date and returns the names of the migrations that were run. */
+/** Runs the missing migrations and returns their names. */
 export const migrate = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,

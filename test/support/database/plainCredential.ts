@@ -5,7 +5,7 @@ import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 import { CredentialRepository, type UnstoredCredential } from "../../../src/port/CredentialRepository.ts"
 import { defaults } from "../http/Bodies.ts"
 
-/** An arbitrary credential, as a repository takes it. */
+/** A minimal credential for a repository. */
 export const plainCredential = (workspace_id: WorkspaceId, id: string = randomUUID()): UnstoredCredential => ({
   ...defaults,
   id: CredentialId.make(id),
@@ -14,7 +14,7 @@ export const plainCredential = (workspace_id: WorkspaceId, id: string = randomUU
   label: "***...***"
 })
 
-/** The sealed key of such a credential: of the right lengths, and nothing opens it. */
+/** A sealed key of the right lengths, which no key opens. */
 export const plainSealedKey = (byte: number = 0) => ({
   kek_id: "kek-1",
   wrapped_dek: new Uint8Array(60).fill(byte),

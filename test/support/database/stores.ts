@@ -27,7 +27,7 @@ export type Ports =
   | IdempotencyRecords
   | WorkspaceResolver
 
-/** The ports on a database, with its connections for what happens behind their back. */
+/** The ports on a database, and its connections, with which tests change rows directly. */
 export type StoredPorts = Ports | LinkRepository | Database
 
 const onDatabase = (url: string, batching: boolean, patience: Partial<DatabaseSettings> = {}) => {
@@ -35,7 +35,7 @@ const onDatabase = (url: string, batching: boolean, patience: Partial<DatabaseSe
   return Layer.fresh(Persistence.layer({ ...settings, database: { ...database, batching, ...patience } }))
 }
 
-/** The implementations that have what only operators do as well. */
+/** The implementations that also have the operations of operators. */
 export const databases: ReadonlyArray<readonly [name: string, store: Layer.Layer<StoredPorts>]> = [true, false].map(
   (batching) => {
     const name = batching ? "on PostgreSQL" : "on PostgreSQL, each request with a statement of its own"
@@ -54,7 +54,7 @@ export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Po
 export const storesOn = (url: string, batching = true, patience: Partial<DatabaseSettings> = {}) =>
   Effect.orDie(Layer.build(onDatabase(url, batching, patience)))
 
-/** Every port on a database of its own, and a client for what happens behind the service's back. */
+/** Every port on a new database, and a client with which tests change rows directly. */
 export const openStore = Effect.fnUntraced(function* (batching: boolean = true) {
   const url = yield* migratedDatabase
   return { url, sql: yield* adminClient(url), ports: yield* storesOn(url, batching) }
@@ -70,7 +70,7 @@ export class Store extends Context.Service<Store, Effect.Success<ReturnType<type
     )
 }
 
-/** For histories of many changes at once, which a machine that is busy with other tests makes slow. */
+/** Longer timeouts for many concurrent changes on a busy machine. */
 const patience = { statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
 
 /** The ports of three instances over one database, which the tests of a group share: each takes a tenant of its own. */

@@ -2,7 +2,7 @@ import { Effect, Exit, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { eventually } from "../process/eventually.ts"
 
-/** Runs a statement in a transaction that stays open until the effect that it answers with is run, or the scope closes. */
+/** Runs a statement in a transaction. Returns an effect that ends the transaction; the end of the scope does so too. */
 export const holdOpen = (sql: SqlClient.SqlClient, statement: string) =>
   Effect.flatMap(Scope.make(), (scope) => {
     const begin = Effect.gen(function* () {
@@ -16,7 +16,7 @@ export const holdOpen = (sql: SqlClient.SqlClient, statement: string) =>
     return Effect.as(begin, Scope.close(scope, Exit.void))
   })
 
-/** Locks a table against everyone until the effect that it answers with is run, or the scope closes. */
+/** Locks a table exclusively. Returns an effect that releases the lock; the end of the scope does so too. */
 export const lockTable = (sql: SqlClient.SqlClient, table: string) =>
   holdOpen(sql, `LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`)
 

@@ -8,7 +8,7 @@ export const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd
 /** The id of no credential, workspace or account. */
 export const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 
-/** What every optional member is if it is left out (section 4.1). */
+/** The defaults of all optional members (section 4.1). */
 export const defaults = Object.fromEntries(
   memberNames.flatMap((name) => ("default" in members[name] ? [[name, members[name].default]] : []))
 ) as { readonly [Name in ChangeableName]: (typeof members)[Name]["default"] }

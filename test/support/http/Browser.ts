@@ -3,7 +3,7 @@ import { existsSync } from "node:fs"
 import { Effect } from "effect"
 import { temporaryDirectory } from "../process/temporaryDirectory.ts"
 
-/** Where Debian's package puts it. */
+/** The path in Debian's package. */
 const executable = "/usr/bin/chromium"
 
 export const isInstalled = existsSync(executable)
@@ -17,15 +17,15 @@ const flags = [
 export interface Page {
   /** The value of an expression in the page, which may be a promise. */
   readonly evaluate: (expression: string) => Effect.Effect<unknown>
-  /** All that the page has put on the console, and what failed to load or was blocked. */
+  /** Messages on the console, and requests that failed or were blocked. */
   readonly messages: ReadonlyArray<string>
-  /** Types a text into what has the focus, as a keyboard does. */
+  /** Types a text into the focused element, as a keyboard does. */
   readonly type: (text: string) => Effect.Effect<unknown>
   /** Presses a key that types nothing, such as `Tab` or `Enter`. */
   readonly press: (key: "Tab" | "Enter" | "Space" | "ArrowDown") => Effect.Effect<void>
-  /** Gives the window another width, and the page another colour scheme. */
+  /** Sets the width of the window and the colour scheme. */
   readonly look: (width: number, scheme: "light" | "dark") => Effect.Effect<void>
-  /** What a screen reader is told: role and name of all that has both, in order. */
+  /** The accessibility tree: role and name of each element that has both, in order. */
   readonly told: Effect.Effect<ReadonlyArray<string>>
   /** The whole page as it looks, in PNG. */
   readonly screenshot: Effect.Effect<Buffer>

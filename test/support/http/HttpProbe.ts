@@ -5,7 +5,7 @@ import { HttpEffect, HttpServerResponse } from "effect/http"
 
 export type Header = readonly [name: string, value: string]
 
-/** A request as it goes over the wire: nothing is checked, corrected or left out. */
+/** A request to send exactly as written, without checks or corrections. */
 export interface Request {
   readonly method?: string
   readonly path: string

@@ -40,7 +40,7 @@ const typeOf = (value: unknown): ReadonlyArray<JsonSchema["type"]> => {
 
 const isWithin = (size: number, low = -Infinity, high = Infinity) => size >= low && size <= high
 
-/** Where a value does not match a schema; stricter than the standard, as undeclared members do not match. */
+/** The places at which a value does not match a schema. Stricter than the standard: refuses undeclared members. */
 export const mismatches = (
   schema: JsonSchema,
   value: unknown,
@@ -119,7 +119,7 @@ export interface Operation {
   readonly responses: Readonly<Record<string, DeclaredResponse>>
 }
 
-/** As much of an OpenAPI document as the tests read. */
+/** The parts of an OpenAPI document that tests read. */
 export interface OpenApiDocument {
   readonly openapi: string
   readonly info: { readonly title: string; readonly version: string; readonly description: string }
@@ -141,7 +141,7 @@ export const operationOf = (
   return operation
 }
 
-/** Where an answer is not as the document declares it for the operation and the status: body and headers. */
+/** The places at which body and headers of an answer differ from the document's declaration for operation and status. */
 export const undeclared = (
   document: OpenApiDocument,
   operation: readonly [method: string, path: string],

@@ -2,18 +2,18 @@ import { connect, type Socket } from "node:net"
 import { connect as connectTls } from "node:tls"
 import { Effect } from "effect"
 
-/** One HTTP answer as it came over the wire. Names of headers are in lower case, repeated ones joined by a comma. */
+/** One HTTP answer as received. Header names are in lower case, values of repeated headers joined by a comma. */
 export interface Answer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
 }
 
-/** All of an answer that a secret could be in. */
+/** All parts of an answer that could contain a secret, as one text. */
 export const answerText = ({ body, headers }: Answer) =>
   [...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), body].join("\n")
 
-/** A TCP connection on which a test writes whatever it likes and reads answers one by one. */
+/** A connection on which a test writes any bytes and reads answers one by one. */
 export interface RawConnection {
   readonly write: (bytes: string | Uint8Array) => Effect.Effect<void>
   /** The next complete answer. Dies when the connection closes before there is one. */

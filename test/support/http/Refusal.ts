@@ -32,20 +32,20 @@ export const envelope = (refusal: Refusal, metadata?: object): string => {
   return JSON.stringify({ error: { code, message, ...(metadata && { metadata }) } })
 }
 
-/** What every answer carries (D12). */
+/** Requires the headers that every answer has (D12). */
 export const assertHeaders = ({ headers }: Answer) => {
   assert.strictEqual(headers["content-type"], "application/json")
   assert.strictEqual(headers["cache-control"], "no-store")
   assert.match(headers["x-request-id"] ?? "", /^[A-Za-z0-9._-]{1,128}$/)
 }
 
-/** The answer is this error and nothing else: status, body and headers. */
+/** Requires that the answer is exactly this error: status, body and headers. */
 export const assertRefused = (answer: Answer, refusal: Refusal, metadata?: object) => {
   assert.strictEqual(answer.body, envelope(refusal, metadata))
   assert.strictEqual(answer.status, refusals[refusal][0])
   assertHeaders(answer)
 }
 
-/** The answer is a 400 with these issues and no others (D7). */
+/** Requires that the answer is a 400 with exactly these issues (D7). */
 export const assertInvalid = (answer: Answer, ...issues: ReadonlyArray<Issue>) =>
   assertRefused(answer, "InvalidParams", { issues })

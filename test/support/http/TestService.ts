@@ -28,7 +28,7 @@ export interface Tenant extends ReturnType<typeof operationsOf> {
 /** Everything behind HTTP, for tests to reach directly. */
 export type Parts = Layer.Success<ReturnType<typeof Byok.layerWith>>
 
-/** What differs from the real service: its settings, or the parts of a deliberately broken build. */
+/** Changes to the real service: other settings, or the parts of a deliberately broken build. */
 export interface Changes {
   readonly settings?: (settings: Settings) => Settings
   readonly parts?: Effect.Effect<Context.Context<Parts>, never, Parts>
@@ -43,7 +43,7 @@ export class TestService extends Context.Service<
     readonly databaseUrl: string
     readonly sql: SqlClient.SqlClient
     readonly newTenant: Effect.Effect<Tenant>
-    /** One tenant, for tests that do not mind each other's credentials. */
+    /** A tenant shared by tests that ignore each other's credentials. */
     readonly tenant: Effect.Effect<Tenant>
     readonly rowCount: Effect.Effect<number>
   }
@@ -119,7 +119,7 @@ export class TestService extends Context.Service<
   /** Sends a request without a key. */
   static readonly send = (request: Request) => Effect.flatMap(this, ({ url }) => send(url, request))
 
-  /** Runs an effect that must leave as many credentials as there were, or that many more. */
+  /** Runs an effect, and requires that it adds exactly `more` credentials. */
   static readonly storing = <A, E, R>(more: number, effect: Effect.Effect<A, E, R>) =>
     Effect.gen(function* () {
       const { rowCount } = yield* TestService
@@ -130,7 +130,7 @@ export class TestService extends Context.Service<
     })
 }
 
-/** Takes a table away while the effect runs, and brings it back however that ends. */
+/** Renames a table while the effect runs, and restores it afterwards. */
 export const withoutTable = <A, E, R>(table: string, effect: Effect.Effect<A, E, R>) =>
   Effect.flatMap(TestService, ({ sql }) => {
     const rename = (from: string, to: string) => Effect.orDie(sql.unsafe(`ALTER TABLE ${from} RENAME TO ${to}`))

@@ -12,7 +12,7 @@ export interface Received {
   readonly answer: Answer
 }
 
-/** An endpoint that tells of each request before it answers. */
+/** An endpoint that records each request before it answers. */
 export const makeReceiver = (answerTo: (nth: number) => Answer, tell: (received: Received) => void) => {
   let requests = 0
   return createServer((request, response) => {

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { vi } from "vitest"
 
-/** What was in every array and buffer that is filled with zeros while a program runs. */
+/** The contents of all arrays and buffers filled with zeros while a program runs. */
 export const wipedBy = <A, E, R>(program: Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     const seen: Array<string> = []

@@ -1,7 +1,7 @@
 import { Effect, Layer, Redacted } from "effect"
 import { Cipher } from "../../../src/port/Cipher.ts"
 
-/** Seals nothing: keeps the key in the clear and bound to nothing. For tests of what surrounds a cipher, and as a broken one. */
+/** A cipher that keeps keys in the clear and bound to nothing, for tests of its callers and as a broken cipher. */
 export const layer = Layer.succeed(Cipher, {
   seal: (key) =>
     Effect.sync(() => ({

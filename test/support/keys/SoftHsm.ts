@@ -28,7 +28,7 @@ const missing = () => {
   }
 }
 
-/** Why tests that need SoftHSM cannot run here, or nothing. */
+/** Why tests that need SoftHSM cannot run here; undefined if they can. */
 export const withoutSoftHsm = missing()
 if (withoutSoftHsm !== undefined) console.warn(`Tests of keys on a PKCS#11 token are skipped: ${withoutSoftHsm}.`)
 
@@ -75,7 +75,7 @@ t.C_Finalize()
 
 export interface TokenKey {
   readonly id: string
-  /** In hexadecimal, of a key that is known; without it the token makes one. */
+  /** The bytes of the key in hexadecimal; by default, the token generates one. */
   readonly bytes?: string
   readonly length?: 16 | 32
   readonly sensitive?: boolean

@@ -25,7 +25,7 @@ const formsOf = (bytes: Buffer): ReadonlyArray<string> => {
 /** This many consecutive bytes of a secret are a leak: more than a label shows. */
 const width = 9
 
-/** Every form has more bytes than these, by which it is looked up. */
+/** Forms are looked up by their first bytes; each form is longer. */
 const headLength = 8
 
 const slotCount = 2 ** 22

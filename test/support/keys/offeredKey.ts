@@ -4,7 +4,7 @@ import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import { requestOf } from "../service/planning.ts"
 
-/** The key of a credential as a router of its account is offered it; none if it is not. */
+/** The key that a router of the account can lease for a credential; none if the credential is not planned. */
 export const offeredKey = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
   const found = yield* (yield* CredentialRepository).findSealed(account_id, id)
   if (Option.isNone(found)) return Option.none<string>()

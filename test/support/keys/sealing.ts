@@ -34,7 +34,7 @@ export const open = (kek: Kek, row: Row, context: Uint8Array) =>
 export const rewrap = (from: Kek, to: Kek, row: Row, context: Uint8Array, fill?: FillRandom) =>
   atOnce(SealingFormat1.rewrap(storeOf([to, from], fill), to.id, { ...row, kek_id: from.id }, context))
 
-/** A copy with one bit the other way round. */
+/** A copy with one bit flipped. */
 export const flipped = (given: Uint8Array, bit: number): Buffer => {
   const copy = Buffer.from(given)
   copy.writeUInt8(copy.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)

@@ -95,7 +95,7 @@ const newMemory = () => ({
   uses: new Map<CredentialId, UsedCredential>()
 })
 
-/** What a database would hold, new for every build of the layer. Tests may read and change it. */
+/** The data of a database, empty for every build of the layer. Tests may read and change it. */
 export class Memory extends Context.Service<Memory, ReturnType<typeof newMemory>>()("byok/test/Memory") {
   static readonly layer = Layer.sync(this, newMemory)
 }
@@ -132,7 +132,7 @@ const countOf = ({ pools }: Memory["Service"], { provider, workspace_id }: Unsto
   return count
 }
 
-/** Makes a write with what it does, as one transaction does. */
+/** Makes a write and records its acts, as one transaction does. */
 const recording = <A, E, R>(
   { events }: Memory["Service"],
   write: (record: (...acts: ReadonlyArray<AuditAct>) => void) => Effect.Effect<A, E, R>

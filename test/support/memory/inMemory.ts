@@ -17,7 +17,7 @@ export const cipherOn = (keyring: string, spend: WrapBudget["Service"]["spend"] 
     Layer.provide(fixedKeyring(keyring))
   )
 
-/** The two operations on stores in memory, with every port beside them; new wherever it is provided. */
+/** The services over stores in memory, and every port; new wherever it is provided. */
 export const inMemory = (cipher: Layer.Layer<Cipher> = cipherOn(generateKeyring(new Date(0)))) =>
   Layer.fresh(
     CredentialsLive.layer.pipe(

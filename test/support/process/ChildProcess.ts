@@ -7,7 +7,7 @@ export interface ChildProcess {
   readonly pid: number
   readonly exitCode: () => number | undefined
   readonly exited: Effect.Effect<number>
-  /** The end of what it wrote to standard error. */
+  /** The end of its standard error. */
   readonly lastWords: () => string
 }
 

@@ -48,7 +48,7 @@ const spanText = ({ attributes, events, name, status }: Tracer.NativeSpan) => {
   return [name, print(attributes), print(events), failure].join("\n")
 }
 
-/** All that a service logs and traces, at every level. */
+/** Everything that a service logs and traces, at every level. */
 export class Recording extends Context.Service<
   Recording,
   {
@@ -61,7 +61,7 @@ export class Recording extends Context.Service<
     readonly all: Effect.Effect<string>
   }
 >()("byok/test/Recording") {
-  /** Put under a service, it takes the place of its loggers and its tracer. */
+  /** Replaces the loggers and the tracer of a service. */
   static readonly layer = Layer.unwrap(
     Effect.sync(() => {
       const logs: Array<LogEntry> = []
@@ -86,7 +86,7 @@ export class Recording extends Context.Service<
   )
 }
 
-/** Takes the place of the loggers, and adds a line for each entry: its level and what it says. */
+/** Replaces the loggers, and adds a line with level and message for each entry. */
 export const logLines = (lines: Array<string>) =>
   Logger.layer([Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))])
 

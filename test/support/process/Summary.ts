@@ -8,7 +8,7 @@ export class Summary implements Reporter {
   }
 
   onTestRunEnd(modules: ReadonlyArray<TestModule>) {
-    // Tests that were not asked for are no news.
+    // Ignores tests that the command did not select.
     if (modules.some(({ project }) => project.config.testNamePattern !== undefined)) return
     const skipped = modules.flatMap((module) => Array.from(module.children.allTests("skipped")))
     const reasons = Map.groupBy(skipped, (test) => {

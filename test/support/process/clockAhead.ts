@@ -1,6 +1,6 @@
 import { Clock, Duration, Effect } from "effect"
 
-/** The clock of a machine that is ahead. */
+/** A clock that is ahead of the current one; its monotonic time is the same. */
 export const clockAhead = (by: Duration.Input) =>
   Effect.map(Clock.Clock, (clock) => {
     const now = () => clock.currentTimeMillisUnsafe() + Duration.toMillis(by)

@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 
-/** Polls in real time, whatever the test's clock says, until the value suits or is true; fails after 60 seconds. */
+/** Polls in real time, even under a test clock, until the value suits or is true; fails after 60 seconds. */
 export const eventually = <A, E = never, R = never>(
   what: string,
   look: Effect.Effect<A, E, R> | (() => A),

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import { Effect } from "effect"
 
-/** What a process leaves behind. */
+/** The output and exit code of a process that has ended. */
 export interface Finished {
   readonly code: number | null
   readonly stdout: string

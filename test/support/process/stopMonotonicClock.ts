@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { vi } from "vitest"
 
-/** Stops the monotonic clock until the scope closes. Answers with what moves it on by milliseconds. */
+/** Stops the monotonic clock until the scope closes. Returns a function that moves it on by milliseconds. */
 export const stopMonotonicClock = Effect.acquireRelease(
   Effect.sync(() => {
     let now = performance.now()

@@ -44,12 +44,12 @@ export const remove = (tenant: Tenant, id: CredentialId) => as(tenant, (credenti
 
 type Parts = Effect.Services<typeof CredentialsLive.make>
 
-/** The operations on credentials as they are with one port replaced. */
+/** The operations on credentials with one port replaced. */
 export const instead = <I extends Parts, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
   Effect.flatMap(Effect.context<Parts>(), (parts) =>
     Effect.provideContext(CredentialsLive.make, Context.add(parts, port, change(Context.getUnsafe(parts, port))))
   )
 
-/** The port as it is with parts of it replaced. */
+/** A port with some members replaced. */
 export const changing = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
   Layer.effect(port, Effect.map(port, change))

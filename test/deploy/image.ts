@@ -34,8 +34,8 @@ const healthCheckIn = (deploy: string) => {
   return JSON.parse(/^HEALTHCHECK.*\\\n *CMD (\[.*\])$/m.exec(text)?.[1] ?? "[]") as ReadonlyArray<string>
 }
 
-/** Runs the image on a PostgreSQL as compose.yaml does: through its socket, with secrets as files. */
-const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
+/** Runs the image on a PostgreSQL as compose.yaml does, through its socket and with secrets as files. Returns the problems. */
+const problemsOfRunning = Effect.fnUntraced(function* (image: Image, deploy: string) {
   const problems: Array<string> = []
   const [uid = 0, gid = 0] = image.User.split(":").map(Number)
   const secrets = yield* temporaryDirectory
@@ -76,14 +76,14 @@ const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
   const status = readFileSync(`/proc/${pid}/status`, "utf8")
   const mountinfo = readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n")
   const healthCheck = healthCheckIn(deploy)
-  const asked = () =>
+  const runHealthCheck = () =>
     Effect.scoped(Effect.flatMap(runImage(image, healthCheck, {}, { PORT: String(port) }), ({ ended }) => ended))
-  const healthy = yield* asked()
+  const codeWhenReady = yield* runHealthCheck()
   const stopped = performance.now()
   process.kill(pid, image.StopSignal)
   const code = yield* service.ended
   const exit = milliseconds(stopped)
-  const ill = yield* asked()
+  const codeWhenStopped = yield* runHealthCheck()
 
   const resident = Math.round(Number.parseInt(fieldOf(status, "VmRSS")) / 1024)
   console.log(`ready after ${ready} ms, ${resident} MiB resident, ${exit} ms from ${image.StopSignal} to its end`)
@@ -93,7 +93,10 @@ const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
     [/^0+$/.test(fieldOf(status, "CapEff")), "it has capabilities"],
     [fieldOf(status, "NSpid").endsWith("\t1"), "it is not process 1"],
     [mountinfo.some((line) => / \/ ro,/.test(line)), "its root can be written"],
-    [healthy === 0 && ill === 1, `its health check ends with ${healthy} when ready, ${ill} when stopped`],
+    [
+      codeWhenReady === 0 && codeWhenStopped === 1,
+      `its health check ends with ${codeWhenReady} when ready, ${codeWhenStopped} when stopped`
+    ],
     [code === 0, `it ends with exit code ${code} on ${image.StopSignal}`]
   )
 })
@@ -112,7 +115,7 @@ export const image: Check = {
         ["usr/local/bin", "usr/bin", "bin"].some((directory) => existsSync(join(built.root, directory, tool)))
       )
       console.log(`the image has ${Math.round(Number.parseInt(stdout) / 1e6)} MB`)
-      return [...(yield* lived(built, deploy)), ...kept.map((tool) => `${tool} is in the image`)]
+      return [...(yield* problemsOfRunning(built, deploy)), ...kept.map((tool) => `${tool} is in the image`)]
     }),
   mistakes: [["Containerfile", "COPY tsconfig.json", "COPY tsconfig.jsonc"]]
 }

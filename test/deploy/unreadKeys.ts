@@ -3,8 +3,8 @@ type Seen = { readonly keys: ReadonlyArray<string>; readonly path: string; reado
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
 
 /**
- * The members of a value that a validator never reads, and so does not know. Validators made of an OpenAPI document accept
- * unknown members, as the document does, where Kubernetes refuses or, worse, drops them.
+ * The members of a value that a validator never reads, because it does not know them. A validator derived from an OpenAPI
+ * document accepts unknown members, but Kubernetes refuses or silently drops them.
  */
 export const unreadKeys = <A extends object>(value: A, validate: (watched: A) => void): ReadonlyArray<string> => {
   const objects: Array<Seen> = []

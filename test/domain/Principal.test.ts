@@ -75,7 +75,7 @@ describe("a principal", () => {
     ...(["in_process", "gateway", "service"] as const).map((kind) => [{ kind }, kind, { kind }] as const),
     [{ kind: "cli" }, "cli", { kind: "cli" }],
     [{ kind: "cli", user: "alice" }, "cli", { kind: "cli", user: "alice" }]
-  ])("%j may do what its role may, in its account, and is audited by what names it", ([parts, role, actor]) => {
+  ])("%j may do what its role may, in its account, and its audit events name it", ([parts, role, actor]) => {
     const principal = { account_id, ...parts } as Principal
     for (const operation of operations) assert.strictEqual(isAllowed(principal, operation), roleAllows(role, operation))
     assert.deepStrictEqual(actorOf(principal), actor)

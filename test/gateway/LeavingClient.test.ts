@@ -18,7 +18,7 @@ const endless = Effect.suspend(() => {
   return Effect.onInterrupt(Effect.never, () => Effect.sync(() => void (left += 1)))
 })
 
-/** Creates and plans never end. */
+/** Parts in which creates and plans never end. */
 const waiting = Effect.map(Effect.context<Parts>(), (parts) =>
   parts.pipe(
     Context.add(Credentials, { ...Context.get(parts, Credentials), create: () => endless }),
@@ -44,7 +44,7 @@ layerLive(TestService.layerWith({ parts: waiting }))("a client that leaves", (it
   it.effect.each([
     ["the port", onPort],
     ["the socket", onSocket]
-  ] as const)("%s while it sends a body has what arrived wiped and released", function* ([, place]) {
+  ] as const)("%s while it sends a body: the arrived part is wiped and released", function* ([, place]) {
     const { body, headers, path, to, use } = yield* place
     const { held } = yield* MemoryBudget
     const before = held[use]
@@ -66,7 +66,7 @@ layerLive(TestService.layerWith({ parts: waiting }))("a client that leaves", (it
   it.effect.each([
     ["the port", onPort],
     ["the socket", onSocket]
-  ] as const)("%s while its request is answered ends it", function* ([, place]) {
+  ] as const)("%s while its request is in progress: the request is interrupted", function* ([, place]) {
     const { body, headers, path, to } = yield* place
     const before = { began, left }
     yield* Effect.scoped(

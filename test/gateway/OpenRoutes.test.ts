@@ -12,7 +12,7 @@ import { fakeRouter, planOf } from "./fakeRouter.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 describe("the routes that gateways drive over HTTP", () => {
-  /** Routes with a budget of so many bytes, of which one key takes little. */
+  /** Runs `use` on routes with a memory budget of `bytes`, all of which must be free at the end. `held` returns the reserved bytes. */
   const within = <A, E>(
     bytes: number,
     use: (
@@ -75,11 +75,11 @@ describe("the routes that gateways drive over HTTP", () => {
           return Effect.map(open(Effect.succeed(planned)), ({ id }) => ({ id, ofPlan }))
         })
         const { id, ofPlan } = yield* opened
-        assert.isBelow(held(), 5_000, "a route takes what its request does")
+        assert.isBelow(held(), 5_000, "a route reserves memory for its request, not for its plan")
         yield* collected
         assert.isDefined(ofPlan.deref(), "control")
         const answer = yield* report(id, 1, { _tag: "Succeeded" })
-        assert.deepStrictEqual([held(), held("spare")], [0, 880], "what is kept is spare")
+        assert.deepStrictEqual([held(), held("spare")], [0, 880], "the last answer is in evictable memory")
         yield* collected
         assert.isUndefined(ofPlan.deref())
         assert.instanceOf(yield* Effect.flip(report(id, 2, { _tag: "Succeeded" })), NotFound)
@@ -214,7 +214,11 @@ describe("the routes that gateways drive over HTTP", () => {
         const steps = [{ _tag: "Shared", provider: "azure" }] as const
         const shared = yield* open(Effect.succeed({ ...planOf([]), steps, isEmpty: false }))
         yield* report(shared.id, 1, { _tag: "Rejected" })
-        assert.deepStrictEqual(outcomes, ["Rejected", "Succeeded", "Abandoned", "Rejected"], "of leases alone")
+        assert.deepStrictEqual(
+          outcomes,
+          ["Rejected", "Succeeded", "Abandoned", "Rejected"],
+          "shared steps have no lease, so no outcome of one"
+        )
       })
     )
   )

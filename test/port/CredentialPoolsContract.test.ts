@@ -30,8 +30,8 @@ const newPool = Effect.gen(function* () {
     insert,
     repository,
     versions: Effect.map(pools.versions(owner, providers), (found) => Option.getOrThrow(found).pools),
-    /** What is read of a pool of which a version is known. */
     loadAdmitted: (admit: Parameters<typeof pools.load>[3]) => pools.load(owner, "openai", undefined, admit),
+    /** Loads the pool without rows if its version is the known one. */
     loadFrom: (known: string) => Effect.map(pools.load(owner, "openai", known), Option.getOrThrow),
     load: Effect.map(pools.load(owner, "openai"), (found) => {
       const { rows = assert.fail("no rows"), ...pool } = Option.getOrThrow(found)

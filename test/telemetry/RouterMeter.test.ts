@@ -33,7 +33,7 @@ describe("the series of a router", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.effect("count plans, leases, the reasons of exclusions and the causes of pauses", () =>
+  it.effect("count plans, leases, the reasons of exclusions and the causes of cooldowns", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const { id } = yield* create(owner)

@@ -8,7 +8,7 @@ import { broken, type Moment } from "./Broken.ts"
 import { type Act, mostMembers, poolNameOf, type Shared } from "./Instance.ts"
 import { providers, type Tenant, tenantOf, tenants } from "./Tenants.ts"
 
-/** A pool as the database had it from a moment on. */
+/** A state of a pool in the database, and the moment when it began. */
 export interface State extends Moment {
   readonly version: string
   readonly health: string
@@ -18,7 +18,7 @@ export interface State extends Moment {
   readonly isGone: boolean
 }
 
-/** What a statement changed of a credential. */
+/** The change of a credential by one statement. */
 interface Commit {
   readonly act: Act | undefined
   readonly before: CredentialRow | undefined
@@ -42,7 +42,7 @@ export const changedNames = (was: CredentialRow, is: CredentialRow): ReadonlyArr
 
 type Changed<Key, Row> = readonly [key: Key, was: Row | undefined, is: Row | undefined]
 
-/** The rows that differ, which are replaced when they change. */
+/** The rows that differ. Rows are compared by identity, because a change replaces them. */
 const changedIn = <Key, Row>(before: ReadonlyMap<Key, Row>, after: ReadonlyMap<Key, Row>) => {
   const changed: Array<Changed<Key, Row>> = []
   for (const [key, was] of before) if (after.get(key) !== was) changed.push([key, was, after.get(key)])
@@ -50,19 +50,19 @@ const changedIn = <Key, Row>(before: ReadonlyMap<Key, Row>, after: ReadonlyMap<K
   return changed
 }
 
-/** Everything that the store has held, and the laws of each write. */
+/** Records every state of the store, and checks the laws of each write. */
 export class StoreLog {
   readonly #memory: Memory["Service"]
   readonly #load: CredentialPools["Service"]["load"]
   readonly #moment: () => Moment
   readonly #states = new Map<string, Array<State>>()
   readonly #commits: Array<Commit> = []
-  /** The idempotency keys under which something was created. */
+  /** The idempotency keys of all creates. */
   readonly #idempotent = new Set<string>()
   #events = 0
-  /** How many writes there were. */
+  /** Number of writes so far. */
   n = 0
-  /** Every credential there ever was. */
+  /** Every credential ever created. */
   readonly created: Array<Created> = []
   /** Rows that somebody has changed by hand. */
   readonly altered = new Set<CredentialId>()
@@ -73,7 +73,7 @@ export class StoreLog {
     this.#moment = moment
   }
 
-  /** Notes pools as the database has them now, where that has changed. */
+  /** Records the states of pools that have changed. */
   note() {
     for (const tenant of tenants) for (const provider of providers) this.#note(tenant, provider)
   }
@@ -102,7 +102,7 @@ export class StoreLog {
     states.push({ ...this.#moment(), version, health, rows, leaked: ids, isGone: false })
   }
 
-  /** The states that a pool had from a moment on, or from so many milliseconds before it. */
+  /** The states of a pool since a moment, or since `freshness` milliseconds before it. */
   statesSince(pool: string, from: Moment, freshness: number): ReadonlyArray<State> {
     const states = this.#states.get(pool) ?? []
     const isBefore = (state: State) => (freshness > 0 ? state.at < from.at - freshness : state.n <= from.n)
@@ -122,13 +122,13 @@ export class StoreLog {
     return this.created.some(({ id }) => id === credential.id)
   }
 
-  /** One of the credentials that there are. */
+  /** Picks one of the existing credentials. */
   picked(pick: number): Created | undefined {
     const live = this.created.filter(({ id }) => this.#memory.credentials.has(id))
     return live[pick % live.length]
   }
 
-  /** One of those that there ever were. */
+  /** Picks one of the credentials ever created. */
   pickedOfAll(pick: number): Created | undefined {
     return this.created[pick % this.created.length]
   }
@@ -138,7 +138,7 @@ export class StoreLog {
     return one && this.#memory.credentials.get(one.id)
   }
 
-  /** Carries out a statement, and checks what it has written. `sweeps` is told of the cooldowns that there were before. */
+  /** Runs a statement and checks its writes. `sweeps` gets the cooldowns before the statement. */
   carriedOut(sweeps: (parked: Memory["Service"]["parkings"]) => void): Shared["carriedOut"] {
     const writes = /^(insert|update|delete|reorder|store|conclude|clear|erase|revoke)/
     return (name, act, statement) => {
@@ -176,7 +176,7 @@ export class StoreLog {
     this.created.push({ id, tenant, provider: credential.provider })
   }
 
-  /** Each write has its event, each event its write, and names who acted. */
+  /** Every write has one event, every event one write, and the event names who acted. */
   #checkEvents(
     name: string,
     changed: ReadonlyArray<Changed<CredentialId, CredentialRow>>,
@@ -193,18 +193,18 @@ export class StoreLog {
         if (is.key_version > was.key_version) expected.push(`credential.rotate ${id}`)
       } else if (!expected.includes("credential.reorder")) expected.push("credential.reorder")
     }
-    const told = events.map((event) => {
+    const recorded = events.map((event) => {
       const id = "credential_id" in event ? ` ${event.credential_id}` : ""
       const more = event.action === "credential.update" ? ` ${event.revision} ${event.fields.toSorted().join()}` : ""
       const { kind } = event.actor
       if (kind !== "api_key" && kind !== "in_process") broken(`${event.action} was recorded as done by ${kind}`)
       return event.action + id + more
     })
-    const [are, should] = [told, expected].map((one) => one.toSorted().join("; "))
+    const [are, should] = [recorded, expected].map((one) => one.toSorted().join("; "))
     if (are !== should) broken(`the events of ${name} are ${are}, not ${should}`)
   }
 
-  /** Members, bytes and order of a pool are those of its rows; an account that is erased has none. */
+  /** The counts, bytes and order of a pool are those of its rows; an erased account has no rows. */
   #checkCounts() {
     const { accounts, credentials, pools } = this.#memory
     for (const tenant of tenants) {

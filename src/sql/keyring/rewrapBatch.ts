@@ -36,10 +36,13 @@ interface Source {
   readonly contextOf: (row: Row) => SealingContext
 }
 
-/** The prefix of cursors in links, which come after all credentials. */
+/** The prefix of cursors in the table of links. */
 const linksPrefix = "links "
 
-/** Rewraps the data keys of a batch of credentials, or after those of links, in one transaction with one audit event. */
+/**
+ * Rewraps the data keys of a batch of credentials, in one transaction with one audit event. The batches after the last
+ * credential are of links; their cursors have a prefix.
+ */
 export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
   const ofCredentials: Source = {
     table: sql`credentials`,
@@ -54,8 +57,11 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
     contextOf: (row) => linkContext(row as Row & Parameters<typeof linkContext>[0])
   }
 
-  /** Citus cannot use `ctid` or lock rows of several nodes; there, `wrapped_dek` shows whether a row has changed meanwhile. */
-  const placeIn = (table: Statement.Fragment) =>
+  /**
+   * Finds each row to update by its `ctid`, the fastest way. Citus cannot use `ctid` or lock rows of several nodes: there,
+   * `wrapped_dek` alone shows whether a row has changed meanwhile.
+   */
+  const joinRow = (table: Statement.Fragment) =>
     distributed
       ? sql`WHERE true`
       : sql`, LATERAL (
@@ -63,7 +69,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         ) AS place WHERE target.ctid = place.ctid`
 
   /** Finds a link that names another key than `primary`. */
-  const linksLeft = (primary: string) => sql`SELECT 1 FROM links WHERE kek_id <> ${primary} LIMIT 1`
+  const outstandingLink = (primary: string) => sql`SELECT 1 FROM links WHERE kek_id <> ${primary} LIMIT 1`
 
   return ({ after, primary, size }, rewrap) =>
     Effect.gen(function* () {
@@ -115,7 +121,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
                 ${wrapped.map(({ old }) => old)}::text[],
                 ${wrapped.map(({ kek_id }) => kek_id)}::text[],
                 ${wrapped.map(({ wrapped_dek }) => hex(wrapped_dek))}::text[]
-              ) AS rewrapped (account_id, id, old, kek_id, wrapped_dek) ${placeIn(table)}
+              ) AS rewrapped (account_id, id, old, kek_id, wrapped_dek) ${joinRow(table)}
               AND target.account_id = rewrapped.account_id AND target.id = rewrapped.id
               AND target.wrapped_dek = decode(rewrapped.old, 'hex')
               RETURNING target.account_id, target.id`
@@ -128,7 +134,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: countsByOldKek }])
       }
       const last = rows.length < limit ? scanEnd : rows.at(-1)
-      const continuesInLinks = inLinks || (last === undefined && (yield* linksLeft(primary)).length > 0)
+      const continuesInLinks = inLinks || (last === undefined && (yield* outstandingLink(primary)).length > 0)
       const isFinished = last === undefined && (inLinks || !continuesInLinks)
       return Result.succeed({
         rewrapped: replaced.length,

@@ -93,7 +93,7 @@ const remedied = (routingCase: RoutingCase, row: Row, reason: Exclusion["reason"
 
 export const planLaws: Readonly<Record<string, { readonly title: string; readonly law: Law }>> = {
   Q1: {
-    title: "is what a reference interpreter makes of the tables",
+    title: "equals the plan of a reference made from the tables of the documentation",
     law: (plan, routingCase) => {
       const made = plan(routingCase)
       deepStrictEqual(inWords(made), planByTheBook(routingCase))
@@ -110,7 +110,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     }
   },
   Q3: {
-    title: "gains no own step when a credential's lists are narrowed or it declares that it retains",
+    title: "gains no own step when a credential's lists are narrowed or it declares no zero data retention",
     law: (plan, routingCase) => {
       const { replacedBy, row } = picked(routingCase)
       const narrowed = <A>(list: ReadonlyArray<A> | null) => list?.slice(0, routingCase.pick % (list.length + 1)) ?? []
@@ -148,7 +148,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
       const free = withRequest(withEndpoints(replacedBy(required), { shared: true }), {
         host: "global",
         requires_zdr: false,
-        model: "of another list"
+        model: "in no list"
       })
       for (const one of [replacedBy(required), free, everyKeyParked(free)]) {
         assert.notInclude(sharedSteps(plan(one)), row.credential.provider)
@@ -234,7 +234,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     }
   },
   Q11: {
-    title: "of a ZDR request uses only keys that declare it where that counts, and endpoints that have it",
+    title: "uses for a ZDR request only endpoints with ZDR, or keys that declare ZDR if the endpoint honours that",
     law: (plan, routingCase) => {
       const needing = withRequest(routingCase, { requires_zdr: true })
       for (const step of plan(needing).steps) {
@@ -246,7 +246,8 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     }
   },
   Q12: {
-    title: "of a request on a regional host uses only keys that declare it where that counts, and endpoints there",
+    title:
+      "uses on a regional host only endpoints in the region, or keys that declare the region if the endpoint honours that",
     law: (plan, routingCase) => {
       for (const host of ["europe", "us"] as const) {
         const there = withRequest(routingCase, { host })
@@ -341,7 +342,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     }
   },
   Q18: {
-    title: "says when to retry if and only if a parking with an end is all that keeps a key out and no step is left",
+    title: "has a time to retry exactly if it has no step and some key is excluded only by a parking with an end",
     law: (plan, routingCase) => {
       const parkAll = (row: Row): Row => ({
         ...row,
@@ -376,7 +377,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q32: {
     title:
-      "is searched to the same steps one by one, and to each reason once, however few credentials are looked at before a rest",
+      "has the steps and exclusions that a search finds one by one, however few credentials it examines before a pause",
     law: (plan, routingCase) => {
       const made = plan(routingCase)
       const reasons = verdictsOf(made).flatMap(({ exclusions }) => exclusions)

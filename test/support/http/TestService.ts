@@ -110,7 +110,7 @@ export class TestService extends Context.Service<
   /** The service, and a recording of all that it logs and traces. */
   static readonly recordedWith = (changes: Changes) => Layer.provideMerge(this.layerWith(changes), Recording.layer)
 
-  /** One tenant of the running service, for tests that do not mind each other's credentials. */
+  /** A tenant shared by tests that ignore each other's credentials. */
   static readonly tenant = Effect.flatMap(this, ({ tenant }) => tenant)
 
   /** A tenant with no credentials yet. */

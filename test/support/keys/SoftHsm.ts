@@ -34,7 +34,7 @@ if (withoutSoftHsm !== undefined) console.warn(`Tests of keys on a PKCS#11 token
 
 export const pin = "canary-pin-7291"
 
-/** Makes keys with a program of its own, as this process must not have the module loaded. */
+/** A program that makes keys in a separate process: this process must not load the module. */
 const program = `
 const p = require(process.argv[1])
 const [, , module, label, pin, ...keys] = process.argv
@@ -80,13 +80,13 @@ export interface TokenKey {
   readonly length?: 16 | 32
   readonly sensitive?: boolean
   readonly extractable?: boolean
-  /** Instead of making it. */
+  /** Removes the key of this id instead of making one. */
   readonly remove?: boolean
-  /** Instead of making one: the user's new PIN. */
+  /** Changes the user's PIN to this one instead of making a key. */
   readonly setPin?: string
 }
 
-/** A directory with tokens, which is what SoftHSM in this process and its children sees; gone with the scope. */
+/** A directory of tokens for SoftHSM in this process and its children, removed when the scope closes. */
 export const softHsm = Effect.acquireRelease(
   Effect.sync(() => {
     const root = mkdtempSync(join(tmpdir(), "byok-token-"))
@@ -108,8 +108,8 @@ const run = (hsm: SoftHsm, command: string, args: ReadonlyArray<string>) =>
 export const addKeys = (hsm: SoftHsm, token: string, ...keys: ReadonlyArray<TokenKey>) =>
   Effect.sync(() => {
     const pkcs11js = createRequire(import.meta.url).resolve("pkcs11js")
-    const told = keys.map((key) => JSON.stringify(key))
-    run(hsm, process.execPath, ["-e", program, pkcs11js, hsm.module, token, hsm.pin ?? pin, ...told])
+    const described = keys.map((key) => JSON.stringify(key))
+    run(hsm, process.execPath, ["-e", program, pkcs11js, hsm.module, token, hsm.pin ?? pin, ...described])
   })
 
 /** Adds a token with keys. */
@@ -119,8 +119,8 @@ export const addToken = Effect.fnUntraced(function* (hsm: SoftHsm, token: string
 })
 
 /**
- * SoftHSM takes the old PIN in processes that ran when it was changed; other tokens do not. Those that `opening` starts
- * log in with another PIN after `changed`, so that it is refused there too.
+ * Makes processes that `opening` starts notice a new PIN. Unlike other tokens, SoftHSM accepts the old PIN in processes that ran
+ * before the change: after `changed`, they log in with a wrong PIN, so that it is refused.
  */
 export const noticingNewPin = <A, E, R>(hsm: SoftHsm, opening: Effect.Effect<A, E, R>) => {
   const preload = join(hsm.root, "noticing-new-pin.cjs")
@@ -155,7 +155,7 @@ export const attempts = ({ directory }: SoftHsm) =>
     return Number(readFileSync(join(directory, token, "token.object")).readBigUInt64BE(0))
   })
 
-/** Takes all tokens away while the effect runs. */
+/** Hides all tokens while the effect runs. */
 export const withoutTokens = <A, E, R>({ directory }: SoftHsm, effect: Effect.Effect<A, E, R>) =>
   Effect.acquireUseRelease(
     Effect.sync(() => renameSync(directory, `${directory}-gone`)),
@@ -163,7 +163,7 @@ export const withoutTokens = <A, E, R>({ directory }: SoftHsm, effect: Effect.Ef
     () => Effect.sync(() => renameSync(`${directory}-gone`, directory))
   )
 
-/** What opens the keys of a token; the deadline is one for slow machines. */
+/** Settings that open the keys of a token, with a deadline for slow machines. */
 export const tokenSettings = (hsm: SoftHsm, token: string, ...kek_ids: ReadonlyArray<string>): TokenSettings => ({
   module: hsm.module,
   token,

@@ -20,7 +20,7 @@ export interface Made {
   readonly key: string
 }
 
-/** The cipher of an instance with that keyring. */
+/** The cipher of an instance with a keyring. */
 export const cipherWith = (keyring: string) => Effect.provide(Cipher, cipherOn(keyring))
 
 /** Stores credentials of any kind, each account's own, sealed under the first key of a keyring. */
@@ -40,7 +40,7 @@ export const sealUnder = Effect.fnUntraced(function* (keyring: string, count: nu
   )
 })
 
-/** What each of the credentials opens to with a keyring: its raw key, or the tag of the error. */
+/** Opens each credential with a keyring, or under the key id `claimed`. Returns raw keys or tags of errors. */
 export const openedWith = Effect.fnUntraced(function* (keyring: string, made: ReadonlyArray<Made>, claimed?: string) {
   const cipher = yield* cipherWith(keyring)
   const repository = yield* CredentialRepository
@@ -56,13 +56,13 @@ export const openedWith = Effect.fnUntraced(function* (keyring: string, made: Re
   )
 })
 
-/** In the order in which a rewrap takes them. */
+/** Sorts credentials into the order in which a rewrap takes them. */
 export const inOrder = (made: ReadonlyArray<Made>): ReadonlyArray<Made> =>
   made.toSorted((one, other) => (`${one.account_id} ${one.id}` < `${other.account_id} ${other.id}` ? -1 : 1))
 
 export const keysOf = (made: ReadonlyArray<Made>): ReadonlyArray<string> => made.map(({ key }) => key)
 
-/** The rotation as an instance with that keyring has it, over the stores in scope. */
+/** The rotation of an instance with a keyring, over the stores in scope. */
 export const rotationWith = (keyring: string, lowered = limits) =>
   Effect.provide(
     Rotation,

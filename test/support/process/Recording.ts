@@ -90,7 +90,7 @@ export class Recording extends Context.Service<
 export const logLines = (lines: Array<string>) =>
   Logger.layer([Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))])
 
-/** Takes the writes of the log. */
+/** Returns a layer that collects the writes of the log instead of writing them, and the writes. */
 export const takeLog = () => {
   const writes: Array<string> = []
   const layer = Layer.succeed(WriteLog, (bytes) => {

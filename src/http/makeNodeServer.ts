@@ -139,7 +139,9 @@ export const makeNodeServer = (
     const [request, response] = args as [ArrivingRequest, ClientResponse<ArrivingRequest>]
     const connection = requestEvents.has(event) ? connections.get(request.socket) : undefined
     if (connection === undefined) return emit(event, ...args)
-    response.begin = () => emit(event, request, response)
+    // Assigned as a literal, V8 would allocate the function, and what it captures, in the old generation.
+    const begin = () => emit(event, request, response)
+    response.begin = begin
     beginResponse(response, connection)
     return true
   }

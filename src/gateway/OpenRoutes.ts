@@ -182,7 +182,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       outcome: Outcome,
       continues = true
     ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> =>
-      Effect.suspend((): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
+      Effect.withFiber(({ context }): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
         endExpired()
         const route = routes.get(id)
         if (route === undefined) {
@@ -193,13 +193,15 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         if (lastReport?.n === n) {
           if (!continues && walk !== undefined)
             return endWith({ ...routeOver, outcome: lastReport.outcome }, id, route, n)
-          return lastReport.hasFailed ? answerWithNext(id, route, n, lastReport.outcome) : lastReport.answer
+          return lastReport.hasFailed ? answerWithNext(context, id, route, n, lastReport.outcome) : lastReport.answer
         }
         if (walk === undefined) return Effect.fail(new NotFound())
         if (openAttempt === undefined || n !== route.opened) return Effect.fail(new AttemptNotOpen())
         const isLast = walk.record(openAttempt, outcome) || !continues
         closeAttempt(route, outcome)
-        return isLast ? endWith({ ...routeOver, outcome }, id, route, n) : answerWithNext(id, route, n, outcome)
+        return isLast
+          ? endWith({ ...routeOver, outcome }, id, route, n)
+          : answerWithNext(context, id, route, n, outcome)
       })
 
     /** Ends a route on request of its client. */
@@ -250,19 +252,27 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         return Effect.mapError(admitted, () => new PoolsUnavailable())
       })
 
-    /** Answers a report with the next attempt, opened in a separate fiber: a client that leaves may repeat the report. */
-    const answerWithNext = (id: string, route: Route, n: number, outcome: Outcome) =>
-      Effect.withFiber<ReportAnswer, PoolsUnavailable>((fiber) => {
-        const opening = Effect.map(openNext(route), (next) => ({ ...next, outcome }))
-        const opened = Effect.runForkWith(fiber.context)(opening)
-        const answer = opened.pollUnsafe() ?? Fiber.join(opened)
-        route.lastReport = { n, outcome, answer, hasFailed: false }
-        opened.addObserver((exit) => {
-          if (route.lastReport?.n === n) route.lastReport.hasFailed = Exit.isFailure(exit)
-          if (Exit.isSuccess(exit) && route.walk === undefined && routes.has(id)) endWith(exit.value, id, route, n)
-        })
-        return answer
+    /**
+     * Answers a report with the next attempt, opened in a separate fiber: a client that leaves may repeat the report. Records
+     * the report at once, so that no repetition comes before.
+     */
+    const answerWithNext = (
+      context: Context.Context<never>,
+      id: string,
+      route: Route,
+      n: number,
+      outcome: Outcome
+    ): Effect.Effect<ReportAnswer, PoolsUnavailable> => {
+      const opening = Effect.map(openNext(route), (next) => ({ ...next, outcome }))
+      const opened = Effect.runForkWith(context)(opening)
+      const answer = opened.pollUnsafe() ?? Fiber.join(opened)
+      route.lastReport = { n, outcome, answer, hasFailed: false }
+      opened.addObserver((exit) => {
+        if (route.lastReport?.n === n) route.lastReport.hasFailed = Exit.isFailure(exit)
+        if (Exit.isSuccess(exit) && route.walk === undefined && routes.has(id)) endWith(exit.value, id, route, n)
       })
+      return answer
+    }
 
     const closeAttempt = (route: Route, outcome: Outcome) => {
       route.openAttempt = undefined

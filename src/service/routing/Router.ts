@@ -154,11 +154,12 @@ const withEarlyRetry = (plan: Plan, now: Moment): Plan =>
     ? { ...plan, retry_at: Math.min(plan.retry_at ?? Infinity, now.wall + retrySoon) }
     : plan
 
-/** Whether the database is away or overloaded. Any other cause is a defect. */
-const isUnavailable = (cause: Cause.Cause<unknown>) => {
-  const failure = Cause.squash(cause)
-  return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
-}
+/** Whether the database is away or overloaded, perhaps for only one of several pools. Any other cause is a defect. */
+const isUnavailable = ({ reasons }: Cause.Cause<unknown>) =>
+  reasons.some((reason) => {
+    const failure = Cause.isFailReason(reason) ? reason.error : Cause.isDieReason(reason) ? reason.defect : undefined
+    return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
+  })
 
 const failIfUnavailable = <E>(
   cause: Cause.Cause<ServiceUnavailable | E>

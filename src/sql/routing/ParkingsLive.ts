@@ -87,14 +87,27 @@ const recordChanges = Effect.fnUntraced(function* (
   )
 })
 
-/** Merges changes into the stored parkings, and deletes expired parkings of the same credentials. Returns the changed ones. */
-const mergeAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
+/**
+ * Deletes expired parkings of the changed credentials, and merges changes into the others: an expired one must outweigh no
+ * change. Returns the changed ones.
+ */
+const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(changedKey, changes)
   const before = yield* sql<Stored>`
     SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS parked
     FROM credential_parkings AS parked
     JOIN (SELECT DISTINCT account_id, credential_id FROM ${idsOf(sql, sorted)}) AS wanted
     ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
+  const swept = yield* sql<OwnedCredential>`
+    DELETE FROM credential_parkings AS parked USING credentials
+    WHERE (parked.account_id, parked.credential_id) IN (
+      SELECT seen.account_id, seen.credential_id FROM ${rowsOf(sql, sorted)}
+    )
+    AND credentials.account_id = parked.account_id AND credentials.id = parked.credential_id
+    AND (parked.key_version < credentials.key_version
+      OR (parked.cause <> 'leaked'
+        AND greatest(parked.until, parked.parked_at) < now() - ${sweptAfter}::double precision * interval '1 millisecond'))
+    RETURNING parked.account_id, parked.credential_id`
   const merged = yield* sql<Stored>`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)
@@ -115,16 +128,6 @@ const mergeAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
     RETURNING parked.account_id, parked.credential_id, parked.model, parked.key_version, parked.cause, parked.parked_at,
       parked.until > now() AS parked`
   yield* recordChanges(sql, before, merged)
-  const swept = yield* sql<OwnedCredential>`
-    DELETE FROM credential_parkings AS parked USING credentials
-    WHERE (parked.account_id, parked.credential_id) IN (
-      SELECT seen.account_id, seen.credential_id FROM ${rowsOf(sql, sorted)}
-    )
-    AND credentials.account_id = parked.account_id AND credentials.id = parked.credential_id
-    AND (parked.key_version < credentials.key_version
-      OR (parked.cause <> 'leaked'
-        AND greatest(parked.until, parked.parked_at) < now() - ${sweptAfter}::double precision * interval '1 millisecond'))
-    RETURNING parked.account_id, parked.credential_id`
   return [...merged, ...swept]
 })
 
@@ -137,7 +140,7 @@ const mergeLocked =
   ({ busy, locked }) => {
     const mergeable = changes.filter(namesIn(locked).has)
     const answer = changes.filter(namesIn(busy).has)
-    return Effect.map(mergeable.length > 0 ? mergeAndSweep(sql, mergeable) : Effect.succeed([]), (changed) => ({
+    return Effect.map(mergeable.length > 0 ? sweepAndMerge(sql, mergeable) : Effect.succeed([]), (changed) => ({
       changed,
       answer
     }))

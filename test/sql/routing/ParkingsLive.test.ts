@@ -45,4 +45,19 @@ describe("parkings that are stored together", () => {
       assert.lengthOf(raised, 2)
     }).pipe(Effect.provide(Store.layer()))
   })
+
+  it.live("delete an expired one before they are merged, so that it outweighs none of them", function* () {
+    yield* Effect.gen(function* () {
+      const { sql } = yield* Store
+      const { store } = yield* Parkings
+      const change = { ...(yield* newCredential), ...rejected }
+      const stored = sql`SELECT epoch FROM credential_parkings`
+      yield* store([{ ...change, epoch: 1 }])
+      yield* store([change])
+      assert.deepStrictEqual(yield* stored, [{ epoch: 1 }], "control")
+      yield* sql`UPDATE credential_parkings SET parked_at = now() - interval '1 day', until = now() - interval '1 day'`
+      yield* store([change])
+      assert.deepStrictEqual(yield* stored, [{ epoch: 0 }])
+    }).pipe(Effect.provide(Store.layer()))
+  })
 })

@@ -587,16 +587,16 @@ const parkings = Layer.effect(
           const row = credentials.get(credential_id)
           if (row?.account_id !== account_id || row.key_version !== change.key_version) continue
           const now = monotonicMillis(clock)
+          for (const [other, { credential_id: of, key_version, parked_at = 0, until }] of parkings) {
+            const isOver = now > Math.max(until, parked_at) + sweptAfter
+            if (of === credential_id && (isOver || key_version < row.key_version)) parkings.delete(other)
+          }
           const until = remaining === null ? Number.NEGATIVE_INFINITY : now + Math.min(remaining, longestCooldown)
           const name = `${credential_id} ${model}`
           const known = parkings.get(name) ?? initialCooldown(0)
           const joined = join(known, { ...change, until })
           if (joined !== known) parkings.set(name, { credential_id, model, parked_at: now, ...joined })
           if ((marks.get(credential_id) ?? row.key_version) < row.key_version) marks.delete(credential_id)
-          for (const [other, { credential_id: of, key_version, parked_at = 0, until }] of parkings) {
-            const isOver = now > Math.max(until, parked_at) + sweptAfter
-            if (of === credential_id && (isOver || key_version < row.key_version)) parkings.delete(other)
-          }
         }
         return Effect.succeed([])
       }),

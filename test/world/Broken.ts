@@ -1,4 +1,4 @@
-import { Cause, Exit } from "effect"
+import { Cause } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 
@@ -11,21 +11,20 @@ export interface Moment {
   readonly ran: number
 }
 
-class Broken extends Error {}
+let first: string | undefined
 
 /** Ends the history: a law does not hold. */
 export const broken = (law: string): never => {
-  throw new Broken(law)
+  first ??= law
+  throw new Error(law)
 }
 
-/** The law that was broken in what has ended, if one was. */
-export const brokenOf = (exit: Exit.Exit<unknown, unknown>): Error | undefined =>
-  Exit.isFailure(exit)
-    ? exit.cause.reasons
-        .filter(Cause.isDieReason)
-        .map(({ defect }) => defect)
-        .find((defect): defect is Broken => defect instanceof Broken)
-    : undefined
+/** The first law that was broken since this was last asked, also where the service has caught the error. */
+export const takeBroken = (): string | undefined => {
+  const law = first
+  first = undefined
+  return law
+}
 
 export const tagOf = (cause: Cause.Cause<unknown>): unknown => Reflect.get(Object(Cause.squash(cause)), "_tag")
 

@@ -21,6 +21,7 @@ import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import type { Lease } from "../../src/service/routing/Lease.ts"
 import { Router } from "../../src/service/routing/Router.ts"
+import type { Walk } from "../../src/service/routing/Walk.ts"
 import { type Batch, makeBatching } from "../../src/sql/connection/Batching.ts"
 import type { PoolMeter } from "../../src/sql/connection/PoolMeter.ts"
 import type { Query } from "../../src/sql/connection/Query.ts"
@@ -66,6 +67,8 @@ export interface Shared {
   /** How many keys were sealed. */
   seals: number
   background: number
+  /** Told while a route opens an attempt. */
+  readonly opening: (instance: Instance, next: Walk["next"]) => Walk["next"]
   /** Told of each attempt of a route that ends, just before it does. */
   readonly closed: (instance: Instance, lease: Lease, outcome: Outcome) => void
   /** Told before and after a statement is carried out, whoever gets the answer. */
@@ -148,8 +151,8 @@ export class Instance {
   faultAt = Number.NEGATIVE_INFINITY
   keyStoreFaultAt = Number.NEGATIVE_INFINITY
   told: Array<Told> = []
-  /** The lives that ended in peace, so that nothing of them is lost. */
-  readonly endedWell = new Set<number>()
+  /** The lives that ended in peace, so that nothing of them is lost but of rows that were locked then. */
+  readonly endedWell = new Map<number, ReadonlySet<string>>()
   /** How often it has begun. */
   life = 0
   budget = makeMemoryBudget(1)
@@ -410,7 +413,10 @@ export class Instance {
         let lease: Lease | undefined
         return {
           ...walk,
-          next: Effect.tap(walk.next, (attempt) => Effect.sync(() => void (lease = attempt?.lease))),
+          next: this.#shared.opening(
+            this,
+            Effect.tap(walk.next, (attempt) => Effect.sync(() => void (lease = attempt?.lease)))
+          ),
           close: (outcome) => {
             if (lease?.hasEnded === false) this.#shared.closed(this, lease, outcome)
             lease = undefined
@@ -474,7 +480,9 @@ export class Instance {
         Effect.andThen(Fiber.interruptAll(asking), closed),
         Effect.sync(() => {
           this.isAlive = false
-          if (gently && this.faultAt < began - 5000) this.endedWell.add(this.life)
+          if (!gently || this.faultAt >= began - 5000) return
+          const locked = Array.from(this.#shared.lockedUntil).filter(([, until]) => until > began)
+          this.endedWell.set(this.life, new Set(locked.map(([id]) => id)))
         })
       )
     })

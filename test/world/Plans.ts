@@ -218,7 +218,12 @@ export class Plans {
         this.#trialsOf(instance, one.lease).some((name) => trials.includes(name))
     )
     if (isTried) broken(`two trials at once of ${credential_id}`)
-    this.#leased.push({ instance, life: instance.life, lease, at: from.at, endedAt: undefined })
+    this.#note(instance, lease, from.at)
+  }
+
+  #note(instance: Instance, lease: Lease, at: number) {
+    if (this.#leased.some((one) => one.lease === lease)) return
+    this.#leased.push({ instance, life: instance.life, lease, at, endedAt: undefined })
   }
 
   /** A lease holds the stored key, or a token that this key has signed and that is good for a while; no key that cannot be opened. */
@@ -251,15 +256,19 @@ export class Plans {
     for (const one of this.#leased) if (one.lease === lease) one.endedAt ??= this.#scene.simulation.ran
   }
 
-  /** Notes while a route may be about to lease a key. */
-  readonly routing = <A, E, R>(opening: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  /** Notes while a route may be about to lease a key, and what it leases, whoever gets the answer. */
+  readonly opening: Shared["opening"] = (instance, next) =>
     Effect.acquireUseRelease(
-      Effect.sync(() => void (this.#routing += 1)),
-      () => opening,
-      () =>
+      Effect.sync(() => {
+        this.#routing += 1
+        return this.#scene.simulation.now
+      }),
+      () => next,
+      (at, exit) =>
         Effect.sync(() => {
           this.#routing -= 1
           this.#routed = this.#scene.simulation.ran
+          if (Exit.isSuccess(exit) && exit.value?.lease !== undefined) this.#note(instance, exit.value.lease, at)
         })
     )
 

@@ -170,7 +170,7 @@ export class HealthReference {
     for (const { at, cooldown, credential_id, instance, life, scope } of this.contributions) {
       const row = credentials.get(credential_id)
       if (row?.key_version !== cooldown.key_version || marks.has(credential_id) || isLocked(credential_id)) continue
-      if (instance.life !== life && !instance.endedWell.has(life)) continue
+      if (instance.life !== life && instance.endedWell.get(life)?.has(credential_id) !== false) continue
       if (instance.now > Math.max(cooldown.until, at) + 3 * hour) continue
       const stored = parkings.get(`${credential_id} ${scope}`)
       const is = stored && { ...stored, until: stored.until - 1e6 }

@@ -35,8 +35,8 @@ class Route {
   readonly leases: Array<Lease> = []
   isOver = false
   abandonedAt = Infinity
-  /** The report that ended it, and when that was. */
-  ended: { readonly n: number; readonly from: number; readonly until: number } | undefined
+  /** The report that ended it, when that was, and when its answer came, in tasks. */
+  ended: { readonly n: number; readonly from: number; readonly until: number; readonly ran: number } | undefined
   /** Whether somebody has reported what is to end it. */
   isEnding = false
   /** Whether somebody left before an answer to a report: what became of it is not known. */
@@ -124,7 +124,7 @@ export class Routes {
       route.begun += 1
       route.reporting += 1
       if (!route.reportedFrom.has(n)) route.reportedFrom.set(n, this.#scene.now)
-      return yield* Effect.onExit(this.#plans.routing(report(route.id, n, outcome, goesOn)), (exit) =>
+      return yield* Effect.onExit(report(route.id, n, outcome, goesOn), (exit) =>
         Effect.sync(() => {
           if (Exit.hasInterrupts(exit)) route.hasBlurred = true
         })
@@ -137,7 +137,12 @@ export class Routes {
       if (Exit.isFailure(exit)) {
         // It may have counted.
         if (isAway(exit.cause)) route.hasBlurred = true
-        else this.#checkRefusal(route, n, String(tagOf(exit.cause)), isAlone() && opened === route.opened && !wasOver)
+        else {
+          const tag = String(tagOf(exit.cause))
+          const isRepeatable = n === opened && !route.reportedFrom.has(n + 1)
+          if (isRepeatable && tag === "AttemptNotOpen") broken(`a route refuses a repeated report of attempt ${n}`)
+          this.#checkRefusal(route, n, tag, from, isAlone() && opened === route.opened && !wasOver)
+        }
         return
       }
       const { next, outcome: told } = exit.value
@@ -157,7 +162,7 @@ export class Routes {
       if (!goesOn && next !== undefined) broken("a report that was to end its route goes on")
       if (next === undefined && !route.isOver) {
         route.isOver = true
-        route.ended = { n, from: from.at, until: this.#now }
+        route.ended = { n, from: from.at, until: this.#now, ran: this.#scene.simulation.ran }
       }
       route.outcomes.set(n, told._tag)
       this.#noteAttempt(route, exit.value, route.reportedFrom.get(n) ?? from)
@@ -166,15 +171,17 @@ export class Routes {
   }
 
   /** Of a report that was refused: the route may have forgotten neither its last answer nor its attempt. */
-  #checkRefusal(route: Route, n: number, tag: string, isAlone: boolean) {
+  #checkRefusal(route: Route, n: number, tag: string, { ran }: Moment, isAlone: boolean) {
     const { ended } = route
     // A route that expires while it is answered is over by that, not by its report.
     const isKept = ended?.n === n && ended.until < route.until && this.#now < ended.from + minute
-    if (isKept && !route.isAbandoned) broken(`a route has forgotten its last answer: ${tag}`)
+    // A report that was refused before its attempt was open may be answered after another one that was taken.
+    const isEarly = tag === "AttemptNotOpen" && ended !== undefined && ran <= ended.ran
+    if (isKept && !isEarly && !route.isAbandoned) broken(`a route has forgotten its last answer: ${tag}`)
     if (!isAlone || route.isOver || this.#now >= route.until) return
-    const last = route.answers.at(-1)
     const known = route.answers.find((one) => one.n === n)
-    if (known !== undefined && last?.n === n && !known.answer.startsWith("over")) {
+    const isLast = route.answers.every((one) => one.n <= n)
+    if (known !== undefined && isLast && !known.answer.startsWith("over")) {
       broken(`a route has forgotten its answer to ${n}: ${tag}`)
     }
     if (known === undefined && n === route.opened) broken(`a route refuses the report of its attempt ${n}: ${tag}`)
@@ -198,7 +205,7 @@ export class Routes {
       const asked = Effect.gen({ self: this }, function* () {
         const { open } = yield* OpenRoutes
         const planning = Effect.provideContext(this.#plans.planning(deed), yield* Effect.context<Router>())
-        return yield* this.#plans.routing(open(planning, (giveUp) => (lose = giveUp)))
+        return yield* open(planning, (giveUp) => (lose = giveUp))
       })
       return this.#scene.ask(instance, act, asked, (exit, from) => {
         this.#plans.checkPlanned(deed, exit, from)

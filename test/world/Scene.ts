@@ -1,6 +1,6 @@
 import { Cause, Effect, Exit } from "effect"
 import type { Memory } from "../support/memory/Memory.ts"
-import { broken, brokenOf, isAway, isUnsealed, type Moment } from "./Broken.ts"
+import { broken, isAway, isUnsealed, type Moment } from "./Broken.ts"
 import type { Deed, DeedOf } from "./History.ts"
 import type { Act, Instance, Services, Shared } from "./Instance.ts"
 import { HealthReference } from "./Reference.ts"
@@ -61,8 +61,6 @@ export class Scene {
       const from = this.now
       const { life } = instance
       return Effect.map(Effect.exit(instance.ask(act, asked)), (exit) => {
-        const law = brokenOf(exit)
-        if (law !== undefined) throw law
         if (instance.life !== life || !instance.isAlive) return
         if (Exit.isFailure(exit)) {
           const { cause } = exit

@@ -92,9 +92,10 @@ export class Simulation {
   }
   readonly scheduler: Scheduler.Scheduler = {
     executionMode: "async",
-    shouldYield: () => {
+    shouldYield: ({ currentOpCount }) => {
       this.#untilYield -= 1
-      if (this.#untilYield > 0) return false
+      // A fiber that yields before its first operation loses an interruption that came before it began.
+      if (this.#untilYield > 0 || currentOpCount <= 1) return false
       this.#untilYield = 1 + this.#random.below(this.#random.once(4) ? 20 : 400)
       return true
     },
@@ -113,6 +114,11 @@ export class Simulation {
 
   get timers(): number {
     return this.#timers.size + this.#intervals.size
+  }
+
+  /** Whether a task is ready, apart from the one that runs. */
+  get isBusy(): boolean {
+    return this.#tasks.length > 0
   }
 
   /** Time passes while nothing runs, as on a machine that sleeps. */

@@ -1,7 +1,7 @@
 import { Cause, Context, DateTime, Effect, Exit, Fiber } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { layer as memoryStore, Memory } from "../support/memory/Memory.ts"
-import { broken, brokenOf } from "./Broken.ts"
+import { broken, takeBroken } from "./Broken.ts"
 import { credentialDeeds } from "./Credentials.ts"
 import type { Deed, History, Step } from "./History.ts"
 import { Instance, type Act, type Shared } from "./Instance.ts"
@@ -80,6 +80,7 @@ export class World {
         lockedUntil: new Map(),
         statements: 0,
         seals: 0,
+        opening: plans.opening,
         closed: plans.closed
       },
       carriedOut: log.carriedOut(sweeps)
@@ -98,7 +99,7 @@ export class World {
     const skipped = millis - 7 * second
     if (skipped < 10 * second) return millis > 0 ? Effect.sleep(millis) : Effect.void
     const skip: Effect.Effect<void> = Effect.suspend(() => {
-      if (shared.statements > 0) return Effect.andThen(Effect.sleep(10), skip)
+      if (shared.statements > 0 || this.simulation.isBusy) return Effect.andThen(Effect.sleep(10), skip)
       for (const instance of instances) instance.faultAt = this.simulation.now + skipped
       this.simulation.skip(skipped)
       return Effect.void
@@ -162,7 +163,7 @@ export class World {
       const fiber = yield* Effect.forkDetach(Effect.suspend(() => carryOut(step)))
       fiber.addObserver((exit) => {
         const isDefect = Exit.isFailure(exit) && !Cause.hasInterrupts(exit.cause)
-        failed ??= brokenOf(exit) ?? (isDefect ? new Error(Cause.pretty(exit.cause)) : undefined)
+        if (isDefect) failed ??= new Error(Cause.pretty(exit.cause))
       })
       running.push(fiber)
       if (step.leaves) {
@@ -188,9 +189,11 @@ export class World {
 
   /** What is wrong, if anything. */
   run(stackTraceLimit = 0): string | undefined {
+    takeBroken()
     const exit = this.simulation.run(this.#play, stackTraceLimit)
     this.counts.tasks = this.simulation.ran
-    if (Exit.isFailure(exit)) return brokenOf(exit)?.message ?? Cause.pretty(exit.cause)
+    const law = takeBroken() ?? (Exit.isFailure(exit) ? Cause.pretty(exit.cause) : undefined)
+    if (law !== undefined) return law
     const { fibers, timers } = this.simulation
     return fibers > 0 || timers > 0 ? `${fibers} fibers and ${timers} timers are left` : undefined
   }

@@ -44,7 +44,7 @@ export const known: Readonly<Record<string, number>> = {
   "a write does not raise the version of the pool": 20,
   "a lease accepts a row that has changed": 51,
   "a deleted workspace still routes with fresh snapshots": 1466,
-  "a cached token is used although its key does not open": 1444,
+  "a cached token is used although its key does not open": 2762,
   "a row is visible to every account": 15,
   "a credential may name any API key": 31,
   "the database deletes cooldowns that processes still remember": 406,
@@ -52,7 +52,8 @@ export const known: Readonly<Record<string, number>> = {
   "a locked row delays the others of its batch": 56,
   "a repeated report is recorded again": 89,
   "a report enclosed in a request opens the next attempt": 30,
-  "a repeated report enclosed in a request leaves the route open": 221
+  "a repeated report enclosed in a request leaves the route open": 221,
+  "only the first of two failures tells whether the database is away": 1_056_044
 }
 
 const step = (deed: Deed, more: Partial<Step> = {}): Step => ({

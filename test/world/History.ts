@@ -99,6 +99,13 @@ const deeds = {
   leak: drawn(1, (random) => ({ ...pick(random), other: random.below(8) })),
   alter: drawn(1, pick),
   rewrap: drawn(2, pick),
+  /** Somebody asks for a link, by which its owner connects, replaces or manages keys; or the link is revoked. */
+  link: drawn(2, (random) => ({ ...pool(random), ...pick(random), purpose: random.below(3) })),
+  "use link": drawn(5, (random) => ({
+    ...{ link: random.below(3), how: random.below(4), change: random.below(14) },
+    ...{ ...pick(random), body: random.below(8), meanwhile: random.pick([null, null, "again", "revoke"] as const) }
+  })),
+  "revoke link": drawn(1.5, (random) => ({ link: random.below(3) })),
   revoke: drawn(2, (random) => ({ tenant: tenant(random), apiKey: random.below(2) })),
   "delete workspace": drawn(0.5, (random) => ({ tenant: random.once(3) ? 0 : 1 })),
   erase: drawn(0.3, (random) => ({ tenant: random.once(3) ? 0 : 1 })),

@@ -1,10 +1,11 @@
 import { Clock, Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
 import { SecureRandom } from "effect/crypto"
 import type { CredentialId } from "../../src/domain/Identifiers.ts"
+import type { Link } from "../../src/domain/Link.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
-import { type AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
+import { AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { AuthenticationFailed, Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type StoredParking } from "../../src/port/CredentialPools.ts"
@@ -14,11 +15,13 @@ import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { timeLeft } from "../../src/runtime/Deadline.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
+import { LinkKeys, LinkRepository } from "../../src/port/Links.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { makeMemoryBudget, MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
+import { Links } from "../../src/service/links/Links.ts"
 import type { Lease } from "../../src/service/routing/Lease.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Walk } from "../../src/service/routing/Walk.ts"
@@ -38,6 +41,8 @@ export interface Act {
   hasMet: boolean
   /** The idempotency key of a create, with its account. */
   idem?: string
+  /** The link by whose owner it is. */
+  link?: Link
 }
 
 const CurrentAct = Context.Reference<Act | undefined>("byok/test/world/CurrentAct", {
@@ -52,6 +57,7 @@ type Stores =
   | CredentialUse
   | IdempotencyRecords
   | LeakedKeys
+  | LinkRepository
   | Parkings
   | WorkspaceResolver
 
@@ -67,6 +73,7 @@ export interface Shared {
   /** How many keys were sealed. */
   seals: number
   background: number
+  readonly linkKeys: LinkKeys["Service"]
   /** Told while a route opens an attempt. */
   readonly opening: (instance: Instance, next: Walk["next"]) => Walk["next"]
   /** Told of each attempt of a route that ends, just before it does. */
@@ -84,7 +91,7 @@ export interface Told {
   readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
 }
 
-export type Services = Credentials | OpenRoutes | Router
+export type Services = Credentials | Links | OpenRoutes | Router
 
 /** The most credentials of one provider. */
 export const mostMembers = 5
@@ -306,11 +313,13 @@ export class Instance {
   #write(name: string, rows: ReadonlyArray<string>, statement: Effect.Effect<unknown, unknown>, of: Written) {
     const { simulation, stores } = this.#shared
     return Effect.withFiber((fiber) => {
+      const act = fiber.getRef(CurrentAct)
+      if (act?.link !== undefined) return this.#statement(name, rows, statement)
       const written = typeof of === "string" ? Context.get(stores, Memory).credentials.get(of) : of
       const { provider = "none", workspace_id = "" } =
         (written && "credential" in written ? written.credential : written) ?? {}
       const context = Context.add(fiber.context, Clock.Clock, simulation.wall)
-      const write = { act: fiber.getRef(CurrentAct), context, pool: `${workspace_id} ${provider}`, rows, statement }
+      const write = { act, context, pool: `${workspace_id} ${provider}`, rows, statement }
       return Effect.flatten(this.#batches.get(name)?.(write) ?? Effect.interrupt)
     })
   }
@@ -434,15 +443,18 @@ export class Instance {
     this.told = []
     this.budget = makeMemoryBudget(64 * 1024 * 1024)
     const provided = Context.mergeAll(
+      this.#through(AccountRepository),
       this.#through(ApiKeys),
       this.#through(CredentialRepository),
       this.#through(CredentialUse),
       this.#through(IdempotencyRecords),
       this.#through(LeakedKeys),
+      this.#through(LinkRepository),
       this.#through(Parkings),
       this.#through(WorkspaceResolver),
       this.#pools(),
       Context.make(Cipher, this.#cipher),
+      Context.make(LinkKeys, this.#shared.linkKeys),
       Context.make(SecureRandom.SecureRandom, this.#shared.simulation.secureRandom(1000 * this.#seed + this.life)),
       Context.make(MemoryBudget, this.budget),
       Context.make(PoolLimits, { credentials: mostMembers, bytes: 1 << 24 }),
@@ -461,6 +473,7 @@ export class Instance {
       const routes = yield* Effect.provideService(OpenRoutes.make, Router, router)
       this.services = provided.pipe(
         Context.add(Credentials, credentials),
+        Context.add(Links, yield* Links.make),
         Context.add(Router, Context.get(context, Router)),
         Context.add(OpenRoutes, routes)
       )

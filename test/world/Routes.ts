@@ -35,6 +35,8 @@ class Route {
   readonly leases: Array<Lease> = []
   isOver = false
   abandonedAt = Infinity
+  /** Whether somebody abandons it, or may have. */
+  isAbandoned = false
   /** The report that ended it, when that was, and when its answer came, in tasks. */
   ended: { readonly n: number; readonly from: number; readonly until: number; readonly ran: number } | undefined
   /** Whether somebody has reported what is to end it. */
@@ -64,10 +66,6 @@ class Route {
 
   get isLive() {
     return this.instance.isAlive && this.instance.life === this.life
-  }
-
-  get isAbandoned() {
-    return this.abandonedAt < Infinity
   }
 }
 
@@ -231,6 +229,7 @@ export class Routes {
       if (route === undefined) return Effect.void
       const asked = OpenRoutes.use(({ abandon }) => {
         route.reporting += 1
+        route.isAbandoned = true
         return abandon(route.id)
       })
       return this.#scene.ask(route.instance, act, asked, (exit, from) => {
@@ -250,6 +249,7 @@ export class Routes {
         // Whoever reports has got the answer that opened the route.
         if (route.begun === 0) {
           route.isOver = true
+          route.isAbandoned = true
           route.abandonedAt = Math.min(route.abandonedAt, this.#now)
         } else if (route.answers.length === 0) route.hasBlurred = true
       }),

@@ -1,7 +1,8 @@
 import { Context, Effect } from "effect"
 import { isDeepStrictEqual } from "node:util"
 import type { Credential } from "../../src/domain/Credential.ts"
-import type { CredentialId } from "../../src/domain/Identifiers.ts"
+import type { CredentialId, LinkId } from "../../src/domain/Identifiers.ts"
+import type { Link } from "../../src/domain/Link.ts"
 import { CredentialPools, type PoolRow } from "../../src/port/CredentialPools.ts"
 import type { CredentialRow, Memory } from "../support/memory/Memory.ts"
 import { broken, type Moment } from "./Broken.ts"
@@ -64,6 +65,8 @@ export class StoreLog {
   n = 0
   /** Every credential ever created. */
   readonly created: Array<Created> = []
+  /** Links whose revocation was answered. */
+  readonly closed = new Set<LinkId>()
   /** Rows that somebody has changed by hand. */
   readonly altered = new Set<CredentialId>()
 
@@ -113,6 +116,11 @@ export class StoreLog {
     return this.#states.get(pool)?.at(-1)
   }
 
+  /** What the credential of a link is, if it stored one. */
+  storedBy({ link_id }: Link): Commit | undefined {
+    return this.#commits.find(({ act }) => act?.link?.link_id === link_id)
+  }
+
   commitsOf(act: Act): ReadonlyArray<Commit> {
     return this.#commits.filter((commit) => commit.act === act)
   }
@@ -140,7 +148,7 @@ export class StoreLog {
 
   /** Runs a statement and checks its writes. `sweeps` gets the cooldowns before the statement. */
   carriedOut(sweeps: (parked: Memory["Service"]["parkings"]) => void): Shared["carriedOut"] {
-    const writes = /^(insert|update|delete|reorder|store|conclude|clear|erase|revoke)/
+    const writes = /^(insert|update|delete|reorder|store|conclude|clear|erase|revoke|replace)/
     return (name, act, statement) => {
       if (!writes.test(name)) return statement
       return Effect.withFiber((fiber) => {
@@ -152,9 +160,10 @@ export class StoreLog {
         const changed = changedIn(before, credentials)
         for (const [id, was, is] of changed) {
           this.#commits.push({ act, before: was, after: is })
+          if (act?.link !== undefined) this.#checkLink(act.link, was ?? is)
           if (was === undefined && is !== undefined) this.#noteCreated(id, is, act)
         }
-        if (!name.startsWith("erase")) this.#checkEvents(name, changed, events.slice(this.#events))
+        if (!name.startsWith("erase")) this.#checkEvents(name, act, changed, events.slice(this.#events))
         this.#events = events.length
         if (name !== "store") this.#checkCounts()
         else if (changedIn(parked, parkings).length === 0) return answer
@@ -163,6 +172,14 @@ export class StoreLog {
         return answer
       })
     }
+  }
+
+  /** A link writes only while it is open, in its workspace, and once unless it is to manage keys. */
+  #checkLink({ link_id, purpose, workspace_id }: Link, row: CredentialRow | undefined) {
+    if (row?.credential.workspace_id !== workspace_id) broken("a link writes in another workspace")
+    if (this.closed.has(link_id)) broken("a link writes that was revoked")
+    const writes = this.#commits.filter(({ act }) => act?.link?.link_id === link_id)
+    if (purpose !== "manage" && writes.length > 1) broken(`a link to ${purpose} has written twice`)
   }
 
   #noteCreated(id: CredentialId, { account_id, credential }: CredentialRow, act: Act | undefined) {
@@ -179,6 +196,7 @@ export class StoreLog {
   /** Every write has one event, every event one write, and the event names who acted. */
   #checkEvents(
     name: string,
+    act: Act | undefined,
     changed: ReadonlyArray<Changed<CredentialId, CredentialRow>>,
     events: Memory["Service"]["events"]
   ) {
@@ -196,8 +214,12 @@ export class StoreLog {
     const recorded = events.map((event) => {
       const id = "credential_id" in event ? ` ${event.credential_id}` : ""
       const more = event.action === "credential.update" ? ` ${event.revision} ${event.fields.toSorted().join()}` : ""
-      const { kind } = event.actor
-      if (kind !== "api_key" && kind !== "in_process") broken(`${event.action} was recorded as done by ${kind}`)
+      const { actor } = event
+      const isRight =
+        actor.kind === "link"
+          ? actor.link_id === act?.link?.link_id
+          : act?.link === undefined && (actor.kind === "api_key" || actor.kind === "in_process")
+      if (!isRight) broken(`${event.action} was recorded as done by ${actor.kind}`)
       return event.action + id + more
     })
     const [are, should] = [recorded, expected].map((one) => one.toSorted().join("; "))

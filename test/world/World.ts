@@ -5,6 +5,7 @@ import { broken, takeBroken } from "./Broken.ts"
 import { credentialDeeds } from "./Credentials.ts"
 import type { Deed, History, Step } from "./History.ts"
 import { Instance, type Act, type Shared } from "./Instance.ts"
+import { linkDeeds, linkKeys } from "./Links.ts"
 import { operatorDeeds } from "./Operators.ts"
 import { Plans } from "./Plans.ts"
 import { Routes } from "./Routes.ts"
@@ -80,6 +81,7 @@ export class World {
         lockedUntil: new Map(),
         statements: 0,
         seals: 0,
+        linkKeys: linkKeys(),
         opening: plans.opening,
         closed: plans.closed
       },
@@ -89,7 +91,7 @@ export class World {
     scene.instances = Array.from({ length: instances }, (_, n) => new Instance(scene.shared, skews[n] ?? 0, n))
     for (const instance of scene.instances) yield* instance.start
     const deeds: Deeds<Deed["do"]> = {
-      ...{ ...credentialDeeds(scene), ...operatorDeeds(scene), ...plans.deeds, ...routes.deeds }
+      ...{ ...credentialDeeds(scene), ...linkDeeds(scene), ...operatorDeeds(scene), ...plans.deeds, ...routes.deeds }
     }
     return { deeds, plans, routes, scene }
   })

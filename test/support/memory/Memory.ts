@@ -2,9 +2,10 @@ import { isDeepStrictEqual } from "node:util"
 import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { AuditAct } from "../../../src/domain/AuditEvent.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
-import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/Label.ts"
-import { actingPrincipal, type Actor, actorOf } from "../../../src/domain/Principal.ts"
+import type { Link } from "../../../src/domain/Link.ts"
+import { actingPrincipal, type Actor, actorOf, type Principal } from "../../../src/domain/Principal.ts"
 import { structuredProviders } from "../../../src/domain/Provider.ts"
 import {
   type Cooldown,
@@ -37,6 +38,7 @@ import {
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { type KeyReference, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
+import { LinkClosed, type LinkKeyPair, LinkRepository, type LinkState } from "../../../src/port/Links.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
 import type { Parking } from "../../../src/domain/routing/CredentialStatus.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
@@ -54,6 +56,13 @@ export interface ApiKeyRow extends Owned, ApiKeyRecord {}
 interface IdempotencyRecordRow extends Owned, IdempotencyRecord {
   readonly credential_id: CredentialId
   readonly created_at: DateTime.Utc
+}
+
+/** A link, and its key pair while it is open. */
+interface LinkRow extends Link {
+  readonly hash: ApiKeyHash
+  readonly ended: "used" | "revoked" | null
+  readonly keys: LinkKeyPair | undefined
 }
 
 /** What routers have seen of a key, by credential and model. */
@@ -88,6 +97,7 @@ const newMemory = () => ({
   /** What was done to credentials, with each write. */
   events: new Array<AuditAct & { readonly actor: Actor }>(),
   records: new Map<string, IdempotencyRecordRow>(),
+  links: new Map<LinkId, LinkRow>(),
   keks: new Map<string, MemoryKek>(),
   /** The versions of keys that are marked as leaked, by credential. */
   marks: new Map<CredentialId, number>(),
@@ -132,14 +142,44 @@ const countOf = ({ pools }: Memory["Service"], { provider, workspace_id }: Unsto
   return count
 }
 
+const stateAt = ({ ended, expires_at }: LinkRow, now: number): LinkState =>
+  ended ?? (expires_at.epochMilliseconds <= now ? "expired" : "open")
+
+/** Makes a write for its principal. A link that is closed makes none; one that serves once ends with the credential it stored. */
+const whileOpen = <A, E, R>(
+  { links }: Memory["Service"],
+  principal: Principal,
+  write: Effect.Effect<A, E, R>,
+  stored: () => CredentialId | undefined
+) =>
+  Effect.clockWith((clock) => {
+    if (principal.kind !== "link") return write
+    const link = links.get(principal.link_id)
+    if (link === undefined || stateAt(link, clock.currentTimeMillisUnsafe()) !== "open")
+      return Effect.die(new LinkClosed())
+    return Effect.tap(write, () =>
+      Effect.sync(() => {
+        const credential_id = stored()
+        if (credential_id === undefined || link.purpose === "manage") return
+        links.set(link.link_id, { ...link, ended: "used", credential_id, keys: undefined })
+      })
+    )
+  })
+
 /** Makes a write and records its acts, as one transaction does. */
 const recording = <A, E, R>(
-  { events }: Memory["Service"],
+  memory: Memory["Service"],
   write: (record: (...acts: ReadonlyArray<AuditAct>) => void) => Effect.Effect<A, E, R>
 ) =>
-  Effect.flatMap(actingPrincipal, (principal) =>
-    write((...acts) => void events.push(...acts.map((act) => ({ ...act, actor: actorOf(principal) }))))
-  )
+  Effect.flatMap(actingPrincipal, (principal) => {
+    const actor = actorOf(principal)
+    let stored: CredentialId | undefined
+    const written = write((...acts) => {
+      memory.events.push(...acts.map((act) => ({ ...act, actor })))
+      for (const act of acts) if ("credential_id" in act) stored = act.credential_id ?? undefined
+    })
+    return whileOpen(memory, principal, written, () => stored)
+  })
 
 const recordedOf = (account_id: AccountId, { id, label, provider, workspace_id }: UnstoredCredential) => ({
   ...{ account_id, workspace_id, credential_id: id, provider, label }
@@ -757,6 +797,48 @@ const accountRepository = Layer.unwrap(
   })
 )
 
+const linkRepository = Layer.unwrap(
+  Effect.map(Memory, ({ links }) => {
+    /** Changes a link that is open. */
+    const changing = <A>({ link_id }: Pick<Link, "link_id">, change: (row: LinkRow) => A) =>
+      Effect.clockWith((clock) =>
+        Effect.sync(() => {
+          const row = links.get(link_id)
+          return row !== undefined && stateAt(row, clock.currentTimeMillisUnsafe()) === "open" ? change(row) : undefined
+        })
+      )
+    const recordOf = ({ ended: _, keys, ...link }: LinkRow, state: LinkState) => ({
+      ...{ ...link, state, public_key: keys?.public_key ?? null }
+    })
+    return Layer.mock(LinkRepository, {
+      insert: (link, hash, keys) =>
+        Effect.sync(() => {
+          if (!links.has(link.link_id)) links.set(link.link_id, { ...link, hash, keys, ended: null })
+          return true
+        }),
+      find: (hash) =>
+        Effect.clockWith((clock) => {
+          const row = Array.from(links.values()).find((one) => one.hash === hash)
+          const record = row && recordOf(row, stateAt(row, clock.currentTimeMillisUnsafe()))
+          return Effect.succeed(Option.fromUndefinedOr(record))
+        }),
+      revoke: (account_id, link_id) =>
+        Effect.as(
+          changing({ link_id }, (row) => links.set(link_id, { ...row, ended: "revoked", keys: undefined })),
+          links.get(link_id)?.account_id === account_id
+        ),
+      replaceKeys: (link, keys) =>
+        Effect.map(
+          changing(link, (row) => {
+            links.set(row.link_id, { ...row, keys })
+            return row.keys
+          }),
+          Option.fromUndefinedOr
+        )
+    })
+  })
+)
+
 /** Every port that stores something, over one `Memory`, which it provides as well. What only an operator does is missing. */
 export const layer = Layer.mergeAll(
   accountRepository,
@@ -766,6 +848,7 @@ export const layer = Layer.mergeAll(
   credentialUse,
   kekRegistry,
   leakedKeys,
+  linkRepository,
   parkings,
   idempotencyRecords,
   workspaceResolver

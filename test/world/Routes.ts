@@ -145,6 +145,7 @@ export class Routes {
       }
       const { next, outcome: told } = exit.value
       const { ended } = route
+      const first = route.reportedFrom.get(n) ?? from
       if (ended !== undefined && from.at >= ended.until + minute + second) {
         broken("a route keeps its last answer for more than a minute")
       }
@@ -160,10 +161,10 @@ export class Routes {
       if (!goesOn && next !== undefined) broken("a report that was to end its route goes on")
       if (next === undefined && !route.isOver) {
         route.isOver = true
-        route.ended = { n, from: from.at, until: this.#now, ran: this.#scene.simulation.ran }
+        route.ended = { n, from: first.at, until: this.#now, ran: this.#scene.simulation.ran }
       }
       route.outcomes.set(n, told._tag)
-      this.#noteAttempt(route, exit.value, route.reportedFrom.get(n) ?? from)
+      this.#noteAttempt(route, exit.value, first)
     })
     return twice ? Effect.all([asking, asking], { concurrency: 2, discard: true }) : asking
   }

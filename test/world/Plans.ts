@@ -208,12 +208,14 @@ export class Plans {
       }
     }
     const trials = this.#trialsOf(instance, lease)
+    const begun = this.#leased.find((one) => one.lease === lease)?.at ?? from.at
     const isTried = this.#leased.some(
       (one) =>
         one.instance === instance &&
         one.life === instance.life &&
         one.endedAt === undefined &&
-        from.at < one.at + 30 * second &&
+        !one.lease.hasEnded &&
+        Math.abs(begun - one.at) < 26 * second &&
         one.lease !== lease &&
         this.#trialsOf(instance, one.lease).some((name) => trials.includes(name))
     )

@@ -197,10 +197,16 @@ export class HealthReference {
     }
   }
 
-  /** Whether an instance that lives still remembers a report of a key. */
-  remembers(instance: Instance, credential_id: CredentialId, scope: string, key_version: number): boolean {
+  /** Whether an instance that lives still remembers a report of a key that it made before, and none made since. */
+  remembers(
+    instance: Instance,
+    credential_id: CredentialId,
+    scope: string,
+    key_version: number,
+    before: number
+  ): boolean {
     const last = this.#of(instance, credential_id, scope).at(-1)
-    return last?.cooldown.key_version === key_version && instance.now < last.at + 2 * hour
+    return last?.cooldown.key_version === key_version && last.at <= before && instance.now < last.at + 2 * hour
   }
 }
 

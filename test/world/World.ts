@@ -63,9 +63,10 @@ export class World {
     const routes = new Routes(scene, plans)
     /** Nothing is swept that an instance still remembers. */
     const sweeps = (parked: typeof memory.parkings) => {
-      for (const [name, { credential_id, key_version, model }] of parked) {
+      for (const [name, { credential_id, key_version, model, parked_at = 0 }] of parked) {
         if (memory.parkings.has(name) || memory.credentials.get(credential_id)?.key_version !== key_version) continue
-        const remembers = (one: Instance) => scene.health.remembers(one, credential_id, model, key_version)
+        const remembers = (one: Instance) =>
+          scene.health.remembers(one, credential_id, model, key_version, parked_at - 1e6)
         if (scene.instances.some((one) => one.isAlive && remembers(one))) {
           broken("a cooldown was swept that an instance remembers")
         }

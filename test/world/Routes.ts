@@ -132,6 +132,8 @@ export class Routes {
     const isAlone = () => !twice && !wasBlurred && !route.isBlurred && route.begun === begun + 1
     const asking = this.#scene.ask(route.instance, act, one, (exit, from) => {
       route.reporting -= 1
+      // The report may have reached the instance after a restart.
+      if (!route.isLive) return
       if (Exit.isFailure(exit)) {
         // It may have counted.
         if (isAway(exit.cause)) route.hasBlurred = true

@@ -135,7 +135,7 @@ const unmetered: PoolMeter = {
   batched: () => {},
   waited: () => {},
   refused: () => {},
-  queue: () => {}
+  addQueue: () => {}
 }
 
 /** Fails as a query does that the pool does not repeat. */
@@ -464,7 +464,7 @@ export class Instance {
     this.#scope = scope
     const built = Effect.gen({ self: this }, function* () {
       const { batch } = yield* makeBatching({
-        ...{ deadline: Duration.seconds(3), queue: 100, timedOut: away("57014"), meter: unmetered, retrying: once }
+        ...{ deadline: Duration.seconds(3), maxWaiting: 100, timedOut: away("57014"), meter: unmetered, retrying: once }
       })
       for (const name of batched) this.#batches.set(name, this.#batching(batch, name))
       const credentials = yield* CredentialsLive.make

@@ -14,8 +14,8 @@ interface Queries<Request, Answer> {
   readonly one: (request: Request) => Query<Answer>
   readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
   /**
-   * Estimates how many bytes a request adds to the statement or its answer, if they can be many. Its caller, which holds memory
-   * for them, then ends no earlier than the statement.
+   * Estimates how many bytes a request adds to the statement or its answer; left out where they are few. With it, even an
+   * interrupted caller ends only after the statement, because the caller holds memory for these bytes.
    */
   readonly sizeOf?: ((request: Request) => number) | undefined
   /** The lock that a statement takes for the request. Other requests for the lock wait until the statement ends. */
@@ -29,7 +29,8 @@ export type Batch = <Request, Answer>(
 
 interface Options {
   readonly deadline: Duration.Duration
-  readonly queue: number
+  /** How many requests may wait for an answer; further ones are refused. */
+  readonly maxWaiting: number
   readonly retrying: ReturnType<PoolMeter["timing"]>
   readonly meter: PoolMeter
   /** The result for a caller whose deadline has passed. */
@@ -53,21 +54,23 @@ const sweepInterval = 50
 
 const unavailable = Exit.fail(new ServiceUnavailable())
 
-/** SQLSTATEs of a deadlock, a statement timeout, as while waiting for a lock, and a lock timeout. */
-const locked = new Set([deadlock, "57014", "55P03"])
+/** SQLSTATEs of a statement that did not get a lock: deadlock, statement timeout, lock timeout. */
+const lockFailures = new Set([deadlock, "57014", "55P03"])
 
 /** Whether a single row may have caused the failure, so that the others may succeed. */
 const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
-  kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22") || locked.has(sqlstate)
+  kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22") || lockFailures.has(sqlstate)
 
-/** A waiting caller. `settle` is cleared on use, so that a batch does not retain the caller. `ended` is for one that has left. */
+/** A request and its caller. */
 interface Waiting<Request, Answer> {
   readonly request: Request
   readonly arrived: number
   readonly until: number
+  /** Resumes the caller. Cleared on use, so that a batch does not retain the caller. */
   settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
   isRunning: boolean
-  ended: (() => void) | undefined
+  /** Ends an interrupted caller after its statement. */
+  onStatementEnd: (() => void) | undefined
   readonly lock: string | undefined
   readonly span: OperationSpan | undefined
 }
@@ -81,37 +84,36 @@ const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly 
  * once as long as they arrive one by one. A batch runs detached from its callers: a caller that leaves or times out does not
  * affect the others.
  */
-export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, timedOut, queue, retrying }: Options) {
+export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting, meter, timedOut, retrying }: Options) {
   // Suppresses the client's spans of statements, which the spans of operations replace.
   const fork = Effect.runForkWith(Context.add(yield* Effect.context(), References.MinimumTraceLevel, "None"))
   const longest = Duration.toMillis(deadline)
-  const expiries: Array<(now: number) => void> = []
+  /** For each kind of request: settles the callers whose deadline has passed. */
+  const sweeps: Array<(now: number) => void> = []
   /** The locks of running statements, with how many statements take each. */
   const locks = new Map<string, number>()
-  const flushes: Array<() => void> = []
+  /** For each kind of request that takes locks: sends the requests whose locks are free. */
+  const lockingFlushes: Array<() => void> = []
   const lock = (name: string) => locks.set(name, (locks.get(name) ?? 0) + 1)
   const unlock = (name: string) => {
     const others = (locks.get(name) ?? 0) - 1
     if (others > 0) locks.set(name, others)
     else locks.delete(name)
   }
-  /** Runs a statement outside batches that takes a lock; batches leave out requests for the lock meanwhile. */
-  const holding = <A, E, R>(name: string, statement: Effect.Effect<A, E, R>) =>
+  const withLock = <A, E, R>(name: string, statement: Effect.Effect<A, E, R>) =>
     Effect.acquireUseRelease(
       Effect.sync(() => lock(name)),
       () => statement,
       () =>
         Effect.sync(() => {
           unlock(name)
-          flushes.forEach((flush) => flush())
+          lockingFlushes.forEach((flush) => flush())
         })
     )
   let waiting = 0
-  meter.queue(() => waiting)
+  meter.addQueue(() => waiting)
   yield* Effect.acquireRelease(
-    Effect.sync(() =>
-      setInterval(() => expiries.forEach((expire) => expire(performance.now())), sweepInterval).unref()
-    ),
+    Effect.sync(() => setInterval(() => sweeps.forEach((sweep) => sweep(performance.now())), sweepInterval).unref()),
     (timer) => Effect.sync(() => clearInterval(timer))
   )
 
@@ -136,7 +138,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
       const span = beginStatement(spans, entries.length)
       return span === undefined ? statement : Effect.onExit(statement, (exit) => Effect.sync(() => endSpan(span, exit)))
     }
-    expiries.push((now) => {
+    sweeps.push((now) => {
       for (const entry of [...running.flat(), ...collected]) if (entry.until <= now) settle(entry, timedOut)
     })
 
@@ -164,14 +166,14 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
             isRowFailure(failure)
               ? Effect.forEach(entries, runOne, {
                   // Rows that wait for the lock again must not delay the others.
-                  concurrency: locked.has(failure.sqlstate ?? "") ? "unbounded" : maxInFlight,
+                  concurrency: lockFailures.has(failure.sqlstate ?? "") ? "unbounded" : maxInFlight,
                   discard: true
                 })
               : Effect.sync(() => entries.forEach((entry) => settle(entry, Exit.die(failure))))
         }
       )
 
-    const start = (entries: ReadonlyArray<Entry>) => {
+    const start = (entries: NonEmpty<Entry>) => {
       running.push(entries)
       for (const entry of entries) {
         entry.isRunning = true
@@ -181,23 +183,16 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
       const now = performance.now()
       for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
       meter.batched(operation, entries.length)
-      const [first] = entries
-      const query = Effect.suspend(() =>
-        Arr.isReadonlyArrayNonEmpty(entries) && entries.length > 1
-          ? runMany(entries)
-          : first === undefined
-            ? Effect.void
-            : runOne(first)
-      )
+      const query = Effect.suspend(() => (entries.length > 1 ? runMany(entries) : runOne(entries[0])))
       fork(query).addObserver((exit) => {
         running.splice(running.indexOf(entries), 1)
         for (const entry of entries) {
           if (Exit.isFailure(exit)) settle(entry, Exit.failCause(exit.cause))
-          entry.ended?.()
+          entry.onStatementEnd?.()
         }
         if (lockOf === undefined) return flush()
         for (const entry of entries) if (entry.lock !== undefined) unlock(entry.lock)
-        flushes.forEach((flush) => flush())
+        lockingFlushes.forEach((flush) => flush())
       })
     }
     const flush = () => {
@@ -206,26 +201,28 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
         const pending = collected.filter((entry) => entry.settle !== undefined)
         const free = locks.size === 0 ? pending : pending.filter(({ lock }) => lock === undefined || !locks.has(lock))
         let bytes = 0
-        const full = free.findIndex(({ request }) => (bytes += sizeOf?.(request) ?? 0) > maxBytes)
-        const fitting = full < 0 ? free : free.slice(0, Math.max(full, 1))
-        const most = lockOf === undefined ? fitting.length : Math.max(splitThreshold, Math.ceil(fitting.length / 2))
-        const entries = fitting.slice(0, most)
+        const firstBeyond = free.findIndex(({ request }) => (bytes += sizeOf?.(request) ?? 0) > maxBytes)
+        const fitting = firstBeyond < 0 ? free : free.slice(0, Math.max(firstBeyond, 1))
+        const size = lockOf === undefined ? fitting.length : Math.max(splitThreshold, Math.ceil(fitting.length / 2))
+        const entries = fitting.slice(0, size)
         const started = new Set(entries)
         collected = pending.filter((entry) => !started.has(entry))
-        if (entries.length === 0) return
+        if (!Arr.isReadonlyArrayNonEmpty(entries)) return
         start(entries)
       }
     }
-    if (lockOf !== undefined) flushes.push(flush)
+    if (lockOf !== undefined) lockingFlushes.push(flush)
 
     return (request: Request) =>
       Effect.withFiber((fiber) =>
         Effect.callback<Answer, ServiceUnavailable>((resume) => {
           const now = performance.now()
           const until = Math.min(now + longest, fiber.getRef(CurrentDeadline)?.until ?? Number.POSITIVE_INFINITY)
-          const isRefused = until > now && waiting >= queue
-          if (isRefused) meter.refused()
-          if (isRefused || until <= now) return resume(isRefused ? unavailable : timedOut)
+          if (until <= now) return resume(timedOut)
+          if (waiting >= maxWaiting) {
+            meter.refused()
+            return resume(unavailable)
+          }
           const span = beginSpan(fiber, operation, "internal")
           const lock = lockOf?.(request)
           const entry: Entry = {
@@ -236,7 +233,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
             span,
             settle: resume,
             isRunning: false,
-            ended: undefined
+            onStatementEnd: undefined
           }
           waiting += 1
           collected.push(entry)
@@ -250,11 +247,11 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
             settle(entry, Exit.interrupt())
             if (!entry.isRunning || sizeOf === undefined) return Effect.void
             return Effect.callback((resume) => {
-              entry.ended = () => resume(Effect.void)
+              entry.onStatementEnd = () => resume(Effect.void)
             })
           })
         })
       )
   }
-  return { batch, holding }
+  return { batch, withLock }
 })

@@ -13,23 +13,25 @@ export interface ConnectionPool {
   /** Whether Citus spreads rows over nodes by account: then each statement of a request must name an account as a value. */
   readonly distributed: boolean
   /**
-   * Answers by the deadline of request or pool. Interruption cancels a query only before it has a connection; later, a request
-   * ends with its query, whose answer takes memory that the request holds. Dies with a `DatabaseFailure`.
+   * Runs a query. Answers by the deadline of the request or of the pool, whichever is earlier. Interrupting a request cancels
+   * its query only before the query has a connection; later, the request ends with the query, because the request holds memory
+   * for the answer. Dies with a `DatabaseFailure`.
    */
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query without a place in the queue, however full it is. For the service's occasional queries. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
   /** Runs a query of many concurrent callers, who share statements but not failures. */
   readonly batch: Batch
-  /** Runs a statement that takes a lock; batched requests for the lock wait meanwhile. */
-  readonly holding: <A, E, R>(lock: string, statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+  /** Runs a statement that takes a lock, outside batches; batches leave out requests for the lock meanwhile. */
+  readonly withLock: <A, E, R>(lock: string, statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Whether a statement failed in the last minute because the disk of the database is full. */
   readonly metFullDisk: () => boolean
 }
 
 export interface PoolSettings {
   readonly deadline: Duration.Duration
-  readonly queue: number
+  /** How many queries of `ask` may wait for an answer, and as many requests of `batch`; further ones are refused. */
+  readonly maxWaiting: number
   readonly poolSize: number
   /** How many connections only `batch` and `probe` use; at least one remains for `ask`. */
   readonly reserved: number
@@ -56,26 +58,23 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   const unreserved = Semaphore.makeUnsafe(Math.max(1, settings.poolSize - settings.reserved))
   /** A longer pause with Citus, so that retries for a node that is down leave connections to the other nodes. */
   const pause = settings.distributed ? 1000 : undefined
+  const retry = retryingWith(settings.unreplicated, onFailure, pause)
   /** Sends a query only if its deadline has not passed once it has a connection. */
   const retryingIn = (limited: <A>(query: Query<A>) => Query<A>) =>
     meter.timing((query, until) => {
       const inTime = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
-      return retryingWith(
-        settings.unreplicated,
-        onFailure,
-        pause
-      )(limited(connections.withPermit(Effect.uninterruptible(inTime))), until)
+      return retry(limited(connections.withPermit(Effect.uninterruptible(inTime))), until)
     })
   const retrying = retryingIn((query) => query)
   const retryingUnreserved = retryingIn((query) => unreserved.withPermit(query))
   const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
-  meter.queue(() => waiting)
+  meter.addQueue(() => waiting)
 
   /** Runs a query detached from its caller. If `queued`, it keeps its place in the queue until it ends. */
   const run = <A>(query: Query<A>, operation: Operation, retry: typeof retrying, queued = true) => {
     const answer = Effect.flatMap(timeLeft(longest), (duration) => {
-      if (queued && waiting >= settings.queue) {
+      if (queued && waiting >= settings.maxWaiting) {
         meter.refused()
         return Effect.fail(new ServiceUnavailable())
       }
@@ -94,11 +93,11 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       )
       return Effect.uninterruptibleMask((restore) =>
         Effect.flatMap(Effect.forkDetach(detached, { startImmediately: true }), (fiber) => {
-          const answer = Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
+          const inTime = Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
           const endWithQuery = Effect.flatMap(CurrentDeadline, (deadline) =>
             deadline === undefined ? Effect.void : Fiber.interrupt(fiber)
           )
-          return Effect.onInterrupt(restore(answer), () => endWithQuery)
+          return Effect.onInterrupt(restore(inTime), () => endWithQuery)
         })
       )
     })
@@ -120,6 +119,6 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     probe: (query, operation) => Effect.orDie(run(query, operation, retrying, false)),
     ...(batching && !distributed
       ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) })
-      : { batch: unbatched, holding: (_lock, statement) => statement })
+      : { batch: unbatched, withLock: (_lock, statement) => statement })
   } satisfies ConnectionPool
 })

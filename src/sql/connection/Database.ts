@@ -48,7 +48,7 @@ const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Reco
 
 const textOid = 25
 
-/** The last array and its view, cached: a view for each text would cost as much as the text. */
+/** The last array of bytes and its view, cached: a view for each text would cost as much as the text. */
 let lastBytes: Uint8Array = Buffer.alloc(0)
 let view = Buffer.from(lastBytes.buffer, 0, 0)
 
@@ -83,6 +83,7 @@ export const makeClient = (
   PgClient.make({
     ...target,
     ...options,
+    // A stream of `makeTransport` is encrypted already.
     ssl: options.stream === undefined ? (tls ?? false) : false,
     applicationName,
     connectTimeout,
@@ -98,10 +99,7 @@ export const layer = (
   session: Record<string, string> = {},
   distributed = false
 ) => {
-  const lifetime = {
-    silence: Duration.toMillis(settings.deadline) + 500,
-    pooler: settings.pooler
-  }
+  const lifetime = { silence: Duration.toMillis(settings.deadline) + 500, pooler: settings.pooler }
   const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings, reserved: number) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
@@ -113,7 +111,7 @@ export const layer = (
       ...settings,
       distributed,
       reserved,
-      queue: queueLimits(settings.queue).statements,
+      maxWaiting: queueLimits(settings.queue).statements,
       unreplicated: () => unreplicated,
       meter
     })

@@ -1,6 +1,7 @@
 import type { SqlError } from "effect/sql"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
+/** Reads a member of a driver's error, if its text is one word: longer ones quote values. */
 const wordOf = (value: unknown, key: string) => {
   const word: unknown = typeof value === "object" && value !== null ? Reflect.get(value, key) : undefined
   return typeof word === "string" && /^[\w.]{1,63}$/.test(word) ? word : undefined
@@ -16,7 +17,7 @@ const uncoded: Readonly<Record<string, { readonly kind?: string; readonly sqlsta
   "PgConnection: Server refused TLS": { kind: "TlsDeclined" }
 }
 
-/** Converts a driver's error. */
+/** Reduces a driver's error to members that hold no value. */
 export const failureOf = ({ reason }: SqlError.SqlError): DatabaseFailure =>
   new DatabaseFailure({
     kind: reason._tag,
@@ -41,7 +42,7 @@ const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: 
   [/ CERT_\w+$/, "its certificate is not valid"]
 ]
 
-/** Says why the database `name` cannot be used, without saying where it is. */
+/** Says why the database `name` cannot be used after `seconds` of trying, without saying where it is. */
 export const sentenceOn = (name: string, failure: DatabaseFailure, seconds: number): string => {
   const { kind, message, sqlstate } = failure
   const code = sqlstate === undefined ? "" : ` (${sqlstate})`

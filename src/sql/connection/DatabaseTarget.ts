@@ -17,7 +17,7 @@ export interface DatabaseTarget {
 export class InvalidDatabaseUrl extends Data.TaggedError("InvalidDatabaseUrl")<{ readonly message: string }> {}
 
 const tlsModes = ["require", "verify-ca", "verify-full"]
-const plainModes = ["disable", "allow", "prefer"]
+const unencryptedModes = ["disable", "allow", "prefer"]
 
 const isLocal = (host: string) =>
   host.startsWith("/") || host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host)
@@ -67,8 +67,8 @@ export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): Database
   const host = parameters.get("host") ?? (decode(authority).replace(/^\[(.*)\]$/, "$1") || "localhost")
   if (host.includes(",")) throw refuse("must name one host")
   const mode = parameters.get("sslmode") ?? undefined
-  if (mode !== undefined && !tlsModes.includes(mode) && !plainModes.includes(mode)) {
-    throw refuse(`must have an sslmode of ${tlsModes.join(", ")}, or ${plainModes.join(", ")} on this machine`)
+  if (mode !== undefined && !tlsModes.includes(mode) && !unencryptedModes.includes(mode)) {
+    throw refuse(`must have an sslmode of ${tlsModes.join(", ")}, or ${unencryptedModes.join(", ")} on this machine`)
   }
   const encrypted = mode !== undefined && tlsModes.includes(mode)
   if (!encrypted && !isLocal(host)) {

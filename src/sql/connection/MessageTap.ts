@@ -1,12 +1,14 @@
+/** The types of the messages that are read; the others are skipped. */
 const notice = 0x4e // N
 const error = 0x45 // E
 const parameterStatus = 0x53 // S
 const readyForQuery = 0x5a // Z
 
+/** Members of notices and errors: C is the SQLSTATE, F the server's source file. */
 const unreplicated = "C01000\0"
-/** The source of Citus's warning that it reached no node. Ignored: a statement that needs the node fails anyway. */
-const unreached = "Fremote_commands.c\0"
 const readOnly = "C25006\0"
+/** Marks Citus's warning that it reached no node. Ignored: a statement that needs the node fails anyway. */
+const unreached = "Fremote_commands.c\0"
 const standby = "in_hot_standby\0on\0"
 
 /** Events that the driver does not report. */
@@ -45,17 +47,17 @@ export class MessageTap {
       }
       const type = rest[0]
       const length = rest.length < 5 ? Number.POSITIVE_INFINITY : 1 + rest.readUInt32BE(1)
-      const wanted = type === notice || type === error || type === parameterStatus || type === readyForQuery
-      if (rest.length < 5 || (wanted && rest.length < length)) {
+      const isRead = type === notice || type === error || type === parameterStatus || type === readyForQuery
+      if (rest.length < 5 || (isRead && rest.length < length)) {
         this.#partial = rest
         return
       }
-      if (wanted) this.#message(type, rest.subarray(5, length))
+      if (isRead) this.#report(type, rest.subarray(5, length))
       this.#skip = length
     }
   }
 
-  #message(type: number, body: Buffer): void {
+  #report(type: number, body: Buffer): void {
     switch (type) {
       case readyForQuery:
         this.#ready = true

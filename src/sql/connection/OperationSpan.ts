@@ -40,13 +40,16 @@ export const beginSpan = (fiber: Fiber.Fiber<unknown, unknown>, operation: Opera
   return begin({ operation, tracer, clock }, kind, Option.some(parent))
 }
 
-/** Begins the span of a statement: for one request, a child of its span; for several, a root that their spans link to. */
-export const beginStatement = (waiting: ReadonlyArray<OperationSpan>, size: number) => {
-  const [first] = waiting
+/**
+ * Begins the span of a statement for `size` requests, of which `requests` are traced: for one request, a child of its span; for
+ * several, a root that their spans link to.
+ */
+export const beginStatement = (requests: ReadonlyArray<OperationSpan>, size: number) => {
+  const [first] = requests
   if (first === undefined || size === 1) return first && begin(first, "client", Option.some(first.span))
   const shared = begin(first, "client", Option.none())
   shared.span.attribute("db.operation.batch.size", size)
-  for (const { span } of waiting) span.addLinks([{ span: shared.span, attributes: {} }])
+  for (const { span } of requests) span.addLinks([{ span: shared.span, attributes: {} }])
   return shared
 }
 

@@ -40,8 +40,8 @@ export const makePoolMeter = (lane: PoolName) =>
       /** Records how long a request waited for its batch to start. */
       waited: histogram("byok.db.queue.wait.duration", { lane }),
       refused: counter("byok.db.refusals", { lane }),
-      /** Adds the result of `read` to the depth of the queue. */
-      queue: (read: () => number) => void queues.push(read)
+      /** Counts the result of `read` in the depth of the queue. */
+      addQueue: (read: () => number) => void queues.push(read)
     }
   })
 

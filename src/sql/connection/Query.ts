@@ -26,8 +26,9 @@ const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
     .find(SqlError.isSqlError)
 
 /**
- * Runs a query, and retries transient failures, such as a change of leader, before `until` (milliseconds of the
- * monotonic clock). Reduces errors to a `DatabaseFailure`, and acknowledges nothing if a commit may not be replicated.
+ * Runs a query, and retries transient failures, such as a change of leader, before `until` (milliseconds of the monotonic
+ * clock). Reduces errors to a `DatabaseFailure`. Acknowledges nothing if `unreplicated`, the number of commits that may not be
+ * replicated, grows meanwhile.
  */
 export const retryingWith = (
   unreplicated: () => number,

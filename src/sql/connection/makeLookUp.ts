@@ -12,14 +12,18 @@ interface Numbered {
 /** A SELECT that finds at most one row. */
 interface LookUp<Wanted, Row extends object, A> {
   readonly operation: Operation
+  /** The types of the values of a request. */
   readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
-  readonly select: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
+  readonly select: (values: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
   readonly read: (row: Row & Numbered, wanted: Wanted) => A
   /** For a SELECT that locks: requests of one name share a row, and rows are locked in the order of their names. */
   readonly nameOf?: (wanted: Wanted) => string
 }
 
-/** Looks a row up, alone or in a batch, which runs the SELECT per request; OFFSET 0 makes PostgreSQL use the same index. */
+/**
+ * Makes a look-up of one row, alone or in a batch. The statement of a batch runs the SELECT for each request; OFFSET 0 makes
+ * PostgreSQL use the same index as for one.
+ */
 export const makeLookUp = <Wanted extends object, Row extends object, A>(
   { batch, sql }: ConnectionPool,
   { by, nameOf, operation, read, select }: LookUp<Wanted, Row, A>

@@ -8,7 +8,7 @@ import { MessageTap } from "./MessageTap.ts"
 interface Lifetime {
   /** How many milliseconds a running statement may receive nothing. */
   readonly silence: number
-  /** Whether to ignore that the server reports to be a standby: a pooler's report may be outdated, a refused write is not. */
+  /** Whether the server is a pooler, whose report of being a standby may be outdated, and is ignored. */
   readonly pooler: boolean
 }
 

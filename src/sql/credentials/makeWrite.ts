@@ -82,7 +82,7 @@ const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option
  * The statements of a single write and of a batch share one text. If an answer is lost, the retry looks for the operation in the audit log.
  */
 export const makeWrite = <Values extends Target, Changed extends CredentialKey, E = never>(
-  { ask, batch, distributed, holding, sql }: ConnectionPool,
+  { ask, batch, distributed, sql, withLock }: ConnectionPool,
   write: Write<Values, Changed, E>
 ) => {
   type Input = Values & { readonly operation: string; readonly entry: string; readonly principal: Principal }
@@ -206,7 +206,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     Effect.flatMap(actingPrincipal, (principal) => {
       const entry = entryOf(actorOf(principal), actsOf(values))
       const input: Input = { ...values, operation: operationOf(values), entry, principal }
-      const unbatched = Effect.suspend(() => holding(lockOf(input), ask(one(input), operation)))
+      const unbatched = Effect.suspend(() => withLock(lockOf(input), ask(one(input), operation)))
       const retry = refusal === undefined ? unbatched : Effect.andThen(refusal(values), unbatched)
       const settle = (changed: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {
         if (changed === taken) return Effect.succeedNone

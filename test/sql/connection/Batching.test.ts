@@ -47,9 +47,9 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
       }
       return asked.map((one) => `answer to ${one}`)
     })
-  const { batch, holding } = yield* makeBatching({
+  const { batch, withLock } = yield* makeBatching({
     deadline: Duration.millis(options.deadline ?? 20_000),
-    queue: options.queue ?? 1000,
+    maxWaiting: options.queue ?? 1000,
     timedOut,
     meter: yield* makePoolMeter("reads"),
     retrying: <A>(asked: Query<A>, until: () => number) => {
@@ -79,7 +79,7 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
     change: asking("tests.change", { lockOf: byParity, sizeOf }),
     remove: asking("tests.remove", { lockOf: byParity, sizeOf }),
     create: asking("tests.create", { lockOf: String, sizeOf }),
-    holding,
+    withLock,
     state,
     statements,
     untils
@@ -152,9 +152,9 @@ describe("concurrent requests", () => {
   })
 
   it.live("wait while a statement outside batches holds their lock", function* () {
-    const { change, holding, statements } = yield* pool()
+    const { change, withLock, statements } = yield* pool()
     const end = yield* Deferred.make<boolean>()
-    const own = yield* Effect.forkChild(holding("odd", Deferred.await(end)), { startImmediately: true })
+    const own = yield* Effect.forkChild(withLock("odd", Deferred.await(end)), { startImmediately: true })
     const asked = yield* Effect.forkChild(all([1, 2, 3].map(change)), { startImmediately: true })
     yield* turnOver
     assert.deepStrictEqual(statements, [[2]])
@@ -164,9 +164,9 @@ describe("concurrent requests", () => {
   })
 
   it.live("do not wait for the lock of a statement that was interrupted at any point", function* () {
-    const { change, holding } = yield* pool({ deadline: 500 })
+    const { change, withLock } = yield* pool({ deadline: 500 })
     for (let operations = 2; operations < 12; operations += 1) {
-      const statement = Effect.provideService(holding("odd", Effect.never), Scheduler.MaxOpsBeforeYield, operations)
+      const statement = Effect.provideService(withLock("odd", Effect.never), Scheduler.MaxOpsBeforeYield, operations)
       const own = yield* Effect.forkChild(statement, { startImmediately: true })
       yield* Fiber.interrupt(own)
       assert.isTrue(Exit.isSuccess(yield* Effect.exit(change(1))), `after ${operations} operations`)
@@ -345,10 +345,10 @@ describe("a batch", () => {
   })
 
   it.live("waits for all statements that hold its lock", function* () {
-    const { change, holding, statements } = yield* pool()
+    const { change, withLock, statements } = yield* pool()
     const ends = [yield* Deferred.make<boolean>(), yield* Deferred.make<boolean>()]
     const held = yield* Effect.forEach(ends, (end) =>
-      Effect.forkChild(holding("odd", Deferred.await(end)), { startImmediately: true })
+      Effect.forkChild(withLock("odd", Deferred.await(end)), { startImmediately: true })
     )
     const asked = yield* Effect.forkChild(change(1), { startImmediately: true })
     for (const [n, end] of ends.entries()) {

@@ -21,7 +21,7 @@ const open = (batching: boolean, queue = 1000) =>
       })
     const pool = yield* makeConnectionPool(undefined as unknown as SqlClient.SqlClient, {
       deadline: Duration.seconds(20),
-      queue,
+      maxWaiting: queue,
       poolSize: 3,
       reserved: 1,
       batching,

@@ -7,7 +7,7 @@ import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
 import { failureOf } from "../sql/connection/DatabaseErrors.ts"
 import { sessionState } from "../sql/schema/inspectSession.ts"
-import { current, latest, lockNotAvailable, withLockTimeout } from "../sql/schema/Migrations.ts"
+import { appliedMigration, latestMigration, lockNotAvailable, withLockTimeout } from "../sql/schema/Migrations.ts"
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100
@@ -33,24 +33,24 @@ export const layer = Layer.effect(
     const ids = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
 
     /** The last version read, which counts while the table is locked. The service checked it before it started. */
-    let known = Option.some(latest)
+    let lastVersion = Option.some(latestMigration)
     const readSchema = Effect.map(
-      withLockTimeout(background.sql, schemaLockTimeout)(current(background.sql)),
-      (version) => (known = version)
+      withLockTimeout(background.sql, schemaLockTimeout)(appliedMigration(background.sql)),
+      (version) => (lastVersion = version)
     ).pipe(
       Effect.catchIf(
         (error) => error._tag === "SqlError" && failureOf(error).sqlstate === lockNotAvailable,
-        () => Effect.succeed(known)
+        () => Effect.succeed(lastVersion)
       )
     )
     const schema = Effect.map(
       background.probe(readSchema, "schema.version"),
       Option.match({
         onNone: () => ["the database has not been migrated"],
-        onSome: (id) => (id < latest ? ["the database lacks migrations that this version needs"] : [])
+        onSome: (id) => (id < latestMigration ? ["the database lacks migrations that this version needs"] : [])
       })
     )
-    /** Asked on the connections for writes, which may lead to another server than the others. */
+    /** Uses the connections for writes, which may lead to another server than those for reads. */
     const session = Effect.map(
       writes.probe(sessionState(writes.sql), "server.session"),
       ({ acknowledgesEarly, readOnly }) => [
@@ -78,7 +78,7 @@ export const layer = Layer.effect(
             `key ${kek_id} is missing from the keyring; credentials that cannot be opened: ${countOf(credentials)}`
         )
     )
-    /** Not a problem: reads go on, and all instances have the same disk. */
+    /** Only a warning: reads go on, and all instances have the same disk. */
     const fullDisk = Effect.sync(() => (writes.metFullDisk() ? ["the disk of the database is full"] : []))
     return {
       problems: Effect.map(Effect.all([schema, session, sealing]), (sentences) => sentences.flat()).pipe(

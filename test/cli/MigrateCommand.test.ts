@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { adminClient, freshDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
-import { latest } from "../../src/sql/schema/Migrations.ts"
+import { latestMigration } from "../../src/sql/schema/Migrations.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { assert, describe, it } from "../support/it.ts"
@@ -78,7 +78,7 @@ describe("a schema of another version than the program", () => {
     function* () {
       const { settings, sql } = yield* begin
       yield* runCommand(["migrate"], settings)
-      yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${latest + 1}, 'of_tomorrow')`
+      yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${latestMigration + 1}, 'of_tomorrow')`
       const newer = "DATABASE_URL: the schema is newer than this version of byok"
       const stderr = `${newer}: use the version that migrated it.\n`
       assert.deepStrictEqual(yield* runCommand(createAccount, settings), { code: 1, stdout: "", stderr })

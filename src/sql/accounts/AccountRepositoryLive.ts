@@ -33,7 +33,7 @@ export const layer = Layer.effect(
     const { sql } = writes
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
-    /** Inserts a row unless it exists. Returns whether it exists now, and the act to record if it is new. */
+    /** Inserts a row unless it exists. Returns whether it exists now, and the act to record if it is new: `xmax` is 0. */
     const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
       Effect.map(insert, (rows) => ({
         stored: rows.length > 0,
@@ -125,11 +125,11 @@ export const layer = Layer.effect(
       hasAccounts: askExists(reads, "accounts.exist")`SELECT 1 FROM accounts LIMIT 1`,
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
-          // Finds erased accounts: the last step of an erasure has an operation, like every change of a credential.
-          const [earlier] = yield* sql`
+          // The id was used before, perhaps by an erased account: the last step of an erasure has an operation.
+          const [usedBefore] = yield* sql`
             SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation IS NOT NULL LIMIT 1`
           const created =
-            earlier === undefined
+            usedBefore === undefined
               ? yield* insertOnce(
                   sql`
                     INSERT INTO accounts (id, name, created_at)

@@ -9,7 +9,7 @@ import { makeLookUp } from "../connection/makeLookUp.ts"
 import type { Operation } from "../connection/Query.ts"
 import { hasMarks } from "../rows/parkingRows.ts"
 import {
-  bytesOf,
+  listBytes,
   columns,
   credentialOf,
   type Stored,
@@ -20,7 +20,7 @@ import {
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
-/** A key with the default workspace of its account. */
+/** An API key with the default workspace of its account. */
 interface KeyRow {
   readonly key_account_id: AccountId
   readonly role: ApiKeyRole
@@ -29,24 +29,25 @@ interface KeyRow {
   readonly has_marks?: boolean
 }
 
-interface Reading {
+/** The hash of an API key, and the id of the credential that its request names. */
+interface WithCredential {
   readonly hash: ApiKeyHash
   readonly id: CredentialId
 }
 
-/** A key with the credential that the request reads; all null if the account has no such credential. */
-type ReadingRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
+/** An API key with the credential that its request names, whose columns are null if the account has no such credential. */
+type KeyAndCredentialRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
   ((Row & { readonly bytes: number }) | { readonly id: null })
 
 const longColumns: ReadonlySet<string> = new Set([...listNames, "sealed"])
 
-/** Reads the rows that the request needs next together with its key, so that a get takes one round trip, and a create or update two. */
+/** Reads the rows that a request needs next along with its API key: so a get takes one round trip, a create or update two. */
 export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {
     const { reads } = yield* Database
     const { ask, distributed, sql } = reads
-    const findKey = makeLookUp<Pick<Reading, "hash">, KeyRow, ResolvedApiKey>(reads, {
+    const findKey = makeLookUp<Pick<WithCredential, "hash">, KeyRow, ResolvedApiKey>(reads, {
       operation: "api_keys.find",
       by: { hash: "text" },
       select: ({ hash }) =>
@@ -59,10 +60,10 @@ export const layer = Layer.effect(
               ${hasMarks(sql, sql`api_keys.account_id`)} AS has_marks FROM api_keys
             LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ key_account_id: account_id, n: _n, role, ...home }) => ({
+      read: ({ key_account_id: account_id, n: _n, role, ...prefetched }) => ({
         account_id,
         role,
-        prefetched: { account_id, ...home }
+        prefetched: { account_id, ...prefetched }
       }),
       nameOf: ({ hash }) => hash
     })
@@ -73,18 +74,18 @@ export const layer = Layer.effect(
         ? sql`CASE WHEN size.bytes <= ${sql.literal(String(mostPrefetched))} THEN ${value} END AS ${sql(column)}`
         : value
     }
-    const listBytes = bytesOf(sql, "credentials")
-    const makeFindReading = <Row extends Stored>(
+    const bytesOfLists = listBytes(sql, "credentials")
+    const makeFindWith = <Row extends Stored>(
       operation: Operation,
       columns: Statement.Fragment,
       bytes: Statement.Fragment,
       prefetchedOf: (id: CredentialId, credential: Option.Option<Row>) => Omit<Prefetched, "account_id">
     ) =>
-      makeLookUp<Reading, ReadingRow<Row>, ResolvedApiKey>(reads, {
+      makeLookUp<WithCredential, KeyAndCredentialRow<Row>, ResolvedApiKey>(reads, {
         operation,
         by: { hash: "text", id: "uuid" },
         // OFFSET 0 makes PostgreSQL compute the size once.
-        select: ({ hash, id }) => sql<ReadingRow<Row>>`
+        select: ({ hash, id }) => sql<KeyAndCredentialRow<Row>>`
           SELECT api_keys.account_id AS key_account_id, role, size.bytes, ${columns} FROM api_keys
           LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
           LEFT JOIN LATERAL (SELECT ${bytes} AS bytes OFFSET 0) AS size ON true
@@ -92,28 +93,28 @@ export const layer = Layer.effect(
         read: (row, { id }) => {
           const { key_account_id: account_id, role } = row
           const [credential, bytes] = row.id === null ? [Option.none(), 0] : [Option.some(row), row.bytes]
-          const rows = bytes > mostPrefetched ? {} : prefetchedOf(id, credential)
-          return { account_id, role, prefetched: { account_id, bytes, ...rows } }
+          const prefetched = bytes > mostPrefetched ? {} : prefetchedOf(id, credential)
+          return { account_id, role, prefetched: { account_id, bytes, ...prefetched } }
         }
       })
-    const findReading = makeFindReading<Stored>(
+    const findWithCredential = makeFindWith<Stored>(
       "api_keys.find_with_credential",
       sql.csv(columns.map(valueOf)),
-      listBytes,
+      bytesOfLists,
       (id, credential) => ({ credential: { id, row: Option.map(credential, credentialOf) } })
     )
-    const findChanging = makeFindReading<StoredSealed>(
+    const findWithSealedCredential = makeFindWith<StoredSealed>(
       "api_keys.find_with_sealed_credential",
       storedColumns(sql, sql`credentials.account_id`, valueOf),
-      sql`${listBytes} + octet_length(credentials.sealed)`,
+      sql`${bytesOfLists} + octet_length(credentials.sealed)`,
       (id, credential) => ({ sealed: { id, row: Option.map(credential, storedOf) } })
     )
 
     return {
-      find: (hash, reading, isSealed = false) =>
-        reading === undefined || distributed
+      find: (hash, id, isSealed = false) =>
+        id === undefined || distributed
           ? findKey({ hash })
-          : (isSealed ? findChanging : findReading)({ hash, id: reading }),
+          : (isSealed ? findWithSealedCredential : findWithCredential)({ hash, id }),
       ownedBy: (account_id, wanted) =>
         Effect.map(
           ask(

@@ -12,9 +12,10 @@ interface Horizon {
 
 /** Limits of the entries to seal or read at a time; `bytes` is their stored, compressed size. */
 const page = { entries: 200, bytes: 65_536 }
-const checkpoints = 100
+const checkpointsPerPage = 100
 
-const lock = 0x62796f6b
+/** The advisory lock of the instance that seals. */
+const sealingLock = 0x62796f6b
 
 /** How often to check whether the writers have ended, in milliseconds. */
 const pollInterval = 50
@@ -28,11 +29,11 @@ export const layer = Layer.effect(
     /** The first matching entries in an order, at least one if there are any. */
     const firstEntries = (matching: Statement.Fragment, limit = page.entries, order = "seq") => sql`
       SELECT account_id, seq, at, events FROM (
-        SELECT *, sum(pg_column_size(events)) OVER (ORDER BY ${sql.literal(order)}) - pg_column_size(events) AS before
+        SELECT *, sum(pg_column_size(events)) OVER (ORDER BY ${sql.literal(order)}) - pg_column_size(events) AS bytes_before
         FROM (
           SELECT account_id, seq, at, events FROM audit_entries WHERE ${matching} ORDER BY ${sql.literal(order)} LIMIT ${limit}
         ) AS next
-      ) AS sized WHERE before < ${page.bytes}`
+      ) AS sized WHERE bytes_before < ${page.bytes}`
     const nextEntries = (after: Statement.Fragment, upTo: bigint) =>
       firstEntries(sql`seq > ${after} AND seq <= ${String(upTo)}::bigint`)
     const actorHash = sql`(events -> 0 -> 'actor' ->> 'api_key_hash')`
@@ -47,8 +48,8 @@ export const layer = Layer.effect(
     /** PostgreSQL reads the locks after the snapshot, so no writer is missed. */
     const horizon = askFirst(background, "audit.horizon")<Horizon>`
       SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`
-    const stillWriting = (before: ReadonlyArray<string>) => askExists(background, "audit.writers")`
-      SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`
+    const areWriting = (earlier: ReadonlyArray<string>) => askExists(background, "audit.writers")`
+      SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${earlier}::text[]) LIMIT 1`
 
     const head = askFirst(background, "audit.head")<AuditHead>`
       SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`
@@ -56,8 +57,8 @@ export const layer = Layer.effect(
     /** Writes the next checkpoint, unless another instance does. Returns whether it did. */
     const sealPage = (upTo: bigint) =>
       Effect.gen(function* () {
-        const [attempt] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${lock}::bigint) AS mine`
-        if (attempt?.mine !== true) return false
+        const [lock] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${sealingLock}::bigint) AS mine`
+        if (lock?.mine !== true) return false
         const inserted = yield* sql`
           INSERT INTO audit_checkpoints (number, last_seq, digests, hash)
           SELECT head.number + 1, next.last_seq, next.digests, sha256(head.hash || next.digests)
@@ -82,9 +83,9 @@ export const layer = Layer.effect(
       const deadline = (yield* Clock.currentTimeMillis) + timeout
       let sealed = yield* head
       while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
-        const moved = !(yield* stillWriting(writers)) && (yield* sealPage(newest))
+        const hasSealed = !(yield* areWriting(writers)) && (yield* sealPage(newest))
         sealed = yield* head
-        if (moved) continue
+        if (hasSealed) continue
         if ((yield* Clock.currentTimeMillis) >= deadline) break
         yield* Effect.sleep(pollInterval)
       }
@@ -98,7 +99,7 @@ export const layer = Layer.effect(
         WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`,
       checkpoints: (after) => askRows(reads, "audit.checkpoints")<AuditCheckpoint>`
         SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
-        WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`,
+        WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpointsPerPage}`,
       entries: ({ after, upTo }) => askRows(reads, "audit.entries")<AuditEntry>`
         SELECT seq, ${isoTime}, timestamptz_send(at) AS stamp, events::text AS events
         FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,

@@ -4,6 +4,7 @@ import type { AuditAct } from "../../domain/AuditEvent.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { actingPrincipal, type Actor, actorOf } from "../../domain/Principal.ts"
 
+/** The events of an entry as JSON: each act with its actor. */
 export const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) =>
   JSON.stringify(acts.map((act) => ({ ...act, actor })))
 

@@ -11,21 +11,22 @@ import { findMarks } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import {
-  bytesOf,
+  listBytes,
   contextColumns,
   cursorOf,
-  keyOf,
-  lowest,
+  keyOfCursor,
+  lowestKey,
   pageBytes,
   type Recorded,
   recordedColumns,
   recordedOf
 } from "../rows/credentialRows.ts"
-import { changeHealth, isMarked, markOf } from "../rows/parkingRows.ts"
+import { changeHealth, isMark, isMarked, setOf } from "../rows/parkingRows.ts"
 
 /** The greatest number of credentials in a page. */
 const pageSize = 1000
 
+/** The columns of a suspect. */
 const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
 
 /** A suspect as the driver reads it. */
@@ -49,7 +50,7 @@ const suspectOf = (row: SuspectRow): Suspect => {
   return { context: row, sealed: { kek_id, wrapped_dek, sealed }, label, key_version }
 }
 
-/** Keys as rows `key (account_id, credential_id, key_version, n)`. */
+/** References to keys as rows `key`, numbered by `n` from 1. */
 const rowsOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql`
   unnest(
     ${keys.map(({ account_id }) => account_id)}::uuid[],
@@ -61,7 +62,7 @@ type RecordedKey = Recorded & Pick<KeyReference, "key_version">
 
 const keyActOf = (row: RecordedKey) => ({ ...recordedOf(row), key_version: row.key_version })
 
-/** The columns for audit events about keys whose pools are locked. */
+/** Reads the columns for audit events about keys, whose pools are locked. */
 const recordedKeys = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql<RecordedKey>`
   SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))}, credentials.key_version
   FROM ${rowsOf(sql, keys)}
@@ -100,10 +101,10 @@ export const layer = Layer.effect(
       /** Limits the page before comparing labels, so that a page costs the same however rare suspects are. */
       scan: ({ after, labels }) => {
         const { ask, sql } = reads
-        const { account_id, id } = after === undefined ? lowest : keyOf(after)
+        const { account_id, id } = after === undefined ? lowestKey : keyOfCursor(after)
         const rows = sql<Row>`
         WITH read AS MATERIALIZED (
-          SELECT *, sum(${bytesOf(sql)} + octet_length(sealed)) OVER (ORDER BY account_id, id) AS bytes,
+          SELECT *, sum(${listBytes(sql)} + octet_length(sealed)) OVER (ORDER BY account_id, id) AS bytes,
             row_number() OVER (ORDER BY account_id, id) AS n
           FROM (
             SELECT ${sql.csv(columns)} FROM credentials
@@ -127,27 +128,24 @@ export const layer = Layer.effect(
           }
         })
       },
-      conclude: ({ keys: found, park, searched }) => {
+      conclude: ({ keys, park, searched }) => {
         const { ask, sql } = writes
         const operation = randomUUID()
         const conclusion = Effect.gen(function* () {
-          yield* recordOnce(sql, operation, { action: "leak.search", searched, found: found.length })
-          const changed = park && found.length > 0 ? yield* mark(sql, found) : []
-          const changedNames = new Set(changed.map(({ account_id, credential_id }) => `${account_id} ${credential_id}`))
-          const parked = found.filter(({ account_id, credential_id }) =>
-            changedNames.has(`${account_id} ${credential_id}`)
-          )
-          const keys = parked.length > 0 ? yield* recordedKeys(sql, parked) : []
-          yield* recordEach(sql, keys, (key) => ({ action: "credential.park", ...keyActOf(key) }))
+          yield* recordOnce(sql, operation, { action: "leak.search", searched, found: keys.length })
+          const changed = park && keys.length > 0 ? yield* mark(sql, keys) : []
+          const parked = keys.filter(setOf(changed).has)
+          const rows = parked.length > 0 ? yield* recordedKeys(sql, parked) : []
+          yield* recordEach(sql, rows, (row) => ({ action: "credential.park", ...keyActOf(row) }))
           const marks = yield* sql<{ n: number }>`
-            SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked
+            SELECT n::int AS n FROM ${rowsOf(sql, keys)} JOIN credential_parkings AS parked
             ON parked.account_id = key.account_id AND parked.credential_id = key.credential_id
-            AND parked.key_version = key.key_version AND ${markOf(sql)}`
+            AND parked.key_version = key.key_version AND ${isMark(sql)}`
           const marked = new Set(marks.map(({ n }) => n))
-          return { changed, answer: found.map((_, index) => marked.has(index + 1)) }
+          return { changed, answer: keys.map((_, index) => marked.has(index + 1)) }
         })
         return ask(
-          changeHealth(writes, park ? found : [], () => conclusion),
+          changeHealth(writes, park ? keys : [], () => conclusion),
           "leaked_keys.conclude"
         )
       },
@@ -176,7 +174,7 @@ export const layer = Layer.effect(
           const ended = yield* sql`
           UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
-          AND ${markOf(sql)} RETURNING 1`
+          AND ${isMark(sql)} RETURNING 1`
           yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...keyActOf(row) }))
           return { changed: ended.length > 0 ? [owned] : [], answer: Option.some(key) }
         })

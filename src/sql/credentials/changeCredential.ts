@@ -7,7 +7,7 @@ import type { SealedKey } from "../../domain/SealedKey.ts"
 import type { CredentialOrder, CredentialUpdate, PoolFull, PoolLimits } from "../../port/CredentialRepository.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import {
-  bytesOf,
+  listBytes,
   columnTypes,
   type CredentialKey,
   memberBytesOf,
@@ -21,13 +21,13 @@ import { makeLookUp } from "../connection/makeLookUp.ts"
 import { actingPrincipal } from "../../domain/Principal.ts"
 import { LinkClosed } from "../../port/Links.ts"
 import { record } from "../audit/auditing.ts"
-import { closed, whileOpen } from "../rows/principalRows.ts"
+import { linkClosed, whileLinkOpen } from "../rows/principalRows.ts"
 
-/** The columns that an update writes, apart from the key's. */
+/** The columns that an update writes, except those of the sealed key. */
 const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
 const sealedColumns = ["kek_id", "wrapped_dek", "sealed"] as const
 
-/** The new values of a credential; the key's columns are null if the key stays. */
+/** The new values of a credential; the columns of the sealed key are null if the key stays. */
 type Values = Credential &
   Pick<CredentialUpdate, "revision" | "key_version" | "fields"> & { readonly account_id: AccountId } & {
     readonly [K in keyof SealedKey]: SealedKey[K] | null
@@ -45,7 +45,7 @@ const actsOf = (values: Values): ReadonlyArray<AuditAct> => {
 /** Updates a credential if it still has the revision that was read, and its pool has room. */
 export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
   const { sql } = pool
-  const find = makeFindRoom(pool)
+  const findRoom = makeFindRoom(pool)
   const assignments = sql.csv([
     ...policyColumns.map((column) => sql`${sql(column)} = input.${sql(column)}`),
     ...sealedColumns.map((column) => sql`${sql(column)} = coalesce(input.${sql(column)}, credentials.${sql(column)})`),
@@ -56,7 +56,7 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
       `${table}.account_id = input.account_id AND ${table}.id = input.id AND ${table}.revision = input.revision`
     )
   const growth = sql`
-    ${bytesOf(sql, "input")} + octet_length(coalesce(input.sealed, before.sealed)) - ${memberBytes(sql, "before")}`
+    ${listBytes(sql, "input")} + octet_length(coalesce(input.sealed, before.sealed)) - ${memberBytes(sql, "before")}`
   const isPossible = sql`
     target.revision = wanted.revision AND ${fits(sql, limits, { alone: "growth", together: "pool_growth" })}`
 
@@ -65,22 +65,22 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     columns: { ...columnTypes, revision: "integer", key_version: "integer" },
     actsOf,
     sizeOf: memberBytesOf,
-    change: (passing, confine) => sql`
+    change: (skipLocked, confine) => sql`
       sized AS (
         SELECT input.*, ${growth} AS growth,
           sum(greatest(${growth}, 0)) OVER (PARTITION BY ${keyColumns(sql, "input")}) AS pool_growth
         FROM input JOIN credentials AS before ON ${sameRow("before")} ${confine("before")}
-      ), ${lockTargets(sql, { wanted: "sized", passing, confine }, isPossible)}, changed AS (
+      ), ${lockTargets(sql, { wanted: "sized", skipLocked, confine }, isPossible)}, changed AS (
         UPDATE credentials SET ${assignments} FROM locked AS input WHERE ${sameRow("credentials")} ${confine("credentials")}
         RETURNING ${keyColumns(sql, "credentials")}, credentials.id, 0 AS members, input.growth AS bytes
       ), ${raisePools(sql, confine)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }]),
     refusal: (row) =>
-      Effect.flatMap(find(row), (room) =>
-        room === undefined || room.held === null
+      Effect.flatMap(findRoom(row), (room) =>
+        room === undefined || room.member_bytes === null
           ? Effect.void
-          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? (room.sealed ?? 0) : 0))
+          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? (room.sealed_bytes ?? 0) : 0))
       )
   })
 
@@ -105,11 +105,11 @@ export const deleteCredential = (pool: ConnectionPool) => {
     operation: "credentials.delete",
     columns: { account_id, id, label, provider, workspace_id },
     actsOf: (row) => [{ action: "credential.delete", ...recordedOf(row) }],
-    change: (passing, confine) => sql`
-      ${lockTargets(sql, { wanted: "input", passing, confine }, sql`target.label = wanted.label`)}, changed AS (
+    change: (skipLocked, confine) => sql`
+      ${lockTargets(sql, { wanted: "input", skipLocked, confine }, sql`target.label = wanted.label`)}, changed AS (
         DELETE FROM credentials USING locked AS input
         WHERE credentials.account_id = input.account_id AND credentials.id = input.id ${confine("credentials")}
-        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members, -input.held AS bytes
+        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members, -input.member_bytes AS bytes
       ), ${raisePools(sql, confine)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }])
@@ -149,34 +149,34 @@ export const reorderCredentials =
   ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { ids, provider, workspace_id }: CredentialOrder) => {
     const reorder = Effect.gen(function* () {
-      const place = sql`account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
-      yield* sql`SELECT FROM pools WHERE ${place} FOR NO KEY UPDATE`
+      const isInPool = sql`account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
+      yield* sql`SELECT FROM pools WHERE ${isInPool} FOR NO KEY UPDATE`
       const rows = yield* sql<Ordered>`
         SELECT id, sort_order, created_at FROM credentials
-        WHERE ${place} ORDER BY id FOR UPDATE`
+        WHERE ${isInPool} ORDER BY id FOR UPDATE`
       const stored = Array.from(rows)
         .sort(byOrder)
         .map(({ id }) => id)
       const requested = new Set(ids)
-      const all = new Set(stored)
+      const existing = new Set(stored)
       const missing = stored.filter((id) => !requested.has(id))
-      const foreign = ids.filter((id) => !all.has(id))
+      const foreign = ids.filter((id) => !existing.has(id))
       if (missing.length > 0 || foreign.length > 0) return Option.some({ missing, foreign })
       if (stored.every((id, index) => id === ids[index])) return Option.none()
       yield* sql`
         UPDATE credentials SET sort_order = place - 1
         FROM unnest(${ids}::uuid[]) WITH ORDINALITY AS wanted (wanted_id, place)
         WHERE account_id = ${account_id} AND id = wanted_id`
-      yield* sql`UPDATE pools SET version = version + 1 WHERE ${place}`
+      yield* sql`UPDATE pools SET version = version + 1 WHERE ${isInPool}`
       yield* record(sql, [
         { action: "credential.reorder", account_id, workspace_id, provider, credential_ids: [...ids] }
       ])
       return Option.none()
     })
     return Effect.flatMap(actingPrincipal, (principal) => {
-      const written = whileOpen(sql, principal, account_id, sql.withTransaction(reorder), () => undefined)
+      const written = whileLinkOpen(sql, principal, account_id, sql.withTransaction(reorder), () => undefined)
       return Effect.flatMap(ask(written, "credentials.reorder"), (result) =>
-        result === closed ? Effect.die(new LinkClosed()) : Effect.succeed(result)
+        result === linkClosed ? Effect.die(new LinkClosed()) : Effect.succeed(result)
       )
     })
   }

@@ -17,7 +17,7 @@ import {
 import { makeWrite } from "./makeWrite.ts"
 import { keyColumns, makeFindRoom, memberBytes, poolKey, refuseBytes, samePool } from "../rows/poolRows.ts"
 
-/** A new row, with its idempotency record, if any. */
+/** A new row with its idempotency record, whose values are null if there is none. */
 type Creation = NewRow & { readonly [K in keyof IdempotencyRecord]: Uint8Array | null }
 
 /** The columns that the database assigns to a new row; the time has milliseconds, as in JavaScript. */
@@ -32,32 +32,33 @@ const assigned = ["account_id", "id", "sort_order", "created_at"] as const
 const recordColumns = ["account_id", "key_hash", "credential_id", "fingerprint", "created_at"]
 
 /**
- * Creates credentials, each with an event and perhaps an idempotency record. The row of the pool checks the limits and assigns
- * the position, after all others. A lock keeps the workspace until the transaction ends.
+ * Makes the write that creates a credential, with an idempotency record if `withRecord`. The row of the pool checks the limits
+ * and assigns the position, after all others. A lock keeps the workspace until the transaction ends.
  */
 const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolean) => {
   const { sql } = pool
-  const find = makeFindRoom(pool)
+  const findRoom = makeFindRoom(pool)
   const [maxMembers, maxBytes] = [sql.literal(String(limits.credentials)), sql.literal(String(limits.bytes))]
   const now = sql`date_trunc('milliseconds', now())`
-  const room = sql`
+  /** Adds to an existing pool, if it has room. */
+  const growIfRoom = sql`
     ON CONFLICT (${sql.csv(poolKey)}) DO UPDATE SET version = pool.version + 1, members = pool.members + excluded.members,
       next_order = pool.next_order + excluded.members, bytes = pool.bytes + excluded.bytes
     WHERE pool.members + excluded.members <= ${maxMembers} AND pool.bytes + excluded.bytes <= ${maxBytes}`
-  const positions = sql`RETURNING ${sql.csv(poolKey)}, next_order`
-  const reserve = sql`INSERT INTO pools AS pool (${sql.csv(poolKey)}, version, members, next_order, bytes)`
-  const credentials = sql`INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)`
-  const records = sql`INSERT INTO idempotency_records (${sql.csv(recordColumns)})`
+  const returningOrder = sql`RETURNING ${sql.csv(poolKey)}, next_order`
+  const insertPools = sql`INSERT INTO pools AS pool (${sql.csv(poolKey)}, version, members, next_order, bytes)`
+  const insertCredentials = sql`INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)`
+  const insertRecords = sql`INSERT INTO idempotency_records (${sql.csv(recordColumns)})`
   /** The members and bytes that the rows of a table add to each pool. */
   const addedBy = (table: string) => sql`
     SELECT ${keyColumns(sql, table)}, count(*)::integer AS members, sum(${memberBytes(sql, table)}) AS bytes
     FROM ${sql.literal(table)} GROUP BY ${keyColumns(sql, table)}`
-  const reserveFor = (table: string) => sql`
-    ${reserve} SELECT ${keyColumns(sql, "wanted")}, 1, wanted.members, wanted.members, wanted.bytes
+  const insertPoolsFor = (table: string) => sql`
+    ${insertPools} SELECT ${keyColumns(sql, "wanted")}, 1, wanted.members, wanted.members, wanted.bytes
     FROM (${addedBy(table)}) AS wanted`
   /** New members get consecutive positions, the last just before the `next_order` of their pool. */
-  const createFrom = (table: string) => sql`
-    ${credentials} SELECT ${sql.csv(newColumns.map((column) => sql.literal(`${table}.${column}`)))},
+  const insertCredentialsFrom = (table: string) => sql`
+    ${insertCredentials} SELECT ${sql.csv(newColumns.map((column) => sql.literal(`${table}.${column}`)))},
       next_order - row_number() OVER (PARTITION BY ${keyColumns(sql, table)} ORDER BY n DESC), ${now}
     FROM ${sql.literal(table)} LEFT JOIN reserved ON ${samePool(sql, table, "reserved")}`
   const isOpen = (table: string) =>
@@ -66,39 +67,40 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     )
   const change = sql`
     reserved AS (
-      ${reserveFor("input")} JOIN workspaces ON ${isOpen("wanted")}
+      ${insertPoolsFor("input")} JOIN workspaces ON ${isOpen("wanted")}
       WHERE wanted.members <= ${maxMembers} AND wanted.bytes <= ${maxBytes}
-      ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${room} ${positions}
-    ), changed AS (${createFrom("input")} WHERE next_order IS NOT NULL RETURNING ${sql.csv(assigned)})`
+      ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${growIfRoom} ${returningOrder}
+    ), changed AS (${insertCredentialsFrom("input")} WHERE next_order IS NOT NULL RETURNING ${sql.csv(assigned)})`
   /**
-   * Locks pools in the order of their keys, before it takes idempotency keys, so that the room in a pool remains. A pool that is
-   * new cannot be locked. If another transaction has added it meanwhile, its members have no position and the statement fails:
-   * waiting for its row while holding idempotency keys could deadlock.
+   * Locks pools in the order of their keys, before it takes idempotency keys, so that the room in a pool remains. A pool that does
+   * not exist cannot be locked. If another transaction adds it meanwhile, the new members have no position and the statement
+   * fails: waiting for the pool's row while holding idempotency keys could deadlock.
    */
   const changeOnce = sql`
     opened AS (
       SELECT input.* FROM input JOIN workspaces ON ${isOpen("input")}
       ORDER BY ${keyColumns(sql, "input")} FOR SHARE OF workspaces
-    ), held AS (
+    ), locked AS (
       SELECT pools.* FROM pools JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "pools", "wanted")}
       ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools
     ), fitting AS (
       SELECT opened.* FROM opened JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "opened", "wanted")}
-      LEFT JOIN held ON ${samePool(sql, "opened", "held")}
-      WHERE coalesce(held.members, 0) + wanted.members <= ${maxMembers} AND coalesce(held.bytes, 0) + wanted.bytes <= ${maxBytes}
+      LEFT JOIN locked ON ${samePool(sql, "opened", "locked")}
+      WHERE coalesce(locked.members, 0) + wanted.members <= ${maxMembers}
+      AND coalesce(locked.bytes, 0) + wanted.bytes <= ${maxBytes}
     ), stored AS (
-      ${records} SELECT account_id, key_hash, id, fingerprint, now() FROM fitting ORDER BY account_id, key_hash
+      ${insertRecords} SELECT account_id, key_hash, id, fingerprint, now() FROM fitting ORDER BY account_id, key_hash
       ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id, credential_id AS id
     ), claimed AS (SELECT fitting.* FROM fitting JOIN stored USING (account_id, id)), taken AS (
       SELECT account_id, id FROM fitting EXCEPT SELECT account_id, id FROM stored
     ), grown AS (
-      ${reserveFor("claimed")} JOIN held ON ${samePool(sql, "wanted", "held")}
-      ORDER BY ${keyColumns(sql, "wanted")} ${room} ${positions}
+      ${insertPoolsFor("claimed")} JOIN locked ON ${samePool(sql, "wanted", "locked")}
+      ORDER BY ${keyColumns(sql, "wanted")} ${growIfRoom} ${returningOrder}
     ), added AS (
-      ${reserveFor("claimed")} LEFT JOIN held ON ${samePool(sql, "wanted", "held")} WHERE held.account_id IS NULL
-      ORDER BY ${keyColumns(sql, "wanted")} ON CONFLICT DO NOTHING ${positions}
+      ${insertPoolsFor("claimed")} LEFT JOIN locked ON ${samePool(sql, "wanted", "locked")}
+      WHERE locked.account_id IS NULL ORDER BY ${keyColumns(sql, "wanted")} ON CONFLICT DO NOTHING ${returningOrder}
     ), reserved AS (SELECT * FROM grown UNION ALL SELECT * FROM added),
-    changed AS (${createFrom("claimed")} RETURNING ${sql.csv(assigned)})`
+    changed AS (${insertCredentialsFrom("claimed")} RETURNING ${sql.csv(assigned)})`
 
   return makeWrite<Creation, Assigned, WorkspaceGone | PoolFull>(pool, {
     operation: withRecord ? "credentials.insert_once" : "credentials.insert",
@@ -112,8 +114,8 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     change: () => (withRecord ? changeOnce : change),
     ...(withRecord ? { takesKeys: true } : {}),
     returning: assigned,
-    /** Several statements: in one, Citus would send the result of a CTE to every node, and one that is down would fail all creates. */
-    routed: Effect.fnUntraced(function* (row) {
+    /** Several statements: in one, Citus would send the result of a CTE to every node, one of which may be down. */
+    changeDistributed: Effect.fnUntraced(function* (row) {
       const { account_id, provider, workspace_id } = row
       const workspaces = yield* sql`
         SELECT id FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR SHARE`
@@ -121,20 +123,21 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       const added = memberBytesOf(row)
       if (added > limits.bytes) return []
       const [reserved] = yield* sql<{ next_order: number }>`
-        ${reserve} VALUES (${account_id}, ${workspace_id}, ${provider}, 1, 1, 1, ${added}) ${room} RETURNING next_order`
+        ${insertPools} VALUES (${account_id}, ${workspace_id}, ${provider}, 1, 1, 1, ${added}) ${growIfRoom}
+        RETURNING next_order`
       if (reserved === undefined) return []
       if (row.key_hash !== null) {
-        yield* sql`${records} VALUES (${account_id}, ${row.key_hash}, ${row.id}, ${row.fingerprint}, now())`
+        yield* sql`${insertRecords} VALUES (${account_id}, ${row.key_hash}, ${row.id}, ${row.fingerprint}, now())`
       }
       return yield* sql<Assigned>`
-        ${credentials} VALUES (${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, ${reserved.next_order - 1}, ${now})
+        ${insertCredentials} VALUES (${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, ${reserved.next_order - 1}, ${now})
         RETURNING ${sql.csv(assigned)}`
     }, sql.withTransaction),
     recall: ({ account_id, id, sealed }) => sql<Assigned>`
       SELECT ${sql.csv(assigned)} FROM credentials
       WHERE account_id = ${account_id} AND id = ${id} AND sealed = ${sealed}`,
     refusal: (row) =>
-      Effect.flatMap(find(row), (room): Effect.Effect<void, WorkspaceGone | PoolFull> => {
+      Effect.flatMap(findRoom(row), (room): Effect.Effect<void, WorkspaceGone | PoolFull> => {
         if (room === undefined || room.workspace_deleted) return Effect.fail(new WorkspaceGone())
         if (room.members < limits.credentials) return refuseBytes(room, limits, memberBytesOf(row))
         return Effect.fail(new PoolFull({ of: "credentials", limit: limits.credentials }))
@@ -143,7 +146,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
   })
 }
 
-const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
+const idTaken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
 
 /** Creates a credential; none if another request has stored a record under the same hash. */
 export const createCredential = (pool: ConnectionPool, limits: PoolLimits) => {
@@ -159,7 +162,7 @@ export const createCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     const inserted =
       record === undefined ? insert({ ...row, key_hash: null, fingerprint: null }) : insertOnce({ ...row, ...record })
     return Effect.flatMap(inserted, (stored) => {
-      if (Option.isNone(stored)) return record === undefined ? Effect.die(taken) : Effect.succeedNone
+      if (Option.isNone(stored)) return record === undefined ? Effect.die(idTaken) : Effect.succeedNone
       return Effect.succeedSome(credentialOf({ ...credential, ...stored.value }))
     })
   }

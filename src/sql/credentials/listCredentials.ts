@@ -12,7 +12,7 @@ import type {
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { compileOnce } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { bytesOf, columns, credentialOf, type Stored } from "../rows/credentialRows.ts"
+import { listBytes, columns, credentialOf, type Stored } from "../rows/credentialRows.ts"
 import { isMarked } from "../rows/parkingRows.ts"
 
 /** A row of the page; an empty page is one row without a credential. Lists are null if they exceed the bytes to read. */
@@ -45,7 +45,7 @@ type Listed = Effect.Success<ReturnType<CredentialRepository["Service"]["list"]>
 
 const isList = (column: string) => (listNames as ReadonlyArray<string>).includes(column)
 
-/** The parameters of a page; `within` limits the bytes of its lists. */
+/** The parameters of a page: `offset` and `limit` choose its rows, `within` is the greatest size of its lists in bytes. */
 const paging = {
   account_id: "uuid",
   workspace_id: "uuid",
@@ -55,7 +55,7 @@ const paging = {
 } as const
 type Paging = keyof typeof paging
 const pagingNames = Object.keys(paging) as ReadonlyArray<Paging>
-type Place = Pick<CredentialPage, "limit" | "offset" | "workspace_id"> & {
+type PageRequest = Pick<CredentialPage, "limit" | "offset" | "workspace_id"> & {
   readonly account_id: AccountId
   readonly within: number
 }
@@ -84,28 +84,28 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
     provider?: string,
     filters: ReadonlyArray<Statement.Fragment> = []
   ) => {
-    const ofWorkspace = sql.and([
+    const isInWorkspace = sql.and([
       sql`account_id = ${valueOf("account_id")}`,
       sql`workspace_id = ${valueOf("workspace_id")}`,
       ...(provider === undefined ? [] : [sql`provider = ${provider}`])
     ])
-    const listed = sql.and([ofWorkspace, ...filters])
+    const isListed = sql.and([isInWorkspace, ...filters])
     const counted =
       filters.length === 0
-        ? sql`SELECT coalesce(sum(members), 0)::int AS total_count FROM pools WHERE ${ofWorkspace}`
-        : sql`SELECT count(*)::int AS total_count FROM credentials WHERE ${listed}`
-    const read = columns.map((column) => {
+        ? sql`SELECT coalesce(sum(members), 0)::int AS total_count FROM pools WHERE ${isInWorkspace}`
+        : sql`SELECT count(*)::int AS total_count FROM credentials WHERE ${isListed}`
+    const values = columns.map((column) => {
       const value = sql`${sql(column)}`
       return isList(column)
-        ? sql`CASE WHEN sum(held) OVER () <= ${valueOf("within")} THEN ${value} END AS ${value}`
+        ? sql`CASE WHEN sum(list_bytes) OVER () <= ${valueOf("within")} THEN ${value} END AS ${value}`
         : value
     })
     return sql`
       SELECT total_count, read.* FROM (${counted}) AS counted LEFT JOIN (
-        SELECT (sum(held) OVER ())::integer AS bytes, ${sql.csv(read)} FROM (
-          SELECT ${sql.csv(columns)}, ${bytesOf(sql)} AS held FROM credentials
-          WHERE ${listed} AND (created_at, id) >= (
-            SELECT created_at, id FROM credentials WHERE ${listed} ORDER BY created_at, id LIMIT 1 OFFSET ${valueOf("offset")}
+        SELECT (sum(list_bytes) OVER ())::integer AS bytes, ${sql.csv(values)} FROM (
+          SELECT ${sql.csv(columns)}, ${listBytes(sql)} AS list_bytes FROM credentials
+          WHERE ${isListed} AND (created_at, id) >= (
+            SELECT created_at, id FROM credentials WHERE ${isListed} ORDER BY created_at, id LIMIT 1 OFFSET ${valueOf("offset")}
           ) ORDER BY created_at, id LIMIT ${valueOf("limit")}
         ) AS page
       ) AS read ON true`
@@ -125,14 +125,14 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
       ) WITH ORDINALITY AS wanted (${sql.csv(pagingNames.map((name) => sql`${sql(name)}`))}, n),
       LATERAL (${select((name) => sql`wanted.${sql(name)}`)}) AS listed ORDER BY n, created_at, id`
   )
-  const share = batch<Place, ReturnType<typeof pageOf>>({
+  const readInBatch = batch<PageRequest, ReturnType<typeof pageOf>>({
     operation: "credentials.list",
-    one: (place) => Effect.map(one(place), pageOf),
-    many: (places) => {
-      const parameters = Record.map(paging, (_, name) => places.map((place) => place[name]))
+    one: (request) => Effect.map(one(request), pageOf),
+    many: (requests) => {
+      const parameters = Record.map(paging, (_, name) => requests.map((request) => request[name]))
       return Effect.map(many(parameters), (rows) => {
         const rowsOf = Map.groupBy(rows, ({ n }) => n)
-        return places.map((_, index) => pageOf(rowsOf.get(index + 1) ?? []))
+        return requests.map((_, index) => pageOf(rowsOf.get(index + 1) ?? []))
       })
     },
     sizeOf: ({ limit, within }) => within + limit * rowBytes
@@ -149,22 +149,22 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
           ])
     ]
     const isFiltered = filters.length > 0 || provider !== undefined
-    const alone = (place: Place) => {
+    const readAlone = (request: PageRequest) => {
       const rows = isFiltered
-        ? sql<Row>`${select((name) => sql`${place[name]}`, provider, filters)} ORDER BY created_at, id`
-        : one(place)
+        ? sql<Row>`${select((name) => sql`${request[name]}`, provider, filters)} ORDER BY created_at, id`
+        : one(request)
       return Effect.map(ask(rows, "credentials.list"), pageOf)
     }
     /** Reads again, with more memory, if the lists exceed `within`. */
-    const read = (within: number, ask: typeof alone): Answer<Listed> =>
-      Effect.flatMap(ask({ account_id, within, ...page }), ({ bytes, listed }) =>
+    const list = (within: number, read: typeof readAlone): Answer<Listed> =>
+      Effect.flatMap(read({ account_id, within, ...page }), ({ bytes, listed }) =>
         memory !== undefined && bytes > within
-          ? Effect.andThen(memory.admit(bytes), read(bytes, alone))
+          ? Effect.andThen(memory.admit(bytes), list(bytes, readAlone))
           : Effect.succeed(listed)
       )
-    return read(
+    return list(
       memory?.within ?? unbounded,
-      isFiltered || memory === undefined || page.offset > maxSharedOffset ? alone : share
+      isFiltered || memory === undefined || page.offset > maxSharedOffset ? readAlone : readInBatch
     )
   }
 }

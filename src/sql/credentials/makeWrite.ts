@@ -12,7 +12,7 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { Operation, Query } from "../connection/Query.ts"
 import { type CredentialKey, cursorOf } from "../rows/credentialRows.ts"
-import { closed, whileOpen } from "../rows/principalRows.ts"
+import { linkClosed, whileLinkOpen } from "../rows/principalRows.ts"
 import type { Confine, PoolKey } from "../rows/poolRows.ts"
 
 export type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
@@ -33,15 +33,15 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   /** Estimates how many bytes the values add to a statement. */
   readonly sizeOf?: (values: Values) => number
   /**
-   * CTEs that read `input`, a row per write, and end with `changed`, which has the columns of `returning`. In a batch, `passing`
-   * is SKIP LOCKED, so that writes to pools that another transaction has locked are made alone.
+   * CTEs that read `input`, a row per write, and end with `changed`, which has the columns of `returning`. In a batch,
+   * `skipLocked` is SKIP LOCKED, so that writes to pools that another transaction has locked are made alone; else it is empty.
    */
-  readonly change: (passing: Statement.Fragment, confine: Confine) => Statement.Fragment
+  readonly change: (skipLocked: Statement.Fragment, confine: Confine) => Statement.Fragment
   readonly returning: ReadonlyArray<keyof Changed & string>
   /** Whether `change` has a CTE `taken` of the writes that it omits because their key is taken. */
   readonly takesKeys?: true
   /** Makes the change, without its entry, where Citus distributes accounts and cannot run `change`. */
-  readonly routed?: (values: Values) => Query<ReadonlyArray<Changed>>
+  readonly changeDistributed?: (values: Values) => Query<ReadonlyArray<Changed>>
   /** Reads `changed` again, if the audit log has the write of an earlier attempt. */
   readonly recall: (values: Values) => Query<ReadonlyArray<Changed>>
   /** Fails with the reason if the write cannot be made alone either. */
@@ -67,6 +67,7 @@ const noPosition = "23502"
 
 const isChanged = <Changed>(result: Result<Changed>) => result !== taken && Option.isSome(result)
 
+/** Turns the failure of a taken key into `taken`, and that of a full pool into none. */
 const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option<never>> =>
   Effect.catchTag(query, "SqlError", (error): Query<typeof taken | Option.Option<never>> => {
     const { sqlstate } = failureOf(error)
@@ -103,9 +104,9 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const blank = JSON.parse(JSON.stringify(Object.fromEntries(names.map((name) => [name, null])))) as object
   const valuesOf = (input: object) => input as Readonly<Record<string, unknown>>
 
-  const statement = (input: Statement.Fragment, passing: string, confine: Confine) => sql`
-    WITH input AS (${input}), ${change(sql.literal(passing), confine)}`
-  const result =
+  const statement = (input: Statement.Fragment, skipLocked: string, confine: Confine) => sql`
+    WITH input AS (${input}), ${change(sql.literal(skipLocked), confine)}`
+  const selectResult =
     write.takesKeys === undefined
       ? sql`SELECT ${sql.csv(returning)} FROM changed`
       : sql`
@@ -121,37 +122,36 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const columns = types.map(([name, type]) => sql`${sql(name)} ${sql.literal(type)}`)
   const manyInputs = (rows: string) =>
     sql`SELECT * FROM json_to_recordset(${rows}::json) AS input (${sql.csv(columns)}, n integer)`
-  const compiled = (input: Statement.Fragment, passing: string) => sql<Changed>`
-    ${statement(input, passing, () => sql``)}, recorded AS (
+  const recordedStatement = (input: Statement.Fragment, skipLocked: string) => sql<Changed>`
+    ${statement(input, skipLocked, () => sql``)}, recorded AS (
       INSERT INTO audit_entries (account_id, operation, events)
       SELECT account_id, operation, entry::json FROM input JOIN changed USING (account_id, id)
-    ) ${result}`
-  const alone = compileOnce(sql, names, (parameters) =>
-    compiled(
+    ) ${selectResult}`
+  const runOne = compileOnce(sql, names, (parameters) =>
+    recordedStatement(
       oneInput((name) => parameters[name]),
       ""
     )
   )
-  const together = compileOnce(sql, ["rows"], ({ rows }) => compiled(manyInputs(rows), "SKIP LOCKED"))
+  const runMany = compileOnce(sql, ["rows"], ({ rows }) => recordedStatement(manyInputs(rows), "SKIP LOCKED"))
 
   /** Citus runs a statement on one node if each table is confined to an account; the audit log is on another node. */
-  const routed = (input: Input) => {
+  const runDistributed = (input: Input) => {
     const confine: Confine = (table) => sql`AND ${sql.literal(table)}.account_id = ${input.account_id}`
     const changed =
-      write.routed?.(input) ??
+      write.changeDistributed?.(input) ??
       sql<Changed>`${statement(
         oneInput((name) => valuesOf(input)[name]),
         "",
         confine
-      )} ${result}`
+      )} ${selectResult}`
     const record = ({ length }: ReadonlyArray<Changed>): Query<unknown> =>
       length > 0 ? insertEntry(sql, input) : Effect.void
-    const recorded = Effect.tap(changed, record)
-    return sql.withTransaction(recorded)
+    return sql.withTransaction(Effect.tap(changed, record))
   }
   const attempt = (input: Input): Query<Result<Changed>> =>
-    Effect.map(distributed ? routed(input) : alone(valuesOf(input)), ([row]) => resultOf(row))
-  /** The lock makes the commit wait for the replicas, in case the earlier attempt did not. */
+    Effect.map(distributed ? runDistributed(input) : runOne(valuesOf(input)), ([row]) => resultOf(row))
+  /** Whether an earlier attempt stored the write. The lock makes the commit wait for the replicas, if that attempt did not. */
   const wasStored = ({ account_id, operation, provider, workspace_id }: Input) =>
     Effect.andThen(
       sql`
@@ -159,20 +159,20 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
         WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider} FOR NO KEY UPDATE`,
       wasRecorded(sql, account_id, operation)
     )
-  const one = (input: Input): Query<Result<Changed>> =>
+  const writeOne = (input: Input): Query<Result<Changed>> =>
     Effect.flatMap(
       unlessTaken(
-        whileOpen(sql, input.principal, input.account_id, attempt(input), (changed) =>
-          isChanged(changed) ? input.id : undefined
+        whileLinkOpen(sql, input.principal, input.account_id, attempt(input), (result) =>
+          isChanged(result) ? input.id : undefined
         )
       ),
-      (changed): Query<Result<Changed>> => {
-        if (changed !== closed && isChanged(changed)) return Effect.succeed(changed)
-        const recalled = Effect.flatMap(wasStored(input), (was) => (was ? recall(input) : Effect.succeed([])))
-        return Effect.flatMap(recalled, ([before]): Query<Result<Changed>> => {
-          if (before !== undefined) return Effect.succeedSome(before)
-          if (changed === closed) return Effect.die(new LinkClosed())
-          return changed === taken ? Effect.succeed(taken) : Effect.succeedNone
+      (result): Query<Result<Changed>> => {
+        if (result !== linkClosed && isChanged(result)) return Effect.succeed(result)
+        const recalled = Effect.flatMap(wasStored(input), (stored) => (stored ? recall(input) : Effect.succeed([])))
+        return Effect.flatMap(recalled, ([changed]): Query<Result<Changed>> => {
+          if (changed !== undefined) return Effect.succeedSome(changed)
+          if (result === linkClosed) return Effect.die(new LinkClosed())
+          return result === taken ? Effect.succeed(taken) : Effect.succeedNone
         })
       }
     )
@@ -182,7 +182,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     operation,
     sizeOf: write.sizeOf,
     lockOf,
-    one,
+    one: writeOne,
     many: (all) => {
       const firstOf = new Map<string, Input>()
       for (const input of all) if (!firstOf.has(keyOf(input))) firstOf.set(keyOf(input), input)
@@ -192,7 +192,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
         for (const name of names) row[name] = inJson(valuesOf(input)[name])
         return row
       })
-      return Effect.map(together({ rows: JSON.stringify(rows) }), (rows) => {
+      return Effect.map(runMany({ rows: JSON.stringify(rows) }), (rows) => {
         const changed = new Map(rows.map((row) => [cursorOf(row), row]))
         return all.map((input) =>
           resultOf(firstOf.get(keyOf(input)) === input ? changed.get(cursorOf(input)) : undefined)
@@ -206,18 +206,18 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     Effect.flatMap(actingPrincipal, (principal) => {
       const entry = entryOf(actorOf(principal), actsOf(values))
       const input: Input = { ...values, operation: operationOf(values), entry, principal }
-      const unbatched = Effect.suspend(() => withLock(lockOf(input), ask(one(input), operation)))
+      const unbatched = Effect.suspend(() => withLock(lockOf(input), ask(writeOne(input), operation)))
       const retry = refusal === undefined ? unbatched : Effect.andThen(refusal(values), unbatched)
-      const settle = (changed: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {
-        if (changed === taken) return Effect.succeedNone
-        if (isLast || Option.isSome(changed)) return Effect.succeed(changed)
+      const settle = (result: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {
+        if (result === taken) return Effect.succeedNone
+        if (isLast || Option.isSome(result)) return Effect.succeed(result)
         return Effect.flatMap(retry, (result) => settle(result, untilRefused === undefined))
       }
       // An earlier attempt of the batch, whose answer was lost, may have taken the key.
-      const inBatch = Effect.flatMap(batched(input), (changed) =>
-        changed === taken ? unbatched : Effect.succeed(changed)
+      const inBatch = Effect.flatMap(batched(input), (result) =>
+        result === taken ? unbatched : Effect.succeed(result)
       )
       const written = principal.kind === "link" ? unbatched : inBatch
-      return Effect.flatMap(written, (changed) => settle(changed, false))
+      return Effect.flatMap(written, (result) => settle(result, false))
     })
 }

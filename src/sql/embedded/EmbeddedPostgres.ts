@@ -181,12 +181,13 @@ const makeJoin = (host: string, server: Server, user: User): Effect.Effect<Membe
         if (opened._tag === "Success") return opened.success
         const failure = opened.failure
         if (failure._tag === "EmbeddedPostgresError") return yield* failure
-        const answers = failure.sqlstate === "57P03" || failure.sqlstate === "EAGAIN"
-        if (!answers && !failure.isTransient) {
+        // It starts or stops, or too many clients connect at once.
+        const isRunning = failure.sqlstate === "57P03" || failure.sqlstate === "EAGAIN"
+        if (!isRunning && !failure.isTransient) {
           return yield* EmbeddedPostgresError.of(sentenceOn("The embedded database", failure, 0))
         }
-        if (answers && server.isStarting()) deadline = Date.now() + startTimeout
-        const started = answers ? undefined : yield* Effect.result(server.start)
+        if (isRunning && server.isStarting()) deadline = Date.now() + startTimeout
+        const started = isRunning ? undefined : yield* Effect.result(server.start)
         startedHere ||= started?._tag === "Success"
         const log = started?._tag === "Failure" ? started.failure : ""
         if (Date.now() > deadline || (log !== "" && !stillOccupied.test(log))) {

@@ -10,7 +10,7 @@ import { failureOf } from "../connection/DatabaseErrors.ts"
 import { countNaming, kekUsage } from "./kekUsage.ts"
 import { rewrapBatch } from "./rewrapBatch.ts"
 
-interface Check {
+interface KekRow {
   readonly kek_id: string
   readonly check_value: Uint8Array
   readonly retired: boolean
@@ -25,9 +25,9 @@ export const layer = Layer.effect(
     const database = yield* Database
     const { background, writes } = database
     const instance = { id: randomUUID(), name: `${hostname()}:${process.pid}` }
-    const known = (ids: ReadonlyArray<string>) => writes.sql<Check>`
+    const known = (ids: ReadonlyArray<string>) => writes.sql<KekRow>`
       SELECT id AS kek_id, check_value, retired_at IS NOT NULL AS retired FROM keks WHERE id = ANY(${ids}::text[])`
-    const insert = ({ check_value, kek_id }: Omit<Check, "retired">) => writes.sql<{ kek_id: string }>`
+    const insert = ({ check_value, kek_id }: Omit<KekRow, "retired">) => writes.sql<{ kek_id: string }>`
       INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value})
       ON CONFLICT (id) DO NOTHING RETURNING id AS kek_id`
     /** A key may seal if it has sealed before, no key has, or another key of the keyring has. */
@@ -59,7 +59,7 @@ export const layer = Layer.effect(
 
     const count = (kek_id: string) => writes.probe(countNaming(writes.sql, kek_id), "keks.count")
 
-    /** Retires or reinstates a key; false if running transactions hold `credentials` or `links` for too long. */
+    /** Retires or reinstates a key. Returns false if running transactions keep `credentials` or `links` locked for too long. */
     const fence = Effect.fnUntraced(
       function* (kek_id: string, retired: boolean) {
         const { sql } = writes
@@ -150,15 +150,15 @@ export const layer = Layer.effect(
       }),
       register: Effect.fnUntraced(function* (keks) {
         const ids = keks.map(({ kek_id }) => kek_id)
-        const differing = (rows: ReadonlyArray<Check>) =>
+        const differing = (rows: ReadonlyArray<KekRow>) =>
           keks
             .filter(({ check_value, kek_id }) =>
               rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
             )
             .map(({ kek_id }) => kek_id)
-        const before = yield* writes.probe(known(ids), "keks.known")
-        const conflicts = differing(before)
-        if (conflicts.length > 0 || before.length === new Set(ids).size) return conflicts
+        const registered = yield* writes.probe(known(ids), "keks.known")
+        const conflicts = differing(registered)
+        if (conflicts.length > 0 || registered.length === new Set(ids).size) return conflicts
         const recorded = Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
           const conflicts = differing(yield* known(ids))

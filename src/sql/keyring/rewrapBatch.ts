@@ -6,20 +6,18 @@ import type { KekRegistry } from "../../port/KekRegistry.ts"
 import { record } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import {
-  bytesOf,
+  listBytes,
   contextColumns,
   type CredentialKey,
   cursorOf,
-  keyOf,
-  keyOfAll,
-  lowest,
+  highestKey,
+  keyOfCursor,
+  lowestKey,
   pageBytes
 } from "../rows/credentialRows.ts"
 
 /** The greatest number of rows that a statement scans, even if few of them name another key. */
 const scanLimit = 10_000
-
-const highest = keyOfAll("ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 /** How many DEKs to rewrap at a time, for slow key stores. */
 const concurrency = 16
@@ -28,7 +26,7 @@ const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
 type Row = CredentialKey & SealedKey
 
-/** A table of sealed keys: the columns of the sealing context, their size, and how to build the context. */
+/** A table of sealed keys: the columns of the sealing context, the bytes of a row's lists, and how to build the context. */
 interface Source {
   readonly table: Statement.Fragment
   readonly columns: Statement.Fragment
@@ -41,13 +39,13 @@ const linksPrefix = "links "
 
 /**
  * Rewraps the data keys of a batch of credentials, in one transaction with one audit event. The batches after the last
- * credential are of links; their cursors have a prefix.
+ * credential consist of links; their cursors have a prefix.
  */
 export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
   const ofCredentials: Source = {
     table: sql`credentials`,
     columns: sql.csv(contextColumns),
-    bytes: bytesOf(sql),
+    bytes: listBytes(sql),
     contextOf: ({ kek_id: _, sealed: _sealed, wrapped_dek: _dek, ...bound }) => contextOf(bound as BoundCredential)
   }
   const ofLinks: Source = {
@@ -76,11 +74,13 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
       const inLinks = after?.startsWith(linksPrefix) === true
       const { bytes, columns, contextOf, table } = inLinks ? ofLinks : ofCredentials
       const from =
-        after === undefined || after === linksPrefix ? lowest : keyOf(inLinks ? after.slice(linksPrefix.length) : after)
+        after === undefined || after === linksPrefix
+          ? lowestKey
+          : keyOfCursor(inLinks ? after.slice(linksPrefix.length) : after)
       const [scanEnd] = yield* sql<CredentialKey>`
         SELECT account_id, id FROM ${table} WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
         ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
-      const upTo = scanEnd ?? highest
+      const upTo = scanEnd ?? highestKey
       const range = sql`(account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
         AND (account_id, id) <= (${upTo.account_id}::uuid, ${upTo.id}::uuid) AND kek_id <> ${primary}`
       const [next] = yield* sql<{ fitting: number; all: number }>`
@@ -126,9 +126,9 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
               AND target.wrapped_dek = decode(rewrapped.old, 'hex')
               RETURNING target.account_id, target.id`
       if (replaced.length > 0) {
-        const before = new Map(rows.map((row) => [cursorOf(row), row.kek_id]))
+        const oldKeks = new Map(rows.map((row) => [cursorOf(row), row.kek_id]))
         const countsByOldKek = Record.map(
-          Arr.groupBy(replaced, (row) => before.get(cursorOf(row)) ?? ""),
+          Arr.groupBy(replaced, (row) => oldKeks.get(cursorOf(row)) ?? ""),
           ({ length }) => length
         )
         yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: countsByOldKek }])

@@ -64,13 +64,13 @@ export const layer = Layer.effect(
       { private_key, public_key }: LinkKeyPair
     ) {
       if (!(yield* lockOpenLink(sql, account_id, link_id))) return Option.none()
-      const one = sql`account_id = ${account_id} AND id = ${link_id}`
-      const [before] = yield* sql<SealedKey & { readonly public_key: Uint8Array }>`
-        SELECT ${sql.csv(linkKeyColumns)} FROM links WHERE ${one} AND public_key <> ${public_key}`
-      if (before === undefined) return Option.none()
-      yield* sql`UPDATE links SET ${sql.update({ public_key, ...private_key })} WHERE ${one}`
-      const { public_key: before_public, ...before_private } = before
-      return Option.some({ public_key: before_public, private_key: before_private })
+      const isLink = sql`account_id = ${account_id} AND id = ${link_id}`
+      const [replaced] = yield* sql<SealedKey & { readonly public_key: Uint8Array }>`
+        SELECT ${sql.csv(linkKeyColumns)} FROM links WHERE ${isLink} AND public_key <> ${public_key}`
+      if (replaced === undefined) return Option.none()
+      yield* sql`UPDATE links SET ${sql.update({ public_key, ...private_key })} WHERE ${isLink}`
+      const { public_key: replaced_public, ...replaced_private } = replaced
+      return Option.some({ public_key: replaced_public, private_key: replaced_private })
     }, sql.withTransaction)
 
     return LinkRepository.of({
@@ -99,7 +99,7 @@ export const layer = Layer.effect(
       },
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
       deleteExpired: Effect.asVoid(askRows(background, "links.forget")`
-        WITH over AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
+        WITH deleted AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
         UPDATE links SET ${noKeys(background.sql)}
         WHERE expires_at BETWEEN now() - interval '7 days' AND now() AND public_key IS NOT NULL`)
     })

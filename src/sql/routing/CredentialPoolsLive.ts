@@ -17,17 +17,17 @@ import { makeLookUp } from "../connection/makeLookUp.ts"
 import { credentialOf, sealedColumns, type Stored } from "../rows/credentialRows.ts"
 
 /** The state of `pool` as text for `stateOf`, because the driver reads 64-bit integers as BigInt. */
-const state = (sql: SqlClient.SqlClient) =>
+const stateText = (sql: SqlClient.SqlClient) =>
   sql`concat_ws(' ', coalesce(pool.version, 0), coalesce(pool.health, 0), coalesce(pool.members, 0), coalesce(pool.bytes, 0))`
 
-const stateOf = (state: string): PoolState => {
-  const [version = "", health = "", members, bytes] = state.split(" ")
+const stateOf = (text: string): PoolState => {
+  const [version = "", health = "", members, bytes] = text.split(" ")
   return { version, health, members: Number(members), bytes: Number(bytes) }
 }
 
 /**
- * The members of a pool. ORDER BY makes PostgreSQL use the index with this order. Otherwise it may read the whole workspace and
- * drop the other providers, which it estimates as cheap where workspaces are small on average.
+ * The members of a pool. ORDER BY makes PostgreSQL use the index with this order. Without, PostgreSQL may read the whole
+ * workspace and drop the other providers, which seems cheap where workspaces are small on average.
  */
 const membersOf = (
   sql: SqlClient.SqlClient,
@@ -124,22 +124,22 @@ export const layer = Layer.effect(
      */
     const versionsFrom = <Wanted extends { readonly providers: string }, Row extends object>(
       by: Readonly<Record<keyof Wanted & string, "uuid" | "text">>,
-      of: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Source
+      sourceOf: (values: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Source
     ) =>
       makeLookUp<Wanted, Row, Row>(reads, {
         operation: "pools.versions",
         by,
-        select: (by) => {
-          const { account_id, columns, from, where } = of(by)
+        select: (values) => {
+          const { account_id, columns, from, where } = sourceOf(values)
           return sql<Row>`
             SELECT ${columns}, ARRAY(
-              SELECT ${state(sql)} FROM (SELECT string_to_array(${by.providers}, ',') OFFSET 0) AS input (providers)
-              CROSS JOIN unnest(input.providers) WITH ORDINALITY AS asked (provider, n)
+              SELECT ${stateText(sql)} FROM (SELECT string_to_array(${values.providers}, ',') OFFSET 0) AS input (providers)
+              CROSS JOIN unnest(input.providers) WITH ORDINALITY AS requested (provider, n)
               LEFT JOIN LATERAL (
                 SELECT version, health, members, bytes FROM pools
-                WHERE account_id = ${account_id} AND workspace_id = workspaces.id AND provider = asked.provider OFFSET 0
+                WHERE account_id = ${account_id} AND workspace_id = workspaces.id AND provider = requested.provider OFFSET 0
               ) AS pool ON true
-              ORDER BY asked.n
+              ORDER BY requested.n
             ) AS states
             FROM ${from}
             WHERE ${where}`
@@ -160,7 +160,7 @@ export const layer = Layer.effect(
       { account_id: "uuid", providers: "text" },
       ({ account_id }) => inAccount(account_id, sql`workspaces.is_default`)
     )
-    /** Looks up key and versions in one statement; `workspace_id` is empty for the default workspace. */
+    /** Looks up an API key and the versions in one statement; `workspace_id` is empty for the default workspace. */
     const versionsOfKey = versionsFrom<
       { api_key_hash: ApiKeyHash; workspace_id: string } & { providers: string },
       KeyVersions
@@ -180,14 +180,13 @@ export const layer = Layer.effect(
       read: ({ account_id, role }) => ({ account_id, role })
     })
 
-    const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id }, wanted) => {
-      const providers = wanted.join()
-      return Effect.map(
+    const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id }, slugs) => {
+      const providers = slugs.join()
+      const workspaceVersions =
         workspace_id === undefined
           ? versionsOfDefault({ account_id, providers })
-          : versionsOfNamed({ account_id, workspace_id, providers }),
-        Option.map(versionsOf)
-      )
+          : versionsOfNamed({ account_id, workspace_id, providers })
+      return Effect.map(workspaceVersions, Option.map(versionsOf))
     }
 
     return {
@@ -199,8 +198,8 @@ export const layer = Layer.effect(
               Option.match({
                 onNone: () => Effect.succeedNone,
                 onSome: ({ account_id, role }) =>
-                  Effect.map(versions({ account_id, ...(workspace_id && { workspace_id }) }, providers), (found) =>
-                    Option.some({ account_id, role, versions: found })
+                  Effect.map(versions({ account_id, ...(workspace_id && { workspace_id }) }, providers), (versions) =>
+                    Option.some({ account_id, role, versions })
                   )
               })
             )
@@ -212,14 +211,14 @@ export const layer = Layer.effect(
                 versions: id === null ? Option.none() : Option.some(versionsOf({ id, states }))
               }))
             ),
-      load: (owner, provider, known, admit = () => Effect.void) => {
+      load: (owner, provider, knownVersion, admit = () => Effect.void) => {
         const size = sql<{ bytes: number }>`
           SELECT coalesce(sum(${sql.literal(String(parkingBytes))} + octet_length(parked.model)), 0)::float8 AS bytes
           ${parkedIn(sql, owner, provider)}`
         const admitted = Effect.flatMap(ask(size, "pools.load"), ([row]) => admit(row?.bytes ?? 0))
         const columns = [...sealedColumns, "key_version"]
         const rows = sql<Loaded>`
-          SELECT ${state(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
+          SELECT ${stateText(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
             member.xmin::text AS row, parked_id, parkings
           FROM workspaces
           LEFT JOIN pools AS pool
@@ -227,8 +226,8 @@ export const layer = Layer.effect(
           LEFT JOIN LATERAL (
             SELECT * FROM (
               SELECT * FROM (${membersOf(sql, owner, provider, columns)}) AS ordered
-              WHERE coalesce(pool.version, 0)::text IS DISTINCT FROM ${known ?? null}::text
-            ) AS wanted FULL JOIN (${parkingsOf(sql, owner, provider)}) AS parked ON parked_id = id
+              WHERE coalesce(pool.version, 0)::text IS DISTINCT FROM ${knownVersion ?? null}::text
+            ) AS changed FULL JOIN (${parkingsOf(sql, owner, provider)}) AS parked ON parked_id = id
           ) AS member ON true
           WHERE workspaces.account_id = ${owner.account_id} AND workspaces.id = ${owner.workspace_id}
           AND workspaces.deleted_at IS NULL`
@@ -238,7 +237,7 @@ export const layer = Layer.effect(
             return {
               ...state,
               parkings: new Map(loaded.flatMap(parkingsIn)),
-              rows: state.version === known ? undefined : loaded.filter(isMember).map(rowOf)
+              rows: state.version === knownVersion ? undefined : loaded.filter(isMember).map(rowOf)
             }
           })
         )

@@ -8,9 +8,9 @@ import { recordEach } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/statements.ts"
 import { type Recorded, recordedColumns, recordedOf } from "../rows/credentialRows.ts"
-import { changeHealth, namesIn } from "../rows/parkingRows.ts"
+import { changeHealth, setOf } from "../rows/parkingRows.ts"
 
-/** The changes as rows `seen`. */
+/** The changes as rows `change`. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`
   unnest(
     ${changes.map(({ account_id }) => account_id)}::uuid[],
@@ -21,7 +21,7 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ cause }) => cause ?? "succeeded")}::text[],
     ${changes.map(({ strikes }) => strikes)}::integer[],
     ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
-  ) AS seen (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
+  ) AS change (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
 
 /** The ids of credentials as rows `owned`. */
 const idsOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<OwnedCredential>) => sql`
@@ -36,11 +36,11 @@ type Stored = OwnedCredential &
     readonly cause: string
     readonly parked_at: Date
     /** Whether the parking is still in force; null without an end. */
-    readonly parked: boolean | null
+    readonly in_force: boolean | null
   }
 
 /** Whether the upstream blames the key: only such refusals and the recovery from them are recorded. */
-const isGrave = (cause?: string): cause is "rejected" | "forbidden" | "quota_exhausted" =>
+const blamesKey = (cause?: string): cause is "rejected" | "forbidden" | "quota_exhausted" =>
   cause === "rejected" || cause === "forbidden" || cause === "quota_exhausted"
 
 /**
@@ -61,11 +61,11 @@ const recordChanges = Effect.fnUntraced(function* (
     known.set(nameOf(stored), [...others, stored])
     const recoveries = others.flatMap((one) => (one.cause === "succeeded" ? [one.parked_at.getTime()] : []))
     const isReported = others.some(
-      (one) => one.cause === cause && one.parked && one.parked_at.getTime() >= Math.max(...recoveries)
+      (one) => one.cause === cause && one.in_force && one.parked_at.getTime() >= Math.max(...recoveries)
     )
-    const isNew = isGrave(cause) && previousCause !== cause
+    const isNew = blamesKey(cause) && previousCause !== cause
     if (isNew && isReported) return []
-    const refusal = isNew ? cause : cause === "succeeded" && isGrave(previousCause) ? previousCause : undefined
+    const refusal = isNew ? cause : cause === "succeeded" && blamesKey(previousCause) ? previousCause : undefined
     if (refusal === undefined) return []
     const action = isNew ? ("credential.rejected" as const) : ("credential.recovered" as const)
     const subject = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }
@@ -94,14 +94,14 @@ const recordChanges = Effect.fnUntraced(function* (
 const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(changedKey, changes)
   const before = yield* sql<Stored>`
-    SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS parked
+    SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS in_force
     FROM credential_parkings AS parked
     JOIN (SELECT DISTINCT account_id, credential_id FROM ${idsOf(sql, sorted)}) AS wanted
     ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
   const swept = yield* sql<OwnedCredential>`
     DELETE FROM credential_parkings AS parked USING credentials
     WHERE (parked.account_id, parked.credential_id) IN (
-      SELECT seen.account_id, seen.credential_id FROM ${rowsOf(sql, sorted)}
+      SELECT change.account_id, change.credential_id FROM ${rowsOf(sql, sorted)}
     )
     AND credentials.account_id = parked.account_id AND credentials.id = parked.credential_id
     AND (parked.key_version < credentials.key_version
@@ -111,13 +111,13 @@ const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
   const merged = yield* sql<Stored>`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)
-    SELECT credentials.account_id, credentials.id, seen.model, seen.key_version, seen.epoch, seen.cause, seen.strikes,
-      CASE WHEN seen.cause <> 'succeeded'
-        THEN now() + least(seen.remaining, ${longestCooldown}::double precision) * interval '1 millisecond' END,
+    SELECT credentials.account_id, credentials.id, change.model, change.key_version, change.epoch, change.cause, change.strikes,
+      CASE WHEN change.cause <> 'succeeded'
+        THEN now() + least(change.remaining, ${longestCooldown}::double precision) * interval '1 millisecond' END,
       now()
     FROM ${rowsOf(sql, sorted)}
-    JOIN credentials ON credentials.account_id = seen.account_id AND credentials.id = seen.credential_id
-    AND credentials.key_version = seen.key_version
+    JOIN credentials ON credentials.account_id = change.account_id AND credentials.id = change.credential_id
+    AND credentials.key_version = change.key_version
     ON CONFLICT (account_id, credential_id, model) DO UPDATE
     SET key_version = excluded.key_version, epoch = excluded.epoch, cause = excluded.cause, strikes = excluded.strikes,
       until = excluded.until, parked_at = excluded.parked_at
@@ -126,7 +126,7 @@ const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
       AND (parked.epoch, coalesce(parked.until, '-infinity'), parked.strikes)
         < (excluded.epoch, coalesce(excluded.until, '-infinity'), excluded.strikes))
     RETURNING parked.account_id, parked.credential_id, parked.model, parked.key_version, parked.cause, parked.parked_at,
-      parked.until > now() AS parked`
+      parked.until > now() AS in_force`
   yield* recordChanges(sql, before, merged)
   return [...merged, ...swept]
 })
@@ -138,8 +138,8 @@ const mergeLocked =
     changes: ReadonlyArray<ParkingChange>
   ): Parameters<typeof changeHealth<typeof changes>>[2] =>
   ({ busy, locked }) => {
-    const mergeable = changes.filter(namesIn(locked).has)
-    const answer = changes.filter(namesIn(busy).has)
+    const mergeable = changes.filter(setOf(locked).has)
+    const answer = changes.filter(setOf(busy).has)
     return Effect.map(mergeable.length > 0 ? sweepAndMerge(sql, mergeable) : Effect.succeed([]), (changed) => ({
       changed,
       answer

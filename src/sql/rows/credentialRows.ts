@@ -64,7 +64,7 @@ export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Re
   label
 })
 
-/** The bytes of a row's lists and sealed key, as the database counts them. Pass null for a sealed key that an update keeps. */
+/** The bytes of a row's lists and sealed key, as the database counts them; `sealed` is null in an update that keeps the key. */
 export const memberBytesOf = (
   row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed?: Uint8Array | null }
 ) =>
@@ -76,7 +76,7 @@ export const memberBytesOf = (
 export const pageBytes = 8 * 1024 * 1024
 
 /** SQL for the bytes of the lists in a row. */
-export const bytesOf = (sql: SqlClient.SqlClient, row?: string) =>
+export const listBytes = (sql: SqlClient.SqlClient, row?: string) =>
   sql.literal(
     listNames
       .map((list) => `coalesce(octet_length(array_to_string(${row === undefined ? list : `${row}.${list}`}, '')), 0)`)
@@ -98,14 +98,13 @@ export interface CredentialKey {
   readonly id: string
 }
 
-export const keyOfAll = (uuid: string): CredentialKey => ({ account_id: uuid, id: uuid })
-
-/** A key before all others. */
-export const lowest = keyOfAll("00000000-0000-0000-0000-000000000000")
+const keyOfBoth = (uuid: string): CredentialKey => ({ account_id: uuid, id: uuid })
+export const lowestKey = keyOfBoth("00000000-0000-0000-0000-000000000000")
+export const highestKey = keyOfBoth("ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 export const cursorOf = ({ account_id, id }: CredentialKey) => `${account_id}/${id}`
 
-export const keyOf = (cursor: string): CredentialKey => {
-  const [account_id = lowest.account_id, id = lowest.id] = cursor.split("/")
+export const keyOfCursor = (cursor: string): CredentialKey => {
+  const [account_id = lowestKey.account_id, id = lowestKey.id] = cursor.split("/")
   return { account_id, id }
 }

@@ -5,17 +5,22 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 import { keyColumns, samePool } from "./poolRows.ts"
 
-/** The existing rows of some credentials. `node` confines them to one account for Citus. */
-const rowsOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<OwnedCredential>, node: Statement.Fragment) => sql`
+/** The existing rows of some credentials. `confined` confines them to one account for Citus. */
+const rowsOf = (
+  sql: SqlClient.SqlClient,
+  credentials: ReadonlyArray<OwnedCredential>,
+  confined: Statement.Fragment
+) => sql`
   credentials JOIN unnest(
     ${credentials.map(({ account_id }) => account_id)}::uuid[],
     ${credentials.map(({ credential_id }) => credential_id)}::uuid[]
   ) AS wanted (account_id, credential_id)
-  ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${node}`
+  ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${confined}`
 
 const nameOf = ({ account_id, credential_id }: OwnedCredential) => `${account_id} ${credential_id}`
 
-export const namesIn = (credentials: ReadonlyArray<OwnedCredential>) => {
+/** The distinct credentials, and whether one is among them. */
+export const setOf = (credentials: ReadonlyArray<OwnedCredential>) => {
   const names = new Map(credentials.map((one) => [nameOf(one), one]))
   return { has: (one: OwnedCredential) => names.has(nameOf(one)), distinct: Array.from(names.values()) }
 }
@@ -43,14 +48,14 @@ export const changeHealth = <A>(
   const rows = (owned: ReadonlyArray<OwnedCredential>) => rowsOf(sql, owned, confine("credentials"))
   const columns = sql`credentials.account_id, credentials.id AS credential_id`
   return Effect.gen(function* () {
-    const { distinct } = namesIn(credentials)
+    const { distinct } = setOf(credentials)
     const locked = yield* sql<OwnedCredential>`
       SELECT ${columns} FROM ${rows(distinct)}
       JOIN pools ON ${samePool(sql, "pools", "credentials")} ${confine("pools")}
       ORDER BY ${keyColumns(sql, "pools")}
       FOR NO KEY UPDATE OF pools ${skipLocked ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
-    const names = namesIn(locked)
-    const skipped = distinct.filter((one) => !names.has(one))
+    const isLocked = setOf(locked).has
+    const skipped = distinct.filter((one) => !isLocked(one))
     const busy =
       skipLocked && skipped.length > 0 ? yield* sql<OwnedCredential>`SELECT ${columns} FROM ${rows(skipped)}` : []
     const { answer, changed } = yield* change({ locked, busy })
@@ -65,7 +70,7 @@ export const changeHealth = <A>(
 }
 
 /** The condition that a row of `parked` marks a leaked key. */
-export const markOf = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
+export const isMark = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
 
 /** Whether a version of a credential's key is marked as leaked. */
 export const isMarked = (
@@ -77,7 +82,7 @@ export const isMarked = (
   EXISTS (
     SELECT FROM credential_parkings AS parked
     WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
-    AND parked.key_version = ${key_version} AND ${markOf(sql)}
+    AND parked.key_version = ${key_version} AND ${isMark(sql)}
   )`
 
 /** Whether the account has a mark, perhaps of a replaced key. Uses an index. */

@@ -4,7 +4,7 @@ import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifi
 import { PoolFull, type PoolLimits } from "../../port/CredentialRepository.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
-import { bytesOf } from "./credentialRows.ts"
+import { listBytes } from "./credentialRows.ts"
 
 /** Names a pool: the credentials of a workspace and provider. */
 export interface PoolKey {
@@ -22,36 +22,36 @@ export const samePool = (sql: SqlClient.SqlClient, one: string, other: string) =
 
 /** How much a current or future row of credentials adds to the `bytes` of its pool. */
 export const memberBytes = (sql: SqlClient.SqlClient, row: string) =>
-  sql`(${bytesOf(sql, row)} + octet_length(${sql.literal(row)}.sealed))`
+  sql`(${listBytes(sql, row)} + octet_length(${sql.literal(row)}.sealed))`
 
 /** With Citus, confines a table in a statement to the account of the write by a value. */
 export type Confine = (table: string) => Statement.Fragment
 
 /**
  * The CTE `locked`: locks the pools of the rows of `wanted`, and then their credentials, in the order of the pools' keys, so that
- * no two transactions deadlock; `held` are the bytes of the credential. `passing` may be SKIP LOCKED.
+ * no two transactions deadlock. Adds the `member_bytes` of each credential. `skipLocked` is SKIP LOCKED or empty.
  */
 export const lockTargets = (
   sql: SqlClient.SqlClient,
   {
     confine,
-    passing,
+    skipLocked,
     wanted
-  }: { readonly wanted: string; readonly passing: Statement.Fragment; readonly confine: Confine },
+  }: { readonly wanted: string; readonly skipLocked: Statement.Fragment; readonly confine: Confine },
   condition: Statement.Fragment = sql`true`
 ) => sql`
   locked AS (
-    SELECT wanted.*, ${memberBytes(sql, "target")} AS held FROM ${sql.literal(wanted)} AS wanted
+    SELECT wanted.*, ${memberBytes(sql, "target")} AS member_bytes FROM ${sql.literal(wanted)} AS wanted
     JOIN credentials AS target ON target.account_id = wanted.account_id AND target.id = wanted.id
     JOIN pools ON ${samePool(sql, "pools", "target")}
     WHERE ${condition} ${confine("pools")} ${confine("target")}
-    ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools, target ${passing}
+    ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools, target ${skipLocked}
   )`
 
 /**
  * The CTE `raised`: raises the version of the pools of `changed`, and adds its `members` and `bytes`. `greatest` is needed because
- * PostgreSQL checks constraints on the row of the snapshot first, before it computes from the locked row: a member that has
- * grown meanwhile would take the former below zero.
+ * PostgreSQL first computes and checks a row from the snapshot, and only then from the locked row: after a member has grown
+ * meanwhile, its deletion would take the bytes of the snapshot below zero.
  */
 export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
   raised AS (
@@ -62,15 +62,15 @@ export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
     ) AS total WHERE ${samePool(sql, "pools", "total")} ${confine("pools")}
   )`
 
-/** The content of a pool, and the part of one credential in it. */
+/** The content of a pool, and how much of it is one credential. */
 interface Room {
   readonly workspace_deleted: boolean
   readonly members: number
   readonly bytes: number
   /** The bytes of the credential; null if it does not exist. */
-  readonly held: number | null
-  /** How many of them are its sealed key. */
-  readonly sealed: number | null
+  readonly member_bytes: number | null
+  /** The part of `member_bytes` that is the sealed key. */
+  readonly sealed_bytes: number | null
 }
 
 /** Makes a look-up of the room for a credential; undefined for an unknown workspace. */
@@ -81,13 +81,13 @@ export const makeFindRoom = (pool: ConnectionPool) => {
     by: { account_id: "uuid", workspace_id: "uuid", provider: "text", id: "uuid" },
     select: ({ account_id, id, provider, workspace_id }) => sql<Room>`
       SELECT deleted_at IS NOT NULL AS workspace_deleted, coalesce(pools.members, 0) AS members,
-        coalesce(pools.bytes, 0)::float8 AS bytes, ${memberBytes(sql, "credentials")} AS held,
-        octet_length(credentials.sealed) AS sealed
+        coalesce(pools.bytes, 0)::float8 AS bytes, ${memberBytes(sql, "credentials")} AS member_bytes,
+        octet_length(credentials.sealed) AS sealed_bytes
       FROM workspaces LEFT JOIN pools ON pools.account_id = workspaces.account_id
       AND pools.workspace_id = workspaces.id AND pools.provider = ${provider}
       LEFT JOIN credentials ON credentials.account_id = workspaces.account_id AND credentials.id = ${id}
       WHERE workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
-    read: ({ bytes, held, members, sealed, workspace_deleted }) => ({ bytes, held, members, sealed, workspace_deleted })
+    read: (room) => room
   })
   return ({ account_id, id, provider, workspace_id }: PoolKey & { readonly id: CredentialId }) =>
     Effect.map(find({ account_id, workspace_id, provider, id }), Option.getOrUndefined)
@@ -103,9 +103,9 @@ export const fits = (
   growth: { readonly alone: string; readonly together: string }
 ) => sql.literal(`(${growth.alone} <= 0 OR pools.bytes + ${growth.together} <= ${limits.bytes})`)
 
-/** Fails unless the pool has room for a member that becomes so large. */
-export const refuseBytes = ({ bytes, held }: Room, limits: PoolLimits, size: number) => {
-  const growth = size - (held ?? 0)
+/** Fails unless the pool has room for the member with its new `size` in bytes. */
+export const refuseBytes = ({ bytes, member_bytes }: Room, limits: PoolLimits, size: number) => {
+  const growth = size - (member_bytes ?? 0)
   const isFitting = growth <= 0 || bytes + growth <= limits.bytes
   return isFitting ? Effect.void : Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes }))
 }

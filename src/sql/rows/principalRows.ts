@@ -41,7 +41,7 @@ const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkI
   WHERE ${isOpenLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
 
 /** The result of a write that was not made, because its principal is a link that is no longer open. */
-export const closed = Symbol("closed")
+export const linkClosed = Symbol("linkClosed")
 
 /** Makes a link's write in its transaction, unless the link is closed. Ends a link that serves once. */
 const writeForLink = Effect.fnUntraced(function* <A>(
@@ -51,7 +51,7 @@ const writeForLink = Effect.fnUntraced(function* <A>(
   write: Query<A>,
   storedBy: (result: A) => CredentialId | undefined
 ) {
-  if (!(yield* lockOpenLink(sql, account_id, link_id))) return closed
+  if (!(yield* lockOpenLink(sql, account_id, link_id))) return linkClosed
   const result = yield* write
   const stored = storedBy(result)
   if (stored !== undefined) yield* useLink(sql, account_id, link_id, stored)
@@ -62,13 +62,13 @@ const writeForLink = Effect.fnUntraced(function* <A>(
  * Makes a write for its principal. Invariants: a link's write commits before its revocation is answered, or not at all; and a
  * link that serves once ends in the transaction of its write.
  */
-export const whileOpen = <A>(
+export const whileLinkOpen = <A>(
   sql: SqlClient.SqlClient,
   principal: Principal,
   account_id: AccountId,
   write: Query<A>,
   storedBy: (result: A) => CredentialId | undefined
-): Query<A | typeof closed> =>
+): Query<A | typeof linkClosed> =>
   principal.kind === "link"
     ? sql.withTransaction(writeForLink(sql, principal.link_id, account_id, write, storedBy))
     : write

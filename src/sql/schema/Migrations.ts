@@ -14,11 +14,12 @@ const migrations = {
 }
 
 /** The newest migration of this build, which it requires. */
-export const latest = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
+export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
 /** SQLSTATE of a lock timeout. */
 export const lockNotAvailable = "55P03"
 
+/** Reduces an error to members that hold no value. */
 const scrubbed = (error: SqlError.SqlError | Migrator.MigrationError) => {
   const inner = error._tag === "MigrationError" ? error.cause : error
   return typeof inner === "object" && inner !== null && "reason" in inner
@@ -31,7 +32,7 @@ export type SchemaState = "behind" | "current" | "newer"
 
 const stateOf = Option.match({
   onNone: (): SchemaState => "behind",
-  onSome: (id: number): SchemaState => (id < latest ? "behind" : id > latest ? "newer" : "current")
+  onSome: (id: number): SchemaState => (id < latestMigration ? "behind" : id > latestMigration ? "newer" : "current")
 })
 
 /** Short attempts with pauses, because a statement waiting for the table's lock blocks everybody behind it. */
@@ -53,7 +54,7 @@ export const withLockTimeout =
     sql.withTransaction(Effect.andThen(sql.unsafe(`SET LOCAL lock_timeout = ${timeout}`), statements))
 
 /** The newest migration in the database, if any. Uses two statements, because the second fails without the table. */
-export const current = (sql: SqlClient.SqlClient) =>
+export const appliedMigration = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const tables = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('effect_sql_migrations')`
     if (tables.length === 0) return Option.none<number>()
@@ -66,7 +67,7 @@ const migrate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const run = (record: Parameters<typeof Migrator.fromRecord>[0]) =>
     Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(record) }), SqlClient.SqlClient, sql)
   // Creates the table outside the transaction, in which a later statement would hide why it failed.
-  if (Option.isNone(yield* current(sql))) yield* run({})
+  if (Option.isNone(yield* appliedMigration(sql))) yield* run({})
   const ran = yield* withLockTimeout(sql, locking.timeout)(run(migrations))
   return ran.map(([, name]) => name)
 })
@@ -97,7 +98,7 @@ export const openSchema = (
   Effect.scoped(
     Effect.gen(function* () {
       const client = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const state = stateOf(yield* withLockTimeout(client, locking.timeout)(current(client)))
+      const state = stateOf(yield* withLockTimeout(client, locking.timeout)(appliedMigration(client)))
       if (mode === "check" || state !== "behind") return { state, migrated: [] }
       const migrator = yield* makeClient(
         target,

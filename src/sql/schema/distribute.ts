@@ -101,7 +101,7 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
 }
 
 /** A missing precondition of distributing, if any. */
-const lacking = (sql: SqlClient.SqlClient) =>
+const missingPrecondition = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const citus = yield* sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`
     if (citus.length === 0) return Option.some("the extension citus is not installed in it")
@@ -121,7 +121,7 @@ export const distribute = (target: DatabaseTarget, settings: Pick<DatabaseSettin
     Effect.gen(function* () {
       const lock = yield* makeClient(target, { ...settings, poolSize: 1 })
       const sql = yield* makeClient(target, { ...settings, poolSize: 1 }, { startupParameters: changingSchema })
-      const lacks = yield* lacking(sql)
+      const lacks = yield* missingPrecondition(sql)
       if (Option.isSome(lacks)) return { lacks: lacks.value }
       const distributing = Effect.filter(
         distributedTables,

@@ -1,7 +1,7 @@
 import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import { current, latest, migrationLock } from "../../../src/sql/schema/Migrations.ts"
+import { appliedMigration, latestMigration, migrationLock } from "../../../src/sql/schema/Migrations.ts"
 import { migrate } from "../../support/database/migrate.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { holdOpen } from "../../support/database/transactions.ts"
@@ -24,7 +24,7 @@ describe("migrate", () => {
   it.live("brings an empty database to the newest migration; a second run changes nothing", function* () {
     const { sql, tables, target } = yield* empty
     assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
-    assert.deepStrictEqual(yield* current(sql), Option.some(latest))
+    assert.deepStrictEqual(yield* appliedMigration(sql), Option.some(latestMigration))
     assert.deepStrictEqual(yield* tables, [
       "accounts",
       "api_keys",
@@ -43,7 +43,7 @@ describe("migrate", () => {
       "workspaces"
     ])
     assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
-    assert.deepStrictEqual(yield* current(sql), Option.some(latest))
+    assert.deepStrictEqual(yield* appliedMigration(sql), Option.some(latestMigration))
   })
 
   it.live("instances that start together on an empty database migrate it once", function* () {
@@ -74,10 +74,10 @@ describe("migrate", () => {
   it.live("waits without a timeout for another instance that migrates, then has nothing to do (F1)", function* () {
     const { sql, target } = yield* empty
     yield* migrate(target, databaseSettings)
-    yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
+    yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latestMigration}`
     const end = yield* holdOpen(
       sql,
-      `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${latest}, 'another''s'
+      `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${latestMigration}, 'another''s'
           FROM pg_advisory_xact_lock(${migrationLock})`
     )
     const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }

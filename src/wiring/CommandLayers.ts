@@ -52,6 +52,7 @@ export const unsealed = fromSettings((settings) =>
   )
 )
 
+/** Accounts, with the rights to delete one. */
 export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
 
 /** The endpoint of events; needs no database. */

@@ -20,7 +20,7 @@ import { repeatInBackground } from "../runtime/repeatInBackground.ts"
 import { refuse, refuseAs } from "./Environment.ts"
 import { namesToken, type Settings } from "./Settings.ts"
 
-/** A keyring that cannot be reloaded, because it is in the environment or all keys are on a token. */
+/** The source of a keyring that cannot be reloaded, because it is in the environment or all keys are on a token. */
 const unreloadable = (setting: string, read: Effect.Effect<Ring, InvalidKeyring>) => {
   const message = "cannot be reloaded from the environment of a running process; restart with the new value"
   return { setting, file: undefined, isDefault: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
@@ -51,6 +51,7 @@ export const validate = (settings: Settings) =>
     )
   )
 
+/** Creates the keyring file, unless it exists or stored credentials need another keyring. */
 const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
   if (existsSync(file) || (yield* (yield* KekRegistry).missing([], 1)).length > 0) return
   yield* Effect.catch(writeKeyringFile(file, generateKeyring(new Date())), (error) =>
@@ -58,12 +59,12 @@ const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
   )
 })
 
-/** Checks a keyring. Refuses one that shares an id with the token before anything is recorded under that id. */
+/** Makes the check of a keyring. Refuses a keyring that shares an id with the token, before anything is recorded under the id. */
 const checkFor = (settings: Settings) => {
-  const onToken = Option.getOrElse(settings.pkcs11.keys, () => [])
+  const tokenIds = Option.getOrElse(settings.pkcs11.keys, () => [])
   const check = namesToken(settings) ? checkOpening : checkKeyring
   return (ring: Ring) => {
-    const shared = onToken.find((kek_id) => ring.byId.has(kek_id))
+    const shared = tokenIds.find((kek_id) => ring.byId.has(kek_id))
     const message = `expected ids that are not in BYOK_PKCS11_KEYS; found ${shared} in both`
     return shared === undefined ? check(ring) : Effect.fail(new InvalidKeyring({ message }))
   }

@@ -3,7 +3,7 @@ import { oneOf, refuse, settingOr, text } from "./Environment.ts"
 import { readServiceResource } from "./OtlpSettings.ts"
 import { makeConsole } from "./StandardError.ts"
 
-/** The instance of the service that writes. */
+/** The version and id of the instance that writes. */
 type Writer = Readonly<Record<"version" | "instance", string>>
 
 /** The trace of a line, if a tracer is on. */
@@ -21,8 +21,8 @@ const json = (writer: Writer) =>
     const structured = Logger.formatStructured.log(options)
     const entry = { ...structured, ...traceOf(options), ...writer }
     // Scalars need none of the redaction and search for cycles that make Effect's formatter three times slower.
-    const isPlain = isScalar(structured.message) && Object.values(structured.annotations).every(isScalar)
-    return isPlain ? JSON.stringify(entry) : Formatter.formatJson(entry)
+    const hasOnlyScalars = isScalar(structured.message) && Object.values(structured.annotations).every(isScalar)
+    return hasOnlyScalars ? JSON.stringify(entry) : Formatter.formatJson(entry)
   })
 
 const logfmt = (writer: Writer) =>
@@ -37,7 +37,7 @@ const formats = {
   json: (writer: Writer) => Logger.withConsoleError(json(writer))
 }
 
-/** For how many milliseconds one line stands for all with the same cause. */
+/** For how many milliseconds one line stands for all lines with the same cause. */
 const interval = 1000
 
 /** How many causes to distinguish at a time: messages may differ each time. */
@@ -81,7 +81,7 @@ const makeBackgroundLog = (logger: Logger.Logger<unknown, void>) =>
 
 /**
  * Limits warnings and errors to one line per cause and second. When the second is over, or the service stops, another line
- * tells how many were omitted, and the ids of their requests.
+ * says how many were omitted, and the ids of their requests.
  */
 export const deduplicateLogs = (
   logger: Logger.Logger<unknown, void>

@@ -57,7 +57,7 @@ const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DAT
 const startupTimeout = ({ sqlstate }: DatabaseFailure, user: EmbeddedPostgres.User) =>
   sqlstate === "ENOTFOUND" ? 2 : sqlstate === "ECONNREFUSED" && user === "command" ? 0 : 10
 
-/** Retries transient failures, and warns after a second. */
+/** Opens the database. Retries transient failures, and warns after a second. */
 const whenReachable = Effect.fnUntraced(function* <A>(
   settings: Settings,
   user: EmbeddedPostgres.User,
@@ -154,8 +154,9 @@ export const migrateDatabase = Effect.fnUntraced(function* (
   const { name, target, ...schema } = yield* connect(settings, "migrate", "command")
   if (!distributes) {
     const restoring = restoreForeignKeys(target, settings.database)
-    const lost = schema.distribution === "incomplete"
-    return { ...schema, distributed: [], restored: lost ? yield* whenReachable(settings, "command", restoring) : [] }
+    const isIncomplete = schema.distribution === "incomplete"
+    const restored = isIncomplete ? yield* whenReachable(settings, "command", restoring) : []
+    return { ...schema, distributed: [], restored }
   }
   const { distributed, lacks } = yield* whenReachable(settings, "command", distribute(target, settings.database))
   return lacks === undefined

@@ -22,7 +22,7 @@ export const read = (path: string) => refuseAs(path)(readPrivateFile(path))
 /** Creates a file of mode 0600 atomically; fails if it exists. */
 export const create = (path: string, text: string) => refuseAs(path)(writeKeyringFile(path, text))
 
-/** The limit of a create's body. */
+/** The greatest size of a secret: that of a create's body. */
 const maxBytes = 256 * 1024
 
 /** Reads to the end, or a little beyond the limit. */

@@ -110,7 +110,7 @@ const pkcs11 = Effect.all({
   deadline: duration("BYOK_PKCS11_DEADLINE", "2 seconds")
 })
 
-const table = Effect.all({
+const allSettings = Effect.all({
   host: settingOr("HOST", text, "127.0.0.1"),
   port: settingOr("PORT", whole(0, 65535), 3000),
   /** The URL at which browsers reach the service. */
@@ -163,7 +163,7 @@ const table = Effect.all({
 
 export type TlsFiles = Option.Option.Value<Settings["tls"]>
 
-export type Settings = Readonly<Effect.Success<typeof table>>
+export type Settings = Readonly<Effect.Success<typeof allSettings>>
 
 /** The URL at which browsers on this machine reach the service. */
 export const localUrlOf = ({ host, port, tls }: Settings, listening = port): string => {
@@ -171,7 +171,7 @@ export const localUrlOf = ({ host, port, tls }: Settings, listening = port): str
   return `http${Option.isSome(tls) ? "s" : ""}://${name.includes(":") ? `[${name}]` : name}:${listening}`
 }
 
-/** The URL at which browsers reach the service; undefined if it is not set and the service listens on other addresses than loopback. */
+/** The URL at which browsers reach the service; undefined if it is not set and the service does not listen on loopback. */
 export const publicUrlOf = (settings: Settings): string | undefined =>
   Option.getOrElse(settings.publicUrl, () => (isLoopback(settings.host) ? localUrlOf(settings) : undefined))
 
@@ -181,7 +181,7 @@ export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Se
 
 /** Reads every setting except those of the log, and removes secrets from the environment. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
-  const settings = yield* table
+  const settings = yield* allSettings
   yield* warnOfMisspelt
   const { database, keyring, keyringFile, pkcs11 } = settings
   if (!Duration.isGreaterThan(database.deadline, database.statementTimeout)) {

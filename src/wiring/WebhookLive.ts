@@ -10,8 +10,8 @@ const setting = "BYOK_WEBHOOK_SECRET_FILE"
 const secretsIn = (text: string) => {
   const lines = text.split(/\r?\n/).filter((line) => line !== "")
   const bytes = lines.map((line) => Buffer.from(line.slice("whsec_".length), "base64"))
-  const isRead = lines.every((line, index) => line === `whsec_${bytes[index]?.toString("base64")}`)
-  return isRead && bytes.length > 0 && bytes.every(({ length }) => length >= 24 && length <= 64)
+  const areEncoded = lines.every((line, index) => line === `whsec_${bytes[index]?.toString("base64")}`)
+  return areEncoded && bytes.length > 0 && bytes.every(({ length }) => length >= 24 && length <= 64)
     ? Effect.succeed(bytes.map((secret) => Redacted.make<Uint8Array>(secret)))
     : refuse(`${setting} must have lines of whsec_ and 24 to 64 bytes in Base64.`)
 }

@@ -84,7 +84,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
 ) {
   const counts = { bytes: 0, imported: 0, replayed: 0, refused: 0 }
   const { stderr, stdout } = yield* StandardStreams
-  const visible = stderr.isTTY === true && stdout.isTTY !== true
+  const showsProgress = stderr.isTTY === true && stdout.isTTY !== true
   const progress = yield* makeProgress(summary, ({ bytes }) =>
     size === undefined ? undefined : bytes / Math.max(1, size)
   )
@@ -99,7 +99,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
     const kind = kindOf(result)
     counts[kind] += 1
     if (prints(kind)) yield* writeWhole(`${toJson(result)}\n`, `${summary(counts)}; run it again`)
-    if (visible) yield* progress.report({ ...counts })
+    if (showsProgress) yield* progress.report({ ...counts })
   })
 
   const entries = readEntries(chunks, (count) => (counts.bytes += count))
@@ -134,7 +134,7 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
   )
 })
 
-const check = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string | undefined) {
+const checkAll = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string | undefined) {
   yield* (yield* Accounts).listWorkspaces(account_id)
   const checkRecord = yield* makeImportCheck(account_id, yield* saltOf(journal, account_id))
   yield* importAll(
@@ -146,7 +146,7 @@ const check = Effect.fnUntraced(function* (source: Source, account_id: AccountId
 })
 
 /** Reports wrong usage that no single flag shows. */
-const usage = (cause: string) =>
+const wrongUsage = (cause: string) =>
   new CliError.ShowHelp({
     commandPath: ["byok", "credential", "import"],
     errors: [new CliError.UserError({ cause })]
@@ -170,15 +170,15 @@ export const credentialImport = Command.make(
   },
   Effect.fnUntraced(function* ({ account, dryRun, file, journal }) {
     const path = journalOf(file, journal)
-    const imported = Effect.gen(function* () {
+    const run = Effect.gen(function* () {
       if (dryRun)
-        return yield* CommandLayers.asOperator(CommandLayers.unsealed)(check(yield* sourceOf(file), account, path))
+        return yield* CommandLayers.asOperator(CommandLayers.unsealed)(checkAll(yield* sourceOf(file), account, path))
       if (path === undefined) {
-        return yield* usage("--journal must be given when FILE is -: it makes it safe to run the import again.")
+        return yield* wrongUsage("--journal must be given when FILE is -: it makes it safe to run the import again.")
       }
       const source = yield* sourceOf(file)
       return yield* CommandLayers.asOperator(CommandLayers.sealing, account)(importInto(source, account, path))
     })
-    yield* Effect.scoped(imported)
+    yield* Effect.scoped(run)
   })
 ).pipe(Command.withDescription("Create credentials from a file of JSON lines; safe to run again"))

@@ -38,7 +38,7 @@ async function* readLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line> {
   let number = 1
   let length = 0
   let parts: Array<Buffer> = []
-  const take = (): Line => {
+  const endLine = (): Line => {
     const bytes = length > maxBytes ? undefined : joined(parts)
     const hasMark = number === 1 && bytes?.subarray(0, 3).equals(byteOrderMark) === true
     parts = []
@@ -52,12 +52,12 @@ async function* readLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line> {
       length += next - start
       if (length <= maxBytes) parts.push(Buffer.from(chunk.subarray(start, next)))
       else for (const part of parts.splice(0)) part.fill(0)
-      if (end >= 0) yield take()
+      if (end >= 0) yield endLine()
       start = next
     }
     chunk.fill(0)
   }
-  if (length > 0) yield take()
+  if (length > 0) yield endLine()
 }
 
 /** Whether a line has only spaces, tabs and line ends. */

@@ -15,7 +15,7 @@ const withRotation = CommandLayers.operatorOn(Rotation, CommandLayers.rotation)
 const withEditor = CommandLayers.operatorOn(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
 
 /** A flag for a number of credentials, at most `maximum`. */
-const count = (name: string, description: string, maximum: number, fallback: number) =>
+const countFlag = (name: string, description: string, maximum: number, fallback: number) =>
   flag(
     name,
     `${description}, at most (default ${fallback})`,
@@ -63,9 +63,9 @@ const progressPart = ({ failed, rewrapped, total }: RewrapProgress) => (rewrappe
 const rewrap = Command.make(
   "rewrap",
   {
-    batch: count("batch", "Credentials per transaction", 10_000, 500),
+    batch: countFlag("batch", "Credentials per transaction", 10_000, 500),
     dryRun: toggle("dry-run", "Change nothing, only report how many credentials are left"),
-    rate: count("rate", "Credentials per second", 1_000_000, 1000)
+    rate: countFlag("rate", "Credentials per second", 1_000_000, 1000)
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     if (dryRun) return yield* reportDryRun
@@ -132,17 +132,17 @@ const add = Command.make("add", { id: Flag.optional(newId) }, ({ id }) =>
 
 const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekId, `be ${kekIdForm}`)
 
-/** Makes a command that gives a key in the keyring file a role. */
-const editing = (name: "promote" | "retire", role: string, description: string) =>
+/** Makes the command that gives a key in the keyring file a role. */
+const makeEdit = (name: "promote" | "retire", role: string, description: string) =>
   Command.make(name, { kek_id: kekId }, ({ kek_id }) =>
     withEditor((editor) => Effect.as(editor[name](kek_id), { kek_id, role })).pipe(
       printing(() => `key ${kek_id} was ${name}d`)
     )
   ).pipe(Command.withDescription(description))
 
-const promote = editing("promote", "primary", "Make a key in the keyring file the one that seals")
+const promote = makeEdit("promote", "primary", "Make a key in the keyring file the one that seals")
 
-const retire = editing("retire", "retired", "Permanently remove a key that no credential names from the keyring file")
+const retire = makeEdit("retire", "retired", "Permanently remove a key that no credential names from the keyring file")
 
 export const keyringCommand = Command.make("keyring").pipe(
   Command.withDescription("Key-encryption keys"),

@@ -12,10 +12,10 @@ const withLeakResponse = CommandLayers.operatorOn(LeakResponse, CommandLayers.se
 
 const withLeakedKeys = CommandLayers.operatorOn(LeakedKeys, CommandLayers.unsealed)
 
-const line = ({ found, opened, searched, total }: LeakSearchProgress) =>
+const progressLine = ({ found, opened, searched, total }: LeakSearchProgress) =>
   `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`
 
-const part = ({ searched, total }: LeakSearchProgress) => searched / Math.max(1, total)
+const progressPart = ({ searched, total }: LeakSearchProgress) => searched / Math.max(1, total)
 
 const resultLines = ({ found, opened, searched, unopened, unopened_total }: LeakSearchResult) => [
   `searched  ${searched}, ${opened} opened`,
@@ -44,7 +44,7 @@ const find = Command.make(
       yield* Console.error("Reading the leaked text from standard input, up to Ctrl-D.")
     }
     const text = yield* readSecretText("The leaked text", file, stdin)
-    const progress = yield* makeProgress(line, part)
+    const progress = yield* makeProgress(progressLine, progressPart)
     const result = yield* withLeakResponse(({ find }) => find({ text, all, park, onProgress: progress.report })).pipe(
       Effect.ensuring(progress.end),
       Effect.catchTag("KeyStoreUnavailable", ({ reason }) =>

@@ -145,8 +145,8 @@ export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray
   printAs({ [name]: list.map(record) }, list.map(lines).join("\n\n"))
 
 /**
- * Prints a list like `printList`, page by page: `read` passes each page to `write` until that returns false, because the reader
- * is gone. With `columns`, prints an element as a row of these; prints `none` for an empty list.
+ * Prints a list like `printList`, page by page: `read` passes each page to `write`, until `write` returns false because the
+ * reader is gone. With `columns`, prints each element as a row; prints `none` for an empty list.
  */
 export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R>(
   name: string,
@@ -165,9 +165,9 @@ export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R
   let isEmpty = true
   if (json) yield* writeOut(`{${JSON.stringify(name)}:[`)
   yield* read((page) => {
-    const before = isEmpty ? "" : separator
+    const start = isEmpty ? "" : separator
     isEmpty = false
-    return writeOut(before + texts(page).join(separator))
+    return writeOut(start + texts(page).join(separator))
   })
   yield* writeOut(json ? "]}\n" : isEmpty ? `${none}\n` : "\n")
 })
@@ -237,12 +237,12 @@ export const makeProgress = Effect.fnUntraced(function* <P>(
   const { stderr: screen } = yield* StandardStreams
   const terminal = screen.isTTY === true
   const interval = terminal ? 100 : 1000
-  let next = 0
+  let nextAt = 0
   let pending: P | undefined
-  let shown = false
+  let hasShown = false
   const show = (progress: P) => {
     pending = undefined
-    shown = true
+    hasShown = true
     screen.write(
       terminal ? `\r${bar(line(progress), part(progress), screen.columns || 80)}\x1b[K` : `${line(progress)}\n`
     )
@@ -251,13 +251,13 @@ export const makeProgress = Effect.fnUntraced(function* <P>(
     report: (progress: P) =>
       Effect.map(Clock.currentTimeMillis, (now) => {
         pending = progress
-        if (now < next) return
-        next = now + interval
+        if (now < nextAt) return
+        nextAt = now + interval
         show(progress)
       }),
     end: Effect.sync(() => {
       if (pending !== undefined) show(pending)
-      if (shown && terminal) screen.write("\n")
+      if (hasShown && terminal) screen.write("\n")
     })
   }
 })

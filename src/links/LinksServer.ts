@@ -45,7 +45,7 @@ const authentication = Layer.effect(
   })
 )
 
-/** The link of the current request: the routes below admit nobody else. */
+/** The link of the current request: the routes below admit only links. */
 const currentLink = Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<LinkPrincipal> =>
   principal.kind === "link" ? Effect.succeed(principal) : Effect.die(new Error("The principal is not a link"))
 )
@@ -76,12 +76,14 @@ const handlers = group(
       return Redacted.value(key)
     })
 
+    /** Reads a credential of the link's workspace; of a replace link, only the credential to replace. */
     const credentialOf = Effect.fnUntraced(function* (id: CredentialId) {
       const { account_id, credential_id, workspace_id } = yield* currentLink
       if (credential_id !== null && credential_id !== id) return yield* new NotFound()
       const credential: Credential = yield* reads(account_id, credentials.get(id))
       return credential.workspace_id === workspace_id ? credential : yield* new NotFound()
     })
+    /** Makes an operation on a credential of the link, which the operation need not read again. */
     const onCredential =
       <Request extends { readonly params: { readonly id: CredentialId } }, A, E, R>(
         operation: (request: Request) => Effect.Effect<A, E, R>

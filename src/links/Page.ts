@@ -14,7 +14,7 @@ const headers = {
   "x-content-type-options": "nosniff"
 }
 
-/** Modules of the page by their location in the sources; the build copies them beside the page. */
+/** The page's files from elsewhere, with the modules that they are in the sources; the build copies them beside the page. */
 const modules: Readonly<Record<string, string>> = {
   "hpke.js": "hpke",
   "preact.js": "htm/preact/standalone",
@@ -44,12 +44,12 @@ const load = (file: string) =>
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const files = new Map<string, Effect.Effect<HttpServerResponse.HttpServerResponse>>()
-    const beside = yield* Effect.promise(() => readdir(new URL("./page/", import.meta.url)))
-    const pageFiles = beside.filter((file) => /\.(html|css|js)$/.test(file))
+    const all = yield* Effect.promise(() => readdir(new URL("./page/", import.meta.url)))
+    const pageFiles = all.filter((file) => /\.(html|css|js)$/.test(file))
     for (const file of new Set([...pageFiles, ...Object.keys(modules)]))
       files.set(file, yield* Effect.cached(load(file)))
     const scripts = Array.from(files.keys()).filter((file) => file.endsWith(".js"))
-    /** Modules import each other several deep: all are asked for at once. */
+    /** Has browsers load all modules at once, which import each other several deep. */
     const link = scripts.map((file) => `<keys/${file}>; rel=modulepreload`).join(", ")
     const answer = (file: string) => files.get(file) ?? Effect.succeed(errorResponse(new NotFound()))
     yield* router.add("GET", "/keys", Effect.map(answer("index.html"), HttpServerResponse.setHeader("link", link)))

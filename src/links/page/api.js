@@ -89,10 +89,10 @@ export const ask = async (method, path, body, idempotency_key) => {
   throw new Refused(response.status, answer.error)
 }
 
-const bytesOf = (/** @type {string} */ text) =>
+const fromBase64Url = (/** @type {string} */ text) =>
   Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (character) => character.charCodeAt(0))
 
-const textOf = (/** @type {Uint8Array} */ bytes) =>
+const toBase64Url = (/** @type {Uint8Array} */ bytes) =>
   btoa(String.fromCharCode(...bytes)).replace(/[+/=]/g, (one) => ({ "+": "-", "/": "_" })[one] ?? "")
 
 /**
@@ -110,7 +110,7 @@ export const open = async () => {
   })
   const lasts = about.purpose === "manage" || about.purpose === "view"
   if (lasts && tokens[0] === token && token.startsWith("byok_")) {
-    const newToken = next ?? textOf(crypto.getRandomValues(new Uint8Array(32)))
+    const newToken = next ?? toBase64Url(crypto.getRandomValues(new Uint8Array(32)))
     keepTokens([token, newToken])
     await ask("PUT", "/link/token", { token: newToken })
     keepTokens([newToken])
@@ -127,11 +127,11 @@ const seal = async (key, provider, credential_id) => {
   const bound = ["byok/link/1", link_id, account_id, workspace_id, provider, credential_id]
   const encoder = new TextEncoder()
   const { ciphertext, encapsulatedSecret } = await suite.Seal(
-    await suite.DeserializePublicKey(bytesOf(public_key ?? "")),
+    await suite.DeserializePublicKey(fromBase64Url(public_key ?? "")),
     encoder.encode(key),
     { aad: encoder.encode(JSON.stringify(bound)) }
   )
-  return { enc: textOf(encapsulatedSecret), ciphertext: textOf(ciphertext) }
+  return { enc: toBase64Url(encapsulatedSecret), ciphertext: toBase64Url(ciphertext) }
 }
 
 /**

@@ -24,9 +24,9 @@ export const inOrder = (keys) =>
     (one, other) => Number(one.is_fallback) - Number(other.is_fallback) || one.sort_order - other.sort_order
   )
 
-/** @param {{ shown: Key, all: Key[], manages: boolean, acting: (act: () => Promise<unknown>, done?: any) => Promise<boolean>,
+/** @param {{ shown: Key, all: Key[], manages: boolean, perform: (act: () => Promise<unknown>, done?: any) => Promise<boolean>,
  *   show: (name: string, id?: string) => void }} props */
-export const KeyPage = ({ acting, all, manages, show, shown }) => {
+export const KeyPage = ({ all, manages, perform, show, shown }) => {
   const { disabled, id, label, provider, status } = shown
   const [editing, edit] = useState("")
   const [isMistyped, setMistyped] = useState(false)
@@ -43,10 +43,10 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
       await ask("PUT", "/byok/order", { provider, ids })
     }
     const done = html`${nameOf(shown)} is now number ${place + by + 1} of ${providerName(provider)}.`
-    return html`<button aria-disabled=${String(!other)} onClick=${() => other && acting(swap, done)}>${words}</button>`
+    return html`<button aria-disabled=${String(!other)} onClick=${() => other && perform(swap, done)}>${words}</button>`
   }
   const change = (/** @type {object} */ changes, /** @type {any} */ done) =>
-    acting(() => ask("PATCH", `/byok/${id}`, changes), done)
+    perform(() => ask("PATCH", `/byok/${id}`, changes), done)
   const toggle = (/** @type {string} */ name, /** @type {string} */ words, kind = "") =>
     html`<button
       class=${kind}
@@ -67,14 +67,14 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
   const word = confirmationOf(shown)
   const remove = (/** @type {Event} */ event) => {
     if (submittedText(event) !== word) return setMistyped(true)
-    void acting(async () => {
+    void perform(async () => {
       await ask("DELETE", `/byok/${id}`)
       show("list")
     }, `The key ${label} was deleted.`)
   }
   const explain = (/** @type {Event} */ event) => {
     const model = submittedText(event)
-    void acting(async () => setPlan(await ask("POST", "/byok/plan", { model, targets: [{ provider }] })))
+    void perform(async () => setPlan(await ask("POST", "/byok/plan", { model, targets: [{ provider }] })))
   }
   const verdict = plan?.providers[0]?.credentials.find((/** @type {any} */ one) => one.credential_id === id)
   const steps = (plan?.steps ?? []).map((/** @type {any} */ step) =>
@@ -91,7 +91,7 @@ export const KeyPage = ({ acting, all, manages, show, shown }) => {
     </div>
     <p>
       ${states[state]?.[1]} ${state !== "disabled" && reasons && `${" "}The reason: ${reasons}.`}
-      ${state === "parked" && retry && html`${" "}It is tried again <${Ago} at=${retry} onPassed=${() => acting(async () => {})} />.`}
+      ${state === "parked" && retry && html`${" "}It is tried again <${Ago} at=${retry} onPassed=${() => perform(async () => {})} />.`}
     </p>
     ${
       manages &&

@@ -63,7 +63,7 @@ export const Keys = ({ about, onClosed }) => {
   const manages = about.purpose === "manage"
 
   /** Runs one act at a time, then reads the keys again and shows the result. Returns whether the act succeeded. @param {() => Promise<unknown>} act @param {any} [done] */
-  const acting = async (act, done = "") => {
+  const perform = async (act, done = "") => {
     if (isActing.current) return false
     isActing.current = true
     say("")
@@ -84,15 +84,15 @@ export const Keys = ({ about, onClosed }) => {
       )
     return !refusal
   }
-  const read = (/** @type {any} */ done) => void acting(async () => {}, done)
+  const read = (/** @type {any} */ done) => void perform(async () => {}, done)
   useEffect(() => read(""), [])
   useEffect(() => {
-    const back = () => {
+    const showEntry = () => {
       say("")
       setView(viewNow())
     }
-    addEventListener("popstate", back)
-    return () => removeEventListener("popstate", back)
+    addEventListener("popstate", showEntry)
+    return () => removeEventListener("popstate", showEntry)
   }, [])
 
   const listed = (keys ?? []).filter(matches(search)).slice(0, maxShown)
@@ -133,7 +133,7 @@ export const Keys = ({ about, onClosed }) => {
   if (view.name === "key" && shown) {
     return html`<main key="key">
       <button onClick=${() => show("list")}>All keys</button>
-      <${KeyPage} key=${shown.id} shown=${shown} all=${keys} manages=${manages} acting=${acting} show=${show} />
+      <${KeyPage} key=${shown.id} shown=${shown} all=${keys} manages=${manages} perform=${perform} show=${show} />
     </main>`
   }
   return html`<main key="list">

@@ -30,8 +30,8 @@ const wordsOf = (/** @type {string[][]} */ choices, /** @type {unknown} */ value
 
 const takesRegion = (/** @type {string} */ provider) => ["azure", "openai", "fireworks"].includes(provider)
 
-const list = (/** @type {any[] | null} */ all, /** @type {string} */ every) =>
-  all === null ? every : all.length === 0 ? "None" : html`${all.map((one, n) => html`${n > 0 && ", "}${one}`)}`
+const list = (/** @type {any[] | null} */ all, /** @type {string} */ unrestricted) =>
+  all === null ? unrestricted : all.length === 0 ? "None" : html`${all.map((one, n) => html`${n > 0 && ", "}${one}`)}`
 
 /** The restrictions and flags of a key, as rows of a table. @param {{ of: Credential }} props */
 export const Settings = ({ of }) => {
@@ -91,21 +91,21 @@ const settingsIn = (values) => {
   }
 }
 
-/** The form for restrictions and flags. Sends only members changed here, so that others' changes stay. @param {{ of: Credential,
+/** The form for restrictions and flags. Sends only members that changed here, so that changes of others stay. @param {{ of: Credential,
  *   save: (changes: object) => Promise<void>, cancel: () => void }} props */
 export const SettingsForm = ({ cancel, of, save }) => {
   const { alert, form, issues, clearIssue, showIssues, showFailure } = useRefusal()
   const [busy, setBusy] = useState(false)
   const [hasConflict, setConflict] = useState(false)
-  const now = () => settingsIn(new FormData(form.current ?? undefined))
-  const before = () => {
+  const currentSettings = () => settingsIn(new FormData(form.current ?? undefined))
+  const initialSettings = () => {
     const copy = /** @type {HTMLFormElement | undefined} */ (form.current?.cloneNode(true))
     copy?.reset()
     return /** @type {Record<string, unknown>} */ (settingsIn(new FormData(copy)))
   }
 
   const change = (/** @type {any} */ { target }) => {
-    const { is_byok_only, is_fallback, is_required } = now()
+    const { is_byok_only, is_fallback, is_required } = currentSettings()
     setConflict(Boolean(is_fallback && (is_byok_only || is_required)))
     clearIssue(target.name)
   }
@@ -113,8 +113,10 @@ export const SettingsForm = ({ cancel, of, save }) => {
     event.preventDefault()
     if (busy) return
     if (hasConflict) return document.getElementsByName("is_fallback")[0]?.focus()
-    const old = before()
-    const changes = Object.entries(now()).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(old[name]))
+    const initial = initialSettings()
+    const isChanged = (/** @type {[string, unknown]} */ [name, value]) =>
+      JSON.stringify(value) !== JSON.stringify(initial[name])
+    const changes = Object.entries(currentSettings()).filter(isChanged)
     if (changes.length === 0) return cancel()
     setBusy(true)
     showIssues({})

@@ -145,15 +145,9 @@ export const layer = Layer.effect(
             const keys = yield* sql`SELECT 1 FROM api_keys WHERE hash = ${bytes(key.hash)}`
             if (keys.length === 0) return existing.name === name ? "exists" : "differs"
           }
-          const inserted = [
-            created,
-            yield* insertWorkspace(account_id, workspace, true),
-            yield* insertApiKey(account_id, key)
-          ]
-          yield* record(
-            sql,
-            inserted.flatMap(({ acts }) => acts)
-          )
+          const { acts: workspaceActs } = yield* insertWorkspace(account_id, workspace, true)
+          const { acts: keyActs } = yield* insertApiKey(account_id, key)
+          yield* record(sql, [...created.acts, ...workspaceActs, ...keyActs])
           return "created"
         }).pipe(sql.withTransaction, (query) => writes.ask(query, "accounts.insert")),
       listAccounts: (after, limit) => {

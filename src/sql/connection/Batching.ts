@@ -68,9 +68,9 @@ interface Waiting<Request, Answer> {
   readonly until: number
   /** Resumes the caller. Cleared on use, so that a batch does not retain the caller. */
   settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
-  isRunning: boolean
-  /** Ends an interrupted caller after its statement. */
-  onStatementEnd: (() => void) | undefined
+  isSent: boolean
+  /** Ends an interrupted caller once its statement has ended. */
+  onEnd: (() => void) | undefined
   readonly lock: string | undefined
   readonly span: OperationSpan | undefined
 }
@@ -176,7 +176,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     const start = (entries: NonEmpty<Entry>) => {
       running.push(entries)
       for (const entry of entries) {
-        entry.isRunning = true
+        entry.isSent = true
         if (entry.lock !== undefined) lock(entry.lock)
       }
       wasAlone = entries.length === 1
@@ -188,7 +188,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
         running.splice(running.indexOf(entries), 1)
         for (const entry of entries) {
           if (Exit.isFailure(exit)) settle(entry, Exit.failCause(exit.cause))
-          entry.onStatementEnd?.()
+          entry.onEnd?.()
         }
         if (lockOf === undefined) return flush()
         for (const entry of entries) if (entry.lock !== undefined) unlock(entry.lock)
@@ -216,25 +216,16 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     return (request: Request) =>
       Effect.withFiber((fiber) =>
         Effect.callback<Answer, ServiceUnavailable>((resume) => {
-          const now = performance.now()
-          const until = Math.min(now + longest, fiber.getRef(CurrentDeadline)?.until ?? Number.POSITIVE_INFINITY)
-          if (until <= now) return resume(timedOut)
+          const arrived = performance.now()
+          const until = Math.min(arrived + longest, fiber.getRef(CurrentDeadline)?.until ?? Number.POSITIVE_INFINITY)
+          if (until <= arrived) return resume(timedOut)
           if (waiting >= maxWaiting) {
             meter.refused()
             return resume(unavailable)
           }
           const span = beginSpan(fiber, operation, "internal")
           const lock = lockOf?.(request)
-          const entry: Entry = {
-            request,
-            arrived: now,
-            until,
-            lock,
-            span,
-            settle: resume,
-            isRunning: false,
-            onStatementEnd: undefined
-          }
+          const entry: Entry = { request, arrived, until, lock, span, settle: resume, isSent: false, onEnd: undefined }
           waiting += 1
           collected.push(entry)
           if (wasAlone && running.length === 0) flush()
@@ -245,9 +236,9 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
           return Effect.suspend(() => {
             if (entry.settle === undefined) return Effect.void
             settle(entry, Exit.interrupt())
-            if (!entry.isRunning || sizeOf === undefined) return Effect.void
+            if (!entry.isSent || sizeOf === undefined) return Effect.void
             return Effect.callback((resume) => {
-              entry.onStatementEnd = () => resume(Effect.void)
+              entry.onEnd = () => resume(Effect.void)
             })
           })
         })

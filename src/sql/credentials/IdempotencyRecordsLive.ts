@@ -14,15 +14,11 @@ interface Row {
   readonly fingerprint: Uint8Array
 }
 
-const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
-const nameOf = ({ account_id, key_hash }: { readonly account_id: string; readonly key_hash: Uint8Array }) =>
-  `${account_id} ${hex(key_hash)}`
-
 export const layer = Layer.effect(
   IdempotencyRecords,
   Effect.map(Database, ({ writes }) => {
     const { distributed, sql } = writes
-    /** The lock makes the commit wait for the same replicas as the insert of the record. */
+    /** Locks the record, so that the commit waits for the same replicas as the insert of the record. */
     const find = makeLookUp<Wanted, Row, Row>(writes, {
       operation: "idempotency_records.find",
       by: { account_id: "uuid", key_hash: "bytea" },
@@ -30,7 +26,7 @@ export const layer = Layer.effect(
         SELECT credential_id, fingerprint FROM idempotency_records
         WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
       read: ({ credential_id, fingerprint }) => ({ credential_id, fingerprint }),
-      nameOf
+      nameOf: ({ account_id, key_hash }) => `${account_id} ${Buffer.from(key_hash).toString("hex")}`
     })
 
     return {

@@ -70,7 +70,7 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
   const [busy, setBusy] = useState(false)
   const [key, setKey] = useState("")
   const [chosen, choose] = useState(provider ?? undefined)
-  const [doubt, setDoubt] = useState("")
+  const [shownDoubt, setShownDoubt] = useState("")
   /** The idempotency key of a create, and whether an earlier try may have stored the key. Changes after a definite answer. */
   const attempt = useRef({ id: crypto.randomUUID(), mayBeDone: false })
 
@@ -88,10 +88,9 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
     }
     showIssues(missing)
     if (chosen === undefined || key === "") return
-    const newDoubt = doubtOf(key, chosen) ?? ""
-    setDoubt(newDoubt)
-    if (newDoubt !== "" && newDoubt !== doubt)
-      return showIssues({}, `${newDoubt} If it is right, press the button again.`)
+    const doubt = doubtOf(key, chosen) ?? ""
+    setShownDoubt(doubt)
+    if (doubt !== "" && doubt !== shownDoubt) return showIssues({}, `${doubt} If it is right, press the button again.`)
     setBusy(true)
     try {
       const name = String(values.get("name") ?? "").trim() || null
@@ -127,7 +126,7 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
   }
 
   const shape = chosen && shapeOf(chosen)
-  const doubtful = key.length >= 8 && chosen ? doubtOf(key, chosen) : undefined
+  const doubt = key.length >= 8 && chosen ? doubtOf(key, chosen) : undefined
   const label = previewOf(key)
   return html`
     <form ref=${form} onSubmit=${submit} onInput=${change} novalidate autocomplete="off">
@@ -164,7 +163,7 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
         value=${key}
         required
       />
-      <div role="status">${doubtful && doubtful !== doubt && html`<small class="warn">${doubtful}</small>`}</div>
+      <div role="status">${doubt && doubt !== shownDoubt && html`<small class="warn">${doubt}</small>`}</div>
       ${shape && html`<${Field} id="file" label="Or take it from a file" type="file" error=${issues["file"]} onChange=${readFile} />`}
       ${
         credential

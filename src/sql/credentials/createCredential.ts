@@ -72,7 +72,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${growIfRoom} ${returningOrder}
     ), changed AS (${insertCredentialsFrom("input")} WHERE next_order IS NOT NULL RETURNING ${sql.csv(assigned)})`
   /**
-   * Locks pools in the order of their keys, before it takes idempotency keys, so that the room in a pool remains. A pool that does
+   * Locks pools in the order of their keys before taking idempotency keys, so that the room in a pool remains. A pool that does
    * not exist cannot be locked. If another transaction adds it meanwhile, the new members have no position and the statement
    * fails: waiting for the pool's row while holding idempotency keys could deadlock.
    */

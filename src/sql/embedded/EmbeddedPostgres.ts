@@ -181,7 +181,7 @@ const makeJoin = (host: string, server: Server, user: User): Effect.Effect<Membe
         if (opened._tag === "Success") return opened.success
         const failure = opened.failure
         if (failure._tag === "EmbeddedPostgresError") return yield* failure
-        // It starts or stops, or too many clients connect at once.
+        // The server starts or stops, or too many clients connect at once.
         const isRunning = failure.sqlstate === "57P03" || failure.sqlstate === "EAGAIN"
         if (!isRunning && !failure.isTransient) {
           return yield* EmbeddedPostgresError.of(sentenceOn("The embedded database", failure, 0))

@@ -20,7 +20,7 @@ export const StandardStreams = Context.Reference<{
   readonly stderr: Screen
 }>("byok/StandardStreams", { defaultValue: () => process })
 
-/** Standard output failed. `done` says what the command did nevertheless, and how to undo it. */
+/** Standard output failed. `done` describes the change that the command made nevertheless, and how to undo it. */
 export class OutputFailed extends Data.TaggedError("OutputFailed")<{
   readonly code: string
   readonly done?: string | undefined
@@ -124,7 +124,7 @@ export const aligned = (cells: ReadonlyArray<ReadonlyArray<string>>): ReadonlyAr
 
 export const toJson = (object: object) => printable(JSON.stringify(object))
 
-/** Prints one JSON object with `--json`, else the text. `done` says what the command did, for a failure to print. */
+/** Prints one JSON object with `--json`, else the text. `done` describes the change that the command made, for a failure to print. */
 export const printAs = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
   const { json } = yield* root
   const line = `${json ? toJson(object) : text}\n`
@@ -134,7 +134,7 @@ export const printAs = Effect.fnUntraced(function* (object: object, text: string
 /** Prints a result, revealing redacted members, such as a new key. */
 export const print = <A extends Values<A>>(values: A, done?: string) => printAs(record(values), lines(values), done)
 
-/** Prints the result of an operation that changes something; `done` says what. */
+/** Prints the result of an operation that changes something; `done` describes the change. */
 export const printing =
   <A extends Values<A>>(done: (result: A) => string) =>
   <E, R>(operation: Effect.Effect<A, E, R>) =>

@@ -68,7 +68,7 @@ const handlers = group(
     const operations = yield* makeOperations
     const { reads, writes } = yield* RequestQueues
 
-    /** Opening writes the next key pair, so it queues with the account's writes. */
+    /** Opens a sealed key. Queues with the account's writes, because opening writes the next key pair. */
     const openSealed = Effect.fnUntraced(function* (sealed: Sealed, provider: string, id: CredentialId | null) {
       const link = yield* currentLink
       const opening = writes(link.account_id, links.open(link, sealed, { provider, credential_id: id }))

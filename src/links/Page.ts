@@ -14,7 +14,7 @@ const headers = {
   "x-content-type-options": "nosniff"
 }
 
-/** The page's files from elsewhere, with the modules that they are in the sources; the build copies them beside the page. */
+/** Files of the page that other modules provide, with the names of these; the build copies them beside the page. */
 const modules: Readonly<Record<string, string>> = {
   "hpke.js": "hpke",
   "preact.js": "htm/preact/standalone",

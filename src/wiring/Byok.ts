@@ -23,7 +23,7 @@ import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 
 /**
  * Everything except HTTP: the services and every port that they use. Their series are in Effect's registry of metrics. To
- * replace a port, provide it to `Credentials.layer` yourself: this layer does not share its instance.
+ * replace a port, provide yours to `Credentials.layer` instead of using this layer.
  */
 export const layerWith = (settings: Settings) =>
   Layer.mergeAll(

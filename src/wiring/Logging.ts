@@ -73,7 +73,7 @@ interface Omitted {
 /** Makes a function that writes lines outside any request. */
 const makeBackgroundLog = (logger: Logger.Logger<unknown, void>) =>
   Effect.map(
-    // A live fiber keeps the console of all other lines; an ended one would lose it.
+    // Logs with a live fiber, which keeps the console of the other lines; an ended fiber would lose the console.
     Effect.provideService(Effect.forkScoped(Effect.never), Logger.LogToStderr, true),
     (fiber) => (logLevel: Options["logLevel"], message: string) =>
       logger.log({ logLevel, message, cause: Cause.empty, date: new Date(), fiber })

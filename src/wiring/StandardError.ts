@@ -26,8 +26,8 @@ const exitTimeout = 2000
 const sleep = (milliseconds: number) => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds)
 
 /**
- * Joins the lines of one turn of the event loop into one write. Writes each line once and in order; or, if too many wait for
- * the reader of a pipe, omits and counts it.
+ * Joins the lines of one turn of the event loop into one write. Writes each line once and in order. Omits and counts further
+ * lines while too many wait for the reader of a pipe.
  */
 const joinLines = (write: Write, onOmitted: (lines: number) => void) => {
   let lines = ""

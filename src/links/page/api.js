@@ -96,7 +96,7 @@ const toBase64Url = (/** @type {Uint8Array} */ bytes) =>
   btoa(String.fromCharCode(...bytes)).replace(/[+/=]/g, (one) => ({ "+": "-", "/": "_" })[one] ?? "")
 
 /**
- * Reads what the link is for. Replaces the token of a lasting link by a new one, which only this tab has: the token of the
+ * Reads the description of the link. Replaces the token of a lasting link by a new one, which only this tab has: the token of the
  * address remains in the browser's history, and must not open the link again.
  * @returns {Promise<About>}
  */

@@ -18,10 +18,10 @@ const storedTokens = () => {
   }
 }
 
-/** The link's token, then perhaps the one that will replace it, or has already if the answer was lost. */
+/** The link's token, then perhaps its successor, which has already replaced it if an answer was lost. */
 export let tokens = fromAddress === "" ? storedTokens() : [fromAddress]
 
-/** Stores tokens for this tab, so that it can be reloaded; in memory only if the browser stores nothing. @param {string[]} next */
+/** Stores tokens for this tab, so that the tab can be reloaded; in memory only if the browser stores nothing. @param {string[]} next */
 export const keepTokens = (next) => {
   tokens = next
   try {
@@ -33,7 +33,7 @@ if (fromAddress !== "") keepTokens(tokens)
 const isOtherLink = () => location.hash !== "" || history.state?.link !== link
 for (const event of ["hashchange", "popstate"]) addEventListener(event, () => isOtherLink() && location.reload())
 
-/** Whether the browser has the APIs that the page needs. Over plain HTTP none has them; there, the page itself says so. */
+/** Whether the browser has the APIs that the page needs. Over plain HTTP no browser has them, and the page says so. */
 const isSupported = !isSecureContext || ("subtle" in crypto && "randomUUID" in crypto && "timeout" in AbortSignal)
 
 const load = () => (isSupported ? import("./app.js") : Promise.reject())

@@ -42,7 +42,7 @@ export const layer = Layer.effect(
     const recorded = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
-    /** Deletes or revokes a row and records the act, unless it was done before. Returns the time of the act. */
+    /** Deletes or revokes a row and records the act, unless an earlier call did so. Returns the time of the act. */
     const endOnce = Effect.fnUntraced(function* (
       end: Statement.Statement<Ended>,
       find: Statement.Statement<Ended>,

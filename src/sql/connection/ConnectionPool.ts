@@ -18,7 +18,7 @@ export interface ConnectionPool {
    * for the answer. Dies with a `DatabaseFailure`.
    */
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
-  /** Runs a query without a place in the queue, however full it is. For the service's occasional queries. */
+  /** Runs a query however full the queue is, without a place in it. For occasional queries of the service itself. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
   /** Runs a query of many concurrent callers, who share statements but not failures. */
   readonly batch: Batch
@@ -71,7 +71,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   let waiting = 0
   meter.addQueue(() => waiting)
 
-  /** Runs a query detached from its caller. If `queued`, it keeps its place in the queue until it ends. */
+  /** Runs a query detached from its caller. If `queued`, the query has a place in the queue until its end. */
   const run = <A>(query: Query<A>, operation: Operation, retry: typeof retrying, queued = true) => {
     const answer = Effect.flatMap(timeLeft(longest), (duration) => {
       if (queued && waiting >= settings.maxWaiting) {

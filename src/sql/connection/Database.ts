@@ -60,7 +60,7 @@ const read = (bytes: Uint8Array, offset: number, size: number) => {
   return view.toString("utf8", offset, offset + size)
 }
 
-/** The driver's types, except text: its own codec strips a leading byte order mark from some strings. */
+/** The driver's types with another codec for text: the driver's strips a leading byte order mark from some strings. */
 const pgTypes = (): PgTypes.Registry => {
   const types = PgTypes.makeRegistry()
   types.register<string>(textOid, {

@@ -17,7 +17,7 @@ interface Events {
   readonly onUnreplicated: () => void
   /** The server refused a write (25006). */
   readonly onReadOnly: () => void
-  /** The server is a standby. A pooler repeats the state of when it first connected. */
+  /** The server is a standby. A pooler repeats the state at its first connection. */
   readonly onStandby: () => void
   readonly onReady: () => void
 }

@@ -42,7 +42,7 @@ const actsOf = (values: Values): ReadonlyArray<AuditAct> => {
   ]
 }
 
-/** Updates a credential if it still has the revision that was read, and its pool has room. */
+/** Updates a credential that still has the revision that was read, if its pool has room. */
 export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
   const { sql } = pool
   const findRoom = makeFindRoom(pool)
@@ -114,7 +114,7 @@ export const deleteCredential = (pool: ConnectionPool) => {
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }])
   })
-  /** Retries if the label has changed meanwhile. */
+  /** Starts again if the label has changed meanwhile. */
   const remove = (account_id: AccountId, id: CredentialId): Answer<boolean> =>
     Effect.flatMap(
       find({ account_id, id }),

@@ -38,7 +38,7 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
    */
   readonly change: (skipLocked: Statement.Fragment, confine: Confine) => Statement.Fragment
   readonly returning: ReadonlyArray<keyof Changed & string>
-  /** Whether `change` has a CTE `taken` of the writes that it omits because their key is taken. */
+  /** Whether `change` omits writes whose key is taken, and lists them in a CTE `taken`. */
   readonly takesKeys?: true
   /** Makes the change, without its entry, where Citus distributes accounts and cannot run `change`. */
   readonly changeDistributed?: (values: Values) => Query<ReadonlyArray<Changed>>

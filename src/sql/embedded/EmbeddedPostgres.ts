@@ -14,12 +14,12 @@ export interface Endpoint {
   readonly database: "postgres"
 }
 
-/** A service excludes other services from its directory; commands share it. */
+/** A service excludes other services from its directory; commands share the directory. */
 export type User = "service" | "command"
 
 /**
  * Ensures that PostgreSQL serves `directory` until the scope closes: uses the server that runs there or starts one, and
- * restarts it whenever it ends. The last user to leave stops the server; if it is killed, the server runs on for the next start.
+ * restarts it whenever it ends. The last user to leave stops the server. If that user is killed, the server runs on for the next.
  */
 export const start = Effect.fnUntraced(function* (directory: string, user: User = "command") {
   const binaries = yield* locate()
@@ -81,7 +81,7 @@ const serverOf = (cluster: string, { pg_ctl }: PostgresBinaries): Server => {
   }
 }
 
-/** Settings of the server, quoted for the shell that `pg_ctl` starts it with. */
+/** Settings of the server, quoted for the shell in which `pg_ctl` starts the server. */
 const options = [
   "listen_addresses=",
   "port=5432",

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, syml
 import { createRequire } from "node:module"
 import { basename, dirname, join, relative } from "node:path"
 
-/** A sentence for the operator, followed by PostgreSQL's last output if it failed. */
+/** A sentence for the operator, followed by the last output of PostgreSQL if that program failed. */
 export class EmbeddedPostgresError extends Data.TaggedError("EmbeddedPostgresError")<{ readonly message: string }> {
   static readonly of = (sentence: string, lastWords = "") =>
     new this({ message: lastWords === "" ? sentence : `${sentence}\n${lastWords}` })

@@ -16,7 +16,7 @@ interface KekRow {
   readonly retired: boolean
 }
 
-/** How long an attempt to retire a key may block statements on `credentials`, and how often to repeat it. */
+/** How long an attempt to retire a key may block statements on `credentials`, and how often to repeat the attempt. */
 const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
 
 export const layer = Layer.effect(
@@ -30,7 +30,7 @@ export const layer = Layer.effect(
     const insert = ({ check_value, kek_id }: Omit<KekRow, "retired">) => writes.sql<{ kek_id: string }>`
       INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value})
       ON CONFLICT (id) DO NOTHING RETURNING id AS kek_id`
-    /** A key may seal if it has sealed before, no key has, or another key of the keyring has. */
+    /** A key may seal if it has sealed before, if no key has, or if another key of the keyring has. */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
       wraps > 0
       OR NOT EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL)
@@ -159,7 +159,7 @@ export const layer = Layer.effect(
         const registered = yield* writes.probe(known(ids), "keks.known")
         const conflicts = differing(registered)
         if (conflicts.length > 0 || registered.length === new Set(ids).size) return conflicts
-        const recorded = Effect.gen(function* () {
+        const insertMissing = Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
           const conflicts = differing(yield* known(ids))
           if (conflicts.length > 0) return conflicts
@@ -167,7 +167,7 @@ export const layer = Layer.effect(
           yield* recordEach(writes.sql, inserted, ({ kek_id }) => ({ action: "keyring.register", kek_id }))
           return conflicts
         })
-        return yield* writes.probe(writes.sql.withTransaction(recorded), "keks.register")
+        return yield* writes.probe(writes.sql.withTransaction(insertMissing), "keks.register")
       }),
       rewrapBatch: rewrapBatch(writes),
       ...kekUsage(database)

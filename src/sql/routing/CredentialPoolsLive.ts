@@ -76,7 +76,7 @@ const columnOf = (sql: SqlClient.SqlClient, column: string) => {
     : value
 }
 
-/** Replaces an infinite time, which only direct SQL can store, so that it does not fail the pool; it affects only the order. */
+/** Replaces an infinite time, which only direct SQL can store, and which would fail the pool. Times affect only the order. */
 const finite = (time: Date): Date => (Number.isFinite(Number(time)) ? time : new Date(8.64e15))
 
 const rowOf = (member: Member): PoolRow => ({
@@ -120,7 +120,7 @@ export const layer = Layer.effect(
 
     /**
      * Looks up the states of the pools of a workspace; `providers` are joined by commas. The first OFFSET 0 hides their number
-     * from the planner, which would otherwise plan every execution, longer than running it.
+     * from the planner, which would otherwise plan every execution anew, and take longer than the execution.
      */
     const versionsFrom = <Wanted extends { readonly providers: string }, Row extends object>(
       by: Readonly<Record<keyof Wanted & string, "uuid" | "text">>,

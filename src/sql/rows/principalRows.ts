@@ -40,7 +40,7 @@ const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkI
   UPDATE links SET ended = 'used', credential_id = ${id}, ${noKeys(sql)}
   WHERE ${isOpenLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
 
-/** The result of a write that was not made, because its principal is a link that is no longer open. */
+/** Stands for the result of a write if its principal is a link that is no longer open. */
 export const linkClosed = Symbol("linkClosed")
 
 /** Makes a link's write in its transaction, unless the link is closed. Ends a link that serves once. */

@@ -13,7 +13,7 @@ const migrations = {
   )
 }
 
-/** The newest migration of this build, which it requires. */
+/** The newest migration of this build, which must have run. */
 export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
 /** SQLSTATE of a lock timeout. */
@@ -66,7 +66,7 @@ export const appliedMigration = (sql: SqlClient.SqlClient) =>
 const migrate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const run = (record: Parameters<typeof Migrator.fromRecord>[0]) =>
     Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(record) }), SqlClient.SqlClient, sql)
-  // Creates the table outside the transaction, in which a later statement would hide why it failed.
+  // Creates the table outside the transaction, in which a later statement would hide why the creation failed.
   if (Option.isNone(yield* appliedMigration(sql))) yield* run({})
   const ran = yield* withLockTimeout(sql, locking.timeout)(run(migrations))
   return ran.map(([, name]) => name)

@@ -6,7 +6,7 @@ import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { changingSchema, inTurn } from "./Migrations.ts"
 
-/** The tables that `byok migrate --distribute` hands to Citus; the last one shows that it has finished. */
+/** The tables that `byok migrate --distribute` hands to Citus, in this order: the last one shows that the command has finished. */
 const distributedTables = [
   "accounts",
   "workspaces",

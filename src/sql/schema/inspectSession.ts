@@ -61,7 +61,7 @@ export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
     GROUP BY name ORDER BY min(n)`
 }
 
-/** Inspects the default session: early acknowledgement, missing rights and distribution. Fails if it is read-only. */
+/** Inspects the default session: early acknowledgement, missing rights and distribution. Fails if the session is read-only. */
 export const inspectSession = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,

@@ -141,8 +141,8 @@ export const schema: ReadonlyArray<string> = [
   )`,
   `CREATE INDEX idempotency_records_age ON idempotency_records (created_at)`,
 
-  // Keys that routers must not use, for a model, or for every model if it is ''. A parking counts only for its `key_version`, so
-  // that replacing a key ends it without a write. Without `until`, it has no end. `epoch` counts the successes that ended
+  // Keys that routers must not use, for a model, or for every model if `model` is ''. A parking counts only for its `key_version`, so
+  // that replacing a key ends it without a write. A parking without `until` has no end. `epoch` counts the successes that ended
   // cooldowns, so that a late refusal from before such a success changes nothing.
   `CREATE TABLE credential_parkings (
     account_id uuid NOT NULL,

@@ -101,14 +101,14 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
         : value
     })
     return sql`
-      SELECT total_count, read.* FROM (${counted}) AS counted LEFT JOIN (
+      SELECT total_count, page.* FROM (${counted}) AS counted LEFT JOIN (
         SELECT (sum(list_bytes) OVER ())::integer AS bytes, ${sql.csv(values)} FROM (
           SELECT ${sql.csv(columns)}, ${listBytes(sql)} AS list_bytes FROM credentials
           WHERE ${isListed} AND (created_at, id) >= (
             SELECT created_at, id FROM credentials WHERE ${isListed} ORDER BY created_at, id LIMIT 1 OFFSET ${valueOf("offset")}
           ) ORDER BY created_at, id LIMIT ${valueOf("limit")}
-        ) AS page
-      ) AS read ON true`
+        ) AS sized
+      ) AS page ON true`
   }
   const one = compileOnce(
     sql,

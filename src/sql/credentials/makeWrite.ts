@@ -28,7 +28,7 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   readonly actsOf: (values: Values) => ReadonlyArray<AuditAct>
   /** Identifies the write in the audit log; random by default. */
   readonly operationOf?: (values: Values) => string
-  /** A batch makes only the first of several writes with the same key; by default, the credential's. */
+  /** Names the key of a write, by default the credential's: of several writes of one key, a batch makes only the first. */
   readonly keyOf?: (values: Values) => string
   /** Estimates how many bytes the values add to a statement. */
   readonly sizeOf?: (values: Values) => number
@@ -46,7 +46,7 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   readonly recall: (values: Values) => Query<ReadonlyArray<Changed>>
   /** Fails with the reason if the write cannot be made alone either. */
   readonly refusal?: (values: Values) => Answer<void, E>
-  /** Retry until stored or refused: any other miss is contention. */
+  /** Whether to retry until stored or refused, because any other miss is contention; by default, once. */
   readonly untilRefused?: true
 }
 
@@ -76,28 +76,18 @@ const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option
   })
 
 /**
- * Makes a write of a credential, which changes one row or none. Invariants: a transaction whose changes a plan may see locks the
- * row of the pool before its members, several pools in the order of their keys, and raises the version; and it stores both
- * the change and its audit entry, or neither.
+ * Makes a function that stores, changes or deletes one credential, or none. Invariants: a transaction whose changes a plan may
+ * see locks the row of the pool before its members, several pools in the order of their keys, and raises the version; and the
+ * transaction stores both the change and its audit entry, or neither.
  *
- * The statements of a single write and of a batch share one text. If an answer is lost, the retry looks for the operation in the audit log.
+ * Statements for one write and for a batch share their text. A retry after a lost answer looks for the operation in the log.
  */
 export const makeWrite = <Values extends Target, Changed extends CredentialKey, E = never>(
   { ask, batch, distributed, sql, withLock }: ConnectionPool,
   write: Write<Values, Changed, E>
 ) => {
   type Input = Values & { readonly operation: string; readonly entry: string; readonly principal: Principal }
-  const {
-    actsOf,
-    change,
-    keyOf = cursorOf,
-    operation,
-    operationOf = () => randomUUID(),
-    recall,
-    refusal,
-    returning,
-    untilRefused
-  } = write
+  const { actsOf, change, keyOf = cursorOf, operation, recall, refusal, returning, untilRefused } = write
   const types = Object.entries({ ...write.columns, operation: "uuid", entry: "text" })
   const names = types.map(([name]) => name)
   /** A template for rows, whose copies `JSON.stringify` writes fastest. */
@@ -115,8 +105,8 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
           FROM taken`
   const resultOf = (row: (Changed & { readonly is_taken?: boolean }) | undefined): Result<Changed> =>
     row?.is_taken === true ? taken : Option.fromUndefinedOr(row)
-  const oneInput = (parameter: (name: string) => unknown) => {
-    const values = types.map(([name, type]) => sql`${parameter(name)}::${sql.literal(type)} AS ${sql(name)}`)
+  const oneInput = (valueOf: Readonly<Record<string, unknown>>) => {
+    const values = types.map(([name, type]) => sql`${valueOf[name]}::${sql.literal(type)} AS ${sql(name)}`)
     return sql`SELECT ${sql.csv(values)}, 1 AS n`
   }
   const columns = types.map(([name, type]) => sql`${sql(name)} ${sql.literal(type)}`)
@@ -127,12 +117,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       INSERT INTO audit_entries (account_id, operation, events)
       SELECT account_id, operation, entry::json FROM input JOIN changed USING (account_id, id)
     ) ${selectResult}`
-  const runOne = compileOnce(sql, names, (parameters) =>
-    recordedStatement(
-      oneInput((name) => parameters[name]),
-      ""
-    )
-  )
+  const runOne = compileOnce(sql, names, (parameters) => recordedStatement(oneInput(parameters), ""))
   const runMany = compileOnce(sql, ["rows"], ({ rows }) => recordedStatement(manyInputs(rows), "SKIP LOCKED"))
 
   /** Citus runs a statement on one node if each table is confined to an account; the audit log is on another node. */
@@ -140,11 +125,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     const confine: Confine = (table) => sql`AND ${sql.literal(table)}.account_id = ${input.account_id}`
     const changed =
       write.changeDistributed?.(input) ??
-      sql<Changed>`${statement(
-        oneInput((name) => valuesOf(input)[name]),
-        "",
-        confine
-      )} ${selectResult}`
+      sql<Changed>`${statement(oneInput(valuesOf(input)), "", confine)} ${selectResult}`
     const record = ({ length }: ReadonlyArray<Changed>): Query<unknown> =>
       length > 0 ? insertEntry(sql, input) : Effect.void
     return sql.withTransaction(Effect.tap(changed, record))
@@ -159,6 +140,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
         WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider} FOR NO KEY UPDATE`,
       wasRecorded(sql, account_id, operation)
     )
+  /** Makes a write alone. Recalls the result of an earlier attempt whose answer was lost. */
   const writeOne = (input: Input): Query<Result<Changed>> =>
     Effect.flatMap(
       unlessTaken(
@@ -205,9 +187,10 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   return (values: Values): Answer<Option.Option<Changed>, E> =>
     Effect.flatMap(actingPrincipal, (principal) => {
       const entry = entryOf(actorOf(principal), actsOf(values))
-      const input: Input = { ...values, operation: operationOf(values), entry, principal }
+      const input: Input = { ...values, operation: write.operationOf?.(values) ?? randomUUID(), entry, principal }
       const unbatched = Effect.suspend(() => withLock(lockOf(input), ask(writeOne(input), operation)))
       const retry = refusal === undefined ? unbatched : Effect.andThen(refusal(values), unbatched)
+      /** Retries a write that changed nothing. */
       const settle = (result: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {
         if (result === taken) return Effect.succeedNone
         if (isLast || Option.isSome(result)) return Effect.succeed(result)
@@ -217,6 +200,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       const inBatch = Effect.flatMap(batched(input), (result) =>
         result === taken ? unbatched : Effect.succeed(result)
       )
+      // The transaction of a link's write locks the link, which writes of others would wait for in a batch.
       const written = principal.kind === "link" ? unbatched : inBatch
       return Effect.flatMap(written, (result) => settle(result, false))
     })

@@ -58,12 +58,12 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   const unreserved = Semaphore.makeUnsafe(Math.max(1, settings.poolSize - settings.reserved))
   /** A longer pause with Citus, so that retries for a node that is down leave connections to the other nodes. */
   const pause = settings.distributed ? 1000 : undefined
-  const retry = retryingWith(settings.unreplicated, onFailure, pause)
+  const runWithRetries = retryingWith(settings.unreplicated, onFailure, pause)
   /** Sends a query only if its deadline has not passed once it has a connection. */
   const retryingIn = (limited: <A>(query: Query<A>) => Query<A>) =>
     meter.timing((query, until) => {
       const inTime = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
-      return retry(limited(connections.withPermit(Effect.uninterruptible(inTime))), until)
+      return runWithRetries(limited(connections.withPermit(Effect.uninterruptible(inTime))), until)
     })
   const retrying = retryingIn((query) => query)
   const retryingUnreserved = retryingIn((query) => unreserved.withPermit(query))

@@ -200,7 +200,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       const inBatch = Effect.flatMap(batched(input), (result) =>
         result === taken ? unbatched : Effect.succeed(result)
       )
-      // The transaction of a link's write locks the link, which writes of others would wait for in a batch.
+      // A link's write needs a transaction that locks the link.
       const written = principal.kind === "link" ? unbatched : inBatch
       return Effect.flatMap(written, (result) => settle(result, false))
     })

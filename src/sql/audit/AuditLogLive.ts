@@ -39,7 +39,7 @@ export const layer = Layer.effect(
     const actorHash = sql`(events -> 0 -> 'actor' ->> 'api_key_hash')`
     const isoTime = sql`coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at`
 
-    /** Transactions with entries: each takes this lock before its entry gets a number, and holds it until its end. */
+    /** Transactions with entries: each locks the table from before its entry gets a number until the transaction ends. */
     const writers = sql`
       SELECT virtualtransaction FROM pg_locks
       WHERE locktype = 'relation' AND relation = 'audit_entries'::regclass AND mode = 'RowExclusiveLock' AND granted

@@ -2,7 +2,7 @@ import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA
 import { isUtf8 } from "node:buffer"
 import { Effect, Layer, Redacted } from "effect"
 import { InvalidParams } from "../domain/Errors.ts"
-import { encodeSealedFor, linkContext } from "../domain/Link.ts"
+import { encodeSealTarget, linkContext } from "../domain/Link.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { LinkKeys, NotForThisLink } from "../port/Links.ts"
 
@@ -26,7 +26,7 @@ export const layer = Layer.effect(
       const refused = () => new NotForThisLink()
       const decode = (text: Buffer) => Buffer.from(text.toString("latin1"), "base64")
       const bytes = yield* Effect.mapError(read(private_key, linkContext(link), decode), refused)
-      const aad = Buffer.from(encodeSealedFor(target))
+      const aad = Buffer.from(encodeSealTarget(target))
       const opened = yield* Effect.tryPromise({
         try: async () => {
           const pair = {

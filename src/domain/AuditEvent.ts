@@ -20,14 +20,15 @@ const credential = {
   label: Schema.String
 }
 
-const refused = {
+/** The refusal of a key by its upstream. */
+const refusal = {
   ...credential,
   key_version: Schema.Int,
   model: Schema.NullOr(Schema.String),
   cause: Schema.Literals(["rejected", "forbidden", "quota_exhausted"])
 }
 
-/** Never holds a name, a key or a hash of a provider key. */
+/** One action in the audit log and its actor. Contains no name, no key and no hash of a provider key. */
 export const AuditEvent = Schema.Union([
   event("account.create", { account_id: AccountId }),
   /** Follows the events of the account's contents. */
@@ -51,35 +52,36 @@ export const AuditEvent = Schema.Union([
     provider: StoredProvider,
     credential_ids: Schema.Array(CredentialId)
   }),
-  /** A search for a leaked key: the number of credentials it covered, and of those that hold the key. */
+  /** A search for a leaked key: how many credentials it covered, and how many of them have the key. */
   event("leak.search", { searched: Schema.Int, found: Schema.Int }),
   /** Marks a key version as leaked. */
   event("credential.park", { ...credential, key_version: Schema.Int }),
   /** Removes the mark; replacing the key ends it too. */
   event("credential.unpark", { ...credential, key_version: Schema.Int }),
   /** An upstream began to refuse the key for this cause, for one model or for all. Rate limits are no events. */
-  event("credential.rejected", refused),
-  /** An upstream accepts again a key that it refused for this cause. */
-  event("credential.recovered", refused),
+  event("credential.rejected", refusal),
+  /** The upstream accepts the key again. */
+  event("credential.recovered", refusal),
   event("keyring.register", { kek_id: Schema.String }),
   /** An operator admits a key of a keyring in which no key has sealed yet. */
   event("keyring.admit", { kek_id: Schema.String }),
   event("keyring.promote", { kek_id: Schema.String }),
   event("keyring.retire", { kek_id: Schema.String }),
-  /** Undoes a retirement: a credential was sealed under the key meanwhile. */
+  /** Undoes a retirement, because a credential was sealed under the key meanwhile. */
   event("keyring.reinstate", { kek_id: Schema.String }),
   /** Number of credentials rewrapped under `kek_id`, by previous key. */
   event("keyring.rewrap", { kek_id: Schema.String, from: Schema.Record(Schema.String, Schema.Int) })
 ])
 export type AuditEvent = typeof AuditEvent.Type
 
+/** An audit event without its actor. */
 export type AuditAct = AuditEvent extends infer Event
   ? Event extends AuditEvent
     ? Omit<Event, "actor">
     : never
   : never
 
-/** An event as its account reads it, with the members that its action has. */
+/** An audit event as its account reads it. The action decides which optional members are present. */
 export const AccountEvent = Schema.Struct({
   id: Schema.String.annotate({
     description: "`{seq}.{n}`: n counts the events of one `seq` from 0.",

@@ -31,21 +31,21 @@ export type VertexKey = typeof VertexKey.Type
 
 export type CloudKey = BedrockKey | VertexKey
 
-/** The public members of a stored key that a gateway needs beside a token. */
-export type Cloud = Partial<Pick<VertexKey, "project_id" | "region" | "bucket">>
+/** The public members of a stored key that a gateway needs in addition to a token. */
+export type CloudDetails = Partial<Pick<VertexKey, "project_id" | "region" | "bucket">>
 
 type Decode = (json: unknown) => Result.Result<CloudKey, Schema.SchemaError>
-const bedrock: Decode = Schema.decodeUnknownResult(BedrockKey, { errors: "all" })
-const vertex: Decode = Schema.decodeUnknownResult(VertexKey, { errors: "all" })
+const decodeBedrock: Decode = Schema.decodeUnknownResult(BedrockKey, { errors: "all" })
+const decodeVertex: Decode = Schema.decodeUnknownResult(VertexKey, { errors: "all" })
 
-/** Decodes a key that signs tokens (D57). Fails with a sentence per invalid member; an empty one for a non-object. */
+/** Decodes a key that signs tokens (D57). Fails with one sentence per invalid member, or an empty sentence for a non-object. */
 export const cloudKeyOf = (provider: string, json: unknown): Result.Result<CloudKey, ReadonlyArray<string>> =>
-  Result.mapError((provider === "google-vertex" ? vertex : bedrock)(json), ({ issue }) =>
+  Result.mapError((provider === "google-vertex" ? decodeVertex : decodeBedrock)(json), ({ issue }) =>
     issuesOf(issue).map(({ message, path: [name] }) => (name === undefined ? "" : `${name} ${message}`))
   )
 
 /** The public id of a key (D56). */
-export const nameOf = (key: CloudKey): string => ("accessKeyId" in key ? key.accessKeyId : key.private_key_id)
+export const publicIdOf = (key: CloudKey): string => ("accessKeyId" in key ? key.accessKeyId : key.private_key_id)
 
-export const cloudOf = (key: CloudKey): Cloud =>
+export const cloudDetailsOf = (key: CloudKey): CloudDetails =>
   "accessKeyId" in key ? { region: key.region } : Struct.omit(key, ["client_email", "private_key", "private_key_id"])

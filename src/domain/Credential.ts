@@ -6,7 +6,7 @@ import { Region } from "./Region.ts"
 
 const iso8601 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
-/** A time on the wire: UTC in milliseconds with `Z` (D33). */
+/** The schema of a time on the wire: UTC to the millisecond, with `Z` (D33). */
 export const timestamp = (description: string) =>
   Schema.String.check(
     Schema.isPattern(iso8601, { description, toJsonSchema: () => ({ pattern: iso8601.source, format: "date-time" }) })
@@ -20,21 +20,21 @@ const nullableOutput = <S extends Schema.Constraint>(schema: S, description: str
 
 const flagOutput = (description: string) => Schema.Boolean.annotate({ description })
 
-/** Only a create has defaults. */
-type Request = "create" | "update"
+/** The operation that takes an input. Only a create has defaults. */
+type Operation = "create" | "update"
 
 const nullableInput = <S extends Schema.Constraint>(schema: S, message: string, description: string) => ({
-  input: (request: Request) =>
-    Schema.NullOr(schema).annotate({ message, description, ...(request === "create" ? { default: null } : {}) }),
+  input: (operation: Operation) =>
+    Schema.NullOr(schema).annotate({ message, description, ...(operation === "create" ? { default: null } : {}) }),
   default: null
 })
 
 const flagInput = (description: string) => ({
-  input: (request: Request) =>
+  input: (operation: Operation) =>
     Schema.Boolean.annotate({
       message: "must be true or false",
       description,
-      ...(request === "create" ? { default: false } : {})
+      ...(operation === "create" ? { default: false } : {})
     }),
   default: false as const
 })
@@ -44,12 +44,12 @@ const tooLong = "must have at most 100 elements"
 const listInput = <T extends string>(element: Schema.Codec<T, string>, minLength: 0 | 1, description: string) => {
   const list = Schema.Array(element).check(Schema.isMaxLength(100, { message: tooLong }))
   const atLeast1 = Schema.isMinLength(1, { message: "must have at least 1 element" })
-  const { default: absent, input } = nullableInput(
+  const nullable = nullableInput(
     minLength === 1 ? list.check(atLeast1) : list,
     "must be a list of strings or null",
     description
   )
-  return { input: (request: Request) => input(request).pipe(withMaxLength(100, tooLong)), default: absent }
+  return { ...nullable, input: (operation: Operation) => nullable.input(operation).pipe(withMaxLength(100, tooLong)) }
 }
 
 const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" }))
@@ -64,13 +64,13 @@ interface Member {
   /** The member in a create, if only a create takes it (section 4.1). */
   readonly created?: Schema.Constraint
   /** The member in create and update (section 4.1, section 8), with its default in a create. */
-  readonly input?: (request: Request) => Schema.Constraint
+  readonly input?: (operation: Operation) => Schema.Constraint
   readonly default?: null | false
-  /** Position in the sealed context of a member that decides where and for whom the key may be used. Never changes. */
+  /** Position in the sealing context; only of members that decide where and for whom the key may be used. Never changes. */
   readonly bound?: number
 }
 
-/** The members of a credential in wire order. Schemas, columns, sealed context and fingerprint derive from this table. */
+/** The members of a credential in wire order. Schemas, columns, sealing context and fingerprint derive from this table. */
 export const members = {
   id: { output: CredentialId, column: "uuid", bound: 2 },
   workspace_id: { output: WorkspaceId, created: Schema.optionalKey(WorkspaceId), column: "uuid", bound: 1 },
@@ -185,7 +185,7 @@ type Outputs = { readonly [Name in keyof Table]: Table[Name]["output"] }
 
 const outputs = Object.fromEntries(memberNames.map((name) => [name, members[name].output])) as unknown as Outputs
 
-/** A credential in responses (section 2.1): without the raw key. */
+/** A credential in responses (section 2.1), without the raw key. */
 export const Credential = Schema.Struct(outputs).annotate({ identifier: "Credential" })
 export type Credential = typeof Credential.Type
 
@@ -213,5 +213,6 @@ export const membersOf = <Value>(source: { readonly [Name in keyof Table]: Value
 
 type Inputs = { readonly [M in ChangeableName]: ReturnType<Table[M]["input"]> }
 
-export const inputFields = (request: Request): Inputs =>
-  Object.fromEntries(changeableNames.map((name) => [name, members[name].input(request)])) as unknown as Inputs
+/** The changeable members as an operation takes them. */
+export const inputFields = (operation: Operation): Inputs =>
+  Object.fromEntries(changeableNames.map((name) => [name, members[name].input(operation)])) as unknown as Inputs

@@ -9,45 +9,45 @@ import { flagConflicts } from "./NewCredential.ts"
 import { takesKeyMaterial } from "./Provider.ts"
 import { type Region, regionConflicts } from "./Region.ts"
 
-const fields = { key: RawKey, ...inputFields("update") }
+const changeableFields = { key: RawKey, ...inputFields("update") }
 
 const fixedFields = Object.fromEntries(fixedNames.map((name) => [name, Schema.optionalKey(Schema.Unknown)])) as {
   readonly [Name in FixedName]: Schema.optionalKey<typeof Schema.Unknown>
 }
-const changeable = Schema.Struct(Struct.map(fields, Schema.optionalKey))
-const members = { ...changeable.fields, ...fixedFields }
-const nothingToChange = `must have a member that can be changed: ${Struct.keys(fields).join(", ")}`
+const documented = Schema.Struct(Struct.map(changeableFields, Schema.optionalKey))
+const knownFields = { ...documented.fields, ...fixedFields }
+const nothingToChange = `must have a member that can be changed: ${Struct.keys(changeableFields).join(", ")}`
 
-/** Refuses an object that has only unknown members: it would change nothing (D47). */
+/** Returns false for an object that has only unknown members, and so would change nothing (D47). */
 const mayChange = (input: unknown) => {
   const names = Object.keys(Object(input) as object)
   return (
     typeof input !== "object" ||
     Array.isArray(input) ||
     names.length === 0 ||
-    names.some((name) => Object.hasOwn(members, name))
+    names.some((name) => Object.hasOwn(knownFields, name))
   )
 }
 
 /**
- * The input of update. Absent members stay, `null` clears a nullable member, a list replaces the stored one, and unknown
+ * The input of update. Absent members do not change, `null` clears a nullable member, a list replaces the stored one, and unknown
  * members are ignored (D13). Rules across members apply to the changed credential.
  */
-export const CredentialChanges = Schema.Struct(members)
-  .pipe(checkInput(mayChange, nothingToChange, changeable))
+export const CredentialChanges = Schema.Struct(knownFields)
+  .pipe(checkInput(mayChange, nothingToChange, documented))
   .annotate({ identifier: "CredentialChanges" })
 export type CredentialChanges = typeof CredentialChanges.Type
 
-export const ChangeableField = Schema.Literals(Struct.keys(fields))
+export const ChangeableField = Schema.Literals(Struct.keys(changeableFields))
 export type ChangeableField = typeof ChangeableField.Type
 
-/** Facts about the stored and the new key that `changeCredential` cannot know; each is absent if the changes do not need it. */
+/** Facts about the stored and the new key that `changeCredential` cannot know. A fact that the changes do not need is absent. */
 export interface KeyFacts {
   /** Whether the new key equals the stored key. */
   readonly isSameKey?: boolean
-  /** Whether the new key holds a secret marked as leaked. */
+  /** Whether the new key has a secret marked as leaked. */
   readonly isLeaked?: boolean
-  /** Region in the stored key. */
+  /** The region in the stored key; null without one. */
   readonly storedRegion?: Region | null
 }
 
@@ -55,7 +55,7 @@ export interface ChangedCredential {
   readonly credential: Credential
   /** The members that differ from the stored credential. */
   readonly fields: ReadonlyArray<ChangeableField>
-  /** Whether the key or a bound member changed. */
+  /** Whether the key or a member of the sealing context changed. */
   readonly mustSeal: boolean
 }
 

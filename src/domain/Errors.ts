@@ -1,7 +1,7 @@
 import { Effect, Schema, type SchemaIssue } from "effect"
 import { Issue, issuesOf } from "./Issue.ts"
 
-/** Schema arguments of an HTTP error with a constant message. */
+/** Arguments of `Schema.Error` for an HTTP error with a constant message. */
 export const fixedMessage = <const Code extends number, const Message extends string>(
   code: Code,
   message: Message,

@@ -1,9 +1,9 @@
 import { Schema, SchemaTransformation } from "effect"
 
-/** Versions 1 to 8 of RFC 9562, and its nil and max UUIDs, which name nothing here. */
-const lowerCase =
+/** UUIDs of versions 1 to 8, and the nil and max UUIDs, which identify nothing here (RFC 9562). */
+const lowercaseUuid =
   /^(?:[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}|0{8}(?:-0{4}){3}-0{12}|f{8}(?:-f{4}){3}-f{12})$/
-const anyCase =
+const anyCaseUuid =
   /^(?:[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|0{8}(?:-0{4}){3}-0{12}|[fF]{8}(?:-[fF]{4}){3}-[fF]{12})$/
 
 const message = "must be a UUID"
@@ -12,15 +12,15 @@ const message = "must be a UUID"
 const uuid = (description: string) =>
   Schema.String.annotate({ message })
     .check(
-      Schema.isPattern(anyCase, {
+      Schema.isPattern(anyCaseUuid, {
         message,
         description,
-        toJsonSchema: () => ({ pattern: anyCase.source, format: "uuid" })
+        toJsonSchema: () => ({ pattern: anyCaseUuid.source, format: "uuid" })
       })
     )
     .pipe(
       Schema.decodeTo(
-        Schema.String.check(Schema.isPattern(lowerCase, { message })),
+        Schema.String.check(Schema.isPattern(lowercaseUuid, { message })),
         SchemaTransformation.transform({ decode: (text) => text.toLowerCase(), encode: (text) => text })
       )
     )
@@ -39,7 +39,8 @@ export type CredentialId = typeof CredentialId.Type
 export const LinkId = uuid("Identifier of the link.").pipe(Schema.brand("LinkId"))
 export type LinkId = typeof LinkId.Type
 
-export interface OwnedCredential {
+/** Identifies a credential. */
+export interface CredentialReference {
   readonly account_id: AccountId
   readonly credential_id: CredentialId
 }
@@ -50,7 +51,7 @@ export const ApiKeyHash = Schema.String.annotate({ message: "must be a string" }
   .pipe(Schema.brand("ApiKeyHash"))
 export type ApiKeyHash = typeof ApiKeyHash.Type
 
-/** Describes the form of a `KekId` in messages. */
+/** The form of a `KekId`, for messages. */
 export const kekIdForm = "1 to 64 characters of A-Z a-z 0-9 . _ -"
 
 /** The id of a key-encryption key (KEK) in keyrings, on PKCS#11 tokens and in rows. */
@@ -58,13 +59,13 @@ export const KekId = Schema.String.check(Schema.isPattern(/^[A-Za-z0-9._-]{1,64}
 
 export const isKekId = Schema.is(KekId)
 
-const visible = "must be 1 to 255 visible ASCII characters, sent once"
+const visibleAscii = "must be 1 to 255 visible ASCII characters, sent once"
 
-/** A client's name for one create, which makes retries safe. Refuses `, `, with which Node joins repeated headers. */
-export const IdempotencyKey = Schema.String.annotate({ message: visible })
+/** A client's name for one create, which makes retries safe. Without blanks, because Node joins repeated headers by `, `. */
+export const IdempotencyKey = Schema.String.annotate({ message: visibleAscii })
   .check(
     Schema.isPattern(/^[\x21-\x7e]{1,255}$/u, {
-      message: visible,
+      message: visibleAscii,
       description:
         "A name for this request that makes it safe to retry, ideally a random UUID: unique per account, remembered for at least 24 hours."
     })

@@ -11,16 +11,19 @@ export const Issue = Schema.Struct({
 })
 export type Issue = typeof Issue.Type
 
-/** Converts a decoding failure to issues, using only the `message` annotations of our schemas and checks (D7). */
+/**
+ * Converts a decoding failure to issues, using only the `message` annotations of our schemas and checks (D7). `filterMessage`
+ * is the message of the enclosing check, which replaces all others.
+ */
 export const issuesOf = (
   issue: SchemaIssue.Issue,
   path: Issue["path"] = [],
   filterMessage?: string
 ): ReadonlyArray<Issue> => {
-  const single = (message: string) => [{ path, message: filterMessage ?? message }]
+  const oneIssue = (message: string) => [{ path, message: filterMessage ?? message }]
   switch (issue._tag) {
     case "Pointer": {
-      // An unknown member name may be a secret: repeat only short plain words.
+      // An unknown member name may be a secret: repeat only short words.
       if (issue.issue._tag === "UnexpectedKey" && !/^[\w.[\]-]{1,20}$/.test(String(issue.path[0]))) {
         return issuesOf(issue.issue, path)
       }
@@ -32,9 +35,9 @@ export const issuesOf = (
     case "Filter":
       return issuesOf(issue.issue, path, filterMessage ?? issue.filter.annotations?.message)
     case "MissingKey":
-      return single("is required")
+      return oneIssue("is required")
     case "InvalidValue":
-      return single(path.length === 0 ? "must be valid JSON" : (issue.annotations?.message ?? "is not allowed"))
+      return oneIssue(path.length === 0 ? "must be valid JSON" : (issue.annotations?.message ?? "is not allowed"))
     case "Composite":
     case "AnyOf":
       if (issue.issues.length > 0) return issue.issues.flatMap((inner) => issuesOf(inner, path, filterMessage))
@@ -42,9 +45,9 @@ export const issuesOf = (
   const annotation = issue._tag === "UnexpectedKey" ? "messageUnexpectedKey" : "message"
   const annotated = "ast" in issue ? issue.ast.annotations?.[annotation] : undefined
   if (issue._tag === "UnexpectedKey" && annotated === undefined && SchemaAST.isObjects(issue.ast)) {
-    return single(`unknown member; known: ${issue.ast.propertySignatures.map(({ name }) => String(name)).join(", ")}`)
+    return oneIssue(`unknown member; known: ${issue.ast.propertySignatures.map(({ name }) => String(name)).join(", ")}`)
   }
-  return single(
+  return oneIssue(
     typeof annotated === "string" ? annotated : path.length === 0 ? "must be a JSON object" : "has the wrong type"
   )
 }

@@ -1,14 +1,14 @@
 import { Option, Redacted, Result, Schema } from "effect"
-import { type CloudKey, cloudKeyOf, nameOf } from "./CloudKey.ts"
+import { type CloudKey, cloudKeyOf, publicIdOf } from "./CloudKey.ts"
 import type { Issue } from "./Issue.ts"
 import { signsTokens, takesKeyMaterial } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
 
-/** A parsed raw key (D28, D57). */
+/** A parsed raw key (D28, D57). A plain key is the secret itself; other raw keys are JSON. */
 export interface KeyMaterial {
   readonly secret: Redacted.Redacted
-  /** The text that the label masks (D56): the secret, or the member that names it. */
+  /** The text that the label masks (D56): the secret, or the public id of a cloud key. */
   readonly labelSource: Redacted.Redacted
   readonly region: Region | null
 }
@@ -21,18 +21,18 @@ const JsonKey = Schema.fromJsonString(
 )
 const decodeJsonKey = Schema.decodeUnknownOption(JsonKey)
 
-const beginsLikeJson = /^\s*[{[]/
+const beginsLikeObjectOrList = /^\s*[{[]/
 
 /** Parses a key that signs tokens; undefined for a plain key. Fails with one sentence per invalid member (D57). */
 export const cloudKeyIn = (
   provider: string,
   text: string
 ): Result.Result<CloudKey, ReadonlyArray<string>> | undefined =>
-  signsTokens(provider) && beginsLikeJson.test(text) ? cloudKeyOf(provider, parseJson(text)) : undefined
+  signsTokens(provider) && beginsLikeObjectOrList.test(text) ? cloudKeyOf(provider, parseJson(text)) : undefined
 
 /** The first `api_key` in Azure's list of deployments. */
 const firstApiKeyIn = (text: string): string | undefined => {
-  const elements: ReadonlyArray<unknown> = beginsLikeJson.test(text) ? [parseJson(text)].flat() : []
+  const elements: ReadonlyArray<unknown> = beginsLikeObjectOrList.test(text) ? [parseJson(text)].flat() : []
   const keys = elements.map((element): unknown => Reflect.get(Object(element), "api_key"))
   return keys.find((key): key is string => typeof key === "string" && key !== "")
 }
@@ -63,45 +63,44 @@ export const readKeyMaterial = (
       }
     })
   }
-  const plainKey = (name: string) => ({ secret: key, labelSource: Redacted.make(name), region: null })
+  const wholeText = (labelSource: string) => ({ secret: key, labelSource: Redacted.make(labelSource), region: null })
   const cloudKey = cloudKeyIn(provider, text)
   if (cloudKey !== undefined) {
     return Result.mapBoth(cloudKey, {
       onFailure: (faults) => faults.map(malformedCloudKey),
-      onSuccess: (signing) => plainKey(nameOf(signing))
+      onSuccess: (decoded) => wholeText(publicIdOf(decoded))
     })
   }
-  return Result.succeed(plainKey((provider === "azure" ? firstApiKeyIn(text) : undefined) ?? text))
+  return Result.succeed(wholeText((provider === "azure" ? firstApiKeyIn(text) : undefined) ?? text))
 }
 
-/** Refuses a key that a leak search with `--park` marked in this account. */
+/** The issue of a key that a leak search with `--park` marked in this account. */
 export const leakedKey: Issue = {
   path: ["key"],
   message: "must not hold a secret that is marked as leaked in this account"
 }
 
-/** Spares `JSON.parse` from throwing for plain keys, which is slow. */
-const jsonBeginning = /^[ \t\r\n]*["[{\-\dfnt]/
+/** Matches what JSON may begin with: `JSON.parse` throws for plain keys, which is slow. */
+const mayBeginJson = /^[ \t\r\n]*["[{\-\dfnt]/
 
 /** Returns undefined unless the text is JSON. */
 export const parseJson = (text: string): unknown =>
-  jsonBeginning.test(text) ? Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown)) : undefined
+  mayBeginJson.test(text) ? Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown)) : undefined
 
-/** Every string value in JSON text, with the name of its member. */
-const membersIn = (text: string): ReadonlyArray<readonly [name: string, string: string]> => {
+/** Every string value in JSON text, with the name of its member. Elements of a list have the name of the list. */
+const stringsIn = (text: string): ReadonlyArray<readonly [name: string, value: string]> => {
   const strings: Array<readonly [string, string]> = []
   const values: Array<readonly [string, unknown]> = [["", parseJson(text)]]
   for (let next = values.pop(); next !== undefined; next = values.pop()) {
     const [name, value] = next
     if (typeof value === "string") strings.push([name, value])
-    // A list names its elements.
     else if (Array.isArray(value)) for (const inner of value) values.push([name, inner])
     else if (typeof value === "object" && value !== null) values.push(...Object.entries(value))
   }
   return strings
 }
 
-/** The whole key, the `api_key` of key material (D28), and strings in other JSON under names that `includes` accepts. */
+/** The whole key, the `api_key` of key material (D28), and the strings in other JSON whose member's name `includes` accepts. */
 export const secretsIn = (
   provider: string,
   key: Redacted.Redacted,
@@ -112,32 +111,35 @@ export const secretsIn = (
     onFailure: () => whole,
     onSuccess: ({ secret }) => Redacted.value(secret)
   })
-  return [whole, secret, ...membersIn(secret).flatMap(([name, text]) => (includes(name) ? [text] : []))]
+  return [whole, secret, ...stringsIn(secret).flatMap(([name, value]) => (includes(name) ? [value] : []))]
 }
 
-/** Whether a member of a JSON key holds no secret, such as a project id. */
+/** Whether a member of a JSON key is no secret, such as a project id. */
 const isPublic = (name: string) =>
   /^(type|version|api_version|region|location|project|project_id|client_id|client_email|universe_domain|endpoint|deployment)$|(_|^)ur[il]$/i.test(
     name
   )
 
-/** Like `secretsIn`, without the public members of JSON: no text may contain these. */
+/** The secrets that no log may show: `secretsIn` without public members of JSON. */
 export const hiddenSecretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> =>
   secretsIn(provider, key, (name) => !isPublic(name))
 
-/** Shorter secrets may be equal by chance. */
-const shortestShared = 8
+/** Minimum length of a shared secret: shorter ones may be equal by chance. */
+const minSharedLength = 8
 
 /** Whether two keys of a provider are equal or share a secret. */
 export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other: Redacted.Redacted): boolean => {
   if (Redacted.value(one) === Redacted.value(other)) return true
   const secrets = new Set(hiddenSecretsIn(provider, one).map((secret) => secret.trim()))
   return hiddenSecretsIn(provider, other).some(
-    (secret) => secret.trim().length >= shortestShared && secrets.has(secret.trim())
+    (secret) => secret.trim().length >= minSharedLength && secrets.has(secret.trim())
   )
 }
 
-/** The text with and without an editor's byte order mark and line break, and the `api_key` of key material (D28). */
+/**
+ * The secrets to search for when a text has leaked: the text, with and without an editor's byte order mark and line break, and
+ * the `api_key` of key material (D28).
+ */
 export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> => {
   const leaked = Redacted.value(text)
   const texts = [leaked, leaked.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]
@@ -148,7 +150,7 @@ export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> =>
   return Array.from(new Set([...texts, ...secrets])).filter((secret) => secret !== "")
 }
 
-/** Signs that a key was copied with its surroundings, or is no key. */
+/** Forms of a text that is no key, or a key with its surroundings. */
 const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
   [/^[\s\p{Cc}\p{Cf}]|[\s\p{Cc}\p{Cf}]$/u, "white space, a control character or a format character at either end"],
   [/^(["'`]).*\1$|^[\u201c\u2018].*[\u201d\u2019]$/s, "quotes around it"],
@@ -166,7 +168,7 @@ const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
 
 /** Describes a fault in the form of a raw key, or of the `api_key` in JSON (D45). */
 export const keyFaultIn = (key: string): string | undefined => {
-  const json = beginsLikeJson.test(key) ? parseJson(key) : undefined
+  const json = beginsLikeObjectOrList.test(key) ? parseJson(key) : undefined
   const secret: unknown = json === undefined ? key : Reflect.get(Object(json), "api_key")
   if (typeof secret !== "string") return undefined
   const fault = faults.find(([form]) => form.test(secret))

@@ -4,7 +4,7 @@ import { AccountId, CredentialId, LinkId, WorkspaceId } from "./Identifiers.ts"
 import { RequestedProvider, type Provider } from "./Provider.ts"
 import type { SealingContext } from "./SealedKey.ts"
 
-/** Permission of a link: add one key, replace one, manage the keys of a workspace, or view them. */
+/** What a link permits: adding one key, replacing one, managing the keys of a workspace, or viewing them. */
 export const Purpose = Schema.Literals(["connect", "replace", "manage", "view"]).annotate({
   message: "must be connect, replace, manage or view"
 })
@@ -16,7 +16,7 @@ export interface Link {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
   readonly purpose: Purpose
-  /** Set only to connect; null lets the owner choose. */
+  /** The provider of a key to connect; null lets the owner choose. */
   readonly provider: Provider | null
   /** The credential to replace. */
   readonly credential_id: CredentialId | null
@@ -30,32 +30,37 @@ const isWebAddress = (text: string) => {
   return url !== null && /^https?:$/.test(url.protocol) && url.username === "" && url.password === ""
 }
 
-const seconds = "must be a whole number from 60 to 86400"
-const address = "must be an address with https:// or http:// of at most 2048 characters"
+const lifetimeMessage = "must be a whole number from 60 to 86400"
+const addressMessage = "must be an address with https:// or http:// of at most 2048 characters"
 
-/** The input of creating a link. `replace` takes the workspace of its credential. */
+/** The input of creating a link. A link to replace is in the workspace of its credential. */
 export const NewLink = Schema.Struct({
   purpose: Purpose,
   workspace_id: Schema.optionalKey(WorkspaceId),
   provider: Schema.optionalKey(RequestedProvider),
   credential_id: Schema.optionalKey(CredentialId),
   return_url: Schema.optionalKey(
-    Schema.String.annotate({ message: address, description: "Where the page leads when its owner is done." }).check(
-      Schema.isMaxLength(2048, { message: address }),
-      Schema.makeFilter(isWebAddress, { message: address })
+    Schema.String.annotate({
+      message: addressMessage,
+      description: "Where the page leads when its owner is done."
+    }).check(
+      Schema.isMaxLength(2048, { message: addressMessage }),
+      Schema.makeFilter(isWebAddress, { message: addressMessage })
     )
   ),
-  expires_in: Schema.Int.annotate({ message: seconds, description: "Seconds.", default: 3600 })
-    .check(Schema.isBetween({ minimum: 60, maximum: 86_400 }, { message: seconds }))
+  expires_in: Schema.Int.annotate({ message: lifetimeMessage, description: "Seconds.", default: 3600 })
+    .check(Schema.isBetween({ minimum: 60, maximum: 86_400 }, { message: lifetimeMessage }))
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(3600)))
 })
   .check(
     Schema.makeFilter(({ credential_id, provider, purpose, workspace_id }) => {
-      const only = (path: string, issue: string) => ({ path: [path], issue })
-      if (purpose === "replace" && credential_id === undefined) return only("credential_id", "is required to replace")
-      if (purpose !== "replace" && credential_id !== undefined) return only("credential_id", "goes with replace only")
-      if (purpose !== "connect" && provider !== undefined) return only("provider", "goes with connect only")
-      if (purpose === "replace" && workspace_id !== undefined) return only("workspace_id", "is that of the credential")
+      const refuse = (path: string, issue: string) => ({ path: [path], issue })
+      if (purpose === "replace" && credential_id === undefined) return refuse("credential_id", "is required to replace")
+      if (purpose !== "replace" && credential_id !== undefined)
+        return refuse("credential_id", "goes with replace refuse")
+      if (purpose !== "connect" && provider !== undefined) return refuse("provider", "goes with connect refuse")
+      if (purpose === "replace" && workspace_id !== undefined)
+        return refuse("workspace_id", "is that of the credential")
       return undefined
     })
   )
@@ -68,15 +73,15 @@ const decode = Schema.decodeUnknownEffect(NewLink, { errors: "all" })
 export const decodeNewLink = (input: unknown): Effect.Effect<NewLink, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 
-/** The target to which a browser seals a key. */
-export interface SealedFor extends Pick<Link, "link_id" | "account_id" | "workspace_id"> {
+/** The link and credential for which a browser seals a key. */
+export interface SealTarget extends Pick<Link, "link_id" | "account_id" | "workspace_id"> {
   readonly provider: string
   /** Null for a new credential. */
   readonly credential_id: CredentialId | null
 }
 
-/** The AAD of a key sealed in the browser, as in `src/links/page/api.js`. */
-export const encodeSealedFor = ({ account_id, credential_id, link_id, provider, workspace_id }: SealedFor) =>
+/** The AAD of a key that the browser seals. `src/links/page/api.js` encodes the same. */
+export const encodeSealTarget = ({ account_id, credential_id, link_id, provider, workspace_id }: SealTarget) =>
   JSON.stringify(["byok/link/1", link_id, account_id, workspace_id, provider, credential_id])
 
 type BoundLink = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose">

@@ -23,7 +23,7 @@ interface Flags {
 /** Flags that a fallback credential must not have. */
 const notWithFallback = ["is_byok_only", "is_required"] as const
 
-/** Rules 2 and 3 of section 4.1 (D31). The issue of an update names the member that it changes (L5). */
+/** Reports flags that exclude each other (D31). An issue names the flag that is in `changes` (L5). */
 export const flagConflicts = (
   flags: Flags,
   changes: Partial<Record<keyof Flags, unknown>> = flags
@@ -35,7 +35,7 @@ export const flagConflicts = (
       : [{ path: [flag], message: "cannot be combined with is_fallback" }]
   })
 
-/** The rules across members (D28 to D31). */
+/** Reports members that contradict each other (D28 to D31). */
 const conflictsIn = (
   fields: Fields,
   material: Result.Result<KeyMaterial, ReadonlyArray<Issue>>
@@ -50,6 +50,7 @@ const conflictsIn = (
 /** A decoded create with its parsed key. */
 export type NewCredential = Fields & { readonly material: KeyMaterial }
 
+/** Adds the parsed key, or fails with every broken rule. */
 const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.Issue> => {
   const material = readKeyMaterial(fields.provider, fields.key)
   const [first, ...others] = conflictsIn(fields, material).map(
@@ -86,6 +87,6 @@ const requestedNames = memberNames.filter((name) => "created" in members[name] |
 export const fingerprintMembers = (input: Readonly<Record<string, unknown>>) =>
   requestedNames.flatMap((name) => {
     const member = members[name]
-    const absent = "default" in member ? member.default : undefined
-    return input[name] === undefined || input[name] === absent ? [] : [[name, input[name]] as const]
+    const defaultValue = "default" in member ? member.default : undefined
+    return input[name] === undefined || input[name] === defaultValue ? [] : [[name, input[name]] as const]
   })

@@ -2,7 +2,7 @@ import { Context, Effect, Option, Schema } from "effect"
 import { type AccountId, ApiKeyHash, LinkId } from "./Identifiers.ts"
 import type { Link, Purpose } from "./Link.ts"
 
-/** Permission of an API key (D51). */
+/** What an API key permits (D51). */
 export const ApiKeyRole = Schema.Literals(["management", "viewer", "ordinary"]).annotate({
   message: "must be management, viewer or ordinary"
 })
@@ -20,7 +20,7 @@ export const Actor = Schema.Union([
 export type Actor = typeof Actor.Type
 export const actorKinds = Actor.members.map(({ fields }) => fields.kind.literal)
 
-/** The owner of a key, by a link. */
+/** The owner of a key, who came by a link. `hash` is that of the link's token. */
 export interface LinkPrincipal extends Link {
   readonly kind: "link"
   readonly hash: ApiKeyHash
@@ -47,9 +47,10 @@ export type Principal = ApiKeyPrincipal | LinkPrincipal | Trusted
 
 const reading = ["get", "list", "status", "plan", "events"] as const
 const writing = ["create", "update", "order", "delete"] as const
+/** `route` takes a provider key; the last three are for the owner's page only. */
 const all = [...reading, ...writing, "route", "about", "replaceToken", "apiKeys"] as const
 
-/** The names of endpoints. `route` takes a provider key; the last three are for the owner's page only. */
+/** The name of an endpoint. */
 export type Operation = (typeof all)[number]
 
 const operationsByRole = {

@@ -26,28 +26,28 @@ export const Provider = Schema.Literals(slugs).annotate({
 })
 export type Provider = typeof Provider.Type
 
-const known: ReadonlySet<unknown> = new Set(slugs)
+const knownSlugs: ReadonlySet<unknown> = new Set(slugs)
 
 /** A provider in a request. The issue of a misspelt slug suggests the nearest one. */
 export const RequestedProvider = Provider.pipe(
   checkInput((input) => {
-    if (known.has(input)) return true
+    if (knownSlugs.has(input)) return true
     const nearest = typeof input === "string" ? nearestWord(input, slugs) : undefined
     return nearest === undefined ? unknownSlug : `${unknownSlug}; the nearest is ${nearest}`
   })
 )
 
-/** A stored provider: another version of the service may know further slugs. */
+/** A provider in a response: another version of the service may have stored a slug that this one does not know. */
 export const StoredProvider = Schema.String.annotate({
   description:
     "Slug of the upstream provider: one that create accepts, or one that another version of the service accepted.",
   examples: ["openai", "amazon-bedrock/claude-on-aws"]
 })
 
-const keyMaterial: ReadonlySet<string> = new Set<Provider>(["openai", "fireworks"])
+const keyMaterialProviders: ReadonlySet<string> = new Set<Provider>(["openai", "fireworks"])
 
 /** Whether keys of the provider may be JSON objects with `api_key` and `region` (D27, D28). */
-export const takesKeyMaterial = (provider: string): boolean => keyMaterial.has(provider)
+export const takesKeyMaterial = (provider: string): boolean => keyMaterialProviders.has(provider)
 
 const tokenProviders: ReadonlySet<string> = new Set<Provider>([
   "amazon-bedrock",
@@ -59,5 +59,5 @@ const tokenProviders: ReadonlySet<string> = new Set<Provider>([
 /** Whether keys of the provider may be JSON objects that sign short-lived tokens (D57). */
 export const signsTokens = (provider: string): boolean => tokenProviders.has(provider)
 
-/** Providers whose JSON keys may hold more secrets than the label masks (D56). */
+/** Providers whose JSON keys may have more secrets than the label masks (D56). */
 export const structuredProviders: ReadonlyArray<string> = [...tokenProviders, "azure"]

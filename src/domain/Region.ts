@@ -9,7 +9,7 @@ export const Region = Schema.Literals(["global", "europe", "us"]).annotate({
 export type Region = typeof Region.Type
 
 /** Providers that allow a declared region although their keys carry none (D30). */
-const regional: ReadonlySet<string> = new Set<Provider>(["azure"])
+const regionDeclaringProviders: ReadonlySet<string> = new Set<Provider>(["azure"])
 
 const refused = (message: string) => [{ path: ["declared_region"], message }]
 
@@ -21,7 +21,7 @@ export const regionConflicts = (
 ): ReadonlyArray<Issue> => {
   if (declared_region === null || declared_region === keyRegion) return []
   if (!takesKeyMaterial(provider)) {
-    const mayDeclare = declared_region === "global" || regional.has(provider)
+    const mayDeclare = declared_region === "global" || regionDeclaringProviders.has(provider)
     return mayDeclare ? [] : refused("must be global or null for this provider")
   }
   if (keyRegion !== null) return refused("must match the region of the key")

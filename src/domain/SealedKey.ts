@@ -10,7 +10,7 @@ export interface SealedKey {
 
 /** The AAD of a sealed key: the key opens only with the same text. */
 export interface SealingContext {
-  /** The account whose turn it is at the key store. */
+  /** The account whose calls to the key store wait in turn with those of others. */
   readonly account_id: AccountId
   readonly text: string
 }
@@ -20,7 +20,7 @@ export type BoundCredential = Pick<Credential, BoundName> & { readonly account_i
 
 const positionOf = (name: BoundName) => members[name].bound
 
-/** The bound members in the order of the context. */
+/** The bound members in the order of the sealing context. */
 export const boundNames = memberNames
   .filter((name): name is BoundName => "bound" in members[name])
   .sort((one, other) => positionOf(one) - positionOf(other))

@@ -11,7 +11,9 @@ export const Text = Schema.String.annotate({ message: "must be a string" }).chec
 )
 
 /**
- * Checks an input before the schema decodes it; a string is the issue's message. The OpenAPI document shows `documented`.
+ * Checks an input before the schema decodes it. `check` returns whether the input passes, or the message of the issue. The
+ * OpenAPI document shows `documented` instead of the schema.
+ *
  * Built on `Schema.Any`, the only schema for which HttpApi does not walk the whole value.
  */
 export const checkInput =
@@ -36,7 +38,7 @@ interface WithDefault extends Struct.Lambda {
     : never
 }
 
-/** Makes a member optional, with the `default` of its annotations. */
+/** Makes a member optional. An absent member gets the `default` of the schema's annotations. */
 export const withDefault = Struct.lambda<WithDefault>((schema) =>
   Schema.withDecodingDefaultKey<typeof schema>(Effect.succeed(Schema.resolveAnnotations(schema)?.default))(schema)
 )
@@ -72,11 +74,11 @@ const distance = (one: string, other: string): number => {
   return row[other.length] ?? 0
 }
 
-/** The closest word, ignoring case: at most two characters and less than half of the text may differ. */
+/** The closest word, ignoring case; undefined if all differ in more than two characters or half of the text or more. */
 export const nearestWord = (text: string, words: ReadonlyArray<string>): string | undefined => {
-  const near = words
+  const nearby = words
     .filter(({ length }) => Math.abs(length - text.length) <= 2)
-    .map((word) => ({ word, steps: distance(text.toLowerCase(), word.toLowerCase()) }))
-    .filter(({ steps }) => steps <= 2 && 2 * steps < text.length)
-  return near.sort((one, other) => one.steps - other.steps)[0]?.word
+    .map((word) => ({ word, edits: distance(text.toLowerCase(), word.toLowerCase()) }))
+    .filter(({ edits }) => edits <= 2 && 2 * edits < text.length)
+  return nearby.sort((one, other) => one.edits - other.edits)[0]?.word
 }

@@ -1,9 +1,9 @@
 import { Context } from "effect"
-import type { AccountId, CredentialId, OwnedCredential } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId, CredentialReference } from "../domain/Identifiers.ts"
 import type { LastUse } from "../domain/routing/LastUse.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-export interface UsedCredential extends LastUse, OwnedCredential {}
+export interface UsedCredential extends LastUse, CredentialReference {}
 
 /** When routers last used credentials. For display only: losing a use changes no decision. */
 export class CredentialUse extends Context.Service<

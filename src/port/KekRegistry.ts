@@ -1,5 +1,5 @@
 import { Context, Data, type DateTime, type Effect, type Option, type Result } from "effect"
-import type { OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
+import type { CredentialReference, WorkspaceId } from "../domain/Identifiers.ts"
 import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
@@ -23,7 +23,7 @@ export interface KekUsage extends RegisteredKey {
   readonly retired: boolean
 }
 
-export interface NamingCredential extends OwnedCredential {
+export interface NamingCredential extends CredentialReference {
   readonly kek_id: string
   readonly workspace_id: WorkspaceId
 }

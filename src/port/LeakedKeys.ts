@@ -1,5 +1,5 @@
 import { Context, type Option } from "effect"
-import type { AccountId, CredentialId, OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId, CredentialReference, WorkspaceId } from "../domain/Identifiers.ts"
 import type { SealedKey, BoundCredential } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -20,7 +20,7 @@ export interface SuspectPage {
 }
 
 /** Names a provider key by credential and version. */
-export interface KeyReference extends OwnedCredential {
+export interface KeyReference extends CredentialReference {
   readonly workspace_id: WorkspaceId
   readonly key_version: number
 }

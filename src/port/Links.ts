@@ -1,7 +1,7 @@
 import { Context, Data, type Option, type Redacted } from "effect"
 import type { InvalidParams } from "../domain/Errors.ts"
 import type { ApiKeyHash, AccountId, LinkId } from "../domain/Identifiers.ts"
-import type { Link, SealedFor } from "../domain/Link.ts"
+import type { Link, SealTarget } from "../domain/Link.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { KeyStoreUnavailable } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
@@ -76,7 +76,7 @@ export class LinkKeys extends Context.Service<
       link: Link,
       pair: LinkKeyPair,
       sealed: { readonly enc: Uint8Array; readonly ciphertext: Uint8Array },
-      target: SealedFor
+      target: SealTarget
     ) => Answer<Redacted.Redacted, NotForThisLink | InvalidParams>
   }
 >()("byok/LinkKeys") {}

@@ -1,11 +1,11 @@
 import { Context } from "effect"
-import type { AccountId, CredentialId, OwnedCredential } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId, CredentialReference } from "../domain/Identifiers.ts"
 import type { Parking } from "../domain/routing/CredentialStatus.ts"
 import type { Cooldown } from "../domain/routing/Health.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** A cooldown to merge into the stored one: begun, extended, or ended by a success. */
-export interface ParkingChange extends OwnedCredential, Omit<Cooldown, "until"> {
+export interface ParkingChange extends CredentialReference, Omit<Cooldown, "until"> {
   /** The model, or '' for the whole key. */
   readonly model: string
   /** Milliseconds to its end, at most an hour; null after a success. */

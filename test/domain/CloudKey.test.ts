@@ -1,5 +1,5 @@
 import { Result } from "effect"
-import { cloudKeyOf, cloudOf, nameOf } from "../../src/domain/CloudKey.ts"
+import { cloudKeyOf, cloudDetailsOf, publicIdOf } from "../../src/domain/CloudKey.ts"
 import { accessKey, serviceAccount } from "../support/keys/cloudKeys.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -136,7 +136,10 @@ describe("a key that signs tokens (D57)", () => {
   it("has its public id as label source, and exposes the members that a gateway needs beside a token", () => {
     const signing = (provider: string, json: object) => Result.getOrThrow(cloudKeyOf(provider, json))
     const aws = signing("amazon-bedrock", { ...accessKey, sessionToken: "token" })
-    assert.deepStrictEqual([nameOf(aws), cloudOf(aws)], [accessKey.accessKeyId, { region: accessKey.region }])
+    assert.deepStrictEqual(
+      [publicIdOf(aws), cloudDetailsOf(aws)],
+      [accessKey.accessKeyId, { region: accessKey.region }]
+    )
     const { private_key_id, project_id } = serviceAccount
     for (const known of [
       {},
@@ -145,7 +148,7 @@ describe("a key that signs tokens (D57)", () => {
       { region: "global", bucket: "a-bucket" }
     ]) {
       const google = signing("google-vertex", { ...serviceAccount, ...known })
-      assert.deepStrictEqual([nameOf(google), cloudOf(google)], [private_key_id, { project_id, ...known }])
+      assert.deepStrictEqual([publicIdOf(google), cloudDetailsOf(google)], [private_key_id, { project_id, ...known }])
     }
   })
 })

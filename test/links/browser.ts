@@ -1,7 +1,7 @@
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "hpke"
 import { Effect, Redacted, Schema } from "effect"
 import type { AccountId } from "../../src/domain/Identifiers.ts"
-import { encodeSealedFor, type Link, NewLink } from "../../src/domain/Link.ts"
+import { encodeSealTarget, type Link, NewLink } from "../../src/domain/Link.ts"
 import { Links } from "../../src/service/links/Links.ts"
 import { bearer, json, send } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -19,7 +19,7 @@ const base64url = (bytes: Uint8Array) => Buffer.from(bytes).toString("base64url"
 export const seal = (about: About, key: string | Buffer, provider: string, credential_id: string | null = null) =>
   Effect.promise(async () => {
     const publicKey = await suite.DeserializePublicKey(new Uint8Array(Buffer.from(about.public_key, "base64url")))
-    const aad = Buffer.from(encodeSealedFor({ ...about, provider, credential_id: credential_id as never }))
+    const aad = Buffer.from(encodeSealTarget({ ...about, provider, credential_id: credential_id as never }))
     const { ciphertext, encapsulatedSecret } = await suite.Seal(publicKey, Buffer.from(key), { aad })
     return { enc: base64url(encapsulatedSecret), ciphertext: base64url(ciphertext) }
   })

@@ -4,13 +4,13 @@ import { type ParkedCause, parkedCauses } from "./Health.ts"
 import { type LastUse, failureCauses, isFailing } from "./LastUse.ts"
 import type { PooledCredential, Seal } from "./Pool.ts"
 
-/** The states that list filters by without opening a key. If several apply, the last one wins. */
+/** The states by which a list filters without opening a key. If several apply, the last of them counts. */
 export const StoredState = Schema.Literals(["active", "failing", "parked", "disabled", "leaked"]).annotate({
   message: "must be active, failing, parked, disabled or leaked, given once"
 })
 export type StoredState = typeof StoredState.Type
 
-/** Excludes a credential from routing. Times are in milliseconds since 1970. */
+/** Excludes a credential from routing, for a model or for all. Times are in milliseconds since 1970. */
 export interface Parking {
   /** Null for every model. */
   readonly model: string | null
@@ -20,9 +20,9 @@ export interface Parking {
   readonly until: number | null
 }
 
-const Time = (description: string) => Schema.NullOr(timestamp(description))
+const NullableTime = (description: string) => Schema.NullOr(timestamp(description))
 
-/** Tells the owner whether routers use a credential, and why not. */
+/** Whether routers use a credential and, if not, why. */
 export const CredentialStatus = Schema.Struct({
   state: Schema.Literals([...StoredState.literals, "unreadable"]).annotate({
     description: [
@@ -36,19 +36,19 @@ export const CredentialStatus = Schema.Struct({
       model: Schema.NullOr(Schema.String).annotate({ description: "Not used for this model; null for every model." }),
       cause: Schema.Literals(parkedCauses),
       since: timestamp("When the upstream last refused the key, or when it was marked as leaked."),
-      until: Time("When it is tried again; null if not before its key is replaced.")
+      until: NullableTime("When it is tried again; null if not before its key is replaced.")
     })
   ),
-  last_leased_at: Time("When a router last took the key; null if never. Times may be ten seconds late."),
-  last_succeeded_at: Time("When the upstream last accepted the key."),
-  last_failed_at: Time("When an attempt with the key last failed."),
+  last_leased_at: NullableTime("When a router last took the key; null if never. Times may be ten seconds late."),
+  last_succeeded_at: NullableTime("When the upstream last accepted the key."),
+  last_failed_at: NullableTime("When an attempt with the key last failed."),
   last_failure: Schema.NullOr(Schema.Literals(failureCauses)).annotate({ description: "Why it failed then." })
 }).annotate({ identifier: "CredentialStatus" })
 export type CredentialStatus = typeof CredentialStatus.Type
 
 const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
 
-/** A credential is parked if any model is. `parkings` are those of its current key. */
+/** A credential is parked if it is parked for any model. `parkings` are those of its current key. */
 export const stateOf = (
   { disabled }: Pick<Credential, "disabled">,
   seal: Seal,
@@ -62,8 +62,8 @@ export const stateOf = (
 }
 
 /**
- * The status of a credential. `pooled` is undefined if its workspace is deleted. Assumes that the key opens while the key
- * store does not answer.
+ * The status of a credential. `pooled` is undefined if its workspace is deleted. A key counts as readable while the key store
+ * does not answer.
  */
 export const statusOf = (
   credential: Credential,

@@ -4,7 +4,7 @@ import { CredentialId, WorkspaceId } from "../Identifiers.ts"
 import { Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { parkedCauses } from "./Health.ts"
-import { strategies } from "./RoutingRequest.ts"
+import { Strategy } from "./RoutingRequest.ts"
 
 const Name = Schema.NullOr(Schema.String)
 const SectionName = Schema.Literals(["prioritized", "fallback"])
@@ -25,7 +25,7 @@ const Step = Schema.Union([
   Schema.Struct({ kind: Schema.tag("shared"), provider: Provider })
 ])
 
-const because = <Reason extends Schema.Constraint, Fields extends Schema.Struct.Fields>(
+const reasonSchema = <Reason extends Schema.Constraint, Fields extends Schema.Struct.Fields>(
   reason: Reason,
   fields: Fields
 ) => Schema.Struct({ reason, message, ...fields })
@@ -34,16 +34,16 @@ const Unverified = Schema.Literals(["altered", "unknown_key", "unsupported", "un
 
 /** Why a credential is not used. */
 const Excluded = Schema.Union([
-  because(Schema.Literals(["no_token", "disabled", "api_key_not_allowed", "user_not_allowed"]), {}),
-  because(Schema.tag("model_not_allowed"), {
+  reasonSchema(Schema.Literals(["no_token", "disabled", "api_key_not_allowed", "user_not_allowed"]), {}),
+  reasonSchema(Schema.tag("model_not_allowed"), {
     hint: Schema.optionalKey(
       Schema.String.annotate({ description: "A member of `allowed_models` that is almost the requested model." })
     )
   }),
-  because(Schema.tag("region"), { declared: Schema.NullOr(Region), host: Region }),
-  because(Schema.tag("zdr"), { declared: Schema.NullOr(Schema.Boolean) }),
-  because(Schema.tag("seal"), { seal: Unverified }),
-  because(Schema.tag("parked"), {
+  reasonSchema(Schema.tag("region"), { declared: Schema.NullOr(Region), host: Region }),
+  reasonSchema(Schema.tag("zdr"), { declared: Schema.NullOr(Schema.Boolean) }),
+  reasonSchema(Schema.tag("seal"), { seal: Unverified }),
+  reasonSchema(Schema.tag("parked"), {
     cause: Schema.Literals(parkedCauses),
     until: Schema.NullOr(timestamp("When it is tried again; null if not before its key is replaced."))
   })
@@ -52,9 +52,9 @@ export type Excluded = typeof Excluded.Type
 
 /** Why a provider's shared endpoint is not used. */
 const Removed = Schema.Union([
-  because(Schema.Literals(["none_there", "region", "zdr"]), {}),
-  because(Schema.Literals(["is_required", "is_byok_only"]), { credential_id: CredentialId }),
-  because(Schema.tag("seal"), { credential_id: CredentialId, seal: Unverified })
+  reasonSchema(Schema.Literals(["none_there", "region", "zdr"]), {}),
+  reasonSchema(Schema.Literals(["is_required", "is_byok_only"]), { credential_id: CredentialId }),
+  reasonSchema(Schema.tag("seal"), { credential_id: CredentialId, seal: Unverified })
 ])
 export type Removed = typeof Removed.Type
 
@@ -64,7 +64,7 @@ export const Explanation = Schema.Struct({
   model: Schema.String,
   host: Region,
   requires_zdr: Schema.Boolean,
-  strategy: strategies,
+  strategy: Strategy,
   steps: Schema.Array(Step),
   providers: Schema.Array(
     Schema.Struct({
@@ -88,5 +88,5 @@ export const Explanation = Schema.Struct({
 }).annotate({ identifier: "Explanation" })
 export type Explanation = typeof Explanation.Type
 
-/** Encodes an answer as its schema does: a `DateTime` serializes itself. */
+/** Encodes the body of an answer. Equals the schema's encoding, reasonSchema a `DateTime` serializes itself. */
 export const explanationBody = (data: Explanation): Uint8Array => Buffer.from(JSON.stringify({ data }))

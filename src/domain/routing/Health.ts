@@ -17,7 +17,7 @@ export type Availability =
  */
 export interface Cooldown {
   readonly key_version: number
-  /** Number of successes on trial; each ends the refusals of earlier epochs. */
+  /** Number of successes on trial. Each ends the refusals of earlier epochs. */
   readonly epoch: number
   /** End of the cooldown; `-Infinity` without a refusal in this epoch. */
   readonly until: number
@@ -35,7 +35,7 @@ export type CooldownCause = (typeof cooldownCauses)[number]
 export const parkedCauses = [...cooldownCauses, "leaked"] as const
 export type ParkedCause = (typeof parkedCauses)[number]
 
-/** Decodes a stored cause; treats one of a newer version as the gravest. */
+/** Decodes a stored cause. An unknown one, of a newer version, counts as the gravest. */
 export const cooldownCauseOf = (cause: string): CooldownCause =>
   cooldownCauses.find((known) => known === cause) ?? "rejected"
 
@@ -97,10 +97,11 @@ export const compare = (one: Cooldown, other: Cooldown): number =>
 
 export const join = (one: Cooldown, other: Cooldown): Cooldown => (compare(one, other) < 0 ? other : one)
 
-/** Drops the strikes of a cooldown that no longer counts; its order stays. */
+/** Drops the strikes of a cooldown that no longer counts, without changing its place in the order. */
 export const expireStrikes = (cooldown: Cooldown, now: number): Cooldown =>
   cooldown.strikes > 0 && now >= cooldown.until + forgottenAfter ? { ...cooldown, strikes: 0, cause: null } : cooldown
 
+/** The health of a key for a model. */
 export const healthIn = (cooldowns: Cooldowns, key_version: number, model: string, now: number): Health => ({
   whole: expireStrikes(cooldowns.get(wholeKey) ?? initialCooldown(key_version), now),
   model: expireStrikes(cooldowns.get(model) ?? initialCooldown(key_version), now)
@@ -115,33 +116,33 @@ const cooldownAfter = (refusal: Refusal, strikes: number): number => {
   return Math.min(first * 2 ** (strikes - 1), longest)
 }
 
-const afterRefusal = (at: Cooldown, refusal: Refusal, now: number): Cooldown => {
-  const strikes = at.strikes + 1
-  return { ...at, strikes, until: now + cooldownAfter(refusal, strikes), cause: refusals[refusal._tag].cause }
+const afterRefusal = (before: Cooldown, refusal: Refusal, now: number): Cooldown => {
+  const strikes = before.strikes + 1
+  return { ...before, strikes, until: now + cooldownAfter(refusal, strikes), cause: refusals[refusal._tag].cause }
 }
 
 /** A success on trial ends the epoch; a success of a free key changes nothing. */
-const afterSuccess = (at: Cooldown): Cooldown =>
-  at.strikes === 0 ? at : { ...initialCooldown(at.key_version), epoch: at.epoch + 1 }
+const afterSuccess = (before: Cooldown): Cooldown =>
+  before.strikes === 0 ? before : { ...initialCooldown(before.key_version), epoch: before.epoch + 1 }
 
 /**
- * The health that an outcome contributes, from the health at the lease alone. `parksWholeKey` applies a refusal of the model
- * to the whole key, because too many of its models are refused.
+ * The health after an outcome, computed only from the health when the lease began. `parksWholeKey` applies a refusal of the
+ * model to the whole key, because the upstream refuses too many of its models.
  */
-export const contributionOf = (at: Health, outcome: Outcome, now: number, parksWholeKey = false): Health => {
-  if (outcome._tag === "Succeeded") return { whole: afterSuccess(at.whole), model: afterSuccess(at.model) }
-  if (!isRefusal(outcome)) return at
+export const contributionOf = (atLease: Health, outcome: Outcome, now: number, parksWholeKey = false): Health => {
+  if (outcome._tag === "Succeeded") return { whole: afterSuccess(atLease.whole), model: afterSuccess(atLease.model) }
+  if (!isRefusal(outcome)) return atLease
   const scope = parksWholeKey ? "whole" : refusals[outcome._tag].scope
-  return { ...at, [scope]: afterRefusal(at[scope], outcome, now) }
+  return { ...atLease, [scope]: afterRefusal(atLease[scope], outcome, now) }
 }
 
-/** The cooldown that ends last; undefined if the key is free. */
+/** Of the two cooldowns with strikes, the one that ends last; undefined if neither has any. */
 const longerCooldown = ({ model, whole }: Health): Cooldown | undefined => {
   const [first, last] = whole.until < model.until ? [whole, model] : [model, whole]
   return last.strikes > 0 ? last : first.strikes > 0 ? first : undefined
 }
 
-/** A leaked key stays parked until it is replaced. */
+/** Whether a key may be tried now. A leaked key is parked until it is replaced. */
 export const availabilityOf = (health: Health, leaked: boolean, now: Moment): Availability => {
   if (leaked) return { _tag: "Parked", cause: "leaked", until: null }
   const last = longerCooldown(health)
@@ -159,7 +160,7 @@ export interface Moment {
   readonly wall: number
 }
 
-/** The time of cooldowns and snapshots, in milliseconds. */
+/** Reads the clock of cooldowns and snapshots. */
 export const monotonicMillis = (clock: Clock.Clock): number => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 
 export const momentOf = (clock: Clock.Clock): Moment => ({

@@ -3,7 +3,7 @@ import type { Outcome } from "./Outcome.ts"
 export const failureCauses = ["rate_limited", "quota_exhausted", "rejected", "forbidden", "upstream_failed"] as const
 export type FailureCause = (typeof failureCauses)[number]
 
-/** When a credential was last used, in milliseconds since 1970; null if never. */
+/** When a credential was last used. Times are in milliseconds since 1970; null if never. */
 export interface LastUse {
   readonly last_leased_at: number | null
   readonly last_succeeded_at: number | null
@@ -31,7 +31,7 @@ const failures: Readonly<Partial<Record<Outcome["_tag"], FailureCause>>> = {
   UpstreamFailed: "upstream_failed"
 }
 
-/** Returns `neverUsed` for an outcome that shows neither success nor failure of the key. */
+/** The use that an attempt shows; `neverUsed` if its outcome says nothing about the key. */
 export const useFromOutcome = ({ _tag }: Outcome, at: number, last_failed_version: number): LastUse => {
   if (_tag === "Succeeded") return { ...neverUsed, last_succeeded_at: at }
   const last_failure = failures[_tag]
@@ -43,7 +43,7 @@ export const useFromOutcome = ({ _tag }: Outcome, at: number, last_failed_versio
 const later = (one: number | null, other: number | null): number | null =>
   one === null || (other !== null && other > one) ? other : one
 
-/** Takes the later of each time. */
+/** Merges two uses: the later of each time. */
 export const mergeUses = (one: LastUse, other: LastUse): LastUse => {
   const last_failed_at = later(one.last_failed_at, other.last_failed_at)
   const { last_failed_version, last_failure } = last_failed_at === one.last_failed_at ? one : other

@@ -1,6 +1,6 @@
 import { parseJson } from "../KeyMaterial.ts"
 
-/** What an attempt shows about its credential. `retry_after` is in milliseconds. */
+/** The result of an attempt with a credential. `retry_after` is in milliseconds. */
 export type Outcome =
   | { readonly _tag: "Succeeded" }
   | { readonly _tag: "RateLimited"; readonly retry_after: number | null }
@@ -14,7 +14,7 @@ export type Outcome =
 export interface UpstreamAnswer {
   /** Null without an answer. */
   readonly status: number | null
-  /** Error codes in either case, from `errorCodesIn`. */
+  /** Error codes in upper or lower case, from `errorCodesIn`. */
   readonly codes: ReadonlyArray<string>
   /** The header `Retry-After`. */
   readonly retry_after: string | null
@@ -28,7 +28,7 @@ const quotaCodes = new Set([
   "billing_error"
 ])
 
-/** Google sends `API_KEY_INVALID` with 400. */
+/** Codes of an invalid key. Google sends `API_KEY_INVALID` with 400. */
 const keyCodes = new Set(["invalid_api_key", "api_key_invalid", "authentication_error"])
 
 /** The three forms of a date in HTTP (RFC 9110, 5.6.7). */
@@ -62,7 +62,7 @@ const millisecondsOf = (header: string | null, now: number): number | null => {
   return wait > 0 ? wait : null
 }
 
-/** Statuses whose codes are trusted: other bodies may echo the request. */
+/** Statuses whose codes count: the bodies of others may echo the request. */
 const keyStatuses = [400, 401, 403]
 const quotaStatuses = [400, 401, 402, 403, 429]
 
@@ -70,9 +70,9 @@ const quotaStatuses = [400, 401, 402, 403, 429]
 export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
   if (status === null || status < 200 || status === 408 || status >= 500) return { _tag: "UpstreamFailed" }
   if (status < 400) return { _tag: "Succeeded" }
-  const has = (known: ReadonlySet<string>) => codes.some((code) => known.has(code.toLowerCase()))
-  if (status === 402 || (quotaStatuses.includes(status) && has(quotaCodes))) return { _tag: "QuotaExhausted" }
-  if (status === 401 || (keyStatuses.includes(status) && has(keyCodes))) return { _tag: "Rejected" }
+  const hasCodeIn = (set: ReadonlySet<string>) => codes.some((code) => set.has(code.toLowerCase()))
+  if (status === 402 || (quotaStatuses.includes(status) && hasCodeIn(quotaCodes))) return { _tag: "QuotaExhausted" }
+  if (status === 401 || (keyStatuses.includes(status) && hasCodeIn(keyCodes))) return { _tag: "Rejected" }
   if (status === 429) return { _tag: "RateLimited", retry_after: millisecondsOf(retry_after, now) }
   if (status === 403) return { _tag: "Forbidden" }
   return { _tag: "RequestRefused" }

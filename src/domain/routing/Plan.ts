@@ -3,21 +3,21 @@ import type { Provider } from "../Provider.ts"
 import type { Region } from "../Region.ts"
 import type { Excluded, Removed } from "./Explanation.ts"
 
-/** Tried before the provider's shared endpoint, or after it (E1). */
+/** Whether a credential is tried before the provider's shared endpoint, or after it (E1). */
 export type Section = "prioritized" | "fallback"
 
 /** A reason without its sentence, with `until` in milliseconds since 1970. */
-type Bare<Reason> = Reason extends { readonly until: unknown }
+type WithoutMessage<Reason> = Reason extends { readonly until: unknown }
   ? Omit<Reason, "message" | "until"> & { readonly until: number | null }
   : Omit<Reason, "message" | "hint">
 
 /** Why a credential is not used. */
-export type Exclusion = Bare<Excluded>
+export type Exclusion = WithoutMessage<Excluded>
 
 /** Why a provider's shared endpoint is not used. */
-export type SharedReason = Bare<Removed>
+export type SharedReason = WithoutMessage<Removed>
 
-/** One attempt. `region`, as the credential declares it, may decide the upstream's address (E12). */
+/** One attempt, with a credential's key or on the shared endpoint. `region`, as the credential declares it, may decide the upstream's address (E12). */
 export type Step =
   | {
       readonly _tag: "Own"
@@ -34,7 +34,7 @@ export type Step =
 /** A step that uses a credential's key. */
 export type OwnStep = Extract<Step, { readonly _tag: "Own" }>
 
-/** The verdict on a provider's credentials and shared endpoint: an index in the steps, or every reason against. */
+/** The verdicts on a provider's credentials and shared endpoint: the index in `steps`, or every reason against using it. */
 export interface ProviderPlan {
   readonly provider: Provider
   readonly credentials: ReadonlyArray<{

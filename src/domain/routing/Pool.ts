@@ -9,7 +9,7 @@ export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsu
 
 type Allows = (value: string | null) => boolean
 
-/** A credential as a router sees it. */
+/** A credential with everything that a plan needs. */
 export interface PooledCredential {
   readonly credential: Credential
   readonly key_version: number
@@ -29,31 +29,31 @@ export interface PooledCredential {
 /** The credentials of a workspace and provider in the order of attempts. */
 export type Pool = ReadonlyArray<PooledCredential>
 
-/** Longer lists become sets: searching 100 models takes longer than the rest of a plan. */
-const longestSearched = 8
+/** Maximum length of a list that is searched. Longer ones become sets: searching 100 models takes longer than the rest of a plan. */
+const maxSearched = 8
 
-/** `null` allows everything and `[]` nothing; no list holds a missing value (E9). */
+/** `null` allows everything and `[]` nothing. No list allows a missing value (E9). */
 const allows = (list: ReadonlyArray<string | null> | null): Allows => {
   if (list === null) return () => true
-  if (list.length <= longestSearched) return (value) => list.includes(value)
+  if (list.length <= maxSearched) return (value) => list.includes(value)
   const set = new Set(list)
   return (value) => set.has(value)
 }
 
-type Lists = "allowsApiKey" | "allowsUser" | "allowsModel"
-type Unlisted = Omit<PooledCredential, Lists>
+type Predicate = "allowsApiKey" | "allowsUser" | "allowsModel"
+type UnindexedCredential = Omit<PooledCredential, Predicate>
 
 /** Prioritized before fallback, then `sort_order`, `created_at` and `id` (D32). */
-const compare = ({ credential: a }: Unlisted, { credential: b }: Unlisted): number =>
+const compare = ({ credential: a }: UnindexedCredential, { credential: b }: UnindexedCredential): number =>
   Number(a.is_fallback) - Number(b.is_fallback) ||
   a.sort_order - b.sort_order ||
   a.created_at.epochMilliseconds - b.created_at.epochMilliseconds ||
   (a.id < b.id ? -1 : 1)
 
-/** Sorts a pool and indexes its lists. */
-export const poolOf = <Row extends Unlisted>(
+/** Sorts credentials and indexes their lists. */
+export const poolOf = <Row extends UnindexedCredential>(
   credentials: ReadonlyArray<Row>
-): ReadonlyArray<Row & Pick<PooledCredential, Lists>> =>
+): ReadonlyArray<Row & Pick<PooledCredential, Predicate>> =>
   credentials.toSorted(compare).map((pooled) => ({
     ...pooled,
     allowsApiKey: allows(pooled.credential.allowed_api_key_hashes),

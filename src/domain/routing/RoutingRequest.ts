@@ -4,14 +4,14 @@ import { RequestedProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { closed, Text, withDefault, withMaxLength } from "../checkInput.ts"
 
-/** Kind of endpoint, which decides the declarations it honours (section 4.1, `declared_region`). */
+/** Decides which declarations of a credential the endpoint honours (section 4.1, `declared_region`). */
 export const EndpointKind = Schema.Literals(["standard", "private", "pinned", "cross_region", "video"]).annotate({
   message: "must be standard, private, pinned, cross_region or video"
 })
 export type EndpointKind = typeof EndpointKind.Type
 
-export const flag = (initially: boolean, description: string) =>
-  withDefault(Schema.Boolean.annotate({ message: "must be true or false", description, default: initially }))
+export const flag = (defaultValue: boolean, description: string) =>
+  withDefault(Schema.Boolean.annotate({ message: "must be true or false", description, default: defaultValue }))
 
 /** Maximum age of a plan's pools, in milliseconds. */
 export const longestFreshness = 600_000
@@ -54,7 +54,7 @@ const targets = Schema.Array(Target)
   )
   .pipe(withMaxLength(maxTargets, tooLong))
 
-export const strategies = Schema.Literals(["byok_first", "provider_first"]).annotate({
+export const Strategy = Schema.Literals(["byok_first", "provider_first"]).annotate({
   message: "must be byok_first or provider_first",
   description: "Whether every provider's own keys precede shared capacity, or providers are tried one by one.",
   default: "byok_first"
@@ -92,15 +92,15 @@ export const routingFields = {
   }).pipe(withDefault),
   requires_zdr: flag(false, "Whether the request requires zero data retention."),
   targets,
-  strategy: withDefault(strategies),
+  strategy: withDefault(Strategy),
   keys: Schema.optionalKey(KeyForm)
 }
 
-/** One request of a caller to a gateway, in the default workspace unless one is named. Refuses undeclared members. */
+/** A caller's request to a gateway, in the default workspace unless one is named. Refuses undeclared members. */
 export const RoutingRequest = closed(Schema.Struct(routingFields))
 export type RoutingRequest = typeof RoutingRequest.Type
 
-/** A request that an account asks to plan. */
+/** The input of plan, in which an account describes a request. */
 export const PlanRequest = closed(
   Schema.Struct(Struct.omit(routingFields, ["account_id", "credential_id", "keys"]))
 ).annotate({

@@ -6,13 +6,13 @@ import type { Exclusion, Plan, SharedReason } from "./Plan.ts"
 import type { Pool } from "./Pool.ts"
 import type { RoutingRequest } from "./RoutingRequest.ts"
 
-const counted = (n: number, noun: string) => `${n} ${noun}${n === 1 ? "" : "s"}`
+const pluralized = (n: number, noun: string) => `${n} ${noun}${n === 1 ? "" : "s"}`
 
-/** Explains a list that excludes the caller. */
+/** Explains why a list does not allow a request's value. */
 const notListedMessage = (field: string, list: ReadonlyArray<string> | null, noun: string, value: string | null) => {
   const length = list?.length ?? 0
   if (length === 0) return `${field} is empty: it matches no ${noun}`
-  return `${field} has ${counted(length, noun)}, ${value === null ? "and the request has none" : "not this one"}`
+  return `${field} has ${pluralized(length, noun)}, ${value === null ? "and the request has none" : "not this one"}`
 }
 
 const regionMessage = (declared: Credential["declared_region"], host: string) => {
@@ -56,7 +56,7 @@ const parkedMessage = (cause: ParkedCause, until: number | null) => {
   return `${parkedMessages[cause]}; it is ${end}`
 }
 
-/** Maximum credentials searched for near misses, which is slow in long lists. */
+/** Maximum number of lists that are searched for a near miss, because long lists take time. */
 const maxHints = 100
 
 const exclusionMessage = (exclusion: Exclusion, credential: Credential, request: RoutingRequest): string => {
@@ -100,7 +100,7 @@ const removalMessage = (removal: SharedReason, idWithName: (id: Credential["id"]
   }
 }
 
-/** Describes a plan in words, with the pools that it came from. */
+/** Describes a plan in words. `poolOfProvider` returns the pools of the plan. */
 export const explanationOf = (
   request: RoutingRequest & Pick<Explanation, "workspace_id">,
   plan: Plan,
@@ -113,7 +113,7 @@ export const explanationOf = (
   )
   const credentialOf = (id: Credential["id"]) => {
     const credential = credentials.get(id)
-    if (credential === undefined) throw new Error("The plan was made from other pools")
+    if (credential === undefined) throw new Error("The plan belongs to other pools")
     return credential
   }
   const idWithName = (id: Credential["id"]) => {
@@ -122,8 +122,8 @@ export const explanationOf = (
   }
   const { host, model, requires_zdr, strategy, workspace_id } = request
   const nearMissOf = makeNearMiss(model)
-  let hints = 0
-  const nearMiss = (allowed: ReadonlyArray<string>) => ((hints += 1) > maxHints ? undefined : nearMissOf(allowed))
+  let searched = 0
+  const hintOf = (allowed: ReadonlyArray<string>) => ((searched += 1) > maxHints ? undefined : nearMissOf(allowed))
   return {
     workspace_id,
     model,
@@ -145,7 +145,7 @@ export const explanationOf = (
         const excluded = exclusions.map((exclusion): Excluded => {
           const message = exclusionMessage(exclusion, credential, request)
           if (exclusion.reason === "parked") return { ...exclusion, message, until: timeOrNull(exclusion.until) }
-          const hint = exclusion.reason === "model_not_allowed" ? nearMiss(credential.allowed_models ?? []) : undefined
+          const hint = exclusion.reason === "model_not_allowed" ? hintOf(credential.allowed_models ?? []) : undefined
           return { ...exclusion, message, ...(hint === undefined ? {} : { hint }) }
         })
         return { credential_id, name, label, section, position, excluded }

@@ -33,7 +33,7 @@ const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, dec
 
 const isTrusted = (seal: Seal) => seal === "verified" || seal === "unverified"
 
-/** Every reason, so that removing one does not reveal another. */
+/** Returns every reason, so that an owner who removes one does not meet another. */
 const exclusionsOf = (
   request: RoutingRequest,
   endpoint: Endpoint,
@@ -57,7 +57,7 @@ const exclusionsOf = (
   return exclusions
 }
 
-/** Why the shared endpoint is not used. Ignores availability: health must never spend the operator's money (E4). */
+/** Why the shared endpoint is not used. Ignores availability: a parked key must not make the operator pay (E4). */
 const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): ReadonlyArray<SharedReason> => {
   const reasons: Array<SharedReason> = []
   if (!endpoint.shared) reasons.push({ reason: "none_there" })
@@ -73,7 +73,7 @@ const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): Re
   return reasons
 }
 
-/** A step, and the verdict that receives its index. */
+/** A possible step, and the verdict that gets its index in the plan. */
 interface Offer {
   readonly step: Step
   readonly verdict: { position: number | null }
@@ -123,17 +123,39 @@ const verdictOn = (
   }
 }
 
-/** Earliest end among credentials excluded by parking only. Parking is always the last reason. */
+/** Earliest end of a parking that alone excludes a credential. Parking is always the last reason, so it is alone if it is first. */
 const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
   let earliest: number | null = null
   for (const { credentials } of providers) {
     for (const { exclusions } of credentials) {
-      const [only] = exclusions
-      if (only?.reason !== "parked" || only.until === null) continue
-      if (earliest === null || only.until < earliest) earliest = only.until
+      const [first] = exclusions
+      if (first?.reason !== "parked" || first.until === null) continue
+      if (earliest === null || first.until < earliest) earliest = first.until
     }
   }
   return earliest
+}
+
+/** The credentials and shared endpoints that may serve a request, in order, with a verdict on each. */
+export const planFor = (
+  request: RoutingRequest,
+  poolOfProvider: (provider: Provider) => Pool,
+  availabilityOf: (pooled: PooledCredential) => Availability
+): Plan => {
+  const verdicts = request.targets.map((target) =>
+    verdictOn(request, target, poolOfProvider(target.provider), availabilityOf)
+  )
+  const steps: Array<Step> = []
+  const addStep = ({ step, verdict }: Offer) => {
+    verdict.position = steps.push(step) - 1
+  }
+  if (request.strategy === "byok_first") {
+    for (const phase of phases) for (const verdict of verdicts) verdict[phase].forEach(addStep)
+  } else {
+    for (const verdict of verdicts) for (const phase of phases) verdict[phase].forEach(addStep)
+  }
+  const providers = verdicts.map(({ plan }) => plan)
+  return { steps, providers, retry_at: steps.length === 0 ? earliestEnd(providers) : null }
 }
 
 /** Where a search continues: the turn (one phase of one provider) and the index in that provider's pool. */
@@ -148,12 +170,12 @@ export interface Search {
   readonly request: RoutingRequest
   readonly poolOfProvider: (provider: Provider) => Pool
   readonly availabilityOf: (pooled: PooledCredential) => Availability
-  /** Filters credentials of a provider, and its shared endpoint (undefined), before they are examined. */
+  /** Whether to examine a credential of a provider, or its shared endpoint (undefined). */
   readonly isWanted: (provider: Provider, credential_id: CredentialId | undefined) => boolean
   readonly onExcluded: (exclusions: ReadonlyArray<Exclusion>) => void
 }
 
-/** The step, if any, and its position or where the search continues. */
+/** The next step and its position; without a step, where the search continues. */
 export interface SearchResult {
   readonly step: Step | undefined
   readonly position: SearchPosition
@@ -166,7 +188,7 @@ const turnOf = ({ strategy, targets }: RoutingRequest, turn: number) =>
     ? { target: targets[turn % targets.length], phase: phases[Math.floor(turn / targets.length)] }
     : { target: targets[Math.floor(turn / phases.length)], phase: phases[turn % phases.length] }
 
-/** Finds the next step of `planFor`. Pauses after `maxExamined` credentials. */
+/** Finds the next step that `planFor` would return, without the others. Pauses after `maxExamined` credentials. */
 export const nextStep = (
   { availabilityOf, onExcluded, isWanted, poolOfProvider, request }: Search,
   from: SearchPosition,
@@ -198,26 +220,4 @@ export const nextStep = (
       else return { step: stepOf(provider, phase, member, availability), position: { turn, index }, isPaused: false }
     }
   }
-}
-
-/** The credentials and shared endpoints that may serve a request, in order, with a verdict on each. */
-export const planFor = (
-  request: RoutingRequest,
-  poolOfProvider: (provider: Provider) => Pool,
-  availabilityOf: (pooled: PooledCredential) => Availability
-): Plan => {
-  const verdicts = request.targets.map((target) =>
-    verdictOn(request, target, poolOfProvider(target.provider), availabilityOf)
-  )
-  const steps: Array<Step> = []
-  const take = ({ step, verdict }: Offer) => {
-    verdict.position = steps.push(step) - 1
-  }
-  if (request.strategy === "byok_first") {
-    for (const phase of phases) for (const one of verdicts) one[phase].forEach(take)
-  } else {
-    for (const one of verdicts) for (const phase of phases) one[phase].forEach(take)
-  }
-  const providers = verdicts.map(({ plan }) => plan)
-  return { steps, providers, retry_at: steps.length === 0 ? earliestEnd(providers) : null }
 }

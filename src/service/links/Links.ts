@@ -2,7 +2,7 @@ import { Context, DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { type AccountId, LinkId } from "../../domain/Identifiers.ts"
-import type { Link, NewLink, SealedFor } from "../../domain/Link.ts"
+import type { Link, NewLink, SealTarget } from "../../domain/Link.ts"
 import { AccountRepository } from "../../port/AccountRepository.ts"
 import { formatLinkToken, hashApiKey } from "../../runtime/ApiKey.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
@@ -88,7 +88,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       open: Effect.fnUntraced(function* (
         link: Link,
         sealed: Parameters<LinkKeys["Service"]["open"]>[2],
-        target: Pick<SealedFor, "credential_id" | "provider">
+        target: Pick<SealTarget, "credential_id" | "provider">
       ) {
         const replaced = yield* repository.replaceKeys(link, yield* Effect.orDie(keys.make(link)))
         if (Option.isNone(replaced)) return yield* new NotForThisLink()

@@ -1,4 +1,4 @@
-import type { OwnedCredential } from "../../domain/Identifiers.ts"
+import type { CredentialReference } from "../../domain/Identifiers.ts"
 import {
   type Cooldown,
   type Cooldowns,
@@ -13,13 +13,13 @@ import {
 } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 
-export interface LeasedKey extends OwnedCredential {
+export interface LeasedKey extends CredentialReference {
   readonly key_version: number
   readonly model: string
 }
 
 /** A cooldown that grew in this process and is not stored yet. */
-export interface PendingCooldown extends OwnedCredential {
+export interface PendingCooldown extends CredentialReference {
   readonly model: string
   readonly cooldown: Cooldown
 }
@@ -36,7 +36,7 @@ type Scope = (typeof scopes)[number]
 
 const modelOf = ({ model }: LeasedKey, scope: Scope) => (scope === "whole" ? wholeKey : model)
 
-const credentialOf = ({ account_id, credential_id }: OwnedCredential) => `${account_id} ${credential_id}`
+const credentialOf = ({ account_id, credential_id }: CredentialReference) => `${account_id} ${credential_id}`
 
 interface Reported {
   readonly cooldown: Cooldown

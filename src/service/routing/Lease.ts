@@ -1,6 +1,6 @@
 import { inspect } from "node:util"
 import { Redacted } from "effect"
-import type { OwnedCredential } from "../../domain/Identifiers.ts"
+import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { Health } from "../../domain/routing/Health.ts"
 import type { TokenTerms } from "../tokens/Tokens.ts"
 import { partsOf } from "../tokens/mint.ts"
@@ -9,7 +9,7 @@ import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
 
 /** The credential and the attempt of a lease. */
-export interface LeaseTerms extends OwnedCredential {
+export interface LeaseTerms extends CredentialReference {
   readonly key_version: number
   readonly label: string
   readonly provider: Provider

@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, createSecretKey, randomBytes } from "node:crypto"
 import { Clock, Context, Effect, Layer, Result } from "effect"
-import { type Cloud, cloudOf } from "../../domain/CloudKey.ts"
-import type { CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
+import { type CloudDetails, cloudDetailsOf } from "../../domain/CloudKey.ts"
+import type { CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
 import { cloudKeyIn } from "../../domain/KeyMaterial.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
@@ -14,11 +14,11 @@ export const TokensOnly = Context.Reference("byok/TokensOnly", { defaultValue: (
 /** Terms of a token for the gateway. `expires_at` is in milliseconds since 1970. */
 export interface TokenTerms {
   readonly expires_at: number
-  readonly cloud: Cloud
+  readonly cloud: CloudDetails
 }
 
 /** A key version that signs. */
-interface Signer extends OwnedCredential {
+interface Signer extends CredentialReference {
   readonly provider: string
   readonly key_version: number
 }
@@ -129,7 +129,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
         const token = mint(cloudKey.success, clock.currentTimeMillisUnsafe())
         if (token === undefined) return false
         const text = Buffer.from(token.text)
-        const terms = { expires_at: token.expires_at, cloud: cloudOf(cloudKey.success) }
+        const terms = { expires_at: token.expires_at, cloud: cloudDetailsOf(cloudKey.success) }
         store(signer, text, token.minted_at, terms)
         fill(text, terms)
         text.fill(0)

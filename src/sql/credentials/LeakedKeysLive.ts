@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { AccountId, CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
+import type { AccountId, CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../domain/Label.ts"
 import { structuredProviders } from "../../domain/Provider.ts"
 import type { SealedKey, BoundCredential } from "../../domain/SealedKey.ts"
@@ -70,7 +70,7 @@ const recordedKeys = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference
   ORDER BY key.n`
 
 /** Marks the keys that are still current. Returns the newly marked ones. */
-const mark = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql<OwnedCredential>`
+const mark = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql<CredentialReference>`
   INSERT INTO credential_parkings AS parked
     (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
   SELECT credentials.account_id, credentials.id, '', key.key_version, 'leaked', 0, NULL, now()

@@ -1,6 +1,6 @@
 import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
+import type { CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
 import type { Parking } from "../../domain/routing/CredentialStatus.ts"
 import { longestCooldown, cooldownCauseOf, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
@@ -24,14 +24,14 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
   ) AS change (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
 
 /** The ids of credentials as rows `owned`. */
-const idsOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<OwnedCredential>) => sql`
+const idsOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<CredentialReference>) => sql`
   unnest(
     ${of.map(({ account_id }) => account_id)}::uuid[], ${of.map(({ credential_id }) => credential_id)}::uuid[]
   ) AS owned (account_id, credential_id)`
 
 const changedKey = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
-type Stored = OwnedCredential &
+type Stored = CredentialReference &
   Pick<ParkingChange, "model" | "key_version"> & {
     readonly cause: string
     readonly parked_at: Date
@@ -98,7 +98,7 @@ const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
     FROM credential_parkings AS parked
     JOIN (SELECT DISTINCT account_id, credential_id FROM ${idsOf(sql, sorted)}) AS wanted
     ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
-  const swept = yield* sql<OwnedCredential>`
+  const swept = yield* sql<CredentialReference>`
     DELETE FROM credential_parkings AS parked USING credentials
     WHERE (parked.account_id, parked.credential_id) IN (
       SELECT change.account_id, change.credential_id FROM ${rowsOf(sql, sorted)}

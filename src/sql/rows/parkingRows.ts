@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { OwnedCredential } from "../../domain/Identifiers.ts"
+import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 import { keyColumns, samePool } from "./poolRows.ts"
@@ -8,7 +8,7 @@ import { keyColumns, samePool } from "./poolRows.ts"
 /** The existing rows of some credentials. `confined` confines them to one account for Citus. */
 const rowsOf = (
   sql: SqlClient.SqlClient,
-  credentials: ReadonlyArray<OwnedCredential>,
+  credentials: ReadonlyArray<CredentialReference>,
   confined: Statement.Fragment
 ) => sql`
   credentials JOIN unnest(
@@ -17,18 +17,18 @@ const rowsOf = (
   ) AS wanted (account_id, credential_id)
   ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${confined}`
 
-const nameOf = ({ account_id, credential_id }: OwnedCredential) => `${account_id} ${credential_id}`
+const nameOf = ({ account_id, credential_id }: CredentialReference) => `${account_id} ${credential_id}`
 
 /** The distinct credentials, and whether one is among them. */
-export const setOf = (credentials: ReadonlyArray<OwnedCredential>) => {
+export const setOf = (credentials: ReadonlyArray<CredentialReference>) => {
   const names = new Map(credentials.map((one) => [nameOf(one), one]))
-  return { has: (one: OwnedCredential) => names.has(nameOf(one)), distinct: Array.from(names.values()) }
+  return { has: (one: CredentialReference) => names.has(nameOf(one)), distinct: Array.from(names.values()) }
 }
 
 /** The credentials whose pools the transaction has locked, and those that another transaction has locked. */
 interface Locked {
-  readonly locked: ReadonlyArray<OwnedCredential>
-  readonly busy: ReadonlyArray<OwnedCredential>
+  readonly locked: ReadonlyArray<CredentialReference>
+  readonly busy: ReadonlyArray<CredentialReference>
 }
 
 /**
@@ -38,18 +38,18 @@ interface Locked {
  */
 export const changeHealth = <A>(
   { distributed, sql }: ConnectionPool,
-  credentials: ReadonlyArray<OwnedCredential>,
-  change: (rows: Locked) => Query<{ readonly changed: ReadonlyArray<OwnedCredential>; readonly answer: A }>,
+  credentials: ReadonlyArray<CredentialReference>,
+  change: (rows: Locked) => Query<{ readonly changed: ReadonlyArray<CredentialReference>; readonly answer: A }>,
   skipLocked = false
 ): Query<A> => {
   const [first] = credentials
   const confine = (table: string) =>
     distributed && first !== undefined ? sql`AND ${sql.literal(table)}.account_id = ${first.account_id}` : sql``
-  const rows = (owned: ReadonlyArray<OwnedCredential>) => rowsOf(sql, owned, confine("credentials"))
+  const rows = (owned: ReadonlyArray<CredentialReference>) => rowsOf(sql, owned, confine("credentials"))
   const columns = sql`credentials.account_id, credentials.id AS credential_id`
   return Effect.gen(function* () {
     const { distinct } = setOf(credentials)
-    const locked = yield* sql<OwnedCredential>`
+    const locked = yield* sql<CredentialReference>`
       SELECT ${columns} FROM ${rows(distinct)}
       JOIN pools ON ${samePool(sql, "pools", "credentials")} ${confine("pools")}
       ORDER BY ${keyColumns(sql, "pools")}
@@ -57,7 +57,7 @@ export const changeHealth = <A>(
     const isLocked = setOf(locked).has
     const skipped = distinct.filter((one) => !isLocked(one))
     const busy =
-      skipLocked && skipped.length > 0 ? yield* sql<OwnedCredential>`SELECT ${columns} FROM ${rows(skipped)}` : []
+      skipLocked && skipped.length > 0 ? yield* sql<CredentialReference>`SELECT ${columns} FROM ${rows(skipped)}` : []
     const { answer, changed } = yield* change({ locked, busy })
     if (changed.length > 0) {
       yield* sql`

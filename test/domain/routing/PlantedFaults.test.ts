@@ -134,9 +134,13 @@ const faults: ReadonlyArray<Fault> = [
   [
     "the time to retry is that of a key with another exclusion",
     ["Q18"],
-    [["const [only] = exclusions", "const [only] = exclusions.slice(-1)"]]
+    [["const [first] = exclusions", "const [first] = exclusions.slice(-1)"]]
   ],
-  ["the time to retry is the end of the last cooldown", ["Q18"], [["only.until < earliest", "only.until > earliest"]]],
+  [
+    "the time to retry is the end of the last cooldown",
+    ["Q18"],
+    [["first.until < earliest", "first.until > earliest"]]
+  ],
   [
     "only the first exclusion is reported",
     ["Q9"],

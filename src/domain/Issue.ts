@@ -11,10 +11,7 @@ export const Issue = Schema.Struct({
 })
 export type Issue = typeof Issue.Type
 
-/**
- * Converts a decoding failure to issues, using only the `message` annotations of our schemas and checks (D7). `filterMessage`
- * is the message of the enclosing check, which replaces all others.
- */
+/** Converts a decoding failure to issues with the `message` annotations of our schemas (D7); a check's replaces those inside. */
 export const issuesOf = (
   issue: SchemaIssue.Issue,
   path: Issue["path"] = [],

@@ -136,10 +136,7 @@ export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other
   )
 }
 
-/**
- * The secrets to search for when a text has leaked: the text, with and without an editor's byte order mark and line break, and
- * the `api_key` of key material (D28).
- */
+/** A leaked text with and without an editor's byte order mark and line break, and the `api_key` of key material (D28). */
 export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> => {
   const leaked = Redacted.value(text)
   const texts = [leaked, leaked.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]

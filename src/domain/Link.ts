@@ -31,7 +31,7 @@ const isWebAddress = (text: string) => {
 }
 
 const lifetimeMessage = "must be a whole number from 60 to 86400"
-const addressMessage = "must be an address with https:// or http:// of at most 2048 characters"
+const urlMessage = "must be an address with https:// or http:// of at most 2048 characters"
 
 /** The input of creating a link. A link to replace is in the workspace of its credential. */
 export const NewLink = Schema.Struct({
@@ -40,12 +40,9 @@ export const NewLink = Schema.Struct({
   provider: Schema.optionalKey(RequestedProvider),
   credential_id: Schema.optionalKey(CredentialId),
   return_url: Schema.optionalKey(
-    Schema.String.annotate({
-      message: addressMessage,
-      description: "Where the page leads when its owner is done."
-    }).check(
-      Schema.isMaxLength(2048, { message: addressMessage }),
-      Schema.makeFilter(isWebAddress, { message: addressMessage })
+    Schema.String.annotate({ message: urlMessage, description: "Where the page leads when its owner is done." }).check(
+      Schema.isMaxLength(2048, { message: urlMessage }),
+      Schema.makeFilter(isWebAddress, { message: urlMessage })
     )
   ),
   expires_in: Schema.Int.annotate({ message: lifetimeMessage, description: "Seconds.", default: 3600 })
@@ -54,13 +51,11 @@ export const NewLink = Schema.Struct({
 })
   .check(
     Schema.makeFilter(({ credential_id, provider, purpose, workspace_id }) => {
-      const refuse = (path: string, issue: string) => ({ path: [path], issue })
-      if (purpose === "replace" && credential_id === undefined) return refuse("credential_id", "is required to replace")
-      if (purpose !== "replace" && credential_id !== undefined)
-        return refuse("credential_id", "goes with replace refuse")
-      if (purpose !== "connect" && provider !== undefined) return refuse("provider", "goes with connect refuse")
-      if (purpose === "replace" && workspace_id !== undefined)
-        return refuse("workspace_id", "is that of the credential")
+      const on = (name: string, issue: string) => ({ path: [name], issue })
+      if (purpose === "replace" && credential_id === undefined) return on("credential_id", "is required to replace")
+      if (purpose !== "replace" && credential_id !== undefined) return on("credential_id", "goes with replace only")
+      if (purpose !== "connect" && provider !== undefined) return on("provider", "goes with connect only")
+      if (purpose === "replace" && workspace_id !== undefined) return on("workspace_id", "is that of the credential")
       return undefined
     })
   )

@@ -50,7 +50,6 @@ const conflictsIn = (
 /** A decoded create with its parsed key. */
 export type NewCredential = Fields & { readonly material: KeyMaterial }
 
-/** Adds the parsed key, or fails with every broken rule. */
 const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.Issue> => {
   const material = readKeyMaterial(fields.provider, fields.key)
   const [first, ...others] = conflictsIn(fields, material).map(

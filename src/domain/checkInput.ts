@@ -11,9 +11,7 @@ export const Text = Schema.String.annotate({ message: "must be a string" }).chec
 )
 
 /**
- * Checks an input before the schema decodes it. `check` returns whether the input passes, or the message of the issue. The
- * OpenAPI document shows `documented` instead of the schema.
- *
+ * Checks an input before the schema decodes it; `check` may return the issue's message. OpenAPI shows `documented`.
  * Built on `Schema.Any`, the only schema for which HttpApi does not walk the whole value.
  */
 export const checkInput =

@@ -8,10 +8,10 @@ import { WrapBudget } from "./WrapBudget.ts"
 import { makeMeter, memoize, timed } from "../runtime/Meter.ts"
 import { Rewrapper } from "../port/KekRegistry.ts"
 
-const errorOf = (cause: Cause.Cause<{ readonly _tag: string }>) =>
+const errorTagOf = (cause: Cause.Cause<{ readonly _tag: string }>) =>
   Option.match(Cause.findErrorOption(cause), { onNone: () => "defect", onSome: ({ _tag }) => _tag })
 
-/** Failures whose series exist from the start, so that the first failure shows as an increase. */
+/** Failures whose series exist from the start, so that dashboards show the first failure as an increase. */
 const failures: ReadonlyArray<OpenFailure["_tag"] | "defect"> = [
   "AuthenticationFailed",
   "KeyStoreUnavailable",
@@ -20,7 +20,7 @@ const failures: ReadonlyArray<OpenFailure["_tag"] | "defect"> = [
   "defect"
 ]
 
-/** Times operations by the tag of their error, except interrupted ones. */
+/** Times operations by the tag of their error. Does not count interrupted ones. */
 export const makeCryptoTimer = Effect.map(makeMeter, ({ histogram }) => (operation: "seal" | "unwrap" | "rewrap") => {
   const seriesOf = memoize((error: string | undefined) =>
     histogram("byok.crypto.operation.duration", {
@@ -29,10 +29,10 @@ export const makeCryptoTimer = Effect.map(makeMeter, ({ histogram }) => (operati
     })
   )
   for (const error of [undefined, ...failures]) seriesOf(error)
-  return <A, E extends { readonly _tag: string }, R>(operation: Effect.Effect<A, E, R>) =>
-    timed(operation, (seconds, exit) => {
+  return <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
+    timed(effect, (seconds, exit) => {
       if (exit._tag === "Failure" && Cause.hasInterruptsOnly(exit.cause)) return
-      seriesOf(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
+      seriesOf(exit._tag === "Success" ? undefined : errorTagOf(exit.cause))(seconds)
     })
 })
 
@@ -40,7 +40,7 @@ const encode = (context: SealingContext) => Buffer.from(context.text)
 
 const digestOf = (bytes: Uint8Array) => hash("sha256", bytes, "buffer")
 
-/** Wipes a key after its use, even if that throws. */
+/** Wipes a key after `use`, even if `use` throws. */
 const wipingAfter =
   <A>(use: (key: Buffer) => A) =>
   (opened: Buffer) => {
@@ -58,14 +58,14 @@ export const layer = Layer.effect(
     const keys = yield* KeyEncryption
     const budget = yield* WrapBudget
     const timer = yield* makeCryptoTimer
-    const calling = (operation: "seal" | "unwrap") => {
+    const timedCall = (operation: "seal" | "unwrap") => {
       const timed = timer(operation)
       return <A, E extends { readonly _tag: string }>(call: () => Effect.Effect<A, E>) =>
         timed(withKeyStoreTimeout(Effect.suspend(call)))
     }
-    const [sealing, unwrapping] = [calling("seal"), calling("unwrap")]
+    const [sealing, unwrapping] = [timedCall("seal"), timedCall("unwrap")]
 
-    /** Spends one wrap of the primary key's budget and returns its id. */
+    /** Returns the id of the primary key, after spending one wrap of its budget. */
     const spend = Effect.suspend(() => {
       const primary = keys.primary()
       return primary === undefined
@@ -111,7 +111,7 @@ export const layer = Layer.effect(
   })
 )
 
-const refused = (failure: RewrapFailure) => Effect.succeed(Result.fail(failure))
+const failed = (failure: RewrapFailure) => Effect.succeed(Result.fail(failure))
 
 /** Rewraps with sealing format 1 under the primary key of the key store. */
 export const rewrapper = Layer.effect(
@@ -134,7 +134,7 @@ export const rewrapper = Layer.effect(
           Effect.suspend(() => rewrap(inTurn(keys, context.account_id), primary, sealed, encode(context)))
         ).pipe(
           Effect.map(Result.succeed),
-          Effect.catchTags({ AuthenticationFailed: refused, UnknownKeyId: refused, UnsupportedFormat: refused })
+          Effect.catchTags({ AuthenticationFailed: failed, UnknownKeyId: failed, UnsupportedFormat: failed })
         )
     }
   })

@@ -3,19 +3,19 @@ import { type AuthenticationFailed, KeyStoreUnavailable, type UnknownKeyId } fro
 import { timeLeft } from "../runtime/Deadline.ts"
 import type { RequestQueue } from "../runtime/FairQueue.ts"
 
-/** The public part of a key-encryption key. */
-export interface KnownKek {
+/** Identifies a key-encryption key. Under one id, equal check values mean equal bytes. */
+export interface KekIdentity {
   readonly kek_id: string
   readonly check_value: Uint8Array
 }
 
-/** A store of key-encryption keys (KEKs). It wraps data keys (DEKs) and never gives a KEK away. */
+/** A store of key-encryption keys (KEKs). Wraps data keys (DEKs) and never returns a KEK. */
 export class KeyEncryption extends Context.Service<
   KeyEncryption,
   {
-    /** The id of the key that seals now; undefined if the store is empty. */
+    /** The id of the key that wraps new data keys; undefined if the store is empty. */
     readonly primary: () => string | undefined
-    readonly keks: () => ReadonlyArray<KnownKek>
+    readonly keks: () => ReadonlyArray<KekIdentity>
     /**
      * Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. A store in this process wraps during the
      * call, before the effect runs.
@@ -26,7 +26,7 @@ export class KeyEncryption extends Context.Service<
       aad: Uint8Array
     ) => Effect.Effect<Uint8Array, UnknownKeyId | KeyStoreUnavailable>
     /**
-     * Returns the data key in a buffer that the caller must wipe. The store wipes a data key whose caller has left. A store in
+     * Returns the data key in a buffer that the caller must wipe. If the caller was interrupted, the store wipes it. A store in
      * this process unwraps during the call, before the effect runs.
      */
     readonly unwrap: (
@@ -34,7 +34,7 @@ export class KeyEncryption extends Context.Service<
       wrapped_dek: Uint8Array,
       aad: Uint8Array
     ) => Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed | KeyStoreUnavailable>
-    /** The queue, fair to accounts, of a store that serves few calls at a time. */
+    /** A queue that is fair to accounts; only of a store that serves few calls at a time. */
     readonly queue?: RequestQueue
   }
 >()("byok/KeyEncryption") {}
@@ -43,7 +43,7 @@ type Keys = KeyEncryption["Service"]
 
 const tooMany = () => Effect.fail(new KeyStoreUnavailable({ reason: "too many calls are waiting for it" }))
 
-/** A store whose calls wait for the account's turn in the queue. */
+/** Makes the calls of an account wait for its turn in the store's queue. */
 export const inTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unwrap"> => {
   const { queue, unwrap, wrap } = keys
   if (queue === undefined) return keys

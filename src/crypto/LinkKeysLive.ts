@@ -8,7 +8,7 @@ import { LinkKeys, NotForThisLink } from "../port/Links.ts"
 
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
-/** Imports private keys without the library, which would make Node print a warning about experimental cryptography. */
+/** Parameters for importing private keys with WebCrypto: the library makes Node warn about experimental cryptography. */
 const ecdh = { name: "ECDH", namedCurve: "P-256" }
 
 export const layer = Layer.effect(
@@ -23,9 +23,9 @@ export const layer = Layer.effect(
       return { public_key, private_key: yield* seal(text, linkContext(link)) }
     }),
     open: Effect.fnUntraced(function* (link, { private_key, public_key }, { ciphertext, enc }, target) {
-      const refused = () => new NotForThisLink()
+      const notForThisLink = () => new NotForThisLink()
       const decode = (text: Buffer) => Buffer.from(text.toString("latin1"), "base64")
-      const bytes = yield* Effect.mapError(read(private_key, linkContext(link), decode), refused)
+      const bytes = yield* Effect.mapError(read(private_key, linkContext(link), decode), notForThisLink)
       const aad = Buffer.from(encodeSealTarget(target))
       const opened = yield* Effect.tryPromise({
         try: async () => {
@@ -35,7 +35,7 @@ export const layer = Layer.effect(
           }
           return Buffer.from(await suite.Open(pair, enc, ciphertext, { aad }))
         },
-        catch: refused
+        catch: notForThisLink
       }).pipe(Effect.ensuring(Effect.sync(() => bytes.fill(0))))
       const text = isUtf8(opened) ? opened.toString("utf8") : undefined
       opened.fill(0)

@@ -1,4 +1,4 @@
-import { createSecretKey, hkdfSync, timingSafeEqual } from "node:crypto"
+import { createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from "node:crypto"
 import { Effect } from "effect"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import {
@@ -15,7 +15,7 @@ import { type FillRandom, fillRandom } from "./SecureRandomLive.ts"
 const header = Buffer.from([1 /* version */, 1 /* suite: HKDF-SHA-256, AES-256-GCM */])
 const commitmentEnd = header.length + 32
 const kdfInfo = Buffer.concat([Buffer.from("byok/v1/"), header])
-/** Bytes, because Node is slower with an empty string. */
+/** An empty buffer, because Node is slower with an empty string. */
 const noSalt = new Uint8Array(0)
 const wrapLabel = Buffer.from("wrap")
 const dataLabel = Buffer.from("data")
@@ -29,28 +29,28 @@ const wrapAad = (kek_id: string, context: Uint8Array) => {
 
 const dataAad = (context: Uint8Array, commitment: Uint8Array) => Buffer.concat([dataLabel, header, context, commitment])
 
-/** Derives data key and commitment from a DEK, passes them to `use` and zero-fills both. */
-const withDataKey = <A>(
-  dek: Uint8Array,
-  use: (dataKey: ReturnType<typeof createSecretKey>, commitment: Buffer) => A
-) => {
+/** Derives content key and commitment from a DEK, passes them to `use` and zero-fills both. */
+const withContentKey = <A>(dek: Uint8Array, use: (contentKey: KeyObject, commitment: Buffer) => A) => {
   // A KeyObject is much faster than bytes, which Node first tries to parse as a key.
   const okm = Buffer.from(hkdfSync("sha256", createSecretKey(dek), noSalt, kdfInfo, 64))
-  const key = createSecretKey(okm.subarray(0, 32))
+  const contentKey = createSecretKey(okm.subarray(0, 32))
   try {
-    return use(key, okm.subarray(32))
+    return use(contentKey, okm.subarray(32))
   } finally {
     okm.fill(0)
   }
 }
 
-/** Zero-fills a secret after its use, even if that fails. */
+/** Zero-fills a secret after `use`, even if `use` fails. */
 export const wiping = <A, E>(secret: Uint8Array, use: () => Effect.Effect<A, E>) =>
   Effect.onExit(Effect.suspend(use), () => Effect.sync(() => void secret.fill(0)))
 
 type Keys = KeyEncryption["Service"]
 
-/** Seals a plaintext to a context under a new DEK, wrapped by the KEK `kek_id`. Encrypts during the call, before the effect runs. */
+/**
+ * Seals a plaintext to a context under a new DEK, wrapped by the KEK `kek_id`. Encrypts during the call, before the effect runs.
+ * `sealed` is version(1) | suite(1) | commitment(32) | nonce(12) | ciphertext | tag(16).
+ */
 export const seal = (
   keys: Pick<Keys, "wrap">,
   kek_id: string,
@@ -61,8 +61,8 @@ export const seal = (
   const random = Buffer.allocUnsafeSlow(32 + 12)
   fill(random)
   const dek = random.subarray(0, 32)
-  const sealed = withDataKey(dek, (dataKey, commitment) => {
-    const box = encrypt(dataKey, random.subarray(32), plaintext, dataAad(context, commitment))
+  const sealed = withContentKey(dek, (contentKey, commitment) => {
+    const box = encrypt(contentKey, random.subarray(32), plaintext, dataAad(context, commitment))
     return Buffer.concat([header, commitment, box])
   })
   return wiping(dek, () =>
@@ -93,7 +93,7 @@ export const rewrap = (
     )
   ).pipe(Effect.map((wrapped_dek) => ({ kek_id: to, wrapped_dek })))
 
-/** The parts of a row and its context that need no key. */
+/** Splits `sealed` and computes the AADs. */
 const partsOf = ({ kek_id, sealed }: SealedKey, context: Uint8Array) => {
   const commitment = sealed.subarray(header.length, commitmentEnd)
   return {
@@ -105,17 +105,17 @@ const partsOf = ({ kek_id, sealed }: SealedKey, context: Uint8Array) => {
 }
 type Parts = ReturnType<typeof partsOf>
 
-/** Passes the data key of a row to `use` if KEK, wrapped DEK, context and commitment belong together. */
-const withDataKeyOf = <A>(
+/** Passes the content key of a row to `use` if KEK, wrapped DEK, context and commitment belong together. */
+const withContentKeyOf = <A>(
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
   { commitment, wrapAad }: Parts,
-  use: (dataKey: ReturnType<typeof createSecretKey>) => A | undefined
+  use: (contentKey: KeyObject) => A | undefined
 ): Effect.Effect<A, OpenFailure> =>
   Effect.flatMap(unwrap(keys, row, wrapAad), (dek) => {
     const used =
       dek.length === 32 && commitment.length === 32
-        ? withDataKey(dek, (dataKey, expected) => (timingSafeEqual(commitment, expected) ? use(dataKey) : undefined))
+        ? withContentKey(dek, (key, expected) => (timingSafeEqual(commitment, expected) ? use(key) : undefined))
         : undefined
     dek.fill(0)
     return used === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(used)
@@ -128,7 +128,7 @@ export const open = (
   context: Uint8Array
 ): Effect.Effect<Buffer, OpenFailure> => {
   const parts = partsOf(row, context)
-  return withDataKeyOf(keys, row, parts, (dataKey) => decrypt(dataKey, parts.box, parts.dataAad))
+  return withContentKeyOf(keys, row, parts, (contentKey) => decrypt(contentKey, parts.box, parts.dataAad))
 }
 
 /** Proves that KEK, wrapped DEK, commitment and context are those of one `seal`, without decrypting the plaintext. */
@@ -138,7 +138,7 @@ export const verify = (
   context: Uint8Array
 ): Effect.Effect<void, OpenFailure> =>
   Effect.map(
-    withDataKeyOf(keys, row, partsOf(row, context), () => true),
+    withContentKeyOf(keys, row, partsOf(row, context), () => true),
     () => undefined
   )
 

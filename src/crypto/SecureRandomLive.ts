@@ -2,7 +2,7 @@ import { randomFillSync } from "node:crypto"
 import { Layer } from "effect"
 import { SecureRandom } from "effect/crypto"
 
-/** Fills a buffer with random bytes; tests of golden ciphertexts use fixed bytes. */
+/** Fills a buffer with random bytes. Tests of golden ciphertexts use fixed bytes. */
 export type FillRandom = (target: Buffer) => void
 
 /** Reads random bytes from the system in large blocks, because small reads are slow. */

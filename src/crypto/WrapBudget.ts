@@ -2,23 +2,23 @@ import { Context, Effect, Layer, Option, Semaphore } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
-import type { KnownKek } from "./KeyEncryption.ts"
+import type { KekIdentity } from "./KeyEncryption.ts"
 
-type Keks = () => ReadonlyArray<Pick<KnownKek, "kek_id">>
+type Keks = () => ReadonlyArray<Pick<KekIdentity, "kek_id">>
 
-/** Limits every KEK to the number of random nonces that AES-GCM allows, across all instances. */
+/** Limits the wraps of every KEK, across all instances, to the random nonces that AES-GCM allows under one key. */
 export class WrapBudget extends Context.Service<
   WrapBudget,
   {
     /**
-     * Spends a wrap during the call, before the effect runs, if one is reserved. `keks` returns all keys of the store: the
-     * registry decides from them whether a new key may seal.
+     * Spends one wrap: during the call, before the effect runs, if one is reserved. `keks` returns all keys of the store, from
+     * which the registry decides whether a new key may seal.
      */
     readonly spend: (kek_id: string, keks: Keks) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable>
   }
 >()("byok/WrapBudget") {}
 
-/** Warns at 2^31 wraps of a key and refuses at 2^32. They are reserved `block` at a time, so most seals need no query. */
+/** Warns at 2^31 wraps of a key and refuses beyond 2^32. Reserves `block` wraps at a time, so most seals need no query. */
 export const limits = { block: 4096, warn: 2 ** 31, refuse: 2 ** 32 }
 
 export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
@@ -27,35 +27,35 @@ export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
     Effect.gen(function* () {
       const registry = yield* KekRegistry
       const oneAtATime = yield* Semaphore.make(1)
-      const left = new Map<string, number>()
+      const reserved = new Map<string, number>()
 
-      const takeFrom = (kek_id: string) => {
-        const remaining = left.get(kek_id) ?? 0
-        if (remaining > 0) left.set(kek_id, remaining - 1)
+      const takeReserved = (kek_id: string) => {
+        const remaining = reserved.get(kek_id) ?? 0
+        if (remaining > 0) reserved.set(kek_id, remaining - 1)
         return remaining > 0
       }
 
       const refill = Effect.fnUntraced(function* (kek_id: string, keks: Keks) {
-        if (takeFrom(kek_id)) return
+        if (takeReserved(kek_id)) return
         const kek_ids = keks().map(({ kek_id }) => kek_id)
         const total = yield* registry.reserve(kek_id, kek_ids, block)
         if (Option.isNone(total)) {
           const reason = `neither key ${kek_id} nor another key of this keyring has ever sealed`
-          const [lost] = yield* registry.missing(kek_ids, 1)
-          const cure = lost === undefined ? "" : `: put key ${lost.kek_id} back`
-          return yield* new KeyStoreUnavailable({ reason: reason + cure })
+          const [missing] = yield* registry.missing(kek_ids, 1)
+          const advice = missing === undefined ? "" : `: put key ${missing.kek_id} back`
+          return yield* new KeyStoreUnavailable({ reason: reason + advice })
         }
-        const reserved = total.value
-        if (reserved > refuse) {
+        const wraps = total.value
+        if (wraps > refuse) {
           yield* Effect.logError(`Key ${kek_id} has reached its limit of ${refuse} wraps: rotate the keyring`)
           return yield* new KeyStoreUnavailable({ reason: `key ${kek_id} has reached its limit of wraps` })
         }
-        if (reserved > warn) yield* Effect.logWarning(`Key ${kek_id} has wrapped ${reserved} times: rotate the keyring`)
-        left.set(kek_id, block - 1)
+        if (wraps > warn) yield* Effect.logWarning(`Key ${kek_id} has wrapped ${wraps} times: rotate the keyring`)
+        reserved.set(kek_id, block - 1)
       })
 
       return {
-        spend: (kek_id, keks) => (takeFrom(kek_id) ? Effect.void : oneAtATime.withPermits(1)(refill(kek_id, keks)))
+        spend: (kek_id, keks) => (takeReserved(kek_id) ? Effect.void : oneAtATime.withPermits(1)(refill(kek_id, keks)))
       }
     })
   )

@@ -9,7 +9,7 @@ import {
   Keyring,
   parseKeyring,
   parseSealingKeyring,
-  type Ring
+  type KeyringSnapshot
 } from "../crypto/keyring/Keyring.ts"
 import { KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
@@ -21,7 +21,7 @@ import { refuse, refuseAs } from "./Environment.ts"
 import { namesToken, type Settings } from "./Settings.ts"
 
 /** The source of a keyring that cannot be reloaded, because it is in the environment or all keys are on a token. */
-const unreloadable = (setting: string, read: Effect.Effect<Ring, InvalidKeyring>) => {
+const unreloadable = (setting: string, read: Effect.Effect<KeyringSnapshot, InvalidKeyring>) => {
   const message = "cannot be reloaded from the environment of a running process; restart with the new value"
   return { setting, file: undefined, isDefault: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
 }
@@ -63,7 +63,7 @@ const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
 const checkFor = (settings: Settings) => {
   const tokenIds = Option.getOrElse(settings.pkcs11.keys, () => [])
   const check = namesToken(settings) ? checkOpening : checkKeyring
-  return (ring: Ring) => {
+  return (ring: KeyringSnapshot) => {
     const shared = tokenIds.find((kek_id) => ring.byId.has(kek_id))
     const message = `expected ids that are not in BYOK_PKCS11_KEYS; found ${shared} in both`
     return shared === undefined ? check(ring) : Effect.fail(new InvalidKeyring({ message }))

@@ -5,7 +5,7 @@ import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { readPrivateBytes, readPrivateFile, refuseShared, UnusableFile } from "../crypto/keyring/SecretFile.ts"
 import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 
-const attempt = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.to("read") })
+const attempt = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.cannotBe("read") })
 
 /** Opens a file for reading until the scope closes; like a keyring file, it must be private. */
 export const open = (path: string) =>

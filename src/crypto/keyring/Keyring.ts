@@ -2,7 +2,7 @@ import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } fr
 import { Context, Data, Effect } from "effect"
 import { isKekId, kekIdForm } from "../../domain/Identifiers.ts"
 import { KekRegistry } from "../../port/KekRegistry.ts"
-import type { KeyEncryption, KnownKek } from "../KeyEncryption.ts"
+import type { KeyEncryption, KekIdentity } from "../KeyEncryption.ts"
 import { AuthenticationFailed, UnknownKeyId } from "../../port/Cipher.ts"
 import { decrypt, encrypt } from "../AesGcm.ts"
 import { type FillRandom, fillRandom } from "../SecureRandomLive.ts"
@@ -24,16 +24,16 @@ export const makeKek = (id: string, bytes: Uint8Array): Kek => {
   return { id, key, check_value }
 }
 
-/** A snapshot of an instance's keys. The primary key seals and opens; the others, pending or being retired, only open. */
-export interface Ring {
+/** An instance's keys at one moment. The primary key seals and opens; the others, pending or being retired, only open. */
+export interface KeyringSnapshot {
   readonly primary: Kek | undefined
   readonly byId: ReadonlyMap<string, Kek>
 }
 
-/** The keys of this instance. A reload replaces all of them: call `current` once for keys that must match. */
-export class Keyring extends Context.Service<Keyring, { readonly current: () => Ring }>()("byok/Keyring") {}
+/** The keys of this instance. A reload replaces all of them, so call `current` once for keys that must match. */
+export class Keyring extends Context.Service<Keyring, { readonly current: () => KeyringSnapshot }>()("byok/Keyring") {}
 
-/** Names the invalid key and the expected form, never the key's bytes. */
+/** The message names the invalid key by its position or id, and the expected form; never its bytes. */
 export class InvalidKeyring extends Data.TaggedError("InvalidKeyring")<{ readonly message: string }> {}
 
 const parseEntry = (text: string, position: number): Kek => {
@@ -41,8 +41,8 @@ const parseEntry = (text: string, position: number): Kek => {
     const message = `key ${position}: expected id:base64 of 32 bytes, with an id of ${kekIdForm}; found ${actual}`
     return new InvalidKeyring({ message })
   }
-  const [id, base64, more] = text.split(":")
-  if (!isKekId(id) || base64 === undefined || more !== undefined) {
+  const [id, base64, excess] = text.split(":")
+  if (!isKekId(id) || base64 === undefined || excess !== undefined) {
     throw refuse(`${text.length} characters in another form`)
   }
   const bytes = Buffer.from(base64, "base64")
@@ -60,7 +60,7 @@ const parseEntry = (text: string, position: number): Kek => {
 export const entriesOf = (text: string): ReadonlyArray<string> => text.split(/\s+/).filter((word) => word !== "")
 
 /** Parses a keyring: one `id:base64` per line, the primary key first. Throws `InvalidKeyring`. */
-export const parseKeyring = (text: string): Ring => {
+export const parseKeyring = (text: string): KeyringSnapshot => {
   const keks = entriesOf(text).map((entry, index) => parseEntry(entry, index + 1))
   const byId = new Map(keks.map((kek) => [kek.id, kek]))
   if (byId.size < keks.length) throw new InvalidKeyring({ message: "expected unique ids; found a duplicate" })
@@ -68,7 +68,7 @@ export const parseKeyring = (text: string): Ring => {
 }
 
 /** Parses a keyring that must have at least one key, to seal. */
-export const parseSealingKeyring = (text: string): Effect.Effect<Ring, InvalidKeyring> =>
+export const parseSealingKeyring = (text: string): Effect.Effect<KeyringSnapshot, InvalidKeyring> =>
   Effect.try({
     try: () => {
       const keyring = parseKeyring(text)
@@ -90,30 +90,31 @@ export const generateKeyring = (
   return line
 }
 
-/** The error that the database knows other bytes under these ids. */
-export const otherBytes = (kek_ids: ReadonlyArray<string>) =>
+/** The database has registered other bytes under these ids. */
+export const differentBytes = (kek_ids: ReadonlyArray<string>) =>
   new InvalidKeyring({
     message: `expected the keys that the database knows; found other bytes under ${kek_ids.join(", ")}`
   })
 
 /** Registers new keys; fails if the database knows other bytes under one of the ids. */
-export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KnownKek>) {
+export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KekIdentity>) {
   const differing = yield* (yield* KekRegistry).register(keks)
-  if (differing.length > 0) return yield* otherBytes(differing)
+  if (differing.length > 0) return yield* differentBytes(differing)
 })
 
+/** Fails if the key is retired. */
 export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
   const [primary] = yield* (yield* KekRegistry).known([kek_id])
   if (primary?.retired !== true) return
   return yield* new InvalidKeyring({ message: `expected a primary key that is not retired; found ${kek_id}` })
 })
 
-/** Checks and returns a keyring that only opens. */
-export const checkOpening = (ring: Ring) =>
+/** Returns a keyring that need not seal, after `checkKeks`. */
+export const checkOpening = (ring: KeyringSnapshot) =>
   Effect.as(checkKeks(Array.from(ring.byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value }))), ring)
 
-/** Checks and returns a keyring that seals. */
-export const checkKeyring = (ring: Ring) =>
+/** Returns a keyring that seals, after `checkKeks` and `checkPrimary`. */
+export const checkKeyring = (ring: KeyringSnapshot) =>
   Effect.tap(checkOpening(ring), ({ primary }) => (primary === undefined ? Effect.void : checkPrimary(primary.id)))
 
 /** Wraps synchronously in this process, with the current keys of the keyring. */

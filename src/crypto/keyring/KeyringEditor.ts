@@ -5,9 +5,9 @@ import {
   entriesOf,
   generateKeyring,
   type InvalidKeyring,
-  otherBytes,
+  differentBytes,
   parseSealingKeyring,
-  type Ring
+  type KeyringSnapshot
 } from "./Keyring.ts"
 import { editKeyringFile } from "./KeyringFile.ts"
 
@@ -31,18 +31,18 @@ const refuse = (message: string) => Effect.fail(new KeyringRefusal({ message }))
 
 const noSuchKey = refuse("There is no such key in the keyring.")
 
-/** The keys of the file in order, each with its line. */
-interface Lines {
-  readonly ring: Ring
+/** The keys of the file, and the line of each by id, in order. */
+interface ParsedFile {
+  readonly ring: KeyringSnapshot
   readonly lines: ReadonlyMap<string, string>
 }
 
-/** Edits the keyring file at a path. Errors in the file name its setting. */
+/** Edits the keyring file at a path. Errors name the setting that has the path. */
 export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, setting: string) {
   const registry = yield* KekRegistry
 
-  const change = (
-    edit: (current: Lines) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal, KekRegistry>
+  const changeFile = (
+    edit: (current: ParsedFile) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal, KekRegistry>
   ) =>
     editKeyringFile(
       file,
@@ -61,7 +61,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
     add: Effect.fnUntraced(function* (id) {
       const line = generateKeyring(new Date(yield* Clock.currentTimeMillis), id)
       const [kek_id = ""] = line.split(":")
-      yield* change(
+      yield* changeFile(
         Effect.fnUntraced(function* ({ lines }) {
           if (lines.has(kek_id) || (yield* registry.known([kek_id])).length > 0) {
             return yield* refuse("That id is or was in use: choose another one.")
@@ -75,7 +75,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
     }),
 
     promote: (kek_id) =>
-      change(
+      changeFile(
         Effect.fnUntraced(function* ({ lines, ring }) {
           const [kek, line] = [ring.byId.get(kek_id), lines.get(kek_id)]
           if (kek === undefined || line === undefined) return yield* noSuchKey
@@ -86,9 +86,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
               `The database does not know key ${kek_id}: reload the keyring in the service first (SIGHUP).`
             )
           }
-          if (Buffer.compare(registered.check_value, kek.check_value) !== 0) {
-            return yield* otherBytes([kek_id])
-          }
+          if (Buffer.compare(registered.check_value, kek.check_value) !== 0) return yield* differentBytes([kek_id])
           if (registered.retired) return yield* refuse(`Key ${kek_id} is retired: add a new one.`)
           const lacking = yield* registry.lacking(kek_id)
           if (lacking.length > 0) {
@@ -102,7 +100,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
       ),
 
     retire: (kek_id) =>
-      change(
+      changeFile(
         Effect.fnUntraced(function* ({ lines, ring }) {
           if (!ring.byId.has(kek_id)) return yield* noSuchKey
           if (ring.primary?.id === kek_id) {

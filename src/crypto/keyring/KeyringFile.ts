@@ -14,7 +14,7 @@ import { dirname } from "node:path"
 import { Effect } from "effect"
 import { readPrivateFile, UnusableFile, whileOpen } from "./SecretFile.ts"
 
-/** Creates a file of mode 0600 atomically: a process killed meanwhile leaves no incomplete file under the name. */
+/** Creates a file of mode 0600 atomically: if the process is killed meanwhile, `path` has no incomplete file. */
 export const writeKeyringFile = (path: string, text: string): Effect.Effect<void, UnusableFile> =>
   Effect.try({
     try: () => {
@@ -27,29 +27,29 @@ export const writeKeyringFile = (path: string, text: string): Effect.Effect<void
       }
       whileOpen(dirname(path), fsyncSync)
     },
-    catch: UnusableFile.to("written")
+    catch: UnusableFile.cannotBe("written")
   })
 
-const failureToReplace = UnusableFile.to("replaced")
+const failureToReplace = UnusableFile.cannotBe("replaced")
 
-/** Creates the file that will replace a keyring file. Its fixed name excludes concurrent changes. */
+/** Creates the file that will replace a keyring file. Fails during another change, because the name is the same. */
 const beginReplacement = (path: string) =>
   Effect.try({
     try: () => {
       const target = realpathSync(path)
       const temporary = `${target}.new`
       writeFileSync(temporary, "", { mode: 0o600, flag: "wx" })
-      return { target, temporary, inPlace: false }
+      return { target, temporary, isReplaced: false }
     },
     catch: (cause) => {
-      const { code, path: taken } = cause as NodeJS.ErrnoException
-      const message = `expected no file ${taken}, which exists only while a command changes the keyring; found one`
+      const { code, path: existing } = cause as NodeJS.ErrnoException
+      const message = `expected no file ${existing}, which exists only while a command changes the keyring; found one`
       return code === "EEXIST" ? new UnusableFile({ message }) : failureToReplace(cause)
     }
   })
 
 /** Replaces the file atomically, even if the machine crashes. Keeps owner and mode. */
-const putIntoPlace = (target: string, temporary: string, text: string) =>
+const replaceFile = (target: string, temporary: string, text: string) =>
   Effect.try({
     try: () => {
       writeFileSync(temporary, text, { flag: "r+" })
@@ -71,11 +71,11 @@ export const editKeyringFile = <E, R>(path: string, edit: (text: string) => Effe
       Effect.gen(function* () {
         const { target, temporary } = replacement
         const text = yield* edit(yield* readPrivateFile(target))
-        yield* putIntoPlace(target, temporary, text)
-        replacement.inPlace = true
+        yield* replaceFile(target, temporary, text)
+        replacement.isReplaced = true
       }),
-    ({ inPlace, temporary }) =>
+    ({ isReplaced, temporary }) =>
       Effect.sync(() => {
-        if (!inPlace) rmSync(temporary, { force: true })
+        if (!isReplaced) rmSync(temporary, { force: true })
       })
   )

@@ -2,10 +2,10 @@ import { closeSync, fstatSync, openSync, readFileSync, type Stats } from "node:f
 import { Data, Effect } from "effect"
 import { systemFault } from "../../runtime/systemFault.ts"
 
-/** Reports an unusable secret file: what the service expected and found, never the content. */
+/** The message says how the file differs from the expectation, and never quotes its content. */
 export class UnusableFile extends Data.TaggedError("UnusableFile")<{ readonly message: string }> {
   /** Converts an error of `node:fs`, without the path. */
-  static readonly to = (use: string) => (cause: unknown) =>
+  static readonly cannotBe = (use: string) => (cause: unknown) =>
     cause instanceof UnusableFile
       ? cause
       : new UnusableFile({ message: `expected a file that can be ${use}: ${systemFault(cause)}` })
@@ -36,22 +36,22 @@ export const isPrivate = (
 }
 
 /** Throws an `UnusableFile` unless an open file is private. */
-export const refuseShared = (file: number): void => {
-  const stats = fstatSync(file)
+export const refuseShared = (descriptor: number): void => {
+  const stats = fstatSync(descriptor)
   if (isPrivate(stats, processGroups())) return
   const actual = (stats.mode & 0o777).toString(8).padStart(4, "0")
   throw new UnusableFile({ message: `expected a file of mode 0400 or 0600; found ${actual}` })
 }
 
-/** Reads a private file; refuses any other. */
+/** Reads a file; fails unless it is private. */
 export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFile> =>
   Effect.try({
     try: () =>
-      whileOpen(path, (file) => {
-        refuseShared(file)
-        return readFileSync(file)
+      whileOpen(path, (descriptor) => {
+        refuseShared(descriptor)
+        return readFileSync(descriptor)
       }),
-    catch: UnusableFile.to("read")
+    catch: UnusableFile.cannotBe("read")
   })
 
 export const readPrivateFile = (path: string): Effect.Effect<string, UnusableFile> =>

@@ -3,7 +3,7 @@ import { extname } from "node:path"
 import { fileURLToPath } from "node:url"
 import { Data, Duration, Effect, Redacted } from "effect"
 import { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId } from "../../port/Cipher.ts"
-import type { KeyEncryption, KnownKek } from "../KeyEncryption.ts"
+import type { KeyEncryption, KekIdentity } from "../KeyEncryption.ts"
 import {
   bytesOf,
   monotonicMillis,
@@ -19,7 +19,7 @@ import { fillRandom } from "../SecureRandomLive.ts"
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly pin: Redacted.Redacted
-  /** How long a caller waits for an answer, and how long the process may be silent while it owes one. */
+  /** How long a caller waits for an answer, and how long the process may send nothing while a call waits. */
   readonly deadline: Duration.Duration
 }
 
@@ -27,19 +27,20 @@ export interface TokenSettings extends Omit<TokenTarget, "pin"> {
 class TokenRefused extends Data.TaggedError("TokenRefused")<TokenRefusal> {}
 
 export interface Token {
-  readonly keks: ReadonlyArray<KnownKek>
+  readonly keks: ReadonlyArray<KekIdentity>
   readonly ask: (
     request: Pick<TokenRequest, "aad" | "input" | "kek_id" | "nonce" | "operation">
   ) => Effect.Effect<Buffer, AuthenticationFailed | KeyStoreUnavailable>
 }
 
+/** A token process whose token is open. */
 interface Running {
-  readonly keks: ReadonlyArray<KnownKek>
-  /** Passes the answer to a caller. Returns false if the caller has left. */
+  readonly keks: ReadonlyArray<KekIdentity>
+  /** Functions by call that settle it, with undefined if the process has ended. They return false if the caller has left. */
   readonly pending: Map<number, (answer: TokenAnswer | undefined) => boolean>
   readonly send: (request: TokenRequest) => void
   /** How many messages the process has sent. */
-  readonly received: () => number
+  readonly messageCount: () => number
   /** Ends the process, and kills it after `timeout` milliseconds. */
   readonly stop: (timeout: number) => Promise<void>
 }
@@ -57,7 +58,7 @@ const unavailable = (reason: string) => new KeyStoreUnavailable({ reason })
 const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, onGone: () => void) =>
   new Promise<Running>((resolve, reject) => {
     const pending: Running["pending"] = new Map()
-    let received = 0
+    let messageCount = 0
     const child = fork(program, [], { execArgv: [], serialization: "advanced", stdio: ["ignore", 2, 2, "ipc"] })
     const exited = new Promise<void>((resolve) => {
       child.once("error", () => resolve())
@@ -77,44 +78,48 @@ const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, 
       for (const settle of pending.values()) settle(undefined)
     })
     child.on("message", (answer: TokenAnswer) => {
-      received += 1
+      messageCount += 1
       if ("opened" in answer) {
         clearTimeout(openTimer)
         const send = (request: TokenRequest) => {
           if (child.connected) child.send(request, () => {})
         }
-        resolve({ keks: answer.opened, pending, send, received: () => received, stop })
+        resolve({ keks: answer.opened, pending, send, messageCount: () => messageCount, stop })
       } else if ("refused" in answer) {
         onRefused(answer.refused)
         reject(new TokenRefused(answer.refused))
       } else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
-      else if (pending.get(answer.id)?.(answer) !== true && "output" in answer) bytesOf(answer.output).fill(0)
+      else {
+        const isTaken = pending.get(answer.id)?.(answer) ?? false
+        if (!isTaken && "output" in answer) bytesOf(answer.output).fill(0)
+      }
     })
     child.send(target, () => {})
   })
 
 /**
  * Opens the token in a child process until the scope closes, because a PKCS#11 call may hang or crash. If the process ends, or
- * is silent until the deadline of a call (even one whose caller has left), the next call starts another, at most once a second;
- * but none after the token refuses the PIN, so as not to lock the token.
+ * sends nothing until the deadline of a call (even one whose caller has left), the next call starts another process, at most one
+ * a second. Once the token refuses the PIN, no process starts again, because more wrong PINs would lock the token.
  */
 export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target }: TokenSettings) {
-  let known: ReadonlyArray<KnownKek> | undefined
+  let firstKeks: ReadonlyArray<KekIdentity> | undefined
   let current: Promise<Running> | undefined
+  /** Why no process may start again. */
   let refusal: string | undefined
-  let notBefore = 0
-  let next = 0
+  let nextStart = 0
+  let lastId = 0
 
-  const refused = ({ message, part }: TokenRefusal) => {
+  const onRefused = ({ message, part }: TokenRefusal) => {
     if (part === "pin") refusal = `the token was lost: ${message}`
   }
-  const begin = () => {
-    const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, refused, () => {
+  const startChecked = () => {
+    const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, onRefused, () => {
       if (current === started) current = undefined
-      notBefore = performance.now() + reopenDelay
+      nextStart = performance.now() + reopenDelay
     }).then((running) => {
-      known ??= running.keks
-      if (sameKeys(known, running.keks)) return running
+      firstKeks ??= running.keks
+      if (sameKeys(firstKeks, running.keks)) return running
       void running.stop(0)
       throw unavailable("the token's keys have changed")
     })
@@ -125,7 +130,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
       ? cause
       : unavailable("the token is not usable")
 
-  const { keks } = yield* Effect.acquireRelease(Effect.tryPromise({ try: begin, catch: failureOf }), () =>
+  const { keks } = yield* Effect.acquireRelease(Effect.tryPromise({ try: startChecked, catch: failureOf }), () =>
     Effect.promise(async () => {
       refusal = "the service is stopping"
       await current?.then(
@@ -137,23 +142,23 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
 
   const running = Effect.suspend(() => {
     if (refusal !== undefined) return Effect.fail(unavailable(refusal))
-    if (current === undefined && performance.now() < notBefore)
+    if (current === undefined && performance.now() < nextStart)
       return Effect.fail(unavailable("the token was lost just now"))
-    return Effect.tryPromise({ try: () => current ?? begin(), catch: failureOf }).pipe(
+    return Effect.tryPromise({ try: () => current ?? startChecked(), catch: failureOf }).pipe(
       Effect.catchTag("TokenRefused", ({ message }) => Effect.fail(unavailable(`the token was lost: ${message}`)))
     )
   })
 
   const ask: Token["ask"] = (request) =>
-    Effect.flatMap(running, ({ pending, received, send, stop }) => {
+    Effect.flatMap(running, ({ messageCount, pending, send, stop }) => {
       if (pending.size >= maxPending) return Effect.fail(unavailable("too many calls are waiting for the token"))
-      const id = (next += 1)
-      const receivedBefore = received()
+      const id = (lastId += 1)
+      const countBefore = messageCount()
       return Effect.callback<Buffer, AuthenticationFailed | KeyStoreUnavailable>((resume) => {
         let isAwaited = true
         const timer = setTimeout(() => {
           pending.delete(id)
-          if (received() === receivedBefore) void stop(0)
+          if (messageCount() === countBefore) void stop(0)
         }, Duration.toMillis(deadline))
         pending.set(id, (answer) => {
           clearTimeout(timer)

@@ -1,4 +1,4 @@
-import type { KnownKek } from "../KeyEncryption.ts"
+import type { KekIdentity } from "../KeyEncryption.ts"
 
 /** The token to open and the keys to use on it, primary first. */
 export interface TokenTarget {
@@ -8,7 +8,7 @@ export interface TokenTarget {
   readonly kek_ids: ReadonlyArray<string>
 }
 
-/** The refused part of the target, and the expectation. */
+/** The part of the target that is wrong, and a sentence that says what was expected. */
 export interface TokenRefusal {
   readonly part: keyof TokenTarget
   readonly message: string
@@ -26,7 +26,7 @@ export interface TokenRequest {
 }
 
 export type TokenAnswer =
-  | { readonly opened: ReadonlyArray<KnownKek> }
+  | { readonly opened: ReadonlyArray<KekIdentity> }
   | { readonly refused: TokenRefusal }
   | { readonly unavailable: string }
   | { readonly id: number; readonly output: Uint8Array }
@@ -37,8 +37,8 @@ export type TokenAnswer =
 export const bytesOf = ({ buffer, byteLength, byteOffset }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength)
 
-/** Whether two lists of keys have the same check values. */
-export const sameKeys = (keks: ReadonlyArray<KnownKek>, others: ReadonlyArray<KnownKek>): boolean =>
+/** Whether two lists have the same keys, by their check values. */
+export const sameKeys = (keks: ReadonlyArray<KekIdentity>, others: ReadonlyArray<KekIdentity>): boolean =>
   keks.every((kek, index) => Buffer.compare(kek.check_value, others[index]?.check_value ?? Buffer.alloc(0)) === 0)
 
 /** Milliseconds of a monotonic clock that all processes of the machine share. */

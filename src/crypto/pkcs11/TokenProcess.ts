@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto"
-import type { KnownKek } from "../KeyEncryption.ts"
+import type { KekIdentity } from "../KeyEncryption.ts"
 import {
   bytesOf,
   monotonicMillis,
@@ -10,14 +10,17 @@ import {
   type TokenTarget
 } from "./TokenMessages.ts"
 
-const answer = (message: TokenAnswer, then?: () => void) => void process.send?.(message, undefined, undefined, then)
+// This child process calls the token, one call at a time. It ignores signals: the service ends it by closing the channel.
 
-/** Exits once the answer is sent. Drops waiting requests: each could log in again with a wrong PIN. */
+const answer = (message: TokenAnswer, onSent?: () => void) => void process.send?.(message, undefined, undefined, onSent)
+
+/** Exits once the answer is sent. Drops waiting requests, because each could log in again with a wrong PIN. */
 const answerAndExit = (message: TokenAnswer) => {
   process.removeAllListeners("message")
   answer(message, () => process.exit())
 }
 
+/** The token does not match the target. */
 class Refused extends Error {
   readonly refusal: TokenRefusal
   constructor(part: TokenRefusal["part"], message: string) {
@@ -27,13 +30,13 @@ class Refused extends Error {
 }
 
 /** The name of a PKCS#11 return code, which is safe to report. */
-const nameOf = (cause: unknown) =>
+const codeOf = (cause: unknown) =>
   cause instanceof Error && /^CKR_\w+$/.test(cause.message) ? cause.message : "an error"
 
 const isTrue = (value: Buffer | undefined) => value?.[0] === 1
 const numberOf = (value: Buffer | undefined) => (value === undefined ? undefined : value.readUInt32LE(0))
 
-/** A block that GCM never encrypts under the same key: GCM's blocks are all zero, or end with a counter of 1 to 3. */
+/** The block whose ciphertext is a key's check value. GCM never encrypts it: its blocks are zero or end with a counter of 1 to 3. */
 const checkBlock = (kek_id: string) =>
   Buffer.concat([createHash("sha256").update(`byok/kcv/${kek_id}`).digest().subarray(0, 12), Buffer.from("byok")])
 
@@ -51,6 +54,7 @@ const load = async ({ module }: TokenTarget) => {
   return { pkcs11, token }
 }
 
+/** Loads the module, and returns how to open a session in which the keys of the target are known. */
 const connect = async (target: TokenTarget) => {
   const { pkcs11, token } = await load(target)
   const constant = (name: keyof typeof pkcs11) => {
@@ -82,12 +86,12 @@ const connect = async (target: TokenTarget) => {
       )
     const [key] = objects
     if (key === undefined || objects.length > 1) throw refuse(key === undefined ? "none" : "several")
-    const wanted = ["CKA_KEY_TYPE", "CKA_VALUE_LEN", "CKA_SENSITIVE", "CKA_EXTRACTABLE"] as const
+    const attributes = ["CKA_KEY_TYPE", "CKA_VALUE_LEN", "CKA_SENSITIVE", "CKA_EXTRACTABLE"] as const
     const [type, length, sensitive, extractable] = token
       .C_GetAttributeValue(
         session,
         key,
-        wanted.map((name) => ({ type: constant(name) }))
+        attributes.map((name) => ({ type: constant(name) }))
       )
       .map(({ value }) => value)
     if (numberOf(type) !== constant("CKK_AES") || numberOf(length) !== 32) throw refuse("a key of another kind")
@@ -99,7 +103,7 @@ const connect = async (target: TokenTarget) => {
     try {
       token.C_Login(session, constant("CKU_USER"), target.pin)
     } catch (cause) {
-      const code = nameOf(cause)
+      const code = codeOf(cause)
       throw code.startsWith("CKR_PIN_")
         ? new Refused("pin", `expected the PIN of the token's user; found ${code}`)
         : cause
@@ -111,7 +115,7 @@ const connect = async (target: TokenTarget) => {
     try {
       login(session)
       const keys = new Map(target.kek_ids.map((kek_id, index) => [kek_id, keyOf(session, kek_id, index + 1)]))
-      const keks = Array.from(keys, ([kek_id, key]): KnownKek => {
+      const keks = Array.from(keys, ([kek_id, key]): KekIdentity => {
         token.C_EncryptInit(session, { mechanism: constant("CKM_AES_ECB") }, key)
         return { kek_id, check_value: token.C_Encrypt(session, checkBlock(kek_id), Buffer.alloc(16)) }
       })
@@ -140,6 +144,7 @@ type Session = ReturnType<Connected["open"]>
 const mayBeAltered =
   /^CKR_(GENERAL_ERROR|FUNCTION_FAILED|ENCRYPTED_DATA_\w+|AEAD_DECRYPT_FAILED|DATA_INVALID|SIGNATURE_INVALID)$/
 
+/** A box does not decrypt: it was altered, or the session is unusable. */
 class NotDecrypted extends Error {}
 
 const run = (
@@ -168,7 +173,7 @@ const run = (
   try {
     return token.C_Decrypt(session, input, Buffer.alloc(input.length))
   } catch (cause) {
-    throw mayBeAltered.test(nameOf(cause)) ? new NotDecrypted(nameOf(cause)) : cause
+    throw mayBeAltered.test(codeOf(cause)) ? new NotDecrypted(codeOf(cause)) : cause
   }
 }
 
@@ -177,11 +182,11 @@ const reply = (id: number, output: Buffer) => {
   output.fill(0)
 }
 
-/** Retries a failure once in a new session: a box that still does not decrypt was altered. A retried wrap keeps its nonce. */
+/** Retries a failed request once in a new session: a box that still does not decrypt was altered. A retried wrap keeps its nonce. */
 const serve = (connected: Connected, first: Session) => {
   let session = first
 
-  const reopened = () => {
+  const reopen = () => {
     connected.close(session.session)
     const next = connected.open()
     if (!sameKeys(next.keks, first.keks)) throw new Error("the token's keys have changed")
@@ -196,19 +201,18 @@ const serve = (connected: Connected, first: Session) => {
       try {
         reply(id, run(connected, session, request, input))
       } catch {
-        reply(id, run(connected, reopened(), request, input))
+        reply(id, run(connected, reopen(), request, input))
       }
     } catch (cause) {
       if (cause instanceof NotDecrypted) return answer({ id, failure: "AuthenticationFailed" })
       if (cause instanceof Refused) return answerAndExit({ refused: cause.refusal })
-      answerAndExit({ id, failure: "KeyStoreUnavailable", reason: `the token returned ${nameOf(cause)}` })
+      answerAndExit({ id, failure: "KeyStoreUnavailable", reason: `the token returned ${codeOf(cause)}` })
     } finally {
       input.fill(0)
     }
   }
 }
 
-/** The child process calls the token, one call at a time. Ignores signals: the service ends it by closing the channel. */
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {})
 process.once("disconnect", () => process.exit())
 process.once("message", (target: TokenTarget) => {
@@ -220,7 +224,7 @@ process.once("message", (target: TokenTarget) => {
     })
     .catch((cause: unknown) =>
       answerAndExit(
-        cause instanceof Refused ? { refused: cause.refusal } : { unavailable: `the token returned ${nameOf(cause)}` }
+        cause instanceof Refused ? { refused: cause.refusal } : { unavailable: `the token returned ${codeOf(cause)}` }
       )
     )
 })

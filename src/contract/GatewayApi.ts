@@ -28,28 +28,28 @@ export class NotForRouting extends Schema.Error<NotForRouting>("NotForRouting")(
   readonly _tag = "NotForRouting"
 }
 
-/** 409: a report about an attempt that is not open. */
+/** 409: the report is about an attempt that is not the open one. */
 export class AnotherAttemptOpen extends Schema.Error<AnotherAttemptOpen>("AnotherAttemptOpen")(
   ...fixedMessage(409, "Another attempt of this route is open", "Only the open attempt can be reported.")
 ) {
   readonly _tag = "AnotherAttemptOpen"
 }
 
-/** 409: an API key with that hash exists already, in this account or another. */
+/** 409: this account or another already has an API key with this hash. */
 export class HashInUse extends Schema.Error<HashInUse>("HashInUse")(
   ...fixedMessage(409, "An API key with this hash exists already", "Nothing was imported.")
 ) {
   readonly _tag = "HashInUse"
 }
 
-/** 409: the account of the idempotency key was deleted; a repeat does not restore it. */
+/** 409: the account of the idempotency key was deleted, and a repeat does not restore it. */
 export class AccountGone extends Schema.Error<AccountGone>("AccountGone")(
   ...fixedMessage(409, "The account of this request was deleted", "Nothing was created.")
 ) {
   readonly _tag = "AccountGone"
 }
 
-/** 409: creates that name no workspace need the default one. */
+/** 409: the default workspace has credentials. Creates that name no workspace use it. */
 export class DefaultWorkspaceNotEmpty extends Schema.Error<DefaultWorkspaceNotEmpty>("DefaultWorkspaceNotEmpty")(
   ...fixedMessage(
     409,
@@ -72,8 +72,8 @@ export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureN
 }
 
 /**
- * Errors of every call. While the database is away, calls get 503, but creates of an account, workspace or API key get 500,
- * because their commit may have succeeded.
+ * Errors of every call. While the database does not answer, calls get 503; but creates of an account, workspace or API key get
+ * 500, because their commit may have succeeded.
  */
 export class GatewayFailures extends HttpApiMiddleware.Service<GatewayFailures>()("byok/GatewayFailures", {
   error: [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge]
@@ -84,7 +84,7 @@ export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requir
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
-const milliseconds = `must be a whole number from 0 to ${longestFreshness}`
+const freshnessMessage = `must be a whole number from 0 to ${longestFreshness}`
 
 const Attempt = Schema.Struct({
   attempt: Schema.Int.annotate({ description: "Number of the attempt, from 1." }),
@@ -97,7 +97,7 @@ const Attempt = Schema.Struct({
     Schema.String.annotate({ description: "The provider's key in the clear, or its token; only with `own`." })
   ),
   key_kind: Schema.optionalKey(
-    Schema.Literals(["stored", "token"]).annotate({ description: "What `key` is; only with `keys: tokens`." })
+    Schema.Literals(["stored", "token"]).annotate({ description: "The kind of `key`; only with `keys: tokens`." })
   ),
   key_expires_at: Schema.optionalKey(Schema.NullOr(timestamp("When the token expires; null for a stored key."))),
   cloud: Schema.optionalKey(
@@ -106,7 +106,7 @@ const Attempt = Schema.Struct({
         Struct.map({ project_id: Schema.String, region: Schema.String, bucket: Schema.String }, Schema.optionalKey)
       )
     ).annotate({
-      description: "What is needed beside a token, as far as the stored key has it; null for a stored key."
+      description: "Members of the stored key that a gateway needs in addition to a token; null for a stored key."
     })
   )
 }).annotate({ identifier: "Attempt" })
@@ -114,12 +114,12 @@ const Attempt = Schema.Struct({
 const next = Schema.NullOr(Attempt).annotate({
   description: "Send the request with this key; null if there is no other."
 })
-const retry_at = Schema.NullOr(timestamp("When a key may be tried again, if that is known and none is left."))
+const retry_at = Schema.NullOr(timestamp("When a key may be tried again, if no key is left and the time is known."))
 
 const Reason = Schema.StructWithRest(Schema.Struct({ reason: Schema.String }), [
   Schema.Record(Schema.String, Schema.Unknown)
 ])
-const position = Schema.NullOr(Schema.Int).annotate({ description: "Its place in the plan; null if it is not used." })
+const position = Schema.NullOr(Schema.Int).annotate({ description: "Index in the plan; null if not used." })
 const Verdicts = Schema.Struct({
   provider: Provider,
   credentials: Schema.Array(
@@ -146,26 +146,26 @@ const Route = Schema.Struct({
   ),
   reports: Schema.optionalKey(
     Schema.Array(Schema.NullOr(Schema.Struct({ error: Refusal }))).annotate({
-      description: "Of each report that came along: null, or why it was not taken."
+      description: "For each report in the request: null, or why it was refused."
     })
   ),
   retry_at
 }).annotate({ identifier: "Route" })
 
-const outcomes = ["succeeded", "rate_limited", "quota_exhausted", "rejected", "forbidden"] as const
-export const Outcomes = Schema.Literals([...outcomes, "upstream_failed", "request_refused", "abandoned"])
+const keyOutcomes = ["succeeded", "rate_limited", "quota_exhausted", "rejected", "forbidden"] as const
+export const OutcomeName = Schema.Literals([...keyOutcomes, "upstream_failed", "request_refused", "abandoned"])
 
-/** Whether a report has either a status or `abandoned`. */
-const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
+/** Whether a report has either a status or `abandoned`, not both. */
+const hasEither = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
   (status !== undefined) !== (abandoned === true)
 
-const status = "must be a whole number, or null if the upstream did not answer"
+const statusMessage = "must be a whole number, or null if the upstream did not answer"
 
-const reported = {
+const reportFields = {
   status: Schema.optionalKey(
     Schema.NullOr(Schema.Int).annotate({
-      message: status,
-      description: "The upstream's status. One that HTTP does not have is a failure of the upstream."
+      message: statusMessage,
+      description: "The upstream's status. One that HTTP does not have counts as a failure of the upstream."
     })
   ),
   retry_after: Schema.optionalKey(
@@ -184,23 +184,23 @@ const reported = {
   ),
   abandoned: Schema.optionalKey(Schema.Boolean.annotate({ message: "must be true or false" }))
 }
-const eitherOr = "must have either status or abandoned: true"
+const eitherMessage = "must have either status or abandoned: true"
 
 /** The result of an attempt: the upstream's answer, or that it was abandoned. */
-export const Report = Schema.Struct(reported)
-  .check(Schema.makeFilter(isOneOf, { message: eitherOr }))
+export const Report = Schema.Struct(reportFields)
+  .check(Schema.makeFilter(hasEither, { message: eitherMessage }))
   .annotate({ identifier: "Report" })
 
-/** A report enclosed in another request. */
+/** A report in the body of a request that opens another route. */
 export const RouteReport = Schema.Struct({
   route: Schema.String.annotate({ message: "must be the id of a route" }),
   attempt: Schema.Int.annotate({ message: "must be the number of an attempt" }),
-  ...reported
-}).check(Schema.makeFilter(isOneOf, { message: eitherOr }))
+  ...reportFields
+}).check(Schema.makeFilter(hasEither, { message: eitherMessage }))
 
 const Reports = Schema.Array(RouteReport)
   .annotate({
-    description: "What came of attempts of other routes, which end with it. Each is taken or refused by itself."
+    description: "Reports that end other routes. Each is accepted or refused by itself."
   })
   .check(Schema.isMaxLength(100))
 
@@ -216,7 +216,7 @@ const namesOneAccount = ({
   return account_id === undefined && api_key_hash === null
 }
 
-/** A request to route: a `RoutingRequest`, in the default workspace unless one is named. */
+/** The input of opening a route: a `RoutingRequest`, and how to answer it. */
 export const NewRoute = Schema.Struct({
   ...routingFields,
   account_id: Schema.optionalKey(AccountId),
@@ -235,8 +235,8 @@ export const NewRoute = Schema.Struct({
       default: null
     })
     .pipe(Schema.withDecodingDefaultKey<Schema.NullOr<typeof WorkspaceId>>(Effect.succeed(null))),
-  freshness_ms: Schema.Int.annotate({ message: milliseconds, default: 0 })
-    .check(Schema.isBetween({ minimum: 0, maximum: longestFreshness }, { message: milliseconds }))
+  freshness_ms: Schema.Int.annotate({ message: freshnessMessage, default: 0 })
+    .check(Schema.isBetween({ minimum: 0, maximum: longestFreshness }, { message: freshnessMessage }))
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(0))),
   explain: flag(false, "Whether the answer says why each key is used or not, even if there is a first attempt."),
   reports: Schema.Array(Schema.Unknown)
@@ -250,7 +250,7 @@ export const NewRoute = Schema.Struct({
   )
   .annotate({ identifier: "NewRoute" })
 
-const ReportAnswer = Schema.Struct({ outcome: Outcomes, next, retry_at })
+const ReportAnswer = Schema.Struct({ outcome: OutcomeName, next, retry_at })
 
 const name = Text.check(
   Schema.isNonEmpty({ message: "must not be empty" }),
@@ -263,10 +263,10 @@ const role = ApiKeyRole.annotate({
   default: "ordinary"
 }).pipe(Schema.withDecodingDefaultKey(Effect.succeed("ordinary" as const)))
 
-const data = <S extends Schema.Constraint>(schema: S): Schema.Struct<{ readonly data: S }> =>
+const withData = <S extends Schema.Constraint>(schema: S): Schema.Struct<{ readonly data: S }> =>
   Schema.Struct({ data: schema })
-const created = <S extends Schema.Top>(schema: S) => data(schema).pipe(HttpApiSchema.status(201))
-const listOf = <F extends Schema.Struct.Fields>(fields: F) => data(Schema.Array(Schema.Struct(fields)))
+const created = <S extends Schema.Top>(schema: S) => withData(schema).pipe(HttpApiSchema.status(201))
+const listOf = <F extends Schema.Struct.Fields>(fields: F) => withData(Schema.Array(Schema.Struct(fields)))
 const deleted = Schema.Struct({ deleted: Schema.Literal(true) })
 const inAccount = { account_id: AccountId }
 const summary = (text: string) => OpenApi.annotations({ summary: text })
@@ -278,15 +278,15 @@ class RoutesGroup extends HttpApiGroup.make("routes").add(
     error: [Unauthorized, NotForRouting]
   })
     .middleware(GatewayBody)
-    .annotateMerge(summary("Plan a request and take the first key")),
+    .annotateMerge(summary("Plan a request and get the first key")),
   HttpApiEndpoint.post("report", "/routes/:id/attempts/:n", {
     params: { id: Schema.String, n: Schema.FiniteFromString },
     payload: Report,
-    success: data(ReportAnswer),
+    success: withData(ReportAnswer),
     error: [AnotherAttemptOpen, NotFound]
   })
     .middleware(GatewayBody)
-    .annotateMerge(summary("Report an attempt and take the next key")),
+    .annotateMerge(summary("Report an attempt and get the next key")),
   HttpApiEndpoint.delete("abandon", "/routes/:id", {
     params: { id: Schema.String },
     success: deleted,
@@ -315,7 +315,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     .annotateMerge(summary("Create an account with its default workspace and a management key"))
     .annotate(
       OpenApi.Description,
-      "Under an `Idempotency-Key`, a repeat answers the ids of the account that was created, and another management key."
+      "Repeating an `Idempotency-Key` answers the ids of the account that it created, and another management key."
     ),
   HttpApiEndpoint.get("list", "/accounts", {
     query: Schema.Struct({ after: Schema.optionalKey(AccountId) }).annotate({
@@ -441,14 +441,14 @@ class EventsGroup extends HttpApiGroup.make("events").add(
     }).annotate({ messageUnexpectedKey: "only after, limit and wait are parameters of events" }),
     success: Schema.Struct({
       data: Schema.Array(Event),
-      last_seq: Schema.Int.annotate({ description: "The next `after`, also if there is no event." })
+      last_seq: Schema.Int.annotate({ description: "The next `after`, even if there is no event." })
     }),
     error: InvalidParams
   })
     .annotateMerge(summary("Follow the events of all accounts, in order"))
     .annotate(
       OpenApi.Description,
-      "Whoever goes on with `last_seq` as `after` gets each event once. If there is none, it is waited for, `wait` seconds."
+      "A client that continues with `last_seq` as `after` gets each event once. Without events, the answer waits up to `wait` seconds."
     )
 ) {}
 
@@ -458,7 +458,7 @@ export class AccountCaller extends HttpApiMiddleware.Service<AccountCaller, { pr
   { error: [NotFound, ServiceUnavailable] }
 ) {}
 
-/** The tenants' operations, with the same handlers. */
+/** The tenants' operations, with their handlers. */
 class CredentialsGroup extends HttpApiGroup.make("credentials")
   .add(...operationsAt({ account_id: AccountId, id: CredentialId }))
   .prefix("/accounts/:account_id/credentials")

@@ -5,7 +5,7 @@ import { AccountId, ApiKeyHash, CredentialId, IdempotencyKey, LinkId, WorkspaceI
 import { Purpose } from "../domain/Link.ts"
 import { type Credential, inputFields, timestamp } from "../domain/Credential.ts"
 import { RequestedProvider, Provider, StoredProvider } from "../domain/Provider.ts"
-import { body, eventsPage, get, list, order, plan, refusals, remove, status } from "./operations.ts"
+import { credentialAnswer, eventsPage, get, list, order, plan, httpErrors, remove, status } from "./operations.ts"
 import { Authentication, JsonBody } from "./Middleware.ts"
 
 const closedMessages = {
@@ -21,7 +21,7 @@ export class LinkRefused extends Schema.Error<LinkRefused>("LinkRefused")(
     error: Schema.Struct({
       code: Schema.tag(401),
       message: Schema.Literals(Object.values(closedMessages)),
-      /** The credential that a used link stored, unless deleted. */
+      /** The credential that a used link stored, unless it was deleted. */
       metadata: Schema.optionalKey(
         Schema.Struct({ stored: Schema.Struct({ provider: StoredProvider, label: Schema.String }) })
       )
@@ -34,14 +34,14 @@ export class LinkRefused extends Schema.Error<LinkRefused>("LinkRefused")(
     new this({ error: { message: closedMessages[state], ...(stored === undefined ? {} : { metadata: { stored } }) } })
 }
 
-/** 403: the link is for something else. */
+/** 403: the purpose of the link does not permit the operation. */
 export class NotAllowedByLink extends Schema.Error<NotAllowedByLink>("NotAllowedByLink")(
   ...fixedMessage(403, "This link does not allow that", "The link is for something else.")
 ) {
   readonly _tag = "NotAllowedByLink"
 }
 
-/** 409: the sealed key does not open. */
+/** 409: the sealed key does not open. The link's key pair was replaced, or the page sealed for another target. */
 export class NotSealedForLink extends Schema.Error<NotSealedForLink>("NotSealedForLink")(
   ...fixedMessage(
     409,
@@ -68,22 +68,22 @@ const About = Schema.Struct({
   provider: Schema.NullOr(StoredProvider),
   credential_id: Schema.NullOr(CredentialId),
   return_url: Schema.NullOr(Schema.String),
-  expires_at: timestamp("When it ends."),
+  expires_at: timestamp("When the link expires."),
   public_key: Schema.NullOr(Schema.Uint8ArrayFromBase64Url),
   /** The providers that the owner may choose. */
   providers: Schema.Array(Provider)
 })
 
-/** The link's next token, from 32 random bytes of the page. */
+/** The link's next token: 32 random bytes that the page generated. */
 const NextToken = Schema.RedactedFromValue(Schema.String.check(Schema.isPattern(/^[\w-]{43}$/)))
 
-const NewSealed = Schema.Struct({
+const NewSealedCredential = Schema.Struct({
   provider: RequestedProvider,
   name: Schema.NullOr(Schema.String),
   sealed_key: SealedInBrowser
 })
 
-/** The whole body of a replace link. */
+/** The whole body of an update by a replace link. */
 export const Replacement = Schema.Struct({ sealed_key: SealedInBrowser })
 
 const Changes = Schema.Struct({
@@ -91,35 +91,38 @@ const Changes = Schema.Struct({
   sealed_key: Schema.optionalKey(SealedInBrowser)
 })
 
-/** The tenants' operations for the owner of a link, with sealed keys. */
+/** The tenants' operations for the owner of a link, with keys that the page sealed. */
 class LinksGroup extends HttpApiGroup.make("links")
   .add(
     HttpApiEndpoint.get("about", "/link", { success: Schema.Struct({ data: About }), error: LinkRefused }),
     HttpApiEndpoint.put("replaceToken", "/link/token", {
       payload: Schema.Struct({ token: NextToken }),
       success: Schema.Struct({ data: Schema.Struct({ link_id: LinkId }) }),
-      error: [LinkRefused, ...refusals]
+      error: [LinkRefused, ...httpErrors]
     }).middleware(JsonBody),
     HttpApiEndpoint.post("create", "/byok", {
       headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
-      payload: NewSealed,
-      success: body("The credential.").pipe(HttpApiSchema.status(201)),
-      error: [Conflict, NotSealedForLink, ...refusals]
+      payload: NewSealedCredential,
+      success: credentialAnswer("The credential.").pipe(HttpApiSchema.status(201)),
+      error: [Conflict, NotSealedForLink, ...httpErrors]
     }).middleware(JsonBody),
     HttpApiEndpoint.patch("update", "/byok/:id", {
       params: { id: CredentialId },
       payload: Changes,
-      success: body("The credential."),
-      error: [NotFound, NotSealedForLink, StoredKeyUnreadable, ...refusals]
+      success: credentialAnswer("The credential."),
+      error: [NotFound, NotSealedForLink, StoredKeyUnreadable, ...httpErrors]
     }).middleware(JsonBody),
     HttpApiEndpoint.get("apiKeys", "/api-keys", {
       success: Schema.Struct({ data: Schema.Array(Schema.Struct({ hash: ApiKeyHash, name: Schema.String })) }),
-      error: [NotFound, ...refusals]
+      error: [NotFound, ...httpErrors]
     }),
     list.prefix("/byok"),
     plan.prefix("/byok"),
     order.prefix("/byok"),
-    HttpApiEndpoint.get("events", "/byok/events", { ...eventsPage, error: [InvalidParams, NotFound, ...refusals] }),
+    HttpApiEndpoint.get("events", "/byok/events", {
+      ...eventsPage,
+      error: [InvalidParams, NotFound, ...httpErrors]
+    }),
     get({ id: CredentialId }).prefix("/byok"),
     status({ id: CredentialId }).prefix("/byok"),
     remove({ id: CredentialId }).prefix("/byok")

@@ -5,8 +5,8 @@ import type { CurrentPrincipal } from "../domain/Principal.ts"
 import { PayloadTooLarge } from "./HttpErrors.ts"
 
 /**
- * Checks that the caller's role allows the endpoint, by its name (section 5, D51). Outermost, so that 401 and 403 precede
- * reading path and body (D4).
+ * Checks that the caller's role allows the endpoint, by its name (section 5, D51). This is the outermost middleware, so that 401
+ * and 403 precede reading path and body (D4).
  */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentPrincipal }>()(
   "byok/Authentication",

@@ -34,6 +34,7 @@ const exampleValues: Readonly<Record<string, unknown>> = {
   }
 }
 
+/** The part of JSON Schema from which examples are built. */
 interface Shape {
   readonly $ref?: string
   readonly type?: string
@@ -53,11 +54,11 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   if (allowed !== undefined) return allowed[0]
   if (items !== undefined) return [exampleOf(spec, items)]
   if (properties === undefined) return type === "boolean" ? false : type
-  const named = Object.entries(properties).filter(
+  const shown = Object.entries(properties).filter(
     ([name]) => required?.includes(name) === true || name in exampleValues
   )
   return Object.fromEntries(
-    named.map(([name, member]) => [name, member.examples?.[0] ?? exampleValues[name] ?? exampleOf(spec, member)])
+    shown.map(([name, member]) => [name, member.examples?.[0] ?? exampleValues[name] ?? exampleOf(spec, member)])
   )
 }
 
@@ -71,7 +72,7 @@ const exampleRequests: Readonly<Record<string, object>> = {
 
 const seq = { type: "integer", minimum: 0 }
 
-/** Descriptions of query parameters, and the schemas of numbers, which are strings in the contract. */
+/** Descriptions of query parameters, and the schemas of numbers, because the contract decodes them from strings. */
 const queryParameters: Readonly<Record<string, { readonly description: string; readonly schema?: object }>> = {
   offset: {
     description: "How many credentials to skip.",
@@ -81,20 +82,20 @@ const queryParameters: Readonly<Record<string, { readonly description: string; r
     description: "Maximum number of elements on a page; for events, of distinct `seq`.",
     schema: { type: "integer", minimum: 1, maximum: 100, default: 50 }
   },
-  workspace_id: { description: "Workspace of the credentials; the account's default workspace unless given." },
+  workspace_id: { description: "Workspace of the credentials; by default, the account's default workspace." },
   provider: { description: "Only credentials of this provider." },
   credential_id: { description: "Only events of this credential, which may be deleted." },
   before: { description: "Only events before this `seq`.", schema: seq },
   after: { description: "Only events after this `seq`, the oldest first.", schema: seq },
-  state: { description: "Only credentials in this state, as `status` answers it." },
+  state: { description: "Only credentials in this state." },
   include: { description: "`status` adds the status of each credential; null if it was deleted meanwhile." },
-  q: { description: "Only credentials whose name or label begins, or whose label ends, like this, in any case." }
+  q: { description: "Only credentials whose name or label begins, or whose label ends, with this text, ignoring case." }
 }
 
 const header = (description: string, schema: object = { type: "string" }) => ({ description, schema, required: true })
 
 const requestId = header(
-  "The id under which a failure is logged: the request's own `X-Request-Id` if well-formed, otherwise generated.",
+  "The id under which a failure is logged: the request's `X-Request-Id` if well-formed, otherwise a new one.",
   { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
 )
 const challenge = header("The Bearer challenge.")
@@ -108,33 +109,34 @@ const addedHeaders: Readonly<Record<string, Headers>> = {
   503: { "Retry-After": header("Seconds to wait.", { type: "integer", minimum: 0 }) }
 }
 
-const withExample = (body: { content?: OpenApi.OpenApiSpecContent } | undefined, make: (shape: Shape) => unknown) => {
+const addExample = (body: { content?: OpenApi.OpenApiSpecContent } | undefined, make: (shape: Shape) => unknown) => {
   const json = body?.content?.["application/json"]
   if (json !== undefined) Object.assign(json, { examples: { example: { value: make(json.schema as Shape) } } })
 }
 
 const titled = (header: string) => header.replace(/\b[a-z]/g, (letter) => letter.toUpperCase())
 
+/** Copies the description of a part's schema to the part. */
 const described = <A extends { readonly schema: { readonly description?: string } }>(part: A) => ({
   description: part.schema.description,
   ...part
 })
 
-const complete = (spec: OpenApi.OpenAPISpec) => (operation: OpenApi.OpenAPISpecOperation) => {
-  withExample(operation.requestBody, () => exampleRequests[operation.operationId])
+const completeOperation = (spec: OpenApi.OpenAPISpec) => (operation: OpenApi.OpenAPISpecOperation) => {
+  addExample(operation.requestBody, () => exampleRequests[operation.operationId])
   for (const parameter of operation.parameters) {
     const details = parameter.in === "header" ? { name: titled(parameter.name) } : queryParameters[parameter.name]
     Object.assign(parameter, described(parameter), details)
   }
   for (const [status, response] of Object.entries(operation.responses)) {
-    if (status.startsWith("2")) withExample(response, (shape) => exampleOf(spec, shape))
+    if (status.startsWith("2")) addExample(response, (shape) => exampleOf(spec, shape))
     const declared = Object.entries(response.headers ?? {}).map(([name, part]) => ({ [titled(name)]: described(part) }))
     response.headers = Object.assign({ "X-Request-Id": requestId }, addedHeaders[status], ...declared) as Headers
   }
 }
 
-/** Allows undeclared members (D13) and types status codes as integers (section 7). */
-const refine = (_: string, node: unknown): unknown => {
+/** Allows undeclared members (D13) and types status codes as integers (section 7), at every node of the parsed JSON. */
+const refineNode = (_: string, node: unknown): unknown => {
   if (typeof node !== "object" || node === null || Array.isArray(node)) return node
   const { additionalProperties, ...rest } = node as Record<string, unknown>
   const refined = typeof additionalProperties === "object" ? { ...rest, additionalProperties } : rest
@@ -144,12 +146,12 @@ const refine = (_: string, node: unknown): unknown => {
 export const operationsOf = ({ paths }: OpenApi.OpenAPISpec) =>
   Object.values(paths).flatMap((item) => Object.values(item as Record<string, OpenApi.OpenAPISpecOperation>))
 
-/** Adds headers, examples and undeclared members, which the schemas cannot express. */
+/** Adds headers and examples and allows undeclared members, because the schemas cannot express them. */
 export const completeDocument = (document: object) => {
   // Effect names the schemas of bodies `…Encoded`.
-  const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refine) as OpenApi.OpenAPISpec
-  operationsOf(spec).forEach(complete(spec))
-  // Effect writes `Bearer`; the registry of schemes and readers of the document expect lowercase.
+  const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refineNode) as OpenApi.OpenAPISpec
+  operationsOf(spec).forEach(completeOperation(spec))
+  // Effect writes `Bearer`, but readers of the document expect lowercase, as in the registry of schemes.
   Object.assign(spec.components.securitySchemes["management_key"] ?? {}, { scheme: "bearer" })
   return spec
 }

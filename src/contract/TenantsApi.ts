@@ -4,19 +4,17 @@ import { Authentication } from "./Middleware.ts"
 import { openApiAnnotations } from "./OpenApiAnnotations.ts"
 import { operationsAt, probe, ready } from "./operations.ts"
 
-/** The operations on credentials. */
 class ByokGroup extends HttpApiGroup.make("byok")
   .add(...operationsAt({ id: CredentialId }))
   .prefix("/api/v1/byok")
   .middleware(Authentication)
   .annotate(OpenApi.Description, "Provider credentials brought by customers.") {}
 
-/** For probes and load balancers. */
 class HealthGroup extends HttpApiGroup.make("health")
   .add(
     HttpApiEndpoint.get("live", "/health/live", { success: probe("live") })
       .annotate(OpenApi.Summary, "Check that the process runs")
-      .annotate(OpenApi.Description, "For probes. It needs no key and asks no database."),
+      .annotate(OpenApi.Description, "For probes. Needs no key and does not query the database."),
     ready
   )
   .annotate(OpenApi.Description, "For probes.") {}

@@ -28,7 +28,7 @@ export const integer = (minimum: number, maximum: number) => {
 
 const invalidSearch = "must have 1 to 255 characters and no U+0000, given once"
 
-/** A text to search for: the beginning of a name or label, or the end of a label. */
+/** The beginning of a name or label, or the end of a label, for which list searches. */
 const SearchText = Schema.String.annotate({ message: invalidSearch }).check(
   Schema.isNonEmpty({ message: invalidSearch }),
   Schema.isMaxCodePoints(255, { message: invalidSearch }),
@@ -60,7 +60,7 @@ const Order = Schema.Struct({
   workspace_id: Schema.optionalKey(WorkspaceId),
   provider: RequestedProvider,
   ids: Schema.Array(CredentialId)
-    .annotate({ message: "must be a list of ids", description: "All of them, the first to be tried first." })
+    .annotate({ message: "must be a list of ids", description: "All of them; the first is tried first." })
     .check(
       Schema.makeFilter((ids: ReadonlyArray<string>) => new Set(ids).size === ids.length, {
         message: "must name each credential once"
@@ -74,22 +74,22 @@ const ListedCredential = Schema.Struct({
   status: Schema.optionalKey(Schema.NullOr(CredentialStatus))
 })
 
-export const body = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
+export const credentialAnswer = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
 
-/** Errors of requests that never reach an operation. */
-export const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
+/** Errors of requests that never reach an operation, because the server cannot read them. */
+export const httpErrors = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
 
 const create = HttpApiEndpoint.post("create", "/", {
   headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
   payload: NewCredential,
-  success: HttpApiSchema.WithHeaders(body("The credential was created.").pipe(HttpApiSchema.status(201)), {
+  success: HttpApiSchema.WithHeaders(credentialAnswer("The credential was created.").pipe(HttpApiSchema.status(201)), {
     "idempotent-replayed": Schema.optionalKey(
       Schema.Literal("true").annotate({
         description: "Sent if an earlier request created the credential: this one stored nothing."
       })
     )
   }),
-  error: [Conflict, ...refusals]
+  error: [Conflict, ...httpErrors]
 })
   .annotate(OpenApi.Summary, "Create a credential")
   .annotate(
@@ -108,8 +108,8 @@ type Params = { readonly id: typeof CredentialId; readonly account_id?: typeof A
 export const get = <const P extends Params>(params: P) =>
   HttpApiEndpoint.get("get", "/:id", {
     params,
-    success: body("The credential."),
-    error: [NotFound, ...refusals]
+    success: credentialAnswer("The credential."),
+    error: [NotFound, ...httpErrors]
   })
     .annotate(OpenApi.Summary, "Get a credential")
     .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
@@ -121,7 +121,7 @@ export const list = HttpApiEndpoint.get("list", "/", {
     data: Schema.Array(ListedCredential),
     total_count: Schema.Int.annotate({ description: "How many credentials match, on this page and all others." })
   }).annotate({ description: "A page of credentials." }),
-  error: [InvalidParams, ...refusals]
+  error: [InvalidParams, ...httpErrors]
 })
   .annotate(OpenApi.Summary, "List credentials")
   .annotate(
@@ -137,7 +137,7 @@ export const status = <const P extends Params>(params: P) =>
   HttpApiEndpoint.get("status", "/:id/status", {
     params,
     success: Schema.Struct({ data: CredentialStatus }).annotate({ description: "The status." }),
-    error: [NotFound, ...refusals]
+    error: [NotFound, ...httpErrors]
   })
     .annotate(OpenApi.Summary, "Get the status of a credential")
     .annotate(
@@ -149,8 +149,8 @@ const update = <const P extends Params>(params: P) =>
   HttpApiEndpoint.patch("update", "/:id", {
     params,
     payload: CredentialChanges,
-    success: body("The credential as it is now."),
-    error: [NotFound, StoredKeyUnreadable, ...refusals]
+    success: credentialAnswer("The credential as it is now."),
+    error: [NotFound, StoredKeyUnreadable, ...httpErrors]
   })
     .annotate(OpenApi.Summary, "Update a credential")
     .annotate(
@@ -169,7 +169,7 @@ export const remove = <const P extends Params>(params: P) =>
   HttpApiEndpoint.delete("delete", "/:id", {
     params,
     success: Schema.Struct({ deleted: Schema.Literal(true) }).annotate({ description: "The credential was deleted." }),
-    error: [NotFound, ...refusals]
+    error: [NotFound, ...httpErrors]
   })
     .annotate(OpenApi.Summary, "Delete a credential")
     .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
@@ -179,7 +179,7 @@ export const plan = HttpApiEndpoint.post("plan", "/plan", {
   success: Schema.Struct({ data: Explanation }).annotate({
     description: "The plan, with a verdict on every credential and on shared capacity."
   }),
-  error: [...refusals]
+  error: [...httpErrors]
 })
   .annotate(OpenApi.Summary, "Explain a plan")
   .annotate(
@@ -187,7 +187,7 @@ export const plan = HttpApiEndpoint.post("plan", "/plan", {
     [
       "Which credentials serve a request, in which order, whether shared capacity does, and every reason why a credential",
       "or shared capacity does not. It plans as a router does, against the credentials as they are now, and opens no key.",
-      "A member that is not known is refused at every depth: misspelt, it would make the plan weaker than was asked."
+      "An unknown member is refused at every depth: misspelt, it would make the plan less strict than the client meant."
     ].join("\n")
   )
   .middleware(JsonBody)
@@ -197,7 +197,7 @@ export const order = HttpApiEndpoint.put("order", "/order", {
   success: Schema.Struct({
     data: Schema.Struct({ ...Order.fields, workspace_id: WorkspaceId, provider: StoredProvider })
   }).annotate({ description: "The order, with its workspace." }),
-  error: [...refusals]
+  error: [...httpErrors]
 })
   .annotate(OpenApi.Summary, "Order the credentials of a provider")
   .annotate(
@@ -215,14 +215,14 @@ export const eventsPage = {
   success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." })
 } as const
 
-const events = HttpApiEndpoint.get("events", "/events", { ...eventsPage, error: [InvalidParams, ...refusals] })
+const events = HttpApiEndpoint.get("events", "/events", { ...eventsPage, error: [InvalidParams, ...httpErrors] })
   .annotate(OpenApi.Summary, "List events")
   .annotate(
     OpenApi.Description,
     [
-      "What was done to the account, its workspaces, API keys and credentials, and by whom. The newest events come first;",
-      "go on with the smallest `seq` as `before` until a page is empty. With `after` the events come in order: whoever goes",
-      "on with the largest `seq` gets each once, about a second after it happened."
+      "What happened to the account, its workspaces, API keys and credentials, and who did it. The newest events come first;",
+      "continue with the smallest `seq` as `before` until a page is empty. With `after` the events come in order: a client that",
+      "continues with the largest `seq` gets each event once, about a second after it happened."
     ].join("\n")
   )
 
@@ -239,4 +239,4 @@ export const ready = HttpApiEndpoint.get("ready", "/health/ready", {
   error: ServiceUnavailable
 })
   .annotate(OpenApi.Summary, "Check that requests can be served")
-  .annotate(OpenApi.Description, "For probes and load balancers. It needs no key. The log says why it is not ready.")
+  .annotate(OpenApi.Description, "For probes and load balancers. Needs no key. The log says why it is not ready.")

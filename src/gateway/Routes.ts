@@ -20,7 +20,7 @@ import {
   AnotherAttemptOpen,
   type NewRoute,
   NotForRouting,
-  type Outcomes,
+  type OutcomeName,
   type Report,
   RouteReport
 } from "../contract/GatewayApi.ts"
@@ -63,7 +63,7 @@ const outcomeNames = {
   UpstreamFailed: "upstream_failed",
   RequestRefused: "request_refused",
   Abandoned: "abandoned"
-} as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
+} as const satisfies Record<Outcome["_tag"], typeof OutcomeName.Type>
 
 /** An unknown account has no default workspace either. */
 const noDefault = {

@@ -9,7 +9,7 @@ import * as Environment from "./wiring/Environment.ts"
 import * as Logging from "./wiring/Logging.ts"
 import { version } from "./wiring/OtlpSettings.ts"
 
-/** Runs a command line, prints its result or its failure, and returns the exit code. */
+/** Runs a command line, prints its result or failure, and returns the exit code. */
 export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
   Command.runWith(byok, { version })(args).pipe(
     Effect.as(0),

@@ -21,14 +21,12 @@ import { Region } from "../domain/Region.ts"
 import { checkInput, Text } from "../domain/checkInput.ts"
 import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
-/** 403: the API key may not route. */
 export class NotForRouting extends Schema.Error<NotForRouting>("NotForRouting")(
   ...fixedMessage(403, "This API key cannot route requests", "The API key is a management key or a viewer's.")
 ) {
   readonly _tag = "NotForRouting"
 }
 
-/** 409: the report is about an attempt that is not the open one. */
 export class AnotherAttemptOpen extends Schema.Error<AnotherAttemptOpen>("AnotherAttemptOpen")(
   ...fixedMessage(409, "Another attempt of this route is open", "Only the open attempt can be reported.")
 ) {
@@ -60,7 +58,6 @@ export class DefaultWorkspaceNotEmpty extends Schema.Error<DefaultWorkspaceNotEm
   readonly _tag = "DefaultWorkspaceNotEmpty"
 }
 
-/** 403: the service's database role may not delete accounts. */
 export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureNotGranted")(
   ...fixedMessage(
     403,

@@ -8,28 +8,25 @@ export class MethodNotAllowed extends Schema.Error<MethodNotAllowed>("MethodNotA
   readonly _tag = "MethodNotAllowed"
 }
 
-/** 408: the head or body of the request did not arrive in time. */
 export class RequestTimeout extends Schema.Error<RequestTimeout>("RequestTimeout")(
   ...fixedMessage(408, "Request timeout", "The request did not arrive in time.")
 ) {
   readonly _tag = "RequestTimeout"
 }
 
-/** 413: the body is longer than 256 KiB (D9). */
+/** 413 (D9). */
 export class PayloadTooLarge extends Schema.Error<PayloadTooLarge>("PayloadTooLarge")(
   ...fixedMessage(413, "Request payload too large", "The body is longer than 256 KiB.")
 ) {
   readonly _tag = "PayloadTooLarge"
 }
 
-/** 417: an expectation other than `100-continue`. */
 export class ExpectationFailed extends Schema.Error<ExpectationFailed>("ExpectationFailed")(
   ...fixedMessage(417, "Expectation failed", "The `Expect` header asks for something other than `100-continue`.")
 ) {
   readonly _tag = "ExpectationFailed"
 }
 
-/** 431: the head of the request is longer than 16 KiB, or has more than 1,000 headers. */
 export class HeadersTooLarge extends Schema.Error<HeadersTooLarge>("HeadersTooLarge")(
   ...fixedMessage(
     431,

@@ -34,7 +34,6 @@ export class LinkRefused extends Schema.Error<LinkRefused>("LinkRefused")(
     new this({ error: { message: closedMessages[state], ...(stored === undefined ? {} : { metadata: { stored } }) } })
 }
 
-/** 403: the purpose of the link does not permit the operation. */
 export class NotAllowedByLink extends Schema.Error<NotAllowedByLink>("NotAllowedByLink")(
   ...fixedMessage(403, "This link does not allow that", "The link is for something else.")
 ) {
@@ -119,10 +118,7 @@ class LinksGroup extends HttpApiGroup.make("links")
     list.prefix("/byok"),
     plan.prefix("/byok"),
     order.prefix("/byok"),
-    HttpApiEndpoint.get("events", "/byok/events", {
-      ...eventsPage,
-      error: [InvalidParams, NotFound, ...httpErrors]
-    }),
+    HttpApiEndpoint.get("events", "/byok/events", { ...eventsPage, error: [InvalidParams, NotFound, ...httpErrors] }),
     get({ id: CredentialId }).prefix("/byok"),
     status({ id: CredentialId }).prefix("/byok"),
     remove({ id: CredentialId }).prefix("/byok")

@@ -62,7 +62,6 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   )
 }
 
-/** Example bodies of requests. */
 const exampleRequests: Readonly<Record<string, object>> = {
   "byok.create": { provider: "openai", key: "sk-your-provider-key", name: "Production" },
   "byok.plan": { model: "openai/gpt-4o", targets: [{ provider: "openai" }] },

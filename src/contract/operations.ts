@@ -68,7 +68,6 @@ const Order = Schema.Struct({
     )
 })
 
-/** A credential, with its status on request. */
 const ListedCredential = Schema.Struct({
   ...Credential.fields,
   status: Schema.optionalKey(Schema.NullOr(CredentialStatus))

@@ -92,7 +92,7 @@ export const layer = Layer.effect(
           })
         ),
       open: (sealed, context) => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8"))),
-      holds: (sealed, context, key) =>
+      matches: (sealed, context, key) =>
         read(sealed, context, (opened) => {
           const candidate = Buffer.from(Redacted.value(key))
           const isSame = timingSafeEqual(digestOf(opened), digestOf(candidate))

@@ -56,7 +56,6 @@ const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have a
 
 export type Column = "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
 
-/** Declares a member of a credential. */
 interface Member {
   /** The member in answers (section 2.1). */
   readonly output: Schema.Constraint

@@ -64,7 +64,6 @@ export type NewLink = typeof NewLink.Type
 
 const decode = Schema.decodeUnknownEffect(NewLink, { errors: "all" })
 
-/** Decodes the input of creating a link. */
 export const decodeNewLink = (input: unknown): Effect.Effect<NewLink, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 

@@ -47,10 +47,9 @@ export type Principal = ApiKeyPrincipal | LinkPrincipal | Trusted
 
 const reading = ["get", "list", "status", "plan", "events"] as const
 const writing = ["create", "update", "order", "delete"] as const
-/** `route` takes a provider key; the last three are for the owner's page only. */
+/** The names of endpoints. `route` takes a provider key; the last three are for the owner's page only. */
 const all = [...reading, ...writing, "route", "about", "replaceToken", "apiKeys"] as const
 
-/** The name of an endpoint. */
 export type Operation = (typeof all)[number]
 
 const operationsByRole = {

@@ -1,9 +1,8 @@
 import { Effect, Schema, SchemaParser, SchemaTransformation, Struct } from "effect"
 
-/** Whether UTF-8 and PostgreSQL preserve a text (D25). */
 const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
-/** Text that UTF-8 and PostgreSQL preserve. */
+/** Text that UTF-8 and PostgreSQL preserve (D25). */
 export const Text = Schema.String.annotate({ message: "must be a string" }).check(
   Schema.makeFilter(isPreserved, {
     message: "must not contain U+0000 or half of a surrogate pair"

@@ -5,7 +5,7 @@ import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Erro
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { CurrentPrincipal, isAllowed, type Principal } from "../domain/Principal.ts"
 import { hashApiKey, hasWrongChecksum } from "../runtime/ApiKey.ts"
-import { ApiKeys, mostPrefetched, type ResolvedApiKey } from "../port/ApiKeys.ts"
+import { ApiKeys, maxPrefetchedBytes, type ResolvedApiKey } from "../port/ApiKeys.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
 import { Prefetched } from "../runtime/Prefetched.ts"
@@ -142,7 +142,7 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
           if (!isAllowed(principal, endpoint.identifier)) return forbidden
           const { bytes = 0 } = resolved.success.prefetched ?? {}
           const answer =
-            bytes > mostPrefetched
+            bytes > maxPrefetchedBytes
               ? asPrincipal(
                   whileHeld(request, bytes, () => app),
                   { principal }

@@ -139,7 +139,7 @@ export const makeOperations = Effect.gen(function* () {
   const [reading, writing] = [inQueue(reads), inQueue(writes)]
   const list = Effect.fnUntraced(function* (query: ListQuery, admit: PageMemory["admit"]) {
     const { include, ...page } = { offset: 0, limit: defaultLimit, ...query }
-    const memory: PageMemory = { within: page.limit * usualLists, admit }
+    const memory: PageMemory = { reserved: page.limit * usualLists, admit }
     const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
     const data = listed.map(credentialJson)
     if (include !== undefined) {
@@ -173,7 +173,7 @@ export const makeOperations = Effect.gen(function* () {
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
     plan: ({ payload, request }: WithRequest<{ readonly payload: PlanRequest }>) =>
       whileHeld(request, 0, (admit) =>
-        Effect.map(reading(explainedBody(payload, { within: 0, admit })), (bytes) =>
+        Effect.map(reading(explainedBody(payload, { reserved: 0, admit })), (bytes) =>
           HttpServerResponse.uint8Array(bytes, { contentType })
         )
       ),

@@ -20,7 +20,7 @@ export interface Workspace extends NewWorkspace {
   readonly deleted_at: DateTime.Utc | null
 }
 
-/** The account of a workspace, and the facts that decide whether it may be deleted. */
+/** The account of a workspace, and the facts that decide whether the workspace may be deleted. */
 export interface WorkspaceUse extends Pick<Workspace, "is_default"> {
   readonly account_id: AccountId
   readonly is_deleted: boolean
@@ -38,10 +38,11 @@ export interface ApiKeyRecord extends NewApiKey {
   readonly revoked_at: DateTime.Utc | null
 }
 
+/** The rows that one step of an erasure deleted. */
 export interface ErasureStep {
   readonly credentials: number
   readonly idempotency_records: number
-  /** Whether the account is gone, with everything in it. */
+  /** Whether the account was deleted, with everything in it. */
   readonly done: boolean
 }
 
@@ -61,7 +62,7 @@ export class AccountRepository extends Context.Service<
     ) => Answer<"created" | "exists" | "differs" | "deleted">
     /** Returns up to `limit` accounts after the id `after`, in order of id. */
     readonly listAccounts: (after: AccountId | undefined, limit: number) => Answer<ReadonlyArray<Account>>
-    /** Deletes a part: first the API keys, then up to `limit` credentials and records, last the account. */
+    /** Deletes one part of an account: first the API keys, then up to `limit` credentials and records, last the account. */
     readonly eraseAccount: (
       account_id: AccountId,
       at: DateTime.Utc,
@@ -74,7 +75,7 @@ export class AccountRepository extends Context.Service<
     /** Returns when the workspace was deleted, which repeated calls do not change (D43). */
     readonly deleteWorkspace: (workspace_id: WorkspaceId, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
     readonly listWorkspaces: (account_id: AccountId) => Answer<ReadonlyArray<Workspace>>
-    /** Adds a key unless its hash is taken. Repeating a call has the same result. */
+    /** Adds a key unless another one has its hash. Repeating a call has the same result. */
     readonly addApiKey: (account_id: AccountId, key: NewApiKey) => Answer<"added" | "hash taken" | "no account">
     /** Returns when the key was revoked, which repeated calls do not change. */
     readonly revokeApiKey: (hash: ApiKeyHash, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>

@@ -5,8 +5,8 @@ import type { ApiKeyRole } from "../domain/Principal.ts"
 import type { StoredCredential } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** A longer credential is not read along with the key, but once its account may hold it until it is sent. */
-export const mostPrefetched = 16 * 1024
+/** Maximum bytes of a prefetched credential. A longer one is read after memory for it is admitted. */
+export const maxPrefetchedBytes = 16 * 1024
 
 export interface PrefetchedRow<A> {
   readonly id: CredentialId
@@ -14,18 +14,18 @@ export interface PrefetchedRow<A> {
   readonly row: Option.Option<A>
 }
 
-/** Rows read along with the API key, so a get takes one statement, a create and an update two. Optional for adapters. */
+/** Rows read together with the API key, so a get takes one statement, a create and an update two. Optional for adapters. */
 export interface Prefetched {
   readonly account_id: AccountId
   /** The default workspace, null if deleted; undefined if not read. */
   readonly default_workspace_id?: WorkspaceId | null
-  /** Whether a key of the account is marked as leaked, or was when replaced; undefined if not read. */
+  /** Whether a key of the account is marked as leaked, or was until it was replaced; undefined if not read. */
   readonly has_marks?: boolean
-  /** The requested credential; undefined also if it has more than `mostPrefetched` bytes. */
+  /** The requested credential; undefined also if it has more than `maxPrefetchedBytes` bytes. */
   readonly credential?: PrefetchedRow<Credential>
   /** The requested credential with its sealed key; undefined likewise. */
   readonly sealed?: PrefetchedRow<StoredCredential>
-  /** How many bytes the lists and the sealed key of that credential have. */
+  /** Total bytes of the credential's lists, and of its sealed key if read. */
   readonly bytes?: number
 }
 
@@ -40,13 +40,13 @@ export interface ResolvedApiKey {
 export class ApiKeys extends Context.Service<
   ApiKeys,
   {
-    /** `reading` is the credential to prefetch, with its sealed key if `isSealed`. */
+    /** Finds a live key. `prefetch` is the credential to read with it. */
     readonly find: (
       hash: ApiKeyHash,
-      reading?: CredentialId,
-      isSealed?: boolean
+      prefetch?: CredentialId,
+      withSealedKey?: boolean
     ) => Answer<Option.Option<ResolvedApiKey>>
-    /** Returns the hashes that are live keys of the account (D24). */
+    /** Returns those of the hashes that are live keys of the account (D24). */
     readonly ownedBy: (account_id: AccountId, hashes: ReadonlyArray<ApiKeyHash>) => Answer<ReadonlySet<ApiKeyHash>>
   }
 >()("byok/ApiKeys") {}

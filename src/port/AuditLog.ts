@@ -5,7 +5,7 @@ import type { Answer } from "./DatabaseFailure.ts"
 /** Maximum rows that the service counts, so that counts take no longer as a table grows. */
 export const countLimit = 10_000
 
-/** Formats a count that stopped at one more than the limit. */
+/** Formats a count that stops at one more than the limit. */
 export const countOf = (count: number): string =>
   count > countLimit ? `more than ${countLimit.toLocaleString("en")}` : String(count)
 
@@ -32,14 +32,14 @@ export interface ReadEntry extends Omit<AuditEntry, "stamp"> {
 export interface EntryPage {
   readonly account_id?: AccountId
   readonly credential_id?: CredentialId
-  /** Only older ones. */
+  /** Only entries with a smaller `seq`. */
   readonly before?: number
-  /** Only newer sealed ones, oldest first: no later commit comes before them. */
+  /** Only sealed entries with a larger `seq`, oldest first: no later commit comes before them. */
   readonly after?: number
   readonly limit: number
 }
 
-/** Seals the entries since the previous checkpoint, and that checkpoint. */
+/** A hash that seals the entries since the previous checkpoint, and that checkpoint. */
 export interface AuditCheckpoint {
   readonly number: bigint
   readonly last_seq: bigint
@@ -55,9 +55,9 @@ export type AuditHead = Omit<AuditCheckpoint, "digests">
 export class AuditLog extends Context.Service<
   AuditLog,
   {
-    /** Seals the entries that exist now, after up to `timeout` ms for writers before them. Returns the head. */
+    /** Seals the entries that exist now, after waiting up to `timeout` ms for earlier writers. Returns the last checkpoint. */
     readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
-    /** The checkpoint with a hash, in hexadecimal. */
+    /** Finds a checkpoint by its hash, in hexadecimal. */
     readonly checkpointOf: (hash: string) => Answer<Option.Option<AuditHead>>
     /** The next page of checkpoints after a number, in order. */
     readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
@@ -65,6 +65,6 @@ export class AuditLog extends Context.Service<
     /** The newest entries, or the oldest `after` a number: up to `limit`, fewer if they are large, at least one if any. */
     readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
     /** Counts the entries that no checkpoint covers, up to `limit`. */
-    readonly unsealed: (limit?: number) => Answer<number>
+    readonly countUnsealed: (limit?: number) => Answer<number>
   }
 >()("byok/AuditLog") {}

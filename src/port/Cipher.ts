@@ -2,21 +2,19 @@ import { Context, Data, type Effect, type Redacted } from "effect"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** The key-encryption key that the row names is not in the keyring. */
 export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {
   override get message() {
     return `key ${this.kek_id} is not in the keyring`
   }
 }
 
-/** The sealed key has a version or suite that this build does not support. */
 export class UnsupportedFormat extends Data.TaggedError("UnsupportedFormat") {
   override get message() {
     return "this version does not support its sealing format"
   }
 }
 
-/** Sealed key, wrapped key and context do not belong together. */
+/** Sealed key, wrapped data key and context do not belong together. */
 export class AuthenticationFailed extends Data.TaggedError("AuthenticationFailed") {
   override get message() {
     return "the credential or its sealed key was altered"
@@ -38,15 +36,15 @@ export class Cipher extends Context.Service<
   Cipher,
   {
     readonly seal: (key: Redacted.Redacted, context: SealingContext) => Answer<SealedKey, KeyStoreUnavailable>
-    /** Over HTTP, only an update calls this, to learn the region in key material and the secrets of a leaked key. */
+    /** Over HTTP, only an update calls this: it needs the region in key material and the secrets of a leaked key. */
     readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
-    /** Whether the sealed key is this one. Takes as long for any other key of the same length. */
-    readonly holds: (
+    /** Whether the sealed key equals `key`. Takes the same time for every key of that length. */
+    readonly matches: (
       sealed: SealedKey,
       context: SealingContext,
       key: Redacted.Redacted
     ) => Effect.Effect<boolean, OpenFailure>
-    /** Passes an opened key to `use` in a buffer that is wiped afterwards. Synchronous for a key store in this process. */
+    /** Passes an opened key to `use` in a buffer, and wipes the buffer. Synchronous for a key store in this process. */
     readonly read: <A>(
       sealed: SealedKey,
       context: SealingContext,

@@ -12,9 +12,9 @@ export interface PoolOwner {
   readonly workspace_id: WorkspaceId
 }
 
-/** The row of a pool; all 0 if it never had a credential. */
+/** Versions and size of a pool; all 0 if it never had a credential. */
 export interface PoolState {
-  /** Rises with every change of a credential that plans see; not when its key is rewrapped. */
+  /** Rises with every change of a credential that can change a plan; not when a key is rewrapped. */
   readonly version: string
   /** Rises with every change of a parking or of the mark of a leaked key. */
   readonly health: string
@@ -23,7 +23,7 @@ export interface PoolState {
   readonly bytes: number
 }
 
-/** The stored cooldown of a key for a model, or for every model if that is ''. */
+/** The stored cooldown of a key for a model, or for every model if `model` is ''. */
 export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly model: string
   /** `succeeded`: a success ended the previous epoch. A newer version of the service may have stored other causes. */
@@ -78,8 +78,8 @@ export class CredentialPools extends Context.Service<
       }>
     >
     /**
-     * Reads a pool and its parkings in one snapshot, without `rows` if its version is `known`; none as for `versions`. Calls
-     * `admit` first with the approximate bytes of its parkings.
+     * Reads a pool and its parkings in one snapshot, without `rows` if its version is `known`. Returns none for an unknown or
+     * deleted workspace. Calls `admit` first with the approximate bytes of the parkings.
      */
     readonly load: (
       owner: PoolOwner,

@@ -7,23 +7,23 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { IdempotencyRecord } from "./IdempotencyRecords.ts"
 
-/** A credential before the store assigns `sort_order` (D32) and, by one clock for all instances, `created_at`. */
+/** A credential before the store assigns `sort_order` (D32) and `created_at`, by one clock for all instances. */
 export type UnstoredCredential = Omit<Credential, "sort_order" | "created_at">
 
 export interface StoredCredential {
   readonly credential: Credential
   readonly sealed: SealedKey
-  /** Counts the states of the credential from 1, without rewraps. */
+  /** Counts the states of the credential from 1. A rewrap does not count. */
   readonly revision: number
   /** Counts its provider keys from 1. */
   readonly key_version: number
   readonly workspace_deleted: boolean
 }
 
-/** A change of a credential at a revision. */
+/** A credential that replaces one revision. */
 export interface CredentialUpdate {
   readonly credential: Credential
-  /** The revision that was read; the stored one becomes one more. */
+  /** The revision that was read. The next one is stored. */
   readonly revision: number
   /** The newly sealed key; undefined if the key stays as it is. */
   readonly sealed: SealedKey | undefined
@@ -44,9 +44,9 @@ export interface CredentialPage {
   readonly memory?: PageMemory
 }
 
-/** Bytes reserved for the lists of a page, and `admit` to reserve more before reading. */
+/** The bytes reserved for the lists of a page, and how to reserve more before reading. */
 export interface PageMemory {
-  readonly within: number
+  readonly reserved: number
   readonly admit: (bytes: number) => Answer<void>
 }
 
@@ -78,10 +78,10 @@ export interface OrderMismatch {
 /** The workspace of a new credential is unknown, another account's or deleted; nothing was stored. */
 export class WorkspaceGone extends Data.TaggedError("WorkspaceGone") {}
 
-/** Limits of one provider in a workspace: a plan reads and verifies all of it. */
+/** Limits of one provider in a workspace, because a plan reads and verifies all its credentials. */
 export interface PoolLimits {
   readonly credentials: number
-  /** Of the lists and sealed keys of the credentials together. */
+  /** Total bytes of the credentials' lists and sealed keys. */
   readonly bytes: number
 }
 export const PoolLimits = Context.Reference<PoolLimits>("byok/PoolLimits", {
@@ -90,7 +90,7 @@ export const PoolLimits = Context.Reference<PoolLimits>("byok/PoolLimits", {
 
 /** The workspace has reached a limit of the provider; nothing was stored. */
 export class PoolFull extends Data.TaggedError("PoolFull")<{
-  readonly of: keyof PoolLimits
+  readonly unit: keyof PoolLimits
   readonly limit: number
 }> {}
 
@@ -119,7 +119,7 @@ export class CredentialRepository extends Context.Service<
     ) => Answer<{ readonly credentials: ReadonlyArray<Credential>; readonly total_count: number }>
     /** Reads the credentials of an account in parts, over all workspaces. */
     readonly scan: (account_id: AccountId, scan: CredentialScan) => Answer<ReadonlyArray<ScannedCredential>>
-    /** Stores an update if its revision is still stored; otherwise returns false. */
+    /** Stores an update, or returns false if its revision is no longer the stored one. */
     readonly update: (account_id: AccountId, update: CredentialUpdate) => Answer<boolean, PoolFull>
     /** Removes the row with its sealed key, but not the idempotency record. Returns false for an unknown id. */
     readonly delete: (account_id: AccountId, id: CredentialId) => Answer<boolean>

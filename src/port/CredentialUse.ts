@@ -5,7 +5,7 @@ import type { Answer } from "./DatabaseFailure.ts"
 
 export interface UsedCredential extends LastUse, CredentialReference {}
 
-/** When routers last used credentials. For display only: losing a use changes no decision. */
+/** Stores when routers last used credentials. For display only: losing a use changes no decision. */
 export class CredentialUse extends Context.Service<
   CredentialUse,
   {

@@ -19,7 +19,7 @@ export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
 /** The order of a provider's credentials, by default in the default workspace. */
 export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<CredentialOrder, "workspace_id">>
 
-/** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
+/** Key and policy of a credential cannot change, because its stored key does not open (L7). */
 export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
   readonly id: CredentialId
   readonly reason: OpenFailure
@@ -53,7 +53,7 @@ export class Credentials extends Context.Service<
     >
     /** Fails with `NotFound` for an unknown credential and for another account's alike (section 4.2, D5). */
     readonly get: (id: CredentialId) => Answer<Credential, NotFound, CurrentPrincipal>
-    /** A page in order of creation, full while there are more. Refuses workspaces that create would refuse. */
+    /** A page in order of creation; only the last one is not full. Refuses workspaces that create would refuse. */
     readonly list: (
       request: ListRequest
     ) => Answer<
@@ -71,7 +71,6 @@ export class Credentials extends Context.Service<
     ) => Answer<Credential, NotFound | InvalidParams | StoredKeyUnusable, CurrentPrincipal>
     /** Stores the order of all credentials of a workspace and provider, of which `ids` must be a permutation. */
     readonly order: (request: OrderRequest) => Answer<CredentialOrder, InvalidParams | OrderRefused, CurrentPrincipal>
-    /** Removes the credential and its key for good. */
     readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentPrincipal>
   }
 >()("byok/Credentials") {}

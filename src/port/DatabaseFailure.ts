@@ -4,7 +4,7 @@ import type { ServiceUnavailable } from "../domain/Errors.ts"
 /** The effect of a store. Fails if its queue is full (D14), and dies with a `DatabaseFailure` if its database fails. */
 export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavailable, R>
 
-/** PostgreSQL is down, starting, stopping or a replica, a pooler has no connection, or a name does not resolve yet. */
+/** Codes of a PostgreSQL that is down, starting, stopping or a replica, a full pooler, or a name that does not resolve yet. */
 const transient =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123]|25006)$/
 
@@ -16,7 +16,7 @@ const faults: Readonly<Record<string, string>> = {
   "53300": "the database takes no more connections"
 }
 
-/** The defect of a failed database, without its messages, which quote values. `sqlstate` may be a system's code. */
+/** The defect of a failed database, without its messages, which quote values. `sqlstate` may also be a code such as ENOENT. */
 export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
   readonly kind: string
   readonly sqlstate: string | undefined
@@ -28,7 +28,7 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
     return fault === undefined ? code : `${fault} (${code})`
   }
 
-  /** Whether the message suffices without the trace of a request. */
+  /** Whether the message says enough without the stack. */
   get isSelfExplanatory() {
     return this.isAway || (this.sqlstate !== undefined && this.sqlstate in faults)
   }

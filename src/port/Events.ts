@@ -19,15 +19,15 @@ export class Events extends Context.Service<
   Events,
   {
     /**
-     * The events of the `CurrentPrincipal`'s account, newest first, or in order with `after`. A page never splits a `seq`;
-     * more may follow any page that is not empty.
+     * The events of the `CurrentPrincipal`'s account: newest first, or with `after` oldest first. A page has all events of a
+     * `seq` or none. Only an empty page is the last one.
      * @effect-expect-leaking CurrentPrincipal
      */
     readonly list: (page: Omit<EntryPage, "account_id">) => Answer<ReadonlyArray<AccountEvent>, never, CurrentPrincipal>
     /**
      * The events of all accounts after a `seq`, in order; waits up to `wait` for the next one. Invariant: continuing after
-     * `last_seq` yields every committed event once, in order. So an event appears once no earlier one can be committed, about
-     * a second after its commit.
+     * `last_seq` yields every committed event once, in order. So an event appears when no earlier one can still be committed,
+     * about a second after its commit.
      */
     readonly next: (
       after: number,
@@ -37,7 +37,7 @@ export class Events extends Context.Service<
   }
 >()("byok/Events") {}
 
-/** Progress of a subscriber: all events up to `after`, and the first `done` of the next `seq`. */
+/** The events delivered to the subscriber: all up to the `seq` `after`, and the first `done` of the next `seq`. */
 export interface Progress {
   readonly after: number
   readonly done: number
@@ -49,10 +49,11 @@ export interface CursorState extends Progress {
   readonly failures: number
   /** Seconds until the next attempt after a failure. */
   readonly pause: number
-  /** Waiting entries, counted up to 10,001, and the age of the oldest in seconds. */
+  /** Undelivered entries, counted up to 10,001. */
   readonly waiting: number
+  /** Age of the oldest of them in seconds. */
   readonly lag: number
-  /** Whether entries wait that no other instance delivers, without a pause. */
+  /** Whether this instance should deliver: entries wait, there is no pause, and no other instance delivers them. */
   readonly isDue: boolean
 }
 
@@ -65,11 +66,11 @@ export class EventCursor extends Context.Service<
   {
     /** None before the first delivery. */
     readonly state: Answer<Option.Option<CursorState>>
-    /** Takes the cursor unless it has a holder or pauses; a new one begins after the newest event. */
+    /** Takes the cursor unless it has a holder or pauses. A new cursor begins after the newest event. */
     readonly take: (holder: string) => Answer<Option.Option<Progress>>
     /** Moves the cursor and resets failures. Returns false, without moving it, if it has another holder. */
     readonly advance: (holder: string, to: Progress) => Answer<boolean>
-    /** Frees the cursor; after a failure, for a pause that doubles up to five minutes. */
+    /** Frees the cursor. After a failure it pauses first, for a time that doubles up to five minutes. */
     readonly free: (holder: string, hasFailed: boolean) => Answer<void>
   }
 >()("byok/EventCursor") {}

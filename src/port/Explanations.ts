@@ -18,13 +18,13 @@ export class Explanations extends Context.Service<
   {
     /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
     readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentPrincipal>
-    /** The encoded answer, cached until a pool or its health changes. */
+    /** The encoded answer of `explain`, cached until a pool or its health changes. */
     readonly explainedBody: (
       request: PlanRequest,
       memory: PageMemory
     ) => Answer<Uint8Array, InvalidParams, CurrentPrincipal>
     readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentPrincipal>
-    /** The statuses of credentials of one workspace; null for one deleted meanwhile. */
+    /** The statuses of credentials of one workspace; null for a credential that was deleted meanwhile. */
     readonly statuses: (
       listed: ReadonlyArray<Credential>
     ) => Answer<ReadonlyArray<CredentialStatus | null>, never, CurrentPrincipal>

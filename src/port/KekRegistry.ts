@@ -4,25 +4,26 @@ import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
-/** `foreign`: the key has never sealed, and the keyring holds none of the keys that have. */
+/** `foreign`: the key has never sealed, and the keyring has none of the keys that have. */
 export type SealPermission = "seals" | "retired" | "foreign"
 
 export interface RegisteredKey {
   readonly kek_id: string
-  /** Number of reserved wraps, at least as many as were made. */
+  /** Number of reserved wraps; not all may have been used. */
   readonly wraps: number
-  /** First registration by an instance; absent if the store did not record it. */
+  /** When an instance first registered the key; absent if the store did not record it. */
   readonly registered_at?: DateTime.Utc
 }
 
 export interface KekUsage extends RegisteredKey {
-  /** Number of credentials that name it, up to `countLimit`. */
+  /** Number of credentials that name the key, up to `countLimit`. */
   readonly credentials: number
-  /** Present if even more do. */
+  /** Present if more credentials than `countLimit` name the key. */
   readonly more_credentials?: true
   readonly retired: boolean
 }
 
+/** A credential and the key that wraps its data key. */
 export interface NamingCredential extends CredentialReference {
   readonly kek_id: string
   readonly workspace_id: WorkspaceId
@@ -49,12 +50,11 @@ export class KekRegistry extends Context.Service<
     ) => Effect.Effect<
       ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array; readonly retired: boolean }>
     >
-    /** Records which keys this running instance has loaded, for a minute. */
+    /** Records for a minute which keys this instance has loaded; `withdraw` removes the record. */
     readonly announce: (kek_ids: ReadonlyArray<string>) => Effect.Effect<void>
-    /** Removes the announcement. */
     readonly withdraw: Effect.Effect<void>
-    /** Instances that announced other keys within a minute, but not this one, as host and process id. */
-    readonly lacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>>
+    /** The instances, as host and process id, that announced keys within a minute, but not this key. */
+    readonly instancesLacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>>
     /** Records that a key is about to become the primary key. */
     readonly promote: (kek_id: string) => Effect.Effect<void>
     /** Retires a recorded key unless credentials name it, and returns how many do. */
@@ -62,27 +62,27 @@ export class KekRegistry extends Context.Service<
     /** Whether a registered key may seal for a keyring of `kek_ids`. */
     readonly sealPermission: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<SealPermission>
     /**
-     * Reserves wraps and returns the total so far; none if the key is not registered, or `foreign` to a keyring of
-     * `kek_ids`. Of two new keys in disjoint keyrings, only one ever gets wraps.
+     * Reserves wraps and returns the total so far. Returns none if the key is not registered, or `foreign` to a keyring of
+     * `kek_ids`: of two new keys in disjoint keyrings, only one ever gets wraps.
      */
     readonly reserve: (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) => Answer<Option.Option<number>>
-    /** Lets a registered key seal although it is `foreign`; not a retired one. */
+    /** Lets a registered key seal although it is `foreign`, unless it is retired. */
     readonly admit: (kek_id: string) => Effect.Effect<void>
     /** Every key ever registered or named by a credential, ordered by id. */
     readonly list: Answer<ReadonlyArray<KekUsage>>
     /** The registered keys that are not retired, without counting their credentials. */
     readonly live: Answer<ReadonlyArray<RegisteredKey>>
     /** Counts the credentials of every key not in `kek_ids`, each up to `limit`. */
-    readonly missing: (
+    readonly countMissing: (
       kek_ids: ReadonlyArray<string>,
       limit?: number
     ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
-    readonly naming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
+    readonly findNaming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
     /**
-     * Locks up to `size` credentials that name another key than `primary`, after the batch whose `next` is `after`, skipping
-     * locked ones. Stores the results of `rewrap` for unchanged credentials: the whole batch, or nothing if the key store is
-     * unavailable. `rewrap` gets two bytes of `sealed` and may be called again.
+     * Rewraps up to `size` unlocked credentials that name another key than `primary`, beginning at `after`, the previous `next`.
+     * Stores the results of `rewrap` for credentials that did not change meanwhile: the whole batch, or nothing if the key store
+     * is unavailable. `rewrap` gets only two bytes of `sealed`, and may be called again for a credential.
      */
     readonly rewrapBatch: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },

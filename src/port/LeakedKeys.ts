@@ -31,8 +31,8 @@ export class LeakedKeys extends Context.Service<
   {
     readonly count: Answer<number>
     /**
-     * The next page. Misses no credential that exists throughout. Suspects have one of `labels` or an inconclusive one; without
-     * `labels`, every credential is a suspect.
+     * The next page. Misses no credential that exists from the first page to the last. Suspects have one of `labels` or an
+     * inconclusive label; without `labels`, every credential is a suspect.
      */
     readonly scan: (range: {
       readonly after: string | undefined
@@ -44,7 +44,7 @@ export class LeakedKeys extends Context.Service<
       readonly searched: number
       readonly park: boolean
     }) => Answer<ReadonlyArray<boolean>>
-    /** The marked keys of the account with one of the labels or an inconclusive one. `labels` is a function, because few accounts have marks. */
+    /** The marked keys of the account that have one of `labels` or an inconclusive label. Calls `labels` only if there are marks. */
     readonly marked: (account_id: AccountId, labels: () => ReadonlyArray<string>) => Answer<ReadonlyArray<Suspect>>
     /** Removes the mark of a credential's current key, if any. None for an unknown credential. */
     readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<KeyReference>>

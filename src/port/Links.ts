@@ -14,7 +14,7 @@ export const PublicUrl = Context.Reference<string | undefined>("byok/PublicUrl",
   defaultValue: () => "http://127.0.0.1:3000"
 })
 
-/** Whether a link may be used, or why not. */
+/** Whether a link is open, or why not. */
 export type LinkState = "open" | "used" | "revoked" | "expired"
 
 /** The key pair to which browsers seal: the public key in 65 bytes, and the sealed private key. */
@@ -54,7 +54,7 @@ export class LinkRepository extends Context.Service<
     readonly namesOf: (
       link: Link
     ) => Answer<Option.Option<{ readonly account_name: string; readonly workspace_name: string }>>
-    /** Replaces the hash of an open link. Returns false if its hash changed meanwhile or it is closed. */
+    /** Replaces the hash of an open link. Returns false if the link was closed or its hash changed meanwhile. */
     readonly replaceHash: (
       link: Pick<LinkRecord, "account_id" | "hash" | "link_id">,
       hash: ApiKeyHash
@@ -66,7 +66,7 @@ export class LinkRepository extends Context.Service<
   }
 >()("byok/LinkRepository") {}
 
-/** HPKE (RFC 9180) with DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 and AES-256-GCM. */
+/** Key pairs of links, for HPKE (RFC 9180) with DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 and AES-256-GCM. */
 export class LinkKeys extends Context.Service<
   LinkKeys,
   {

@@ -18,8 +18,8 @@ export class Parkings extends Context.Service<
   {
     /**
      * Merges cooldowns into the stored ones, by the database's clock. Idempotent and independent of order. Ignores replaced
-     * keys and keys marked as leaked. Deletes expired cooldowns of the same credentials. Stores no change of a credential
-     * that another transaction has locked, and returns these changes.
+     * keys and keys marked as leaked. Deletes expired cooldowns of the same credentials. Skips credentials that another
+     * transaction has locked, and returns their changes.
      */
     readonly store: (changes: ReadonlyArray<ParkingChange>) => Answer<ReadonlyArray<ParkingChange>>
     /** The parkings of the credentials' current keys, by the database's clock; those of the whole key first. */

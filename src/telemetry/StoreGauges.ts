@@ -48,7 +48,7 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
         if (ready === undefined) gauge("byok.ready", {}, () => (isDraining() ? 0 : (ready ?? 0)))
         ready = problems.length === 0 ? 1 : 0
       })
-      const readUnsealed = Effect.map(audit.unsealed(countLimit + 1), (count) => showUnsealed([["", count]]))
+      const readUnsealed = Effect.map(audit.countUnsealed(countLimit + 1), (count) => showUnsealed([["", count]]))
       const readKeys = Effect.gen(function* () {
         const keks = yield* keys.live
         const now = yield* DateTime.now

@@ -53,7 +53,7 @@ export const validate = (settings: Settings) =>
 
 /** Creates the keyring file, unless it exists or stored credentials need another keyring. */
 const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
-  if (existsSync(file) || (yield* (yield* KekRegistry).missing([], 1)).length > 0) return
+  if (existsSync(file) || (yield* (yield* KekRegistry).countMissing([], 1)).length > 0) return
   yield* Effect.catch(writeKeyringFile(file, generateKeyring(new Date())), (error) =>
     existsSync(file) ? Effect.void : Effect.fail(error)
   )

@@ -38,11 +38,11 @@ const opened = (cipher: Cipher["Service"], sealed: SealedKey, context: BoundCred
 /** The tag of the error that every opening operation fails with, or "opened". */
 const outcome = Effect.fnUntraced(function* (cipher: Cipher["Service"], sealed: SealedKey, bound: BoundCredential) {
   const context = contextOf(bound)
-  const { holds, open, reseal, verify } = cipher
+  const { matches, open, reseal, verify } = cipher
   const uses: ReadonlyArray<Effect.Effect<unknown, { readonly _tag: string }>> = [
     open(sealed, context),
     verify(sealed, context),
-    holds(sealed, context, key),
+    matches(sealed, context, key),
     reseal(sealed, context, context)
   ]
   const tags = yield* Effect.forEach(uses, Effect.match({ onFailure: ({ _tag }) => _tag, onSuccess: () => "opened" }))
@@ -173,12 +173,12 @@ describe("a sealed key", () => {
     const [key, other] = keys
     const cipher = yield* cipherWith(ring)
     const sealed = yield* cipher.seal(key, contextOf(one))
-    assert.isTrue(yield* cipher.holds(sealed, contextOf(one), key))
+    assert.isTrue(yield* cipher.matches(sealed, contextOf(one), key))
     assert.strictEqual(
-      yield* cipher.holds(sealed, contextOf(one), other),
+      yield* cipher.matches(sealed, contextOf(one), other),
       Redacted.value(key) === Redacted.value(other)
     )
-    assert.isFalse(yield* cipher.holds(sealed, contextOf(one), Redacted.make(`${Redacted.value(key)} `)))
+    assert.isFalse(yield* cipher.matches(sealed, contextOf(one), Redacted.make(`${Redacted.value(key)} `)))
   })
 
   it.effect("is in the clear only while it is read (Q20)", function* () {
@@ -277,7 +277,7 @@ describe("a key store (R10)", () => {
     const asking: Record<(typeof operations)[number], Effect.Effect<unknown, unknown>> = {
       seal: cipher.seal(key, contextOf(bound)),
       open: cipher.open(sealed, contextOf(bound)),
-      holds: cipher.holds(sealed, contextOf(bound), key),
+      holds: cipher.matches(sealed, contextOf(bound), key),
       read: cipher.read(sealed, contextOf(bound), () => 1),
       verify: cipher.verify(sealed, contextOf(bound)),
       reseal: cipher.reseal(sealed, contextOf(bound), contextOf(bound))

@@ -67,7 +67,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
         for (const provider of [undefined, credential.provider]) {
           yield* repository.list(account_id, { ...page, provider })
         }
-        const memory = { within: 100_000, admit: () => Effect.undefined }
+        const memory = { reserved: 100_000, admit: () => Effect.undefined }
         yield* Effect.forEach(many, () => repository.list(account_id, { ...page, memory }), together)
         const changes = { credential, sealed: undefined, key_version: 1, fields: ["name"] } as const
         for (const revision of [1, 1]) yield* repository.update(account_id, { ...changes, revision })

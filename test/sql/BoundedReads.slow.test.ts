@@ -110,7 +110,7 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
       yield* (yield* IdempotencyRecords).deleteOlderThan(Duration.hours(25), 500)
       const log = yield* AuditLog
       yield* log.seal(0)
-      yield* log.unsealed(countLimit + 1)
+      yield* log.countUnsealed(countLimit + 1)
       const lost = (yield* (yield* KekRegistry).list).find(({ kek_id }) => kek_id === "lost")
       assert.deepInclude(lost ?? {}, { credentials: countLimit, more_credentials: true })
       assert.isFalse(yield* (yield* Accounts).isEmpty)

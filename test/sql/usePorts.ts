@@ -74,11 +74,11 @@ export const usePorts = Effect.gen(function* () {
   yield* records.deleteOlderThan(Duration.zero, 10)
   yield* (yield* Readiness).problems
   yield* (yield* Readiness).warnings
-  yield* (yield* KekRegistry).missing([])
+  yield* (yield* KekRegistry).countMissing([])
   yield* (yield* KekRegistry).retire("none")
   yield* (yield* KekRegistry).list
   yield* (yield* KekRegistry).live
-  yield* (yield* KekRegistry).naming([sealed.kek_id], 10)
+  yield* (yield* KekRegistry).findNaming([sealed.kek_id], 10)
   yield* (yield* KekRegistry).rewrapBatch({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
     Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
   )
@@ -151,9 +151,9 @@ export const usePorts = Effect.gen(function* () {
     revoke: linked.revoke(account_id, link.link_id),
     deleteExpired: linked.deleteExpired
   }
-  const { checkpointOf, checkpoints, entries, read, seal, unsealed } = yield* AuditLog
+  const { checkpointOf, checkpoints, countUnsealed, entries, read, seal } = yield* AuditLog
   const log: UsesOf<AuditLog["Service"]> = {
-    unsealed: unsealed(1),
+    countUnsealed: countUnsealed(1),
     seal: seal(1000),
     checkpointOf: checkpointOf("07".repeat(32)),
     checkpoints: checkpoints(0n),

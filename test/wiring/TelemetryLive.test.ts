@@ -32,7 +32,7 @@ const allIn = (text: string, list: "metrics" | "dataPoints"): ReadonlyArray<unkn
 
 const stores = Layer.mergeAll(
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) }),
-  Layer.mock(AuditLog, { unsealed: () => Effect.succeed(0) }),
+  Layer.mock(AuditLog, { countUnsealed: () => Effect.succeed(0) }),
   Layer.mock(KeyEncryption, { primary: () => "kek", keks: () => [] }),
   Layer.mock(KekRegistry, {
     live: Effect.map(DateTime.now, (registered_at) => [{ kek_id: "kek", wraps: 1, registered_at }])

@@ -406,7 +406,7 @@ export class Instance {
           { UnknownKeyId: (error) => Effect.die(error) }
         ),
       open: (sealed, context) => Effect.map(verified(sealed, context), () => Redacted.make(textOf(sealed.sealed))),
-      holds: (sealed, context, key) =>
+      matches: (sealed, context, key) =>
         Effect.map(verified(sealed, context), () => textOf(sealed.sealed) === Redacted.value(key)),
       read: (sealed, context, use) => Effect.map(verified(sealed, context), () => use(Buffer.from(sealed.sealed))),
       reseal: (sealed, from, to) => Effect.map(verified(sealed, from), () => seal(textOf(sealed.sealed), to))

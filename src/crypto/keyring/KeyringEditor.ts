@@ -88,7 +88,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
           }
           if (Buffer.compare(registered.check_value, kek.check_value) !== 0) return yield* differentBytes([kek_id])
           if (registered.retired) return yield* refuse(`Key ${kek_id} is retired: add a new one.`)
-          const lacking = yield* registry.lacking(kek_id)
+          const lacking = yield* registry.instancesLacking(kek_id)
           if (lacking.length > 0) {
             return yield* refuse(
               `Key ${kek_id} is not loaded by ${lacking.join(", ")}: reload the keyring in every instance first (SIGHUP). One that did not stop properly counts for a minute.`

@@ -43,7 +43,6 @@ export const refuseShared = (descriptor: number): void => {
   throw new UnusableFile({ message: `expected a file of mode 0400 or 0600; found ${actual}` })
 }
 
-/** Reads a file; fails unless it is private. */
 export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFile> =>
   Effect.try({
     try: () =>

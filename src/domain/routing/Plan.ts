@@ -11,10 +11,7 @@ type WithoutMessage<Reason> = Reason extends { readonly until: unknown }
   ? Omit<Reason, "message" | "until"> & { readonly until: number | null }
   : Omit<Reason, "message" | "hint">
 
-/** Why a credential is not used. */
 export type Exclusion = WithoutMessage<Excluded>
-
-/** Why a provider's shared endpoint is not used. */
 export type SharedReason = WithoutMessage<Removed>
 
 /** One attempt, with a credential's key or on the shared endpoint. `region`, as the credential declares it, may decide the upstream's address (E12). */

@@ -136,7 +136,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
         ...counts,
         last_seq: last === undefined ? null : Number(last.seq),
         last_at: last?.at ?? null,
-        unsealed: yield* log.unsealed(),
+        unsealed: yield* log.countUnsealed(),
         /** Hash of the newest verified checkpoint. Keep it elsewhere and pass it to a later `verify`. */
         head: previous.hash === "" ? null : previous.hash,
         fault

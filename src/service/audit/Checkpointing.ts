@@ -11,7 +11,7 @@ const stalledAfter = 60_000
 /** Seals new audit entries every second, untraced. */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    const { seal, unsealed } = yield* AuditLog
+    const { seal, countUnsealed } = yield* AuditLog
     let loggedHash: string | undefined
     let nextLogAt = 0
     let newest = 0n
@@ -27,7 +27,7 @@ export const layer = Layer.effectDiscard(
       }
       if (stalled || now < movedAt + stalledAfter) return
       movedAt = now
-      const waiting = yield* unsealed(countLimit + 1)
+      const waiting = yield* countUnsealed(countLimit + 1)
       if (waiting === 0) return
       stalled = true
       yield* Effect.logWarning(

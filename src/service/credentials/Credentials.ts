@@ -69,7 +69,7 @@ export const layerWithoutKeyring = Layer.provide(
   Layer.succeed(Cipher, {
     seal: noKeyring,
     open: noKeyring,
-    holds: noKeyring,
+    matches: noKeyring,
     read: noKeyring,
     verify: noKeyring,
     reseal: noKeyring

@@ -16,10 +16,10 @@ export const workspaceIssue = (requested: WorkspaceId | undefined): Issue => ({
 })
 
 /** Refuses further credentials of a provider in a workspace. */
-export const poolIssue = ({ limit, of }: Pick<PoolFull, "limit" | "of">): Issue => ({
+export const poolIssue = ({ limit, unit }: Pick<PoolFull, "limit" | "unit">): Issue => ({
   path: ["provider"],
   message:
-    of === "credentials"
+    unit === "credentials"
       ? `must have at most ${limit} credentials in a workspace`
       : `must have at most ${limit} bytes of lists and keys in a workspace`
 })

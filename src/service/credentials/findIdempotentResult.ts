@@ -105,7 +105,7 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
     if (Option.isNone(row)) return yield* Conflict.deleted()
     const { credential, key_version, sealed } = row.value
     if (key_version > 1) return Option.some(credential)
-    const isSameKey = cipher.holds(sealed, contextOf({ ...credential, account_id }), input.key)
+    const isSameKey = cipher.matches(sealed, contextOf({ ...credential, account_id }), input.key)
     return (yield* Effect.orDie(isSameKey)) ? Option.some(credential) : yield* Conflict.reused()
   })
 })

@@ -63,7 +63,7 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
     }
     if (Option.isSome(earlier) || passed.has(key)) return
     const room = roomByPool.get(pool) ?? 0
-    if (room <= 0) return yield* InvalidParams.of(poolIssue({ of: "credentials", limit }))
+    if (room <= 0) return yield* InvalidParams.of(poolIssue({ unit: "credentials", limit }))
     roomByPool.set(pool, room - 1)
     passed.add(key)
   })

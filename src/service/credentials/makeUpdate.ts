@@ -71,7 +71,7 @@ export const makeUpdate = Effect.gen(function* () {
       // A replace link always stores: its answer must not confirm a guess of the stored key.
       const principal = yield* actingPrincipal
       const isReplaceLink = principal.kind === "link" && principal.purpose === "replace"
-      const isSameKey = !isReplaceLink && (yield* orUnusable(id, cipher.holds(sealed, context, changes.key)))
+      const isSameKey = !isReplaceLink && (yield* orUnusable(id, cipher.matches(sealed, context, changes.key)))
       return { isSameKey, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies KeyFacts
     }
     if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}

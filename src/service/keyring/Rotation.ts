@@ -33,7 +33,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
     const registry = yield* KekRegistry
     const { kek_ids, primary, rewrap, spend } = yield* Rewrapper
 
-    const outstanding = Effect.map(registry.missing([primary]), (keys) =>
+    const outstanding = Effect.map(registry.countMissing([primary]), (keys) =>
       keys.reduce((sum, { credentials }) => sum + credentials, 0)
     )
 
@@ -94,9 +94,9 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
 
       /** The first `limit` credentials under a key that the keyring lacks, and their number. */
       stranded: Effect.fn("Rotation.stranded")(function* (limit: number) {
-        const missing = yield* registry.missing(kek_ids)
+        const missing = yield* registry.countMissing(kek_ids)
         const total = missing.reduce((sum, { credentials }) => sum + credentials, 0)
-        const credentials = yield* registry.naming(
+        const credentials = yield* registry.findNaming(
           missing.map(({ kek_id }) => kek_id),
           limit
         )

@@ -3,7 +3,7 @@ import type { Statement } from "effect/sql"
 import { listNames } from "../../domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { ApiKeyRole } from "../../domain/Principal.ts"
-import { ApiKeys, mostPrefetched, type ResolvedApiKey, type Prefetched } from "../../port/ApiKeys.ts"
+import { ApiKeys, maxPrefetchedBytes, type ResolvedApiKey, type Prefetched } from "../../port/ApiKeys.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import type { Operation } from "../connection/Query.ts"
@@ -71,7 +71,7 @@ export const layer = Layer.effect(
     const valueOf = (column: string) => {
       const value = sql.literal(`credentials.${column}`)
       return longColumns.has(column)
-        ? sql`CASE WHEN size.bytes <= ${sql.literal(String(mostPrefetched))} THEN ${value} END AS ${sql(column)}`
+        ? sql`CASE WHEN size.bytes <= ${sql.literal(String(maxPrefetchedBytes))} THEN ${value} END AS ${sql(column)}`
         : value
     }
     const bytesOfLists = listBytes(sql, "credentials")
@@ -93,7 +93,7 @@ export const layer = Layer.effect(
         read: (row, { id }) => {
           const { key_account_id: account_id, role } = row
           const [credential, bytes] = row.id === null ? [Option.none(), 0] : [Option.some(row), row.bytes]
-          const prefetched = bytes > mostPrefetched ? {} : prefetchedOf(id, credential)
+          const prefetched = bytes > maxPrefetchedBytes ? {} : prefetchedOf(id, credential)
           return { account_id, role, prefetched: { account_id, bytes, ...prefetched } }
         }
       })

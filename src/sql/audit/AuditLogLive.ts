@@ -122,7 +122,7 @@ export const layer = Layer.effect(
           LEFT JOIN api_keys ON api_keys.account_id = entries.account_id
           AND hash = CASE WHEN ${actorHash} ~ '^[a-f0-9]{64}$' THEN decode(${actorHash}, 'hex') END ORDER BY ${sql.literal(order)}`
       },
-      unsealed: (limit) => {
+      countUnsealed: (limit) => {
         const counted = askRows(background, "audit.unsealed")<{ n: number }>`
           SELECT count(*)::int AS n FROM (
             SELECT FROM audit_entries

@@ -140,7 +140,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       Effect.flatMap(findRoom(row), (room): Effect.Effect<void, WorkspaceGone | PoolFull> => {
         if (room === undefined || room.workspace_deleted) return Effect.fail(new WorkspaceGone())
         if (room.members < limits.credentials) return refuseBytes(room, limits, memberBytesOf(row))
-        return Effect.fail(new PoolFull({ of: "credentials", limit: limits.credentials }))
+        return Effect.fail(new PoolFull({ unit: "credentials", limit: limits.credentials }))
       }),
     untilRefused: true
   })

@@ -163,7 +163,7 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
           : Effect.succeed(listed)
       )
     return list(
-      memory?.within ?? unbounded,
+      memory?.reserved ?? unbounded,
       isFiltered || memory === undefined || page.offset > maxSharedOffset ? readAlone : readInBatch
     )
   }

@@ -115,7 +115,7 @@ export const layer = Layer.effect(
       withdraw: Effect.asVoid(
         background.probe(sql`DELETE FROM keyring_instances WHERE id = ${instance.id}`, "keyring_instances.withdraw")
       ),
-      lacking: (kek_id) =>
+      instancesLacking: (kek_id) =>
         Effect.map(
           background.probe(
             sql<{ name: string }>`

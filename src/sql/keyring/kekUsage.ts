@@ -52,7 +52,7 @@ const capped = (credentials: number) =>
 export const kekUsage = ({
   background,
   reads
-}: Database["Service"]): Pick<KekRegistry["Service"], "list" | "live" | "missing" | "naming"> => ({
+}: Database["Service"]): Pick<KekRegistry["Service"], "list" | "live" | "countMissing" | "findNaming"> => ({
   list: reads.ask(
     Effect.gen(function* () {
       const { sql } = reads
@@ -75,7 +75,7 @@ export const kekUsage = ({
       SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL`,
     (rows) => rows.map(registeredKey)
   ),
-  missing: (kek_ids, limit) =>
+  countMissing: (kek_ids, limit) =>
     background.probe(
       Effect.flatMap(namedKeks(background.sql), (named) =>
         Effect.forEach(
@@ -85,7 +85,7 @@ export const kekUsage = ({
       ),
       "keks.missing"
     ),
-  naming: (kek_ids, limit) => askRows(reads, "keks.naming")<NamingCredential>`
+  findNaming: (kek_ids, limit) => askRows(reads, "keks.naming")<NamingCredential>`
     SELECT kek_id, account_id, workspace_id, id AS credential_id FROM credentials
     WHERE kek_id = ANY(${kek_ids}::text[]) ORDER BY kek_id, id LIMIT ${limit}`
 })

@@ -107,5 +107,5 @@ export const fits = (
 export const refuseBytes = ({ bytes, member_bytes }: Room, limits: PoolLimits, size: number) => {
   const growth = size - (member_bytes ?? 0)
   const isFitting = growth <= 0 || bytes + growth <= limits.bytes
-  return isFitting ? Effect.void : Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes }))
+  return isFitting ? Effect.void : Effect.fail(new PoolFull({ unit: "bytes", limit: limits.bytes }))
 }

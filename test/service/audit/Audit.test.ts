@@ -41,7 +41,8 @@ const auditOver = ({ checkpoints, entries }: Chain, page = 2, newest = checkpoin
     entries: ({ after, upTo }) =>
       Effect.succeed(entries.filter(({ seq }) => seq > after && seq <= upTo).slice(0, page)),
     read: () => Effect.die("not read"),
-    unsealed: () => Effect.succeed(entries.filter(({ seq }) => newest === undefined || seq > newest.last_seq).length)
+    countUnsealed: () =>
+      Effect.succeed(entries.filter(({ seq }) => newest === undefined || seq > newest.last_seq).length)
   })
 
 /** Entries with gaps among them, some under checkpoints of one to three, and some that are not sealed yet. */

@@ -17,7 +17,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     let asked = 0
     const log = Layer.mock(AuditLog, {
       seal: () => Effect.suspend(() => answers(++asked)),
-      unsealed: () => Effect.sync(waiting)
+      countUnsealed: () => Effect.sync(waiting)
     })
     yield* Layer.build(
       Checkpointing.layer.pipe(

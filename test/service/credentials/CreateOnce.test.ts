@@ -150,7 +150,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
   const forgetful = [
     [
       "takes any provider key for the one that it stored",
-      instead(Cipher, (cipher) => ({ ...cipher, holds: () => Effect.succeed(true) }))
+      instead(Cipher, (cipher) => ({ ...cipher, matches: () => Effect.succeed(true) }))
     ],
     [
       "keeps no idempotency records",
@@ -267,7 +267,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     const last = yield* instead(CredentialRepository, (repository) => ({
       ...repository,
       insert: () =>
-        Effect.andThen(Effect.orDie(others.shift() ?? assert.fail()), new PoolFull({ of: "credentials", limit: 1 }))
+        Effect.andThen(Effect.orDie(others.shift() ?? assert.fail()), new PoolFull({ unit: "credentials", limit: 1 }))
     }))
     const full = (key: IdempotencyKey) => Effect.provideService(createOnce(account_id, minimal, key), Credentials, last)
     const { replayed } = yield* full(key)

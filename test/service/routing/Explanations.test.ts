@@ -24,7 +24,7 @@ const makeExplain = (owner: PoolOwner) => {
     const request: PlanRequest = requestOf(owner, change)
     let admitted = 0
     const admit = (bytes: number) => Effect.sync(() => void (admitted += bytes))
-    const body = yield* explainedBody(request, { within: 0, admit })
+    const body = yield* explainedBody(request, { reserved: 0, admit })
     assert.deepStrictEqual(body, explanationBody(yield* explain(request)), "it is what would be made")
     const isKept = body === before
     before = body
@@ -80,7 +80,7 @@ describe("the body of an explanation of a large pool", () => {
       const owner = yield* newTenant
       yield* manyKeys(owner)
       const { explainedBody } = yield* Explanations
-      const one = explainedBody(requestOf(owner), { within: 0, admit: () => Effect.void })
+      const one = explainedBody(requestOf(owner), { reserved: 0, admit: () => Effect.void })
       const bodies = yield* Effect.all([one, one, one], { concurrency: "unbounded" }).pipe(
         Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id: owner.account_id })
       )

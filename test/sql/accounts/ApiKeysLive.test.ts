@@ -2,7 +2,7 @@ import { DateTime, Effect, Option } from "effect"
 import type { ApiKeyHash, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
-import { ApiKeys, mostPrefetched } from "../../../src/port/ApiKeys.ts"
+import { ApiKeys, maxPrefetchedBytes } from "../../../src/port/ApiKeys.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { databases } from "../../support/database/stores.ts"
@@ -43,16 +43,16 @@ for (const [name, store] of databases) {
         default_workspace_id: workspace_id,
         has_marks: false
       })
-      const lists = { allowed_models: ["m".repeat(mostPrefetched - 1), "n"] }
+      const lists = { allowed_models: ["m".repeat(maxPrefetchedBytes - 1), "n"] }
       const longest = yield* insertPlain(account_id, { ...plainCredential(workspace_id), ...lists }, plainSealedKey())
       assert.deepStrictEqual(yield* prefetched(hash, longest.id), {
         account_id,
-        bytes: mostPrefetched,
+        bytes: maxPrefetchedBytes,
         credential: { id: longest.id, row: Option.some(longest) }
       })
       assert.deepStrictEqual(yield* prefetched(hash, longest.id, true), {
         account_id,
-        bytes: mostPrefetched + plainSealedKey().sealed.length
+        bytes: maxPrefetchedBytes + plainSealedKey().sealed.length
       })
       yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
       assert.deepStrictEqual(yield* prefetched(hash), { account_id, default_workspace_id: null, has_marks: false })

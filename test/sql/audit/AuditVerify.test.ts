@@ -107,7 +107,7 @@ layerLive(Layer.effect(TenEntries, makeTenEntries))(
       yield* log.seal(0)
       yield* sql`DELETE FROM audit_entries WHERE seq = 16`
       yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 17`
-      assert.strictEqual(yield* log.unsealed(), 1)
+      assert.strictEqual(yield* log.countUnsealed(), 1)
       yield* commit
       const { fault, last_seq, unsealed } = yield* audit.verify()
       assert.deepStrictEqual({ fault, last_seq, unsealed }, { fault: null, last_seq: 17, unsealed: 0 })

@@ -102,7 +102,7 @@ describe("every write of a credential", () => {
     for (const _ of Array.from({ length: limits.credentials })) {
       yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
     }
-    assert.deepInclude(yield* Effect.flip(create), { _tag: "PoolFull", of: "credentials", limit: limits.credentials })
+    assert.deepInclude(yield* Effect.flip(create), { _tag: "PoolFull", unit: "credentials", limit: limits.credentials })
   })
 
   it.live.each([
@@ -135,7 +135,7 @@ describe("every write of a credential", () => {
     const lost = { credential, key_version, sealed: undefined, fields: ["name"], revision: revision - 1 } as const
     assert.isFalse(yield* repository.update(account_id, lost), "another change was made, the pool is not to blame")
     const longer = { ...lost, credential: { ...credential, allowed_models: ["m".repeat(1500)] }, revision }
-    assert.deepInclude(yield* Effect.flip(repository.update(account_id, longer)), { _tag: "PoolFull", of: "bytes" })
+    assert.deepInclude(yield* Effect.flip(repository.update(account_id, longer)), { _tag: "PoolFull", unit: "bytes" })
   })
 
   it.live("refuses the writes that lose the race for the last place in a pool", function* () {

@@ -10,7 +10,7 @@ export const layer = Layer.succeed(Cipher, {
       sealed: Buffer.concat([Buffer.alloc(62), Buffer.from(Redacted.value(key))])
     })),
   open: ({ sealed }) => Effect.sync(() => Redacted.make(Buffer.from(sealed.subarray(62)).toString("utf8"))),
-  holds: ({ sealed }, _context, key) =>
+  matches: ({ sealed }, _context, key) =>
     Effect.sync(() => Buffer.from(sealed.subarray(62)).toString("utf8") === Redacted.value(key)),
   read: ({ sealed }, _context, use) => Effect.sync(() => use(Buffer.from(sealed.subarray(62)))),
   verify: () => Effect.void,

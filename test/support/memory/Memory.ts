@@ -209,7 +209,7 @@ const insertInto = (memory: Memory["Service"]): CredentialRepository["Service"][
         }
         const pool = countOf(memory, given)
         if (pool.members >= limits.credentials) {
-          return Effect.fail(new PoolFull({ of: "credentials", limit: limits.credentials }))
+          return Effect.fail(new PoolFull({ unit: "credentials", limit: limits.credentials }))
         }
         const credential = { ...given, created_at, sort_order: pool.next_order }
         pool.members += 1
@@ -422,7 +422,7 @@ const kekRegistry = Layer.unwrap(
           if (kek !== undefined && naming === 0) kek.retired = true
           return naming
         }),
-      missing: (kek_ids, limit = Number.POSITIVE_INFINITY) =>
+      countMissing: (kek_ids, limit = Number.POSITIVE_INFINITY) =>
         Effect.sync(() => {
           const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
           const absent = Array.from(new Set(named))

@@ -245,7 +245,7 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
 })
 
 describe("a key store (R10)", () => {
-  const operations = ["seal", "open", "holds", "read", "verify", "reseal"] as const
+  const operations = ["seal", "open", "matches", "read", "verify", "reseal"] as const
 
   /** Every operation, on a key store that runs `answer` before each answer once it is switched on. */
   const askingAfter = Effect.fnUntraced(function* (answer: Effect.Effect<void>) {
@@ -277,7 +277,7 @@ describe("a key store (R10)", () => {
     const asking: Record<(typeof operations)[number], Effect.Effect<unknown, unknown>> = {
       seal: cipher.seal(key, contextOf(bound)),
       open: cipher.open(sealed, contextOf(bound)),
-      holds: cipher.matches(sealed, contextOf(bound), key),
+      matches: cipher.matches(sealed, contextOf(bound), key),
       read: cipher.read(sealed, contextOf(bound), () => 1),
       verify: cipher.verify(sealed, contextOf(bound)),
       reseal: cipher.reseal(sealed, contextOf(bound), contextOf(bound))

@@ -281,7 +281,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     const made = yield* createOnce(account_id, minimal, key)
     const down = yield* instead(Cipher, (cipher) => ({
       ...cipher,
-      holds: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
+      matches: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
     }))
     const failed = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, down))
     assert.isTrue(Exit.isFailure(failed) && Option.isNone(Exit.findErrorOption(failed)))

@@ -128,7 +128,7 @@ const contract = (it: It<Parts>) => {
     function* (failure: KeyStoreUnavailable | UnknownKeyId) {
       const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
       const fail = () => Effect.fail(failure)
-      const service = yield* instead(Cipher, (cipher) => ({ ...cipher, open: fail, holds: fail, reseal: fail }))
+      const service = yield* instead(Cipher, (cipher) => ({ ...cipher, open: fail, matches: fail, reseal: fail }))
       const without = (body: object) =>
         Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
       assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")

@@ -1,6 +1,6 @@
 import { Arbitrary, Effect, Fiber, Layer, Redacted } from "effect"
 import { TestClock } from "effect/testing"
-import { CredentialId } from "../../../src/domain/Identifiers.ts"
+import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { contextOf } from "../../../src/domain/SealedKey.ts"
 import { AuthenticationFailed, Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
 import { makeMemoryBudget, MemoryBudget } from "../../../src/runtime/MemoryBudget.ts"
@@ -275,8 +275,94 @@ describe("keys that should sign but cannot", () => {
   )
 })
 
+const id = (n: number) => CredentialId.make(`019ad5a0-0000-7000-8000-00000000000${n}`)
+const inTokens = itWith(Layer.fresh(Tokens.layer).pipe(Layer.provideMerge(budgetOf(mebibyte))))
+
+describe("the cache of tokens", () => {
+  const signer = (n: number) => ({
+    account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
+    ...{ credential_id: id(n), key_version: 1, provider: "amazon-bedrock" }
+  })
+  const key = Buffer.from(bedrock.key)
+  const ignore = () => {}
+
+  inTokens("zeroes each copy of a token after it was filled in", function* () {
+    const { open, sign } = yield* Tokens
+    const copies: Array<Uint8Array> = []
+    const fill = (bytes: Uint8Array) => {
+      assert.match(Buffer.from(bytes).toString(), /^bedrock-api-key-/)
+      copies.push(bytes)
+    }
+    assert.deepStrictEqual([sign(signer(0), key, fill), open(signer(0), fill)], [true, true])
+    assert.deepStrictEqual(
+      copies.map((copy) => copy.every((byte) => byte === 0)),
+      [true, true]
+    )
+  })
+
+  inTokens("signs nothing for a plain key, which it fills in, and refuses a key that cannot sign", function* () {
+    const { isCached, sign } = yield* Tokens
+    const texts: Array<string> = []
+    const fill = (bytes: Uint8Array) => void texts.push(Buffer.from(bytes).toString())
+    assert.isTrue(sign(signer(0), Buffer.from("plain-key-0123456789"), fill))
+    const vertexSigner = { ...signer(0), provider: "google-vertex" }
+    const unusable = "-----BEGIN PRIVATE KEY-----\nfake\n-----END PRIVATE KEY-----\n"
+    const cut = JSON.stringify({ ...JSON.parse(vertex.key), private_key: unusable })
+    assert.isFalse(sign(vertexSigner, Buffer.from(cut), fill))
+    assert.deepStrictEqual(texts, ["plain-key-0123456789"])
+    assert.isFalse(isCached(signer(0)))
+  })
+
+  inTokens("holds a token until 80 % of its life have passed, and then wipes it unasked", function* () {
+    const { isCached, sign } = yield* Tokens
+    const { held } = yield* MemoryBudget
+    sign(signer(0), key, ignore)
+    yield* TestClock.adjust("719 seconds")
+    assert.isAbove(held.spare, 0)
+    assert.isTrue(isCached(signer(0)))
+    yield* TestClock.adjust("1 second")
+    assert.strictEqual(held.spare, 0)
+  })
+
+  inTokens("serves no token at the end of its time, nor one of the future after the clock was set back", function* () {
+    const { isCached, sign } = yield* Tokens
+    yield* TestClock.setTime(5_000)
+    sign(signer(0), key, ignore)
+    yield* TestClock.setTime(4_999)
+    assert.isFalse(isCached(signer(0)))
+    sign(signer(1), key, ignore)
+    yield* TestClock.setTime(4_000 + 719_999)
+    assert.isTrue(isCached(signer(1)), "control")
+    yield* TestClock.setTime(4_000 + 720_000)
+    assert.isFalse(isCached(signer(1)))
+  })
+
+  inTokens("evicts the token that was not used for the longest time", function* () {
+    const { isCached, open, sign } = yield* Tokens
+    const { admit, held } = yield* MemoryBudget
+    for (const n of [0, 1]) sign(signer(n), key, ignore)
+    open(signer(0), ignore)
+    const others = yield* admit("another", "gateway", mebibyte - held.spare + 1)
+    assert.deepStrictEqual(
+      [0, 1].map((n) => isCached(signer(n))),
+      [true, false]
+    )
+    others.release()
+  })
+
+  inTokens("is emptied when the service stops", function* () {
+    const { held } = yield* MemoryBudget
+    const service = Effect.gen(function* () {
+      const { sign } = yield* Tokens
+      sign(signer(0), key, ignore)
+      assert.isAbove(held.spare, 0)
+    })
+    yield* Effect.provide(service, Layer.fresh(Tokens.layer))
+    assert.strictEqual(held.spare, 0)
+  })
+})
+
 describe("the cached tokens, against a simple reference", () => {
-  const id = (n: number) => CredentialId.make(`019ad5a0-0000-7000-8000-00000000000${n}`)
   const keys = [
     { provider: "amazon-bedrock", key: JSON.stringify(accessKey), life: 900 },
     { provider: "google-vertex", key: JSON.stringify(serviceAccount), life: 3600 }
@@ -288,7 +374,6 @@ describe("the cached tokens, against a simple reference", () => {
     seconds: integer(1, 3000)
   })
 
-  const inTokens = itWith(Tokens.layer.pipe(Layer.provideMerge(budgetOf(mebibyte))))
   inTokens.prop(
     "serve their key version until 80 % of their life, and never after being wiped",
     [Arbitrary.array(act, { minLength: 30, maxLength: 40 }), accountId],

@@ -1,10 +1,11 @@
 import { generateKeyPairSync } from "node:crypto"
 import { getToken } from "@aws/bedrock-token-generator"
-import { Arbitrary, Effect } from "effect"
+import { Arbitrary, Effect, Exit, Redacted } from "effect"
 import { JWTAccess } from "google-auth-library"
 import { importSPKI, jwtVerify } from "jose"
 import { vi } from "vitest"
-import { mint, partsOf } from "../../../src/service/tokens/mint.ts"
+import { InvalidParams } from "../../../src/domain/Errors.ts"
+import { canSign, checkSigning, mint, partsOf } from "../../../src/service/tokens/mint.ts"
 import { accessKey, rsaKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { canary, elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../../support/it.ts"
@@ -145,5 +146,36 @@ describe("a token for Vertex", () => {
     })
     for (const key of [String(pkcs1), pem("rsa", 4096)])
       assert.isDefined(mint({ client_email, private_key_id, private_key: key }, 0))
+  })
+
+  it.effect("is promised for a plain key, and for a service account only if its key can sign (D57)", function* () {
+    const [signing, weak] = [private_key, pem("rsa", 1024)].map((key) =>
+      JSON.stringify({ ...serviceAccount, private_key: key, region: "us-east5" })
+    )
+    const issue = {
+      path: ["key"],
+      message: "must be a plain key or a JSON object: private_key must be a private RSA key of 2048 to 4096 bits in PEM"
+    }
+    for (const [key, expected] of [
+      ["plain-key-0123456789", Exit.void],
+      [signing, Exit.void],
+      [weak, Exit.fail(InvalidParams.of(issue))]
+    ] as const) {
+      assert.strictEqual(canSign("google-vertex", key ?? ""), Exit.isSuccess(expected))
+      const exit = yield* Effect.exit(checkSigning("google-vertex", Redacted.make(key ?? "")))
+      assert.deepStrictEqual(exit, expected)
+    }
+  })
+})
+
+describe("the secret parts of a token", () => {
+  it("are the URL of Bedrock with its signature and session, and each part of a JWT", () => {
+    const sessionToken = "a-session/+=="
+    const token = mint({ ...accessKey, sessionToken }, 0)?.text ?? ""
+    const encoded = token.replace("bedrock-api-key-", "")
+    const url = Buffer.from(encoded, "base64").toString()
+    const signature = /X-Amz-Signature=([0-9a-f]{64})&/.exec(url)?.[1]
+    assert.deepStrictEqual<unknown>(partsOf(token), [encoded, url, signature, sessionToken])
+    assert.deepStrictEqual(partsOf("head.claims.signature"), ["head", "claims", "signature"])
   })
 })

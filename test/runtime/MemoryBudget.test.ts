@@ -46,7 +46,7 @@ describe("a budget of memory", () => {
     }).pipe(Effect.provide(Recording.layer))
   )
 
-  it("evicts nothing for a reservation that never fits, and nothing of an account that holds nothing", () => {
+  it("evicts nothing for a reservation that never fits, and no reservation that holds nothing", () => {
     const budget = makeMemoryBudget(100)
     const left: Array<string> = []
     const holding = (account: string, name: string, bytes: number) => {
@@ -60,8 +60,9 @@ describe("a budget of memory", () => {
     const never = budget.reserve("one", "route")
     assert.isFalse(never.grow(101, () => left.push("grown")))
     never.release()
-    holding("one", "shrunk", 50).shrink(0)
+    const shrunk = holding("one", "shrunk", 5)
     holding("one", "large", 60)
+    shrunk.shrink(0)
     holding("one", "new", 30)
     const other = budget.reserve("another", "route")
     assert.isFalse(other.grow(20, () => left.push("admitted")))

@@ -110,7 +110,6 @@ const makeSubject = (code: Code): Subject & { readonly counted: () => number } =
       held.delete(id)
       reservations.delete(id)
       one.transfer(other, bytes)
-      one.release()
     },
     held: () => held,
     events,

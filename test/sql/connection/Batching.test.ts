@@ -422,7 +422,7 @@ describe("a batch", () => {
         ])
       })
     const top = ["root internal", "none", [], undefined, "Success"]
-    const { ask, state } = yield* pool()
+    const { ask, askSmall, state } = yield* pool()
     const three = all([1, 2, 3].map((one) => Effect.exit(ask(one))))
     assert.deepStrictEqual(yield* root(three), [
       top,
@@ -443,11 +443,11 @@ describe("a batch", () => {
     ])
     state.held = true
     const leaving = Effect.gen(function* () {
-      const caller = yield* Effect.forkChild(ask(1), { startImmediately: true })
+      const caller = yield* Effect.forkChild(askSmall(1), { startImmediately: true })
       yield* Effect.yieldNow
       yield* Fiber.interrupt(caller)
     })
-    assert.deepStrictEqual((yield* root(leaving))[1], ["tests.ask internal", 0, [], undefined, "Failure"])
+    assert.deepStrictEqual((yield* root(leaving))[1], ["tests.ask_small internal", 0, [], undefined, "Failure"])
     state.held = false
     assert.deepStrictEqual(
       yield* Effect.andThen(

@@ -1,6 +1,6 @@
 import { Effect, Exit, Option, Redacted } from "effect"
 import type { CredentialId } from "../../src/domain/Identifiers.ts"
-import { encodeSealedFor, type NewLink } from "../../src/domain/Link.ts"
+import { encodeSealTarget, type NewLink } from "../../src/domain/Link.ts"
 import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { LinkClosed, type LinkKeys, type LinkRecord, NotForThisLink } from "../../src/port/Links.ts"
@@ -28,7 +28,7 @@ export const linkKeys = (): LinkKeys["Service"] => {
       Effect.suspend(() => {
         const pair = textOf(public_key)
         const [to, key] = JSON.parse(textOf(ciphertext)) as [string, string]
-        if (textOf(enc) !== pair || to !== encodeSealedFor(target)) return Effect.fail(new NotForThisLink())
+        if (textOf(enc) !== pair || to !== encodeSealTarget(target)) return Effect.fail(new NotForThisLink())
         if (opened.has(pair)) broken("a key pair opens two keys")
         opened.add(pair)
         return Effect.succeed(Redacted.make(key))
@@ -55,7 +55,7 @@ export const linkDeeds = (scene: Scene): Deeds<"link" | "use link" | "revoke lin
     Effect.gen(function* () {
       const [credentials, links] = [yield* Credentials, yield* Links]
       const openFor = (key: Redacted.Redacted, provider: string, credential_id: CredentialId | null) => {
-        const target = encodeSealedFor({ ...link, provider, credential_id })
+        const target = encodeSealTarget({ ...link, provider, credential_id })
         const ciphertext = new Uint8Array(Buffer.from(JSON.stringify([target, Redacted.value(key)])))
         const sealed = { enc: link.public_key ?? new Uint8Array(), ciphertext }
         return links.open(link, sealed, { provider, credential_id })

@@ -21,7 +21,7 @@ const areas = [
   },
   { tests: "test/runtime/{FairQueue,MemoryBudget}.test.ts", sources: "src/runtime/{FairQueue,MemoryBudget}.ts" },
   {
-    tests: "test/{service/routing/{makeWriteBehind,HealthState,Turns},world/World}.test.ts",
+    tests: "test/service/routing/{makeWriteBehind,HealthState,Turns}.test.ts",
     sources: "src/service/routing/{makeWriteBehind,HealthState,Turns}.ts"
   },
   { tests: "test/service/tokens/*.test.ts", sources: "src/service/tokens/*.ts" },
@@ -36,9 +36,13 @@ const areas = [
     sources: "src/sql/credentials/{makeWrite,createCredential,changeCredential}.ts",
     database: true
   },
-  { tests: "test/http/List.test.ts", sources: "src/sql/credentials/listCredentials.ts", database: true },
+  {
+    tests: "test/{http/List,port/StoresContract,cli/CredentialCommand}.test.ts",
+    sources: "src/sql/credentials/listCredentials.ts",
+    database: true
+  },
   { tests: "test/sql/connection/Batching.test.ts", sources: "src/sql/connection/Batching.ts" },
-  { tests: "test/{gateway/OpenRoutes,world/World}.test.ts", sources: "src/gateway/OpenRoutes.ts" },
+  { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
   {
     tests: "test/gateway/{Gateway{Server,Scenes},Credentials,Events,LeavingClient}.test.ts",
     sources: "src/gateway/{Handlers,Routes}.ts",

@@ -1,6 +1,6 @@
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
-import { Effect, Exit } from "effect"
+import { Effect, Exit, Scheduler } from "effect"
 import { TestClock } from "effect/testing"
 import { NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
@@ -114,6 +114,28 @@ describe("the routes that gateways drive over HTTP", () => {
         yield* report(last.id, 1, { _tag: "Rejected" })
         yield* abandon(many.id)
         assert.strictEqual(held(), 0)
+      })
+    )
+  )
+
+  it.effect("answer repetitions of a report alike, wherever the first one yields (T3)", () =>
+    within(1_000_000, ({ open, report }) =>
+      Effect.gen(function* () {
+        const keys = Array.from({ length: 3 }, () => ({ provider: "azure", refused: false }) as const)
+        for (let operations = 3; operations < 20; operations += 1) {
+          let loseAnswer = () => {}
+          const { id } = yield* open(Effect.succeed(planOf(keys)), (lose) => (loseAnswer = lose))
+          const reporting = Effect.provideService(
+            report(id, 1, { _tag: "Rejected" }),
+            Scheduler.MaxOpsBeforeYield,
+            operations
+          )
+          const lost = Effect.sync(() => loseAnswer())
+          const [first, , again] = yield* Effect.all([reporting, lost, reporting], { concurrency: "unbounded" })
+          assert.strictEqual(first.next?.n, 2)
+          assert.deepStrictEqual(again, first)
+          yield* report(id, 2, { _tag: "Succeeded" })
+        }
       })
     )
   )

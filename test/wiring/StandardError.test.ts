@@ -3,7 +3,7 @@ import { pathToFileURL } from "node:url"
 import { resolve } from "node:path"
 import { ConfigProvider, Console, Effect, Layer } from "effect"
 import * as Logging from "../../src/wiring/Logging.ts"
-import { WriteLog } from "../../src/wiring/StandardError.ts"
+import { makeConsole, WriteLog } from "../../src/wiring/StandardError.ts"
 import { assert, describe, it } from "../support/it.ts"
 import { takeLog } from "../support/process/Recording.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -107,6 +107,97 @@ describe("standard error", () => {
       assert.deepStrictEqual(linesIn(writes.join("")), [3, 4, 5])
     })
   )
+})
+
+/** A console on a pipe with room as `hasRoom` says, what it has written, and its listener for the end of the process. */
+const consoleOn = Effect.fnUntraced(function* (hasRoom: (call: number) => boolean = () => true) {
+  const log = { text: "", calls: 0 }
+  const others = new Set(process.listeners("exit"))
+  const console: Console.Console = yield* Effect.provideService(
+    makeConsole((count) => console.error(`${count} are missing`)),
+    WriteLog,
+    (bytes) => {
+      log.calls += 1
+      if (!hasRoom(log.calls)) throw systemError("EAGAIN")
+      log.text += bytes.toString()
+      return bytes.length
+    }
+  )
+  const end = process.listeners("exit").find((listener) => !others.has(listener)) ?? assert.fail("no listener")
+  return { console, end: () => end(0), log }
+})
+
+describe("the console on standard error", () => {
+  it.live("writes exactly what it was given, indented in groups", function* () {
+    const { console, log } = yield* consoleOn()
+    console.group("group")
+    console.error("inside")
+    console.groupEnd()
+    console.error("outside")
+    yield* Effect.andThen(nextTurn, nextTurn)
+    assert.strictEqual(log.text, "group\n  inside\noutside\n")
+  })
+
+  it.live("keeps 4 MiB of characters for the reader, and counts the lines beyond", function* () {
+    const { console, end, log } = yield* consoleOn()
+    const line = "x".repeat(4 * 1024 * 1024 - 1)
+    console.error(line)
+    for (const _ of ["one", "another"]) console.error("y")
+    end()
+    assert.isTrue(log.text === `${line}\n2 are missing\n`)
+  })
+
+  it.live("tries a full pipe again after a while, not with every line", function* () {
+    let hasRoom = false
+    const { console, log } = yield* consoleOn(() => hasRoom)
+    const began = performance.now()
+    for (const n of numbers(0, 500)) {
+      console.error(`line ${n}.`)
+      yield* nextTurn
+    }
+    assert.isAtMost(log.calls, 2 + (performance.now() - began) / 4)
+    hasRoom = true
+    yield* eventually("the lines", () => log.text !== "")
+    assert.deepStrictEqual(linesIn(log.text), numbers(0, 500))
+  })
+
+  it.live("waits for the reader when the process ends, for two seconds at most", function* () {
+    const slow = yield* consoleOn((call) => call > 3)
+    slow.console.error("line 0.")
+    const began = performance.now()
+    slow.end()
+    assert.isAbove(performance.now() - began, 3 * 4)
+    assert.strictEqual(slow.log.text, "line 0.\n")
+    let isStuck = true
+    const stuck = yield* consoleOn(() => !isStuck)
+    stuck.console.error("line 0.")
+    const waited = performance.now()
+    stuck.end()
+    assert.isAtLeast(performance.now() - waited, 2000)
+    assert.isBelow(stuck.log.calls, 600)
+    assert.strictEqual(stuck.log.text, "")
+    isStuck = false
+  })
+
+  it.live("forgets what cannot be written, and listens no longer than its scope", function* () {
+    const listeners = process.listenerCount("exit")
+    let isBroken = true
+    const log = yield* Effect.scoped(
+      Effect.gen(function* () {
+        const { console, end, log } = yield* consoleOn(() => {
+          if (isBroken) throw systemError("EPIPE")
+          return true
+        })
+        console.error("lost")
+        end()
+        isBroken = false
+        console.error("last")
+        return log
+      })
+    )
+    assert.strictEqual(log.text, "last\n")
+    assert.strictEqual(process.listenerCount("exit"), listeners)
+  })
 })
 
 const effect = pathToFileURL(resolve("node_modules/effect/dist/index.js")).href

@@ -37,7 +37,7 @@ const areas = [
     database: true
   },
   {
-    tests: "test/{http/List,port/StoresContract,cli/CredentialCommand}.test.ts",
+    tests: "test/{sql/credentials/SharedLists,http/List,port/StoresContract,cli/CredentialCommand}.test.ts",
     sources: "src/sql/credentials/listCredentials.ts",
     database: true
   },

@@ -1,0 +1,67 @@
+import { Effect, type Tracer } from "effect"
+import type { CredentialPage } from "../../../src/port/CredentialRepository.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { tracerTo } from "../../support/process/Recording.ts"
+import { assert, it } from "../../support/it.ts"
+
+const kibibyte = 1024
+
+/** Lists pages at the same time, and answers how many pages each statement read. */
+const open = Effect.gen(function* () {
+  const { repository } = yield* openLossyStore
+  const asked: Array<number> = []
+  const memory = (reserved: number) => ({
+    reserved,
+    admit: (bytes: number) => Effect.sync(() => void asked.push(bytes))
+  })
+  const unlimited = { workspace_id, offset: 0, limit: 1 }
+  const page = (changed: Partial<CredentialPage> = {}): CredentialPage =>
+    Object.assign({}, unlimited, { memory: memory(kibibyte) }, changed)
+  const list = (pages: ReadonlyArray<CredentialPage>) =>
+    Effect.forEach(pages, (one) => repository.list(account_id, one), { concurrency: "unbounded" })
+  const statements = Effect.fnUntraced(function* (pages: ReadonlyArray<CredentialPage>) {
+    const spans: Array<Tracer.NativeSpan> = []
+    yield* list(pages).pipe(Effect.withSpan("root"), Effect.withTracer(tracerTo((span) => spans.push(span))))
+    return spans
+      .filter(({ kind, name }) => kind === "client" && name === "credentials.list")
+      .map(({ attributes }) => attributes.get("db.operation.batch.size") ?? 1)
+  })
+  return { asked, list, memory, page, repository, statements, unlimited }
+})
+const times = <A>(count: number, one: A) => Array.from({ length: count }, () => one)
+
+it.live(
+  "lists of a known size share a statement, unless they are filtered or skip more than 1,000 (R13)",
+  function* () {
+    const { page, statements, unlimited } = yield* open
+    assert.deepStrictEqual(yield* statements(times(3, page({ offset: 1000 }))), [3])
+    for (const alone of [page({ offset: 1001 }), page({ provider: "openai" }), page({ q: "n" }), unlimited]) {
+      assert.deepStrictEqual(yield* statements(times(3, alone)), [1, 1, 1])
+    }
+  }
+)
+
+it.live("lists share a statement up to 4 MiB, by the bytes of their lists and a kibibyte for each row", function* () {
+  const { memory, page, statements } = yield* open
+  const eighth = page({ limit: 100, memory: memory((512 - 100) * kibibyte) })
+  assert.deepStrictEqual(yield* statements(times(8, eighth)), [8])
+  assert.deepStrictEqual(yield* statements(times(9, eighth)), [8, 1])
+})
+
+it.live("a list whose lists need more memory is read again once that is admitted (R13)", function* () {
+  const { asked, list, memory, page, repository, statements } = yield* open
+  const allowed_models = times(100, "m".repeat(200))
+  yield* repository.insert(account_id, { ...plainCredential(workspace_id, uuid(11)), allowed_models }, plainSealedKey())
+  const [all] = yield* list([page({ memory: memory(1024 * kibibyte) })])
+  assert.deepStrictEqual(all?.credentials[0]?.allowed_models, allowed_models)
+  assert.deepStrictEqual(asked, [])
+  assert.deepStrictEqual(yield* statements([page()]), [1, 1])
+  const bytes = 20_000
+  assert.deepStrictEqual(asked, [bytes])
+  assert.deepStrictEqual(yield* list([page({ memory: memory(bytes) }), page({ memory: memory(bytes - 1) })]), [
+    all,
+    all
+  ])
+  assert.deepStrictEqual(asked, [bytes, bytes])
+})

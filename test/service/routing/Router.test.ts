@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto"
 import { inspect } from "node:util"
-import { Clock, DateTime, Deferred, Duration, Effect, Exit, Fiber, Layer, Result, type Scope } from "effect"
+import { Cause, Clock, DateTime, Deferred, Duration, Effect, Exit, Fiber, Layer, Result, type Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { ApiKeyHash, type CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
@@ -15,7 +15,7 @@ import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
 import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
-import { LeaseRefused } from "../../../src/service/routing/RouterErrors.ts"
+import { LeaseRefused, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
 import { makeWalk, runPlan } from "../../../src/service/routing/Walk.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
@@ -654,6 +654,16 @@ describe("a router's knowledge", () => {
       assert.strictEqual((yield* Effect.flip(plan(requestOf(owner))))._tag, "PoolsUnavailable")
       assert.lengthOf((yield* plan(requestOf(owner), Duration.minutes(1))).steps, 2)
     }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cut))))
+  })
+
+  onMemory("is unavailable if one pool cannot be read while another is gone with its workspace (E21)", function* () {
+    const owner = yield* newTenant
+    const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
+    // As Effect combines what several fibers end with.
+    const both = Effect.failCause(Cause.combine(Cause.die(new UnknownWorkspace()), Cause.die(failure)))
+    const cut = changing(CredentialPools, (pools) => ({ ...pools, versions: () => both }))
+    const planned = Effect.provide(planOf(owner), Layer.fresh(Layer.provide(Router.layer, cut)))
+    assert.strictEqual((yield* Effect.flip(planned))._tag, "PoolsUnavailable")
   })
 
   inService("a plan is made each time that it is run, also within its freshness", function* () {

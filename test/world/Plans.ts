@@ -258,18 +258,20 @@ export class Plans {
     for (const one of this.#leased) if (one.lease === lease) one.endedAt ??= this.#scene.simulation.ran
   }
 
+  #countRoutes(change: number) {
+    return Effect.sync(() => {
+      this.#routing += change
+      this.#routed = this.#scene.simulation.ran
+    })
+  }
+
   /** Notes while a route may be about to lease a key, and what it leases, whoever gets the answer. */
   readonly opening: Shared["opening"] = (instance, next) =>
     Effect.acquireUseRelease(
-      Effect.sync(() => {
-        this.#routing += 1
-        return this.#scene.simulation.now
-      }),
+      Effect.map(this.#countRoutes(1), () => this.#scene.simulation.now),
       () => next,
       (at, exit) =>
-        Effect.sync(() => {
-          this.#routing -= 1
-          this.#routed = this.#scene.simulation.ran
+        Effect.map(this.#countRoutes(-1), () => {
           if (Exit.isSuccess(exit) && exit.value?.lease !== undefined) this.#note(instance, exit.value.lease, at)
         })
     )
@@ -387,7 +389,12 @@ export class Plans {
             this.closed(instance, lease, { _tag: "Forbidden" })
             Effect.runSync(router.report(lease, { _tag: "Forbidden" }))
           })
-          yield* Effect.scoped(refused)
+          // The key is on trial meanwhile.
+          yield* Effect.acquireUseRelease(
+            this.#countRoutes(1),
+            () => Effect.scoped(refused),
+            () => this.#countRoutes(-1)
+          )
         }
       })
       return this.#scene.ask(

@@ -1,26 +1,27 @@
 import { IncomingMessage } from "node:http"
 
-/** How many bytes all bodies may take that no other budget has admitted. */
-const unreadLimit = 12 * 1024 * 1024
+/** Maximum bytes of all bodies that no other budget has admitted. */
+const unadmittedLimit = 12 * 1024 * 1024
 
-/** How many bytes of a body to discard after its answer. */
+/** Maximum bytes of a body to discard after its answer. */
 const discardLimit = 256 * 1024
 
-const unread = new Set<ArrivingRequest>()
-let unreadTotal = 0
+/** The requests whose bodies have unadmitted bytes, oldest first. */
+const unadmitted = new Set<ArrivingRequest>()
+let unadmittedTotal = 0
 
-/** The size of all bodies that have arrived and that no other budget has admitted. */
-export const unreadBytes = () => unreadTotal
+/** The bytes of all bodies that have arrived and that no other budget has admitted. */
+export const unadmittedBytes = () => unadmittedTotal
 
-/** After how many chunks of a body a connection waits for its turn: a chunk of one byte costs as much as a long one. */
+/** A connection waits for a turn after so many chunks of a body: a chunk of one byte costs as much as a long one. */
 const chunksPerTurn = 1024
 
-/** The requests that wait for it. Each turn of the event loop reads on one of them, so that many of them delay nobody for long. */
-const waiting: Array<ArrivingRequest> = []
+/** The requests that wait for a turn. Each turn of the event loop resumes one, so that many of them delay nobody for long. */
+const waitingForTurn: Array<ArrivingRequest> = []
 
-const takeTurn = () => {
-  waiting.shift()?.readOn()
-  if (waiting.length > 0) setImmediate(takeTurn)
+const resumeNext = () => {
+  waitingForTurn.shift()?.readOn()
+  if (waitingForTurn.length > 0) setImmediate(resumeNext)
 }
 
 const noop = () => {}
@@ -34,18 +35,18 @@ const noop = () => {}
 export class ArrivingRequest extends IncomingMessage {
   /** How many bytes of the body have arrived. */
   received = 0
-  /** The body was dropped for lack of memory. */
+  /** Whether the body was dropped for lack of memory. */
   isDropped = false
-  /** The status of the refusal, if the rest of the request could not be read. */
+  /** The status with which the server refused the rest of the request; undefined if it could be read. */
   refusedWith: number | undefined
-  private bytes: Buffer | undefined
-  /** How many bytes of it no other budget has admitted. */
-  private unread = 0
+  private buffer: Buffer | undefined
+  /** How many bytes in `buffer` no other budget has admitted. */
+  private unadmitted = 0
   private onProgress = noop
-  private state: "unread" | "reading" | "discarding" = "unread"
+  private state: "paused" | "reading" | "discarding" = "paused"
   private onExcess = noop
   private chunks = 0
-  private isWaiting = false
+  private isWaitingForTurn = false
 
   /** Whether the client waits for 100 Continue before it sends the body. */
   get expectsContinue(): boolean {
@@ -53,30 +54,25 @@ export class ArrivingRequest extends IncomingMessage {
     return headers.expect !== undefined && httpVersion === "1.1" && !complete && received === 0
   }
 
-  override push(part: Buffer | null): boolean {
-    if (part === null) {
+  /** Takes a chunk of the body from Node, or null at its end. Returns whether Node may read on. */
+  override push(chunk: Buffer | null): boolean {
+    if (chunk === null) {
       const isOpen = super.push(null)
       this.onProgress()
       return isOpen
     }
     if (this.state === "discarding") {
-      this.discardPart(part)
-      return this.isInTurn()
+      this.discardChunk(chunk)
+      return this.hasTurn()
     }
-    this.received += part.length
-    if (!this.isDropped) this.count(part.length)
-    if (unreadTotal > unreadLimit) ArrivingRequest.dropLargest()
-    if (this.isDropped) part.fill(0)
-    else this.keep(part)
+    this.received += chunk.length
+    if (!this.isDropped) this.countUnadmitted(chunk.length)
+    if (unadmittedTotal > unadmittedLimit) ArrivingRequest.dropLargest()
+    if (this.isDropped) chunk.fill(0)
+    else this.append(chunk)
     this.onProgress()
     if (this.received === Number(this.headers["content-length"])) return true
-    return (this.state === "reading" || this.isDropped) && this.isInTurn()
-  }
-
-  /** Reads on when its turn has come. */
-  readOn(): void {
-    this.isWaiting = false
-    if (!this.complete) this._read(0)
+    return (this.state === "reading" || this.isDropped) && this.hasTurn()
   }
 
   /** Reads the rest of the body. Calls `onProgress` at once and for every chunk, until the request is answered. */
@@ -87,16 +83,16 @@ export class ArrivingRequest extends IncomingMessage {
     if (!this.complete) this._read(0)
   }
 
-  /** Gives back this body's share of the unread budget, because another budget has admitted the body. */
-  leaveUnreadBudget(): void {
-    this.count(-this.unread)
+  /** Stops counting the body here, because another budget has admitted all bytes that have arrived. */
+  markAdmitted(): void {
+    this.countUnadmitted(-this.unadmitted)
   }
 
   /** Returns the whole body; the caller must wipe it. */
   takeBody(): Buffer {
-    const body = this.bytes?.subarray(0, this.received) ?? Buffer.alloc(0)
-    this.bytes = undefined
-    this.leaveUnreadBudget()
+    const body = this.buffer?.subarray(0, this.received) ?? Buffer.alloc(0)
+    this.buffer = undefined
+    this.markAdmitted()
     this.resume()
     return body
   }
@@ -110,60 +106,70 @@ export class ArrivingRequest extends IncomingMessage {
     this.resume()
   }
 
-  /** Wipes the body and gives its memory back. */
+  /** Wipes the body, frees its memory and reports no more progress. */
   wipe(): void {
     this.onProgress = noop
-    this.bytes?.fill(0)
-    this.bytes = undefined
-    this.leaveUnreadBudget()
+    this.freeBuffer()
   }
 
-  private isInTurn(): boolean {
-    if (this.isWaiting) return false
+  /** Reads on after a wait for a turn. */
+  readOn(): void {
+    this.isWaitingForTurn = false
+    if (!this.complete) this._read(0)
+  }
+
+  /** Counts a chunk. Returns false if the request must wait for a turn before the next one. */
+  private hasTurn(): boolean {
+    if (this.isWaitingForTurn) return false
     this.chunks += 1
     if (this.chunks % chunksPerTurn !== 0) return true
-    this.isWaiting = true
-    if (waiting.push(this) === 1) setImmediate(takeTurn)
+    this.isWaitingForTurn = true
+    if (waitingForTurn.push(this) === 1) setImmediate(resumeNext)
     return false
   }
 
-  private discardPart(part: Buffer): void {
-    this.received += part.length
-    part.fill(0)
+  private discardChunk(chunk: Buffer): void {
+    this.received += chunk.length
+    chunk.fill(0)
     if (this.received <= discardLimit) return
     this.onExcess()
     this.onExcess = noop
   }
 
-  private count(bytes: number): void {
-    this.unread += bytes
-    unreadTotal += bytes
-    if (this.unread > 0) unread.add(this)
-    else unread.delete(this)
+  private countUnadmitted(bytes: number): void {
+    this.unadmitted += bytes
+    unadmittedTotal += bytes
+    if (this.unadmitted > 0) unadmitted.add(this)
+    else unadmitted.delete(this)
   }
 
-  /** Drops the largest body, of several the last. It is at least as large as the chunk that has just arrived. */
+  /** Drops the largest body; of equally large ones, the newest. That frees at least the chunk that has just arrived. */
   private static dropLargest(): void {
-    const largest = Array.from(unread).reduce((one, other) => (other.unread >= one.unread ? other : one))
+    const largest = Array.from(unadmitted).reduce((one, other) => (other.unadmitted >= one.unadmitted ? other : one))
     largest.isDropped = true
-    largest.bytes?.fill(0)
-    largest.bytes = undefined
-    largest.leaveUnreadBudget()
+    largest.freeBuffer()
   }
 
-  private keep(part: Buffer): void {
-    const { bytes, received } = this
-    if (bytes === undefined) {
-      this.bytes = part
+  private freeBuffer(): void {
+    this.buffer?.fill(0)
+    this.buffer = undefined
+    this.markAdmitted()
+  }
+
+  /** Keeps the first chunk itself, and copies later ones behind it. */
+  private append(chunk: Buffer): void {
+    const { buffer, received } = this
+    if (buffer === undefined) {
+      this.buffer = chunk
       return
     }
-    const before = received - part.length
-    if (received > bytes.length) {
-      this.bytes = Buffer.alloc(Math.max(received, 2 * bytes.length))
-      bytes.copy(this.bytes, 0, 0, before)
-      bytes.fill(0)
+    const before = received - chunk.length
+    if (received > buffer.length) {
+      this.buffer = Buffer.alloc(Math.max(received, 2 * buffer.length))
+      buffer.copy(this.buffer, 0, 0, before)
+      buffer.fill(0)
     }
-    part.copy(this.bytes ?? bytes, before)
-    part.fill(0)
+    chunk.copy(this.buffer ?? buffer, before)
+    chunk.fill(0)
   }
 }

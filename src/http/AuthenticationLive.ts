@@ -10,7 +10,7 @@ import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
 import { Prefetched } from "../runtime/Prefetched.ts"
 import { errorResponse } from "./Envelope.ts"
-import { holdUntilSent } from "./Handlers.ts"
+import { reserveUntilSent } from "./Handlers.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
 import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { isRepeated } from "./RequestHeaders.ts"
@@ -58,7 +58,7 @@ export interface Resolved {
 }
 
 /** The credential to read along with the token. */
-interface Reading {
+interface ReadAlong {
   readonly id: CredentialId | undefined
   /** Whether the endpoint needs the sealed key too. */
   readonly isSealed: boolean
@@ -66,14 +66,14 @@ interface Reading {
 
 /** How to look up tokens of one kind by their hash, and how to answer those that are refused. */
 export interface Tokens {
-  readonly resolve: (hash: ApiKeyHash, reading: Reading) => Answer<Result.Result<Resolved, Refusal>>
+  readonly resolve: (hash: ApiKeyHash, readAlong: ReadAlong) => Answer<Result.Result<Resolved, Refusal>>
   /** For no token or several headers. */
   readonly missing: (request: HttpServerRequest.HttpServerRequest) => Refusal
   readonly invalid: Refusal
   readonly forbidden: Refusal
 }
 
-/** The queue's tenant of all tokens whose account is not known. */
+/** The tenant of all tokens whose account is unknown, in the queue. */
 const strangers = "strangers"
 
 /** Remembers the accounts of recently used keys, only to choose a tenant of the queue: every request looks up its key (D42). */
@@ -118,7 +118,7 @@ const logContextOf = ({ account_id, ...principal }: Resolved["principal"]) =>
 export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, invalid, missing, resolve }: Tokens) {
   const { reads } = yield* RequestQueues
   const known = makeKnownAccounts()
-  const whileHeld = holdUntilSent(yield* MemoryBudget)
+  const withReservation = reserveUntilSent(yield* MemoryBudget)
   return Authentication.of({
     management_key: (app, { credential, endpoint }) =>
       Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
@@ -141,10 +141,11 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
           if (log !== undefined) Object.assign(log, logContextOf(principal))
           if (!isAllowed(principal, endpoint.identifier)) return forbidden
           const { bytes = 0 } = resolved.success.prefetched ?? {}
+          // A longer credential is read again by `app`, once its memory is reserved.
           const answer =
             bytes > maxPrefetchedBytes
               ? asPrincipal(
-                  whileHeld(request, bytes, () => app),
+                  withReservation(request, bytes, () => app),
                   { principal }
                 )
               : asPrincipal(app, resolved.success)
@@ -163,8 +164,8 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
 })
 
 /**
- * Looks up API keys by their hash on every request (D2, D3, D4, D42). The statement also reads the credential in the path, as
- * `Prefetched` for the repository: so a get takes one statement, and an update two.
+ * Looks up API keys by their hash on every request (D2, D3, D4, D42). The same statement reads the credential that the path
+ * names, for the repository to use (`Prefetched`): a get takes one statement, an update two.
  */
 export const layer = Layer.effect(
   Authentication,

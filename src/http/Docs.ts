@@ -9,7 +9,7 @@ import { completeDocument, operationsOf } from "../contract/OpenApiAnnotations.t
 
 const path = "/docs"
 
-/** Turns off everything that Scalar would load from other hosts, send to them or store in the browser. */
+/** Keeps Scalar from loading anything from other hosts, sending anything to them, or storing anything in the browser. */
 const scalar = {
   withDefaultFonts: false,
   hideClientButton: true,
@@ -36,12 +36,15 @@ const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest(
 
 const [opening, closing] = ["<script>", "</script>"]
 
-const scriptsIn = (html: Buffer) => {
+/** The sources of a policy that allow the page's inline scripts. */
+const scriptHashes = (html: Buffer) => {
   const hashes: Array<string> = []
-  for (let start = html.indexOf(opening); start !== -1; start = html.indexOf(opening, start)) {
-    const end = html.indexOf(closing, (start += opening.length))
+  let tag = html.indexOf(opening)
+  while (tag !== -1) {
+    const start = tag + opening.length
+    const end = html.indexOf(closing, start)
     hashes.push(`'sha256-${sha256(html.subarray(start, end))}'`)
-    start = end
+    tag = html.indexOf(opening, end)
   }
   return hashes.join(" ")
 }
@@ -50,7 +53,7 @@ const scriptsIn = (html: Buffer) => {
 const policyOf = (html: Buffer) =>
   [
     "default-src 'none'",
-    `script-src ${scriptsIn(html)}`,
+    `script-src ${scriptHashes(html)}`,
     "style-src 'unsafe-inline'",
     "connect-src 'self'",
     "img-src data:",
@@ -59,7 +62,7 @@ const policyOf = (html: Buffer) =>
     "frame-ancestors 'none'"
   ].join("; ")
 
-/** Renders and compresses the page, which has 3 MB uncompressed. */
+/** Renders and compresses the page, which is 3 MB uncompressed. */
 const render = Effect.gen(function* () {
   const router = yield* HttpRouter.make
   yield* Layer.build(HttpApiScalar.layer(api, { path, scalar })).pipe(

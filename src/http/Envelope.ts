@@ -16,6 +16,7 @@ export const errorResponse = (
   headers: Record<string, string> = {}
 ) => HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
 
+/** Answers 404 for an unknown path, 405 for another method of a known one. */
 const unrouted = ({ methodsOf }: Routing["Service"], url: string) => {
   const allow = methodsOf(url)
   return allow.length === 0
@@ -31,7 +32,7 @@ const hostMissing = Effect.succeed(
 const namesOneHost = ({ headers, httpVersion, rawHeaders }: IncomingMessage) =>
   headers.host === undefined ? httpVersion !== "1.1" : !isRepeated({ headers, source: { rawHeaders } }, "host")
 
-/** Logs a plain database failure, such as an outage, in one sentence and anything else with its cause (D11). */
+/** Logs a self-explanatory database failure, such as an outage, in one sentence; any other failure with its cause (D11). */
 const logFailure = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
   return failure instanceof DatabaseFailure && failure.isSelfExplanatory
@@ -49,15 +50,15 @@ const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat
   )
 }
 
-/** Answers a request that does not decode: 404 for its path (D5), else 400 with every fault (D7). */
-const undecoded = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
+/** Answers 404 for a path that does not decode (D5), 400 for the rest of a request (D7); undefined for a response. */
+const decodingRefusal = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
   if (kind === "Body" || kind === "ResponseHeaders") return undefined
   return errorResponse(kind === "Params" ? new NotFound() : InvalidParams.ofSchema(cause.issue))
 }
 
 /** Answers a request that was refused before any handler ran; undefined for other failures. */
 const refusalOf = (failure: unknown, routing: Routing["Service"], url: string) => {
-  if (HttpApiError.HttpApiSchemaError.is(failure)) return undecoded(failure)
+  if (HttpApiError.HttpApiSchemaError.is(failure)) return decodingRefusal(failure)
   const isUnrouted = HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound"
   return isUnrouted ? unrouted(routing, url) : undefined
 }

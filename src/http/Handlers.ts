@@ -29,8 +29,8 @@ const formatIso = ({ epochMilliseconds: at }: DateTime.Utc) => {
   const day = Math.floor(at / 86_400_000)
   if (day !== cachedDate.day) cachedDate = { day, text: new Date(at).toISOString().slice(0, -"00:00:00.000Z".length) }
   const rest = at - day * 86_400_000
-  const of = (unit: number) => twoDigits[Math.floor(rest / unit) % 60]
-  return `${cachedDate.text}${of(3_600_000)}:${of(60_000)}:${of(1000)}.${String(rest % 1000).padStart(3, "0")}Z`
+  const digits = (unit: number) => twoDigits[Math.floor(rest / unit) % 60]
+  return `${cachedDate.text}${digits(3_600_000)}:${digits(60_000)}:${digits(1000)}.${String(rest % 1000).padStart(3, "0")}Z`
 }
 
 /** Encodes a credential as the contract's schema does, without interpreting the schema for every answer. */
@@ -52,18 +52,21 @@ const single = (credential: Credential) => json(credentialBody(credential))
 
 const defaultLimit = 50
 
-/** The usual size of the lists in a credential, and the greatest size of its other members, in bytes. */
-const usualLists = 4 * 1024
-const otherMembers = 2 * 1024
+/** The usual size of the lists in a credential, and the maximum size of its other members, in bytes. */
+const usualListBytes = 4 * 1024
+const maxOtherBytes = 2 * 1024
 
-/** How many bytes an answer takes for each byte of its text: as rows, credentials and text while it is built; then until it is sent. */
-const bytesPerByte = { building: 4, unsent: 2 }
+/** Memory of an answer for each byte of its text: while it is built (rows, credentials and text), and until it is sent. */
+const memoryPerByte = { building: 4, unsent: 2 }
 
 const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
   body._tag === "Uint8Array" ? body.contentLength : 0
 
-/** Holds the memory of an answer from before it is read until its last byte is sent, or its client has left. */
-export const holdUntilSent = ({ admit }: MemoryBudget) =>
+/**
+ * Reserves memory for an answer of `bytes` before `make` reads it. Releases the memory once the answer is sent or its client
+ * has left. `make` gets a function that reserves memory for further bytes.
+ */
+export const reserveUntilSent = ({ admit }: MemoryBudget) =>
   Effect.fnUntraced(function* <E, R>(
     request: HttpServerRequest.HttpServerRequest,
     bytes: number,
@@ -72,17 +75,17 @@ export const holdUntilSent = ({ admit }: MemoryBudget) =>
     const account_id = accountOf(yield* CurrentPrincipal)
     const response = toServerResponse(request) as ServerResponse
     const cut = () => cutOff(response.req.socket)
-    const holding = yield* admit(account_id, "page", bytesPerByte.building * bytes, cut)
+    const reservation = yield* admit(account_id, "page", memoryPerByte.building * bytes, cut)
     const admitMore: PageMemory["admit"] = (more) =>
       untilStarted((start) => {
-        if (holding.grow(bytesPerByte.building * more, start)) start()
+        if (reservation.grow(memoryPerByte.building * more, start)) start()
         return true
       })
     return yield* Effect.onExit(Effect.interruptible(make(admitMore)), (exit) =>
       Effect.sync(() => {
-        holding.shrink(Exit.isSuccess(exit) ? bytesPerByte.unsent * lengthOf(exit.value) : 0)
-        if (response.destroyed) holding.release()
-        else response.once("close", () => holding.release())
+        reservation.shrink(Exit.isSuccess(exit) ? memoryPerByte.unsent * lengthOf(exit.value) : 0)
+        if (response.destroyed) reservation.release()
+        else response.once("close", () => reservation.release())
       })
     )
   }, Effect.uninterruptible)
@@ -97,8 +100,8 @@ const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMism
   ].slice(0, 100)
 
 /**
- * Implements a group of a contract as Effect does, but with only the group's middleware in the context of its requests: every
- * request copies that context.
+ * Implements a group of a contract like `HttpApiBuilder.group`, but leaves only the group's middleware in the context of its
+ * requests, because every request copies that context.
  */
 export const group: typeof HttpApiBuilder.group = (api, identifier, build) =>
   Layer.effectContext(
@@ -129,17 +132,17 @@ const inQueue =
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
     Effect.flatMap(CurrentPrincipal, (principal) => queue(accountOf(principal), operation))
 
-/** The operations for the `CurrentPrincipal`, which only translate between the contract and the services. */
+/** The operations for the `CurrentPrincipal`. They only translate between the contract and the services. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
   const { explainedBody, status, statuses } = yield* Explanations
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
-  const whileHeld = holdUntilSent(yield* MemoryBudget)
+  const withReservation = reserveUntilSent(yield* MemoryBudget)
   const [reading, writing] = [inQueue(reads), inQueue(writes)]
   const list = Effect.fnUntraced(function* (query: ListQuery, admit: PageMemory["admit"]) {
     const { include, ...page } = { offset: 0, limit: defaultLimit, ...query }
-    const memory: PageMemory = { reserved: page.limit * usualLists, admit }
+    const memory: PageMemory = { reserved: page.limit * usualListBytes, admit }
     const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
     const data = listed.map(credentialJson)
     if (include !== undefined) {
@@ -163,7 +166,9 @@ export const makeOperations = Effect.gen(function* () {
         })
       ),
     list: ({ query, request }: WithRequest<{ readonly query: ListQuery }>) =>
-      whileHeld(request, (query.limit ?? defaultLimit) * (usualLists + otherMembers), (admit) => list(query, admit)),
+      withReservation(request, (query.limit ?? defaultLimit) * (usualListBytes + maxOtherBytes), (admit) =>
+        list(query, admit)
+      ),
     order: ({ payload }: { readonly payload: OrderRequest }) =>
       writing(credentials.order(payload)).pipe(
         Effect.map((data) => ({ data })),
@@ -172,7 +177,7 @@ export const makeOperations = Effect.gen(function* () {
     events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
     plan: ({ payload, request }: WithRequest<{ readonly payload: PlanRequest }>) =>
-      whileHeld(request, 0, (admit) =>
+      withReservation(request, 0, (admit) =>
         Effect.map(reading(explainedBody(payload, { reserved: 0, admit })), (bytes) =>
           HttpServerResponse.uint8Array(bytes, { contentType })
         )

@@ -13,10 +13,10 @@ import type { ArrivingRequest } from "./ArrivingRequest.ts"
 import { errorResponse } from "./Envelope.ts"
 
 const maxBytes = 256 * 1024
-const refused = (message: string) => InvalidParams.of({ path: [], message })
+const invalidBody = (message: string) => InvalidParams.of({ path: [], message })
 
-/** How many bytes a request takes for each byte of its body: in the buffer, as text, parsed, decoded and sealed. */
-const bytesPerByte = 8
+/** Memory of a request for each byte of its body: in the buffer, as text, parsed, decoded and sealed. */
+const memoryPerByte = 8
 
 /** Why the server refuses to read a body; undefined if it reads it. */
 const refusalOf = ({
@@ -25,12 +25,12 @@ const refusalOf = ({
   "content-type": type = ""
 }: HttpServerRequest.HttpServerRequest["headers"]) => {
   if (Number(length) > maxBytes) return new PayloadTooLarge()
-  if (!/^application\/json[ \t]*(;|$)/i.test(type)) return refused("must be sent as application/json")
-  if (encoding.toLowerCase() !== "identity") return refused("must be sent without content encoding")
+  if (!/^application\/json[ \t]*(;|$)/i.test(type)) return invalidBody("must be sent as application/json")
+  if (encoding.toLowerCase() !== "identity") return invalidBody("must be sent without content encoding")
   return undefined
 }
 
-/** Skips a byte order mark, as Effect does. */
+/** Skips a byte order mark, like Effect's decoder. */
 const decoder = new TextDecoder()
 
 /** How long a complete body may wait for memory, in milliseconds: as long as Node lets a body take to arrive. */
@@ -38,8 +38,8 @@ const memoryTimeout = 8_000
 
 const timedOut = errorResponse(new RequestTimeout(), { connection: "close" })
 
-/** Reads a body, and holds memory for each chunk as it arrives. Undefined if it waits too long for memory. */
-const readBody = (source: ArrivingRequest, holding: Reservation) =>
+/** Reads a body and reserves memory for its chunks as they arrive. Undefined if the whole body waits too long for memory. */
+const readBody = (source: ArrivingRequest, reservation: Reservation) =>
   Effect.callback<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>((resume) => {
     let admitted = 0
     let isWaiting = false
@@ -59,12 +59,16 @@ const readBody = (source: ArrivingRequest, holding: Reservation) =>
       const admit = () => {
         isWaiting = false
         admitted = received
-        if (source.received === received) source.leaveUnreadBudget()
+        if (source.received === received) source.markAdmitted()
       }
       if (received > admitted) {
         isWaiting = true
-        if (holding.grow(bytesPerByte * (received - admitted), () => (admit(), advance()))) admit()
-        else return
+        const isReserved = reservation.grow(memoryPerByte * (received - admitted), () => {
+          admit()
+          advance()
+        })
+        if (!isReserved) return
+        admit()
       }
       if (source.complete) end(Effect.succeed(source.takeBody()))
     }
@@ -89,22 +93,23 @@ export const withJsonBody = <E, R>(
       if (bytes === undefined) return Effect.succeed(timedOut)
       const text = isUtf8(bytes) ? decoder.decode(bytes) : undefined
       bytes.fill(0)
-      if (text === undefined) return Effect.fail(refused("must be UTF-8"))
+      if (text === undefined) return Effect.fail(invalidBody("must be UTF-8"))
       Object.defineProperty(request, "text", { value: Effect.succeed(text) })
       return app
     }
     return Effect.acquireUseRelease(
       Effect.sync(() => {
         if (source.expectsContinue) (toServerResponse(request) as ServerResponse).writeContinue()
-        return budget.reserve(sender, use, () => {
+        const dropIncomplete = () => {
           if (!source.complete) source.destroy()
-        })
+        }
+        return budget.reserve(sender, use, dropIncomplete)
       }),
-      (holding) => Effect.flatMap(withoutDeadline(readBody(source, holding)), answer),
-      (holding) =>
+      (reservation) => Effect.flatMap(withoutDeadline(readBody(source, reservation)), answer),
+      (reservation) =>
         Effect.sync(() => {
           source.wipe()
-          holding.release()
+          reservation.release()
         })
     )
   })

@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { unreadBytes } from "./ArrivingRequest.ts"
+import { unadmittedBytes } from "./ArrivingRequest.ts"
 import { makeMeter, memoize } from "../runtime/Meter.ts"
 
 /** The methods of HTTP, in the order of `Allow`. */
@@ -21,7 +21,7 @@ export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: num
   gauge("byok.http.connections", {}, () => connections)
   gauge("byok.http.connections.limit", {}, () => maxConnections)
   gauge("http.server.active_requests", {}, () => active)
-  gauge("byok.memory.held", { use: "unread" }, unreadBytes)
+  gauge("byok.memory.held", { use: "unread" }, unadmittedBytes)
   const recordOf = memoize((route: string) =>
     memoize((method: string) =>
       memoize((status: number) =>

@@ -11,7 +11,7 @@ const routerConfig = {
   maxParamLength: 16_384
 }
 
-const isEncoded = (path: string) => {
+const isPercentEncoded = (path: string) => {
   try {
     decodeURIComponent(path)
     return true
@@ -34,7 +34,7 @@ export const routableUrl = (target: string): string => {
   // The router would read `*` and an invalid URL as `/`, and a path that ends in a slash as one with an empty id.
   if (!path.startsWith("/") || (path !== "/" && path.endsWith("/"))) return `//${url}`
   if (!/[%;#]/.test(path)) return url
-  const encoded = isEncoded(path) ? path : path.replaceAll("%", "%25")
+  const encoded = isPercentEncoded(path) ? path : path.replaceAll("%", "%25")
   return encoded.replaceAll(";", "%3B").replaceAll("#", "%23") + url.slice(path.length)
 }
 
@@ -44,7 +44,7 @@ export const makeRouting = (isSafe: (method: string, path: string) => boolean) =
   /** The template of the route that the router will match; undefined for an unknown path. */
   const routeOf = (method: string, url: string): string | undefined =>
     routes.find(method === "HEAD" ? "GET" : method, url)?.handler
-  const note = ({ method, path }: Pick<HttpRouter.Route<unknown, unknown>, "method" | "path">) =>
+  const record = ({ method, path }: Pick<HttpRouter.Route<unknown, unknown>, "method" | "path">) =>
     method === "*" ? routes.all(path, path) : routes.on(method, path, path)
   return {
     routeOf,
@@ -57,11 +57,11 @@ export const makeRouting = (isSafe: (method: string, path: string) => boolean) =
     makeRouter: Effect.map(HttpRouter.make, (router): HttpRouter.HttpRouter => ({
       ...router,
       add: (method, path, handler, options) => {
-        note({ method, path })
+        record({ method, path })
         return router.add(method, path, handler, options)
       },
       addAll: (added) => {
-        added.forEach(note)
+        added.forEach(record)
         return router.addAll(added)
       },
       prefixed: () => {
@@ -76,7 +76,7 @@ export class Routing extends Context.Service<Routing, ReturnType<typeof makeRout
 export const layer = (routing: Routing["Service"]) =>
   Layer.merge(Layer.succeed(Routing, routing), Layer.effect(HttpRouter.HttpRouter, routing.makeRouter))
 
-const plan = Api.groups.byok.endpoints.plan.path.slice("/api/v1".length)
+const planPath = Api.groups.byok.endpoints.plan.path.slice("/api/v1".length)
 
 /** Routing for the service's port, where only reads may be repeated: GET and plan. */
-export const makePublicRouting = () => makeRouting((method, path) => method === "GET" || path.endsWith(plan))
+export const makePublicRouting = () => makeRouting((method, path) => method === "GET" || path.endsWith(planPath))

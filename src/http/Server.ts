@@ -47,7 +47,7 @@ const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
   Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer))
 )
 
-/** How many connections may wait to be accepted, if the kernel allows as many. Beyond, clients retry after a second. */
+/** How many connections may wait to be accepted, if the kernel allows as many. Further clients retry after a second. */
 const backlog = 4096
 
 /** Listens until the scope closes. Uninterruptible: a scope that closes before Node listens would not stop the server. */
@@ -66,6 +66,7 @@ const pickRequestServices = Context.pick(
   References.TracerEnabled
 )
 
+/** Serves the routes of the router in the context. */
 export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.HttpServer["Service"]) {
   const router = yield* HttpRouter.HttpRouter
   yield* serve(router.asHttpEffect()).pipe(
@@ -79,13 +80,13 @@ export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.Ht
 const serving = Layer.effectDiscard(Effect.flatMap(HttpServer.HttpServer, serveRoutes))
 
 /**
- * Serves the contract and the routes of `more`; with a certificate, over HTTPS. Starts to listen once everything that the
+ * Serves the contract and the `furtherRoutes`; with a certificate, over HTTPS. Starts to listen once everything that the
  * routes need is built, and stops before any of it is released.
  */
 export const layer = <R = never>(
   settings: ServerSettings,
   certificate?: Certificate,
-  more: Layer.Layer<never, never, R | HttpRouter.HttpRouter> = Layer.empty
+  furtherRoutes: Layer.Layer<never, never, R | HttpRouter.HttpRouter> = Layer.empty
 ) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -94,15 +95,15 @@ export const layer = <R = never>(
       const server = makeNodeServer(settings, certificate, { meter, routing })
       const { host, port, reusePort } = settings
       let expires = 0
-      const showExpiry = ({ cert }: Certificate) =>
+      const setExpiry = ({ cert }: Certificate) =>
         void (expires = new X509Certificate(cert).validToDate.getTime() / 1000)
       if (certificate !== undefined) {
-        showExpiry(certificate)
+        setExpiry(certificate)
         const { gauge } = yield* makeMeter
         gauge("byok.certificate.expiry.time", {}, () => expires)
       }
       return serving.pipe(
-        Layer.provide(Layer.merge(routes, more)),
+        Layer.provide(Layer.merge(routes, furtherRoutes)),
         Layer.provide(Routing.layer(routing)),
         Layer.provideMerge(
           Layer.effect(
@@ -116,7 +117,7 @@ export const layer = <R = never>(
             replace: (certificate) =>
               Effect.sync(() => {
                 if (server instanceof TlsServer) server.setSecureContext({ ...certificate, minVersion: "TLSv1.2" })
-                showExpiry(certificate)
+                setExpiry(certificate)
               })
           })
         ),

@@ -23,6 +23,7 @@ export const refusalOf = (code: string | undefined): Refusal => {
   }
 }
 
+/** Encodes a refusal, with the id of the request if that is known. */
 export const answerTo = ({ error }: Refusal, request?: IncomingMessage) => {
   const body = JSON.stringify({ error })
   const headers = {
@@ -38,7 +39,7 @@ export const answerTo = ({ error }: Refusal, request?: IncomingMessage) => {
   return { body, headers, status: error.code }
 }
 
-/** Ends the response and keeps reading for a second: closing with unread bytes would reset the connection and lose it. */
+/** Ends the response and reads on for a second: closing with unread bytes would reset the connection and lose the response. */
 export const linger = (socket: Duplex, text?: string) => {
   socket.end(text).resume()
   setTimeout(() => socket.destroy(), lingerTimeout).unref()

@@ -16,7 +16,7 @@ export interface ServerLimits {
   /** The server drops further connections. */
   readonly maxConnections: number
   readonly keepAliveTimeout: Duration.Duration
-  /** After how long without progress, at most twice this, to cut off a client that does not read its answer. */
+  /** The server cuts off a client that reads nothing of its answer for so long, or at most twice as long. */
   readonly sendTimeout: Duration.Duration
 }
 
@@ -51,7 +51,7 @@ interface Parser {
 const stopParsing = 2
 
 /** Estimates the bytes that the head of a request takes. */
-const headBytes = ({ rawHeaders, url = "" }: IncomingMessage) =>
+const headBytesOf = ({ rawHeaders, url = "" }: IncomingMessage) =>
   rawHeaders.reduce((sum, { length }) => sum + length + 32, url.length)
 
 /** A client's connection. The server does not read it while a request waits, or after a refusal. */
@@ -61,7 +61,7 @@ class ClientConnection extends Connection<ClientResponse<ArrivingRequest>> {
   isRefused = false
 }
 
-/** Closes the connection after this response, so that later requests have no effect: the client could not learn their outcome. */
+/** Closes the connection after this response, so that later requests, whose outcome the client could not learn, have no effect. */
 const makeLast = (response: ServerResponse) => {
   response.shouldKeepAlive = false
 }
@@ -132,8 +132,9 @@ export const makeNodeServer = (
       meter?.ended(method, routing?.routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
       endResponse(response, connection)
     })
-    if (connection.add(response, () => headBytes(request))) request.socket.pause()
+    if (connection.add(response, () => headBytesOf(request))) request.socket.pause()
   }
+  // Intercepts the events of requests, to answer the requests of a connection in order.
   const emit = server.emit.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => boolean
   server.emit = (event: string, ...args: ReadonlyArray<unknown>) => {
     const [request, response] = args as [ArrivingRequest, ClientResponse<ArrivingRequest>]
@@ -179,7 +180,7 @@ export const makeNodeServer = (
     const { onIncoming, [onExecute]: onParsed } = parser
     let upgrading: ArrivingRequest | undefined
     parser.onIncoming = (request, keepAlive) => {
-      if (!connection.isRefused && connection.isFullFor(() => headBytes(request))) {
+      if (!connection.isRefused && connection.isFullFor(() => headBytesOf(request))) {
         refuse(socket, new ServiceUnavailable(), request)
         socket.pause()
       }

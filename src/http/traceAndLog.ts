@@ -19,7 +19,7 @@ export const CurrentRequestLog = Context.Reference<RequestLogContext | undefined
   defaultValue: () => undefined
 })
 
-/** Begins the span of a request under the span of its caller, if the headers name one. Undefined if the trace is not recorded. */
+/** Begins the span of a request, below the one that its headers name. Undefined if they name none and nobody records the trace. */
 const beginRequestSpan = (
   fiber: Fiber.Fiber<unknown, unknown>,
   { headers, method }: HttpServerRequest.HttpServerRequest,
@@ -73,25 +73,25 @@ interface RoutedRequest {
 type Answer<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
 
 /**
- * Answers a request within a span and, if access logs are on, logs a line. Both name the route's template, the line also the
- * hash of the caller's key. Apart from the request id, neither has text of the client. A probe is not traced, and is logged at
- * `debug`.
+ * Answers a request within a span and, if access logs are on, logs a line. Both name the route's template; the line also has
+ * the hash of the caller's key. Except for the request id, neither contains text from the client. Probes are not traced, and
+ * are logged at `debug`.
  */
 export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
   Effect.map(
     AccessLog,
-    (logged) =>
+    (isLogged) =>
       <E, R>({ request, request_id, url }: RoutedRequest, answer: Answer<E, R>): Answer<E, R> =>
         Effect.withFiber((fiber): Answer<E, R> => {
-          const traceable =
+          const isTraceable =
             fiber.getRef(References.TracerEnabled) && fiber.getRef(Tracer.Tracer) !== Tracer.nativeTracer
-          if (!traceable && !logged) return answer
+          if (!isTraceable && !isLogged) return answer
           const began = performance.now()
           const { method } = request
           const route = routeOf(method, url)
           const isProbe = route?.startsWith("/health/") === true
-          const span = traceable && !isProbe ? beginRequestSpan(fiber, request, route) : undefined
-          const logContext: RequestLogContext | undefined = logged ? {} : undefined
+          const span = isTraceable && !isProbe ? beginRequestSpan(fiber, request, route) : undefined
+          const logContext: RequestLogContext | undefined = isLogged ? {} : undefined
           if (span === undefined && logContext === undefined) return answer
           const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
             const sent = Exit.isSuccess(exit) ? exit.value.status : clientGone
@@ -104,8 +104,8 @@ export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
               Effect.annotateLogs({ ...named, status, duration_ms, request_id, ...logContext })
             )
           }
-          const ended = logContext === undefined && span?.sampled !== true ? answer : Effect.onExit(answer, end)
-          return Effect.updateContext(ended, (context: Context.Context<R>) => {
+          const observed = logContext === undefined && span?.sampled !== true ? answer : Effect.onExit(answer, end)
+          return Effect.updateContext(observed, (context: Context.Context<R>) => {
             const within = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
             return logContext === undefined ? within : Context.add(within, CurrentRequestLog, logContext)
           })

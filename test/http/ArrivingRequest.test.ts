@@ -2,7 +2,7 @@ import { Socket } from "node:net"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { Arbitrary } from "effect"
-import { ArrivingRequest, unreadBytes } from "../../src/http/ArrivingRequest.ts"
+import { ArrivingRequest, unadmittedBytes } from "../../src/http/ArrivingRequest.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -102,7 +102,7 @@ describe("an arriving request", () => {
       let [reads, resumed] = [0, 0]
       request._read = () => void (reads += 1)
       request.resume = () => ((resumed += 1), request)
-      const others = unreadBytes()
+      const others = unadmittedBytes()
       const length = acts.reduce((sum, { bytes, kind }) => (kind === "push" ? sum + bytes : sum), 0)
       if (isDeclared) request.headers = { "content-length": String(length) }
       const parts: Array<Buffer> = []
@@ -122,11 +122,11 @@ describe("an arriving request", () => {
           assert.strictEqual(reads, 1)
         } else if (kind === "admit") {
           unread = 0
-          request.leaveUnreadBudget()
+          request.markAdmitted()
         }
         if (isRead && (kind === "push" || kind === "ask")) expected += 1
         assert.deepStrictEqual([request.received, request.isDropped, told], [text.length, false, expected])
-        assert.strictEqual(unreadBytes() - others, unread, "is on nobody's account")
+        assert.strictEqual(unadmittedBytes() - others, unread, "is on nobody's account")
       }
       if (end === "take") {
         request.push(null)
@@ -148,7 +148,7 @@ describe("an arriving request", () => {
         request.discard(() => {})
       }
       assert.strictEqual(resumed, end === "discard" || end === "take" ? 2 : 1, "is read to its end")
-      assert.strictEqual(unreadBytes(), others)
+      assert.strictEqual(unadmittedBytes(), others)
     }
   )
 
@@ -168,17 +168,17 @@ describe("an arriving request", () => {
   })
 
   it("is lost if it fits in no memory, and then read to its end", () => {
-    const others = unreadBytes()
+    const others = unadmittedBytes()
     const most = 12 * mebibyte - others
     const request = new ArrivingRequest(new Socket())
     const parts = [Buffer.alloc(most, "x"), Buffer.from("xx"), Buffer.from("x")] as const
     assert.isFalse(request.push(parts[0]))
-    assert.strictEqual(unreadBytes(), 12 * mebibyte)
+    assert.strictEqual(unadmittedBytes(), 12 * mebibyte)
     for (const part of parts.slice(1)) assert.isTrue(request.push(part))
     assert.isTrue(request.isDropped)
     assert.strictEqual(request.received, most + 3)
     assert.isTrue(parts.every(isWiped))
-    assert.strictEqual(unreadBytes(), others)
+    assert.strictEqual(unadmittedBytes(), others)
     assert.strictEqual(request.takeBody().length, 0)
   })
 

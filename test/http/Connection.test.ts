@@ -67,8 +67,8 @@ const subject = () => {
     events,
     ask: (id: number, { bytes, isWatched }: Step) => {
       if (connection.isFullFor(() => bytes)) return void events.push(`${id} is too much`)
-      const lost = isWatched ? () => void events.push(`${id} lost`) : undefined
-      const waits = connection.add({ id, begin: () => events.push(`${id} begins`), lost }, () => bytes)
+      const onLost = isWatched ? () => void events.push(`${id} lost`) : undefined
+      const waits = connection.add({ id, begin: () => events.push(`${id} begins`), onLost }, () => bytes)
       assert.strictEqual(waits, connection.current?.id !== id)
     },
     answer: ({ isSent }: Step) => {
@@ -101,7 +101,7 @@ describe("a connection's requests", () => {
   it("report only the last 32 answers as unread", () => {
     const connection = new Connection<Exchange>()
     const lost: Array<number> = []
-    const ask = (id: number) => connection.add({ begin: () => {}, lost: () => lost.push(id) }, () => 1)
+    const ask = (id: number) => connection.add({ begin: () => {}, onLost: () => lost.push(id) }, () => 1)
     ask(0)
     for (let id = 1; id <= 100; id++) {
       ask(id)
@@ -122,17 +122,17 @@ describe("a response to a client", () => {
   it("tells once it is lost, at once if it is already", () => {
     const lost: Array<string> = []
     const response = new ClientResponse(request)
-    assert.strictEqual(response.bytes, 0)
+    assert.strictEqual(response.headBytes, 0)
     response.begin()
     whenLost(response, () => lost.push("sent"))
     assert.deepStrictEqual(lost, [])
-    response.lost?.()
+    response.onLost?.()
     const gone = new ClientResponse(request).destroy()
     whenLost(gone, () => lost.push("gone"))
-    assert.isUndefined(gone.lost)
+    assert.isUndefined(gone.onLost)
     const foreign = new ServerResponse(request)
     whenLost(foreign, () => lost.push("foreign"))
-    assert.notProperty(foreign, "lost")
+    assert.notProperty(foreign, "onLost")
     assert.deepStrictEqual(lost, ["sent", "gone"])
   })
 

@@ -67,7 +67,6 @@ export class ArrivingRequest extends IncomingMessage {
     }
     this.received += chunk.length
     if (!this.isDropped) this.countUnadmitted(chunk.length)
-    if (unadmittedTotal > unadmittedLimit) ArrivingRequest.dropLargest()
     if (this.isDropped) chunk.fill(0)
     else this.append(chunk)
     this.onProgress()
@@ -86,6 +85,11 @@ export class ArrivingRequest extends IncomingMessage {
   /** Stops counting the body here, because another budget has admitted all bytes that have arrived. */
   markAdmitted(): void {
     this.countUnadmitted(-this.unadmitted)
+  }
+
+  /** Counts the whole body here again, because another budget no longer holds it. */
+  markUnadmitted(): void {
+    this.countUnadmitted(this.received - this.unadmitted)
   }
 
   /** Returns the whole body; the caller must wipe it. */
@@ -141,6 +145,7 @@ export class ArrivingRequest extends IncomingMessage {
     unadmittedTotal += bytes
     if (this.unadmitted > 0) unadmitted.add(this)
     else unadmitted.delete(this)
+    if (unadmittedTotal > unadmittedLimit) ArrivingRequest.dropLargest()
   }
 
   /** Drops the largest body; of equally large ones, the newest. That frees at least the chunk that has just arrived. */
@@ -148,6 +153,7 @@ export class ArrivingRequest extends IncomingMessage {
     const largest = Array.from(unadmitted).reduce((one, other) => (other.unadmitted >= one.unadmitted ? other : one))
     largest.isDropped = true
     largest.freeBuffer()
+    largest.onProgress()
   }
 
   private freeBuffer(): void {

@@ -51,26 +51,34 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       clearTimeout(timer)
       resume(result)
     }
-    const advance = () => {
+    const grow = () => {
       const { received } = source
-      if (received > maxBytes) return end(Effect.fail(new PayloadTooLarge()))
-      if (source.isDropped) return end(Effect.fail(new ServiceUnavailable()))
-      if (isWaiting) return
       const admit = () => {
         isWaiting = false
         admitted = received
         if (source.received === received) source.markAdmitted()
       }
-      if (received > admitted) {
-        isWaiting = true
-        const isReserved = reservation.grow(memoryPerByte * (received - admitted), () => {
-          admit()
-          advance()
-        })
-        if (!isReserved) return
+      isWaiting = true
+      const isReserved = reservation.grow(memoryPerByte * (received - admitted), () => {
         admit()
+        advance()
+      })
+      if (isReserved) admit()
+    }
+    const advance = () => {
+      const { complete, received } = source
+      if (received > maxBytes) return end(Effect.fail(new PayloadTooLarge()))
+      if (source.isDropped) return end(Effect.fail(new ServiceUnavailable()))
+      if (received > admitted && !isWaiting) grow()
+      if (isWaiting && complete && admitted > 0) {
+        // Complete bodies that hold memory while they wait for more would wait for each other.
+        reservation.shrink(0)
+        admitted = 0
+        source.markUnadmitted()
+        if (source.isDropped) return
+        grow()
       }
-      if (source.complete) end(Effect.succeed(source.takeBody()))
+      if (complete && !isWaiting) end(Effect.succeed(source.takeBody()))
     }
     source.readAll(advance)
     return Effect.sync(() => clearTimeout(timer))

@@ -16,7 +16,7 @@ const mebibyte = 1024 * 1024
 export interface Reservation {
   /** Reserves more, or returns false and calls `admitted` later, perhaps at once. One at a time; not once evictable. */
   readonly grow: (bytes: number, admitted: () => void) => boolean
-  /** Releases all but `bytes`. */
+  /** Releases all but `bytes`, and no longer waits for more. */
   readonly shrink: (bytes: number) => void
   /**
    * Turns the reservation into a cache entry that counts for no account. When others need room, calls `evict`, which must
@@ -129,10 +129,12 @@ export const makeMemoryBudget = (total: number) => {
     }
 
     shrink(bytes: number): void {
-      const excess = this.bytes - bytes
-      if (excess <= 0) return
-      this.count(-excess)
-      queue.release(excess)
+      const { waiting } = this
+      const excess = Math.max(0, this.bytes - bytes)
+      this.waiting = undefined
+      if (excess > 0) this.count(-excess)
+      if (waiting !== undefined) queue.leave(waiting, excess)
+      else if (excess > 0) queue.release(excess)
     }
 
     makeEvictable(evict: () => void): void {
@@ -160,14 +162,10 @@ export const makeMemoryBudget = (total: number) => {
     }
 
     release(): void {
-      const { bytes, waiting } = this
       this.moveTo(undefined)
       // Frees the closure even if this stays referenced until garbage collection.
       this.evict = undefined
-      if (waiting === undefined) return this.shrink(0)
-      this.waiting = undefined
-      this.count(-bytes)
-      queue.leave(waiting, bytes)
+      this.shrink(0)
     }
 
     revoke(): void {

@@ -62,6 +62,28 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     yield* untilHeld("body", (bytes) => bytes === 0)
   })
 
+  it.effect("holds nothing for a complete body that waits, so that no body waits for another for ever", function* () {
+    const { url } = yield* TestService
+    const noisy = yield* TestService.newTenant
+    const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])
+    const half = "{".repeat(bodyBytes / 2)
+    const connections = yield* Effect.forEach(Array.from({ length: 150 }), () => open(url))
+    for (const { write } of connections) {
+      yield* write(head)
+      yield* write(half)
+    }
+    yield* untilHeld("body", (bytes) => bytes > 118 * mebibyte)
+    for (const { write } of connections) yield* write(half)
+    const answers = yield* Effect.timeout(
+      Effect.forEach(connections, ({ answer }) => answer),
+      "5 seconds"
+    )
+    const statuses = new Set(answers.map(({ status }) => status))
+    assert.isTrue(statuses.has(400), "some are read")
+    assert.isEmpty(Array.from(statuses).filter((status) => status !== 400 && status !== 503))
+    yield* untilHeld("body", (bytes) => bytes === 0)
+  })
+
   it.effect(
     "holds a page until its client has read it or left, and reads no further request meanwhile (T1)",
     function* () {

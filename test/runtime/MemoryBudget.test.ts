@@ -121,7 +121,7 @@ describe("a budget of memory", () => {
       "line?.size === 0"
     ],
     ["tenants take the last quarter", "MemoryBudget", "tenantUses.has(use) ? tenantsTotal : total", "total"],
-    ["shrinking releases twice", "MemoryBudget", "if (excess <= 0) return", ""],
+    ["shrinking reserves more", "MemoryBudget", "Math.max(0, this.bytes - bytes)", "this.bytes - bytes"],
     ["evictable bytes stay", "MemoryBudget", "evictUntil(() => queue.fits(place))", ""],
     ["more is evicted than needed", "MemoryBudget", "evictUntil(() => queue.fits(place))", "evictUntil(() => false)"],
     ["the last used is evicted first", "MemoryBudget", "if (this.list === evictable) this.moveTo(evictable)", ""],
@@ -139,7 +139,12 @@ describe("a budget of memory", () => {
     ["the smallest account gives way", "MemoryBudget", "other.bytes > one.bytes", "other.bytes < one.bytes"],
     ["a revoked reservation is revoked again", "MemoryBudget", "if (oldest.isRevoked) continue", ""],
     ["more is revoked while enough is being released", "MemoryBudget", "queue.used() + revokedBytes", "queue.used()"],
-    ["a waiting growth outlives its reservation", "MemoryBudget", "queue.leave(waiting, bytes)", "queue.release(bytes)"]
+    [
+      "a waiting growth outlives its reservation",
+      "MemoryBudget",
+      "queue.leave(waiting, excess)",
+      "queue.release(excess)"
+    ]
   ]
   const sampled = Effect.cached(Arbitrary.sampleEffect(anySteps, { count: 400, seed: "planted" })).pipe(Effect.runSync)
 

@@ -90,6 +90,7 @@ const makeSubject = (code: Code): Subject & { readonly counted: () => number } =
     shrink: (id, bytes) => {
       const reservation = reservations.get(id)
       if (reservation === undefined) return
+      growing.delete(id)
       held.set(id, Math.min(bytes, held.get(id) ?? 0))
       reservation.shrink(bytes)
     },
@@ -146,11 +147,14 @@ const makeReference = (): Subject & { readonly spares: () => ReadonlyArray<numbe
     accounts = accounts.filter((account) => heldBy(account) > 0)
     for (const { account } of held) if (!accounts.includes(account) && heldBy(account) > 0) accounts.push(account)
   }
-  const remove = (id: number) => {
-    held = held.filter((one) => one.id !== id)
+  const stopWaiting = (id: number) => {
     lines = lines
       .map(({ account, asks }) => ({ account, asks: asks.filter((ask) => ask.held.id !== id) }))
       .filter(({ asks }) => asks.length > 0)
+  }
+  const remove = (id: number) => {
+    held = held.filter((one) => one.id !== id)
+    stopWaiting(id)
     tidy()
   }
   const letSparesGo = (isEnough: () => boolean) => {
@@ -244,8 +248,9 @@ const makeReference = (): Subject & { readonly spares: () => ReadonlyArray<numbe
     },
     shrink: (id, bytes) => {
       const one = held.find((one) => one.id === id)
-      if (one === undefined || one.bytes <= bytes) return
-      one.bytes = bytes
+      if (one === undefined || (one.bytes <= bytes && !isWaiting(id))) return
+      one.bytes = Math.min(bytes, one.bytes)
+      stopWaiting(id)
       serve()
     },
     spare: (id) => {

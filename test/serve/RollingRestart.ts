@@ -30,6 +30,7 @@ const outcome = (agent: Agent | false, method: "GET" | "POST") =>
         .resume()
     )
     asked.once("error", (error) => resolve(String(Reflect.get(error, "code"))))
+    asked.setTimeout(30_000, () => asked.destroy(Object.assign(new Error(), { code: "no answer" })))
     asked.end(method === "POST" ? JSON.stringify(minimal) : undefined)
   })
 

@@ -106,6 +106,9 @@ export const makeNodeServer = (
   Object.assign(server, { httpAllowHalfOpen: true, maxConnections, timeout: Duration.toMillis(sendTimeout) })
   const connections = new Map<Duplex, ClientConnection>()
   let closing = false
+  let hasHandler = false
+  /** Requests that arrived before their handler: Effect listens first. */
+  const early: Array<() => void> = []
 
   const endResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
     const { req: request } = response
@@ -146,14 +149,25 @@ export const makeNodeServer = (
     const connection = requestEvents.has(event) ? connections.get(request.socket) : undefined
     if (connection === undefined) return emit(event, ...args)
     // Assigned as a literal, V8 would allocate the function, and what it captures, in the old generation.
-    const begin = () => emit(event, request, response)
+    const begin = () => {
+      if (hasHandler) emit(event, request, response)
+      else early.push(begin)
+    }
     response.begin = begin
     beginResponse(response, connection)
     return true
   }
-  // Without a listener for upgrades, Node answers requests to upgrade in HTTP/1.1.
   const on = server.on.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => Server
-  server.on = (event: string, ...args: ReadonlyArray<unknown>) => (event === "upgrade" ? server : on(event, ...args))
+  server.on = (event: string, ...args: ReadonlyArray<unknown>) => {
+    // Without a listener for upgrades, Node answers requests to upgrade in HTTP/1.1.
+    if (event === "upgrade") return server
+    on(event, ...args)
+    if (event === "request") {
+      hasHandler = true
+      for (const begin of early.splice(0)) begin()
+    }
+    return server
+  }
 
   /** Sends a refusal after the answers to all complete requests, then closes the connection. Only the first refusal counts. */
   const refuse = (socket: Duplex, refusal: Refusal, request?: IncomingMessage) => {

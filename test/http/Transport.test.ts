@@ -122,6 +122,21 @@ it.live("1,000 connections that come at once wait in the kernel to be accepted",
   yield* untilConnected(connections, 0)
 })
 
+it.live("a request that arrives before the server has its handler is answered", function* () {
+  const node = makeNodeServer(serverSettings)
+  const sockets: Array<Socket> = []
+  node.on("connection", (socket: Socket) => void sockets.push(socket))
+  const { address, serve } = yield* Effect.provide(
+    listen(() => node, { host: "127.0.0.1", port: 0 }),
+    NodeHttpServer.layerHttpServices
+  )
+  const early = yield* open(HttpServer.formatAddress(address))
+  yield* early.write(render({ path: "/", headers: [close] }))
+  yield* eventually("the request has arrived", () => (sockets[0]?.bytesRead ?? 0) > 0)
+  yield* serve(Effect.succeed(HttpServerResponse.text("answered")))
+  assert.strictEqual((yield* early.answer).body, "answered")
+})
+
 it.live(
   "a closing server still answers a connection that has sent nothing when it ends those that it has answered",
   function* () {

@@ -29,10 +29,7 @@ export interface Certificate {
 /** How long a client that has half-closed its connection may still get answers, in milliseconds. */
 const halfClosedTimeout = 2_000
 
-/**
- * How long a connection that was used may still send a request once the server closes, in milliseconds. A new one may send its
- * first request until `headersTimeout`: its client counts on an answer.
- */
+/** How long an idle connection may still send a request once the server closes, in milliseconds. */
 const gracePeriod = 1_000
 
 /** The events that Node emits for a request. */
@@ -62,7 +59,6 @@ class ClientConnection extends Connection<ClientResponse<ArrivingRequest>> {
   /** The last response, while its request is incomplete. */
   latest: ClientResponse<ArrivingRequest> | undefined
   isRefused = false
-  isNew = true
 }
 
 /** Closes the connection after this response, so that later requests, whose outcome the client could not learn, have no effect. */
@@ -85,7 +81,7 @@ const limits = {
 
 /**
  * Makes a Node server with limits, whose refusals are envelopes. `close` stops listening at once, answers requests that still
- * arrive with `Connection: close`, and ends idle connections.
+ * arrive with `Connection: close`, and ends idle connections: Node's `close` would keep a new one open.
  */
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
@@ -131,7 +127,6 @@ export const makeNodeServer = (
     meter?.began()
     if (closing) makeLast(response)
     connection.latest = response
-    connection.isNew = false
     response.on("timeout", (socket: Socket) => {
       if (response.writableEnded) cutOff(socket)
     })
@@ -261,7 +256,7 @@ export const makeNodeServer = (
     for (const connection of connections.values()) connection.pending.forEach(makeLast)
     NetServer.prototype.close.call(server, callback)
     const end = setTimeout(() => {
-      for (const [socket, { isNew, pending }] of connections) if (!isNew && pending.length === 0) socket.destroy()
+      for (const [socket, connection] of connections) if (connection.pending.length === 0) socket.destroy()
     }, gracePeriod)
     server.once("close", () => clearTimeout(end))
     return server

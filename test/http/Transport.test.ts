@@ -137,24 +137,6 @@ it.live("a request that arrives before the server has its handler is answered", 
   assert.strictEqual((yield* early.answer).body, "answered")
 })
 
-it.live(
-  "a closing server still answers a connection that has sent nothing when it ends those that it has answered",
-  function* () {
-    const { connections, node, url } = yield* serve("TCP")
-    const used = yield* open(url)
-    yield* used.write(render({ path: "/read" }))
-    yield* used.answer
-    const fresh = yield* open(url)
-    yield* untilConnected(connections, 2)
-    node.close()
-    assert.strictEqual(yield* used.closed, "")
-    yield* fresh.write(render({ path: "/read" }))
-    const { headers, status } = yield* fresh.answer
-    assert.deepStrictEqual([status, headers["connection"]], [200, "close"])
-    yield* untilConnected(connections, 0)
-  }
-)
-
 describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
   it.live("an answer is written in one piece", function* () {
     const { node, url } = yield* serve(transport)

@@ -4,7 +4,7 @@ import { Effect, Runtime } from "effect"
 import { Command } from "effect/cli"
 import { byok } from "./cli/Commands.ts"
 import { exitCodeOf } from "./cli/exitCodeOf.ts"
-import { layerHelp } from "./cli/Output.ts"
+import { presenterLayer } from "./cli/Output.ts"
 import * as Environment from "./wiring/Environment.ts"
 import * as Logging from "./wiring/Logging.ts"
 import { version } from "./wiring/OtlpSettings.ts"
@@ -13,7 +13,7 @@ import { version } from "./wiring/OtlpSettings.ts"
 export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
   Command.runWith(byok, { version })(args).pipe(
     Effect.as(0),
-    Effect.provide([NodeServices.layer, layerHelp]),
+    Effect.provide([NodeServices.layer, presenterLayer]),
     Effect.catchCause(exitCodeOf),
     Effect.provide(Logging.layer),
     Effect.catchCause(exitCodeOf)

@@ -5,13 +5,13 @@ import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { argument, confirmation, name } from "./Arguments.ts"
-import { makeProgress, printing, printPages } from "./Output.ts"
+import { makeProgress, thenPrint, printPages } from "./Output.ts"
 
 const issue = (account_id: string) => `byok api-key issue --account ${account_id} --name N --management`
 
 const create = Command.make("create", { name }, ({ name }) =>
   CommandLayers.withAccounts((accounts) => accounts.createAccount(name)).pipe(
-    printing(({ account_id }) => `account ${account_id} was created, and \`${issue(account_id)}\` issues another key`)
+    thenPrint(({ account_id }) => `account ${account_id} was created, and \`${issue(account_id)}\` issues another key`)
   )
 ).pipe(Command.withDescription("Create an account with its default workspace and a management key, shown once"))
 
@@ -26,7 +26,7 @@ type Progress = Omit<ErasureStep, "done">
 const erasureLine = ({ credentials, idempotency_records }: Progress) =>
   `deleted ${credentials} credentials, ${idempotency_records} idempotency records`
 
-const withErasure = CommandLayers.operatorOn(Accounts, CommandLayers.erasure)
+const withErasure = CommandLayers.asOperatorWith(Accounts, CommandLayers.erasure)
 
 const remove = Command.make(
   "delete",
@@ -37,7 +37,7 @@ const remove = Command.make(
   ({ id }) =>
     Effect.flatMap(makeProgress(erasureLine), ({ end, report }) =>
       withErasure((accounts) => Effect.ensuring(accounts.deleteAccount(id, report), end))
-    ).pipe(printing(() => "the account is deleted"))
+    ).pipe(thenPrint(() => "the account is deleted"))
 ).pipe(Command.withDescription("Delete an account with everything in it, for good; run it again if it was interrupted"))
 
 export const accountCommand = Command.make("account").pipe(

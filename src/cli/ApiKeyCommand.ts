@@ -4,7 +4,7 @@ import { ApiKeyHash } from "../domain/Identifiers.ts"
 import { ApiKeyRole } from "../domain/Principal.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, name, toggle } from "./Arguments.ts"
-import { printing, printList } from "./Output.ts"
+import { thenPrint, printList } from "./Output.ts"
 
 const hash = argument(
   "HASH",
@@ -47,7 +47,7 @@ const roleOf = ({ management, role }: RoleFlags) => {
 const issue = Command.make("issue", { account, name, ...role }, ({ account, name, ...flags }) =>
   Effect.flatMap(roleOf(flags), (role) =>
     CommandLayers.withAccounts((accounts) => accounts.issueApiKey(account, { name, role }))
-  ).pipe(printing(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`))
+  ).pipe(thenPrint(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
 const importKey = Command.make(
@@ -56,11 +56,11 @@ const importKey = Command.make(
   ({ account, hash, name, ...flags }) =>
     Effect.flatMap(roleOf(flags), (role) =>
       CommandLayers.withAccounts((accounts) => accounts.importApiKey(account, { hash, name, role }))
-    ).pipe(printing(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`))
+    ).pipe(thenPrint(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Import an API key of any form by its hash"))
 
 const revoke = Command.make("revoke", { hash }, ({ hash }) =>
-  CommandLayers.withAccounts((accounts) => accounts.revokeApiKey(hash)).pipe(printing(() => "the key is revoked"))
+  CommandLayers.withAccounts((accounts) => accounts.revokeApiKey(hash)).pipe(thenPrint(() => "the key is revoked"))
 ).pipe(Command.withDescription("Revoke an API key; its next request is refused"))
 
 const list = Command.make("list", { account }, ({ account }) =>

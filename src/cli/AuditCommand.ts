@@ -3,9 +3,9 @@ import { Command, Flag } from "effect/cli"
 import { Audit, type AuditReport } from "../service/audit/Audit.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { flag } from "./Arguments.ts"
-import { lines, printAs, writeOut } from "./Output.ts"
+import { lines, printJsonOr, writeOut } from "./Output.ts"
 
-const withAudit = CommandLayers.operatorOn(Audit, CommandLayers.unsealed)
+const withAudit = CommandLayers.asOperatorWith(Audit, CommandLayers.withoutKeyring)
 
 const Hash = Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
 const Seq = Schema.String.check(Schema.isPattern(/^\d{1,15}$/))
@@ -27,7 +27,7 @@ const verify = Command.make("verify", { expect, from }, ({ expect, from }) =>
     const { fault } = report
     const summary = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
     yield* Effect.mapError(
-      printAs({ ...report, fault: summary }, reportLines(report)),
+      printJsonOr({ ...report, fault: summary }, reportLines(report)),
       (unprinted) => fault ?? unprinted
     )
     if (fault !== null) return yield* fault

@@ -14,7 +14,7 @@ import { root, toggle } from "./Arguments.ts"
 import { webhookCommand } from "./WebhookCommand.ts"
 import { workspaceCommand } from "./WorkspaceCommand.ts"
 import { migrateDatabase } from "../wiring/Persistence.ts"
-import { printAs } from "./Output.ts"
+import { printJsonOr } from "./Output.ts"
 
 const distribute = toggle(
   "distribute",
@@ -34,7 +34,7 @@ const migrateCommand = Command.make("migrate", { distribute }, (flags) =>
     const text = flags.distribute ? `${done}\n${spread}` : done
     const result = { migrated, restored, ...(flags.distribute ? { distributed } : {}) }
     const changed = migrated.length + restored.length + distributed.length > 0
-    yield* printAs(result, text, changed ? "the database was migrated" : undefined)
+    yield* printJsonOr(result, text, changed ? "the database was migrated" : undefined)
   })
 ).pipe(
   Command.withDescription("Bring the database schema up to date; `serve` does this too unless BYOK_MIGRATE is check")

@@ -12,7 +12,7 @@ import { Accounts, NotKnown } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { credentialImport } from "./CredentialImport.ts"
 import { account, credentialId, flag, name, parse, provider, toggle, workspace } from "./Arguments.ts"
-import { print, printing, printPages, refusedAs, StandardStreams } from "./Output.ts"
+import { print, thenPrint, printPages, refusedAs, StandardStreams } from "./Output.ts"
 import { readSecretText } from "../wiring/PrivateFiles.ts"
 
 const pageSize = 1000
@@ -79,7 +79,7 @@ const list = Command.make(
       "There is no such credential.",
       long ? undefined : ["id", "provider", "name", "label", "state"]
     )
-  }, CommandLayers.asOperator(CommandLayers.unsealed))
+  }, CommandLayers.asOperator(CommandLayers.withoutKeyring))
 ).pipe(
   Command.withDescription(
     "List the credentials of an account, of every workspace and provider unless given: id, provider, name, label, state"
@@ -107,7 +107,7 @@ const setDisabled = (name: "disable" | "enable", description: string) =>
       CommandLayers.asOperator(CommandLayers.sealing, account),
       Effect.catchTags({ NotFound: () => new NotKnown({ kind: "credential" }), InvalidParams: Effect.die }),
       Effect.map(({ disabled, id }) => ({ id, disabled })),
-      printing(() => `the credential is ${name}d`)
+      thenPrint(() => `the credential is ${name}d`)
     )
   ).pipe(Command.withDescription(description))
 
@@ -117,10 +117,10 @@ const enable = setDisabled("enable", "Enable a credential")
 
 const remove = Command.make("delete", { account, id: credentialId }, ({ account, id }) =>
   Effect.flatMap(Credentials, (credentials) => credentials.delete(id)).pipe(
-    CommandLayers.asOperator(CommandLayers.unsealed, account),
+    CommandLayers.asOperator(CommandLayers.withoutKeyring, account),
     Effect.catchTag("NotFound", () => new NotKnown({ kind: "credential" })),
     Effect.andThen(Effect.map(DateTime.now, (deleted_at) => ({ id, deleted_at }))),
-    printing(() => "the credential is deleted")
+    thenPrint(() => "the credential is deleted")
   )
 ).pipe(Command.withDescription("Delete a credential and its key for good"))
 
@@ -140,9 +140,9 @@ const reorder = Command.make("reorder", { account, workspace, provider, ids }, (
     requireWorkspace(account, workspace),
     Effect.flatMap(Credentials, (credentials) => credentials.order({ workspace_id: workspace, ...order }))
   ).pipe(
-    CommandLayers.asOperator(CommandLayers.unsealed, account),
+    CommandLayers.asOperator(CommandLayers.withoutKeyring, account),
     Effect.catchTag("InvalidParams", refusedAs("The order was not changed")),
-    printing(() => "the credentials are in the new order")
+    thenPrint(() => "the credentials are in the new order")
   )
 ).pipe(Command.withDescription("Set the order in which the credentials of a workspace and provider are tried"))
 

@@ -172,7 +172,9 @@ export const credentialImport = Command.make(
     const path = journalOf(file, journal)
     const run = Effect.gen(function* () {
       if (dryRun)
-        return yield* CommandLayers.asOperator(CommandLayers.unsealed)(checkAll(yield* sourceOf(file), account, path))
+        return yield* CommandLayers.asOperator(CommandLayers.withoutKeyring)(
+          checkAll(yield* sourceOf(file), account, path)
+        )
       if (path === undefined) {
         return yield* wrongUsage("--journal must be given when FILE is -: it makes it safe to run the import again.")
       }

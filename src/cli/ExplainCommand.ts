@@ -8,7 +8,7 @@ import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, flag, optionalText, parse, toggle } from "./Arguments.ts"
-import { aligned, printable, printAs } from "./Output.ts"
+import { aligned, printable, printJsonOr } from "./Output.ts"
 
 const Providers = Schema.Array(Provider).check(
   Schema.makeFilter((slugs) => slugs.length > 0 && new Set(slugs).size === slugs.length)
@@ -126,7 +126,7 @@ export const explainCommand = Command.make(
       zdr: request.zdr,
       shared: !request.unshared
     }
-    const withExplanations = CommandLayers.operatorOn(Explanations, CommandLayers.explanations, account)
+    const withExplanations = CommandLayers.asOperatorWith(Explanations, CommandLayers.explanations, account)
     const { explanation, verifies } = yield* withExplanations(({ explain, verifies }) =>
       Effect.map(
         explain({
@@ -143,6 +143,6 @@ export const explainCommand = Command.make(
       )
     ).pipe(Effect.catchTag("InvalidParams", () => Effect.fail(new NotKnown({ kind: "workspace" }))))
     const text = [...explanationLines(explanation), ...(verifies ? [] : [unverified])].join("\n")
-    yield* printAs({ ...encode(explanation), seals_verified: verifies }, text)
+    yield* printJsonOr({ ...encode(explanation), seals_verified: verifies }, text)
   })
 ).pipe(Command.withDescription("Explain which credentials serve a request, and why the others do not"))

@@ -4,21 +4,21 @@ import { KekId, kekIdForm } from "../domain/Identifiers.ts"
 import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from "../service/keyring/Rotation.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { argument, flag, toggle } from "./Arguments.ts"
-import { CommandFailed, makeProgress, print, printAs, printing } from "./Output.ts"
+import { CommandFailed, makeProgress, print, printJsonOr, thenPrint } from "./Output.ts"
 
 const generate = Command.make("generate", {}, () =>
-  Effect.flatMap(CommandLayers.newKeyring, (keyring) => printAs({ keyring }, keyring))
+  Effect.flatMap(CommandLayers.newKeyring, (keyring) => printJsonOr({ keyring }, keyring))
 ).pipe(Command.withDescription("Print a keyring with one new key: `umask 077; byok keyring generate > keyring`"))
 
-const withRotation = CommandLayers.operatorOn(Rotation, CommandLayers.rotation)
+const withRotation = CommandLayers.asOperatorWith(Rotation, CommandLayers.rotation)
 
-const withEditor = CommandLayers.operatorOn(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
+const withEditor = CommandLayers.asOperatorWith(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
 
-/** A flag for a number of credentials, at most `maximum`. */
+/** Makes a flag that limits a number of credentials; the limit is a whole number from 1 to `maximum`. */
 const countFlag = (name: string, description: string, maximum: number, fallback: number) =>
   flag(
     name,
-    `${description}, at most (default ${fallback})`,
+    `At most this many ${description} (default ${fallback})`,
     Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum })),
     `be a whole number from 1 to ${maximum}`
   ).pipe(Flag.withDefault(fallback))
@@ -49,27 +49,27 @@ const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Credential
 const reportDryRun = Effect.gen(function* () {
   const [keys, left] = yield* withRotation((rotation) => Effect.all([rotation.status(), rotation.outstanding]))
   const under = countsOf(keys)
-  yield* printAs(
+  yield* printJsonOr(
     { rewrapped: 0, left, failed: [], keys: under },
     [`left       ${left}`, ...countLines(under)].join("\n")
   )
 })
 
-const progressLine = ({ failed, rewrapped, total }: RewrapProgress) =>
+const progressText = ({ failed, rewrapped, total }: RewrapProgress) =>
   `rewrapped ${rewrapped} of ${total} credentials, ${failed} failed`
 
-const progressPart = ({ failed, rewrapped, total }: RewrapProgress) => (rewrapped + failed) / Math.max(1, total)
+const rewrappedFraction = ({ failed, rewrapped, total }: RewrapProgress) => (rewrapped + failed) / Math.max(1, total)
 
 const rewrap = Command.make(
   "rewrap",
   {
-    batch: countFlag("batch", "Credentials per transaction", 10_000, 500),
+    batch: countFlag("batch", "credentials per transaction", 10_000, 500),
     dryRun: toggle("dry-run", "Change nothing, only report how many credentials are left"),
-    rate: countFlag("rate", "Credentials per second", 1_000_000, 1000)
+    rate: countFlag("rate", "credentials per second", 1_000_000, 1000)
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     if (dryRun) return yield* reportDryRun
-    const progress = yield* makeProgress(progressLine, progressPart)
+    const progress = yield* makeProgress(progressText, rewrappedFraction)
     const [result, keys] = yield* withRotation((rotation) =>
       Effect.all([
         Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.report }), progress.end),
@@ -77,7 +77,7 @@ const rewrap = Command.make(
       ])
     )
     const done = `credentials rewrapped: ${result.rewrapped}, and \`byok keyring status\` shows what is left`
-    yield* printAs({ ...result, keys }, resultLines(result, keys), done)
+    yield* printJsonOr({ ...result, keys }, resultLines(result, keys), done)
     if (result.left > 0 || result.failed.length > 0) {
       return yield* new CommandFailed({ message: `Credentials that still name another key: ${result.left}.` })
     }
@@ -88,7 +88,7 @@ const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
   const lines = keys.map(
     ({ kek_id, may_be_retired, registered_at, role, wraps, ...use }) =>
-      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${countText({ kek_id, ...use })}, up to ${wraps} wraps` +
+      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${countText({ kek_id, ...use })}, at most ${wraps} wraps so far` +
       (registered_at === undefined ? "" : `, registered ${DateTime.formatIso(registered_at)}`) +
       (may_be_retired ? ", may be retired" : "")
   )
@@ -96,7 +96,7 @@ const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
 }
 
 const status = Command.make("status", {}, () =>
-  withRotation((rotation) => rotation.status()).pipe(Effect.flatMap((keys) => printAs({ keys }, statusLines(keys))))
+  withRotation((rotation) => rotation.status()).pipe(Effect.flatMap((keys) => printJsonOr({ keys }, statusLines(keys))))
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
 const listLimit = 1000
@@ -109,7 +109,10 @@ const stranded = Command.make("stranded", {}, () =>
         `${credential_id}  account: ${account_id}, workspace: ${workspace_id}, key: ${kek_id}`
     )
     const more = total > credentials.length ? [`and ${total - credentials.length} more`] : []
-    yield* printAs({ credentials, total }, total === 0 ? "No credential is stranded." : [...lines, ...more].join("\n"))
+    yield* printJsonOr(
+      { credentials, total },
+      total === 0 ? "No credential is stranded." : [...lines, ...more].join("\n")
+    )
   })
 ).pipe(Command.withDescription("List credentials that need a key which this keyring lacks"))
 
@@ -117,7 +120,7 @@ const admit = Command.make("admit", {}, () =>
   withRotation((rotation) => rotation.admit()).pipe(Effect.flatMap((kek_id) => print({ kek_id, role: "primary" })))
 ).pipe(
   Command.withDescription(
-    "Let the first key seal even though no key of the keyring has sealed before, for example after a key was lost"
+    "Let the first key seal although the database knows no key of this keyring, for example after all its keys were lost"
   )
 )
 
@@ -126,7 +129,7 @@ const newId = flag("id", "Id of the new key (default: one made from the date)", 
 const add = Command.make("add", { id: Flag.optional(newId) }, ({ id }) =>
   withEditor((editor) => editor.add(Option.getOrUndefined(id))).pipe(
     Effect.map((kek_id) => ({ kek_id, role: "pending" })),
-    printing(({ kek_id }) => `key ${kek_id} was added to the keyring file`)
+    thenPrint(({ kek_id }) => `key ${kek_id} was added to the keyring file`)
   )
 ).pipe(Command.withDescription("Add a new key to the keyring file; it opens but does not seal yet"))
 
@@ -136,7 +139,7 @@ const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekI
 const makeEdit = (name: "promote" | "retire", role: string, description: string) =>
   Command.make(name, { kek_id: kekId }, ({ kek_id }) =>
     withEditor((editor) => Effect.as(editor[name](kek_id), { kek_id, role })).pipe(
-      printing(() => `key ${kek_id} was ${name}d`)
+      thenPrint(() => `key ${kek_id} was ${name}d`)
     )
   ).pipe(Command.withDescription(description))
 

@@ -6,11 +6,11 @@ import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "..
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { readSecretText } from "../wiring/PrivateFiles.ts"
 import { account, credentialId, optionalText, toggle } from "./Arguments.ts"
-import { CommandFailed, makeProgress, print, printable, printAs, StandardStreams } from "./Output.ts"
+import { CommandFailed, makeProgress, print, printable, printJsonOr, StandardStreams } from "./Output.ts"
 
-const withLeakResponse = CommandLayers.operatorOn(LeakResponse, CommandLayers.sealing)
+const withLeakResponse = CommandLayers.asOperatorWith(LeakResponse, CommandLayers.sealing)
 
-const withLeakedKeys = CommandLayers.operatorOn(LeakedKeys, CommandLayers.unsealed)
+const withLeakedKeys = CommandLayers.asOperatorWith(LeakedKeys, CommandLayers.withoutKeyring)
 
 const progressLine = ({ found, opened, searched, total }: LeakSearchProgress) =>
   `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`
@@ -55,7 +55,7 @@ const find = Command.make(
     const done = park
       ? `keys marked as leaked: ${marked}, and \`byok leak clear ID --account ID\` ends that`
       : undefined
-    yield* printAs(result, resultLines(result).map(printable).join("\n"), done)
+    yield* printJsonOr(result, resultLines(result).map(printable).join("\n"), done)
     if (result.unopened_total > 0) {
       return yield* new CommandFailed({
         message: `Credentials that may hold it and did not open: ${result.unopened_total}.`

@@ -5,9 +5,9 @@ import { decodeNewLink, Purpose } from "../domain/Link.ts"
 import { Links } from "../service/links/Links.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, optionalText, provider, workspace } from "./Arguments.ts"
-import { printing, printList, refusedAs } from "./Output.ts"
+import { thenPrint, printList, refusedAs } from "./Output.ts"
 
-const withLinks = CommandLayers.operatorOn(Links, CommandLayers.links)
+const withLinks = CommandLayers.asOperatorWith(Links, CommandLayers.links)
 
 const create = Command.make(
   "create",
@@ -27,7 +27,7 @@ const create = Command.make(
     yield* decodeNewLink(request).pipe(
       Effect.flatMap((link) => withLinks(({ create }) => create(account, link))),
       Effect.catchTag("InvalidParams", refusedAs("No link was made")),
-      printing(({ link_id }) => `a link was made, and \`byok link revoke ${link_id} --account ${account}\` revokes it`)
+      thenPrint(({ link_id }) => `a link was made, and \`byok link revoke ${link_id} --account ${account}\` revokes it`)
     )
   })
 ).pipe(Command.withDescription("Make a link with which the owner of a key adds, replaces or manages it in a browser"))
@@ -48,7 +48,7 @@ const list = Command.make("list", { account }, ({ account }) =>
 const id = argument("ID", "Id of the link", LinkId, "be a UUID")
 
 const revoke = Command.make("revoke", { id, account }, ({ account, id }) =>
-  withLinks(({ revoke }) => revoke(account, id)).pipe(printing(() => "the link is revoked"))
+  withLinks(({ revoke }) => revoke(account, id)).pipe(thenPrint(() => "the link is revoked"))
 ).pipe(Command.withDescription("Revoke a link; its next request is refused"))
 
 export const linkCommand = Command.make("link").pipe(

@@ -100,13 +100,13 @@ const jsonValue = (value: Value) =>
 const record = <A extends Values<A>>(values: A) =>
   Object.fromEntries(Object.entries<Value>(values).map(([name, value]) => [name, jsonValue(value)]))
 
-const text = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(jsonValue(value) ?? "-"))
+const textOf = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(jsonValue(value) ?? "-"))
 
 /** Formats one line per member, with aligned values. */
 export const lines = <A extends Values<A>>(values: A) => {
   const width = Math.max(...Object.keys(values).map((name) => name.length))
   return Object.entries<Value>(values)
-    .map(([name, value]) => `${name.padEnd(width)}  ${printable(text(value))}`)
+    .map(([name, value]) => `${name.padEnd(width)}  ${printable(textOf(value))}`)
     .join("\n")
 }
 
@@ -124,33 +124,36 @@ export const aligned = (cells: ReadonlyArray<ReadonlyArray<string>>): ReadonlyAr
 
 export const toJson = (object: object) => printable(JSON.stringify(object))
 
-/** Prints one JSON object with `--json`, else the text. `done` describes the change that the command made, for a failure to print. */
-export const printAs = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
+/**
+ * Prints the object as JSON with `--json`, else the text. `done` describes the change that the command has made, and stands in
+ * the error if the result cannot be printed.
+ */
+export const printJsonOr = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
   const { json } = yield* root
   const line = `${json ? toJson(object) : text}\n`
   yield* done === undefined ? writeOut(line) : writeWhole(line, done)
 })
 
 /** Prints a result, revealing redacted members, such as a new key. */
-export const print = <A extends Values<A>>(values: A, done?: string) => printAs(record(values), lines(values), done)
+export const print = <A extends Values<A>>(values: A, done?: string) => printJsonOr(record(values), lines(values), done)
 
 /** Prints the result of an operation that changes something; `done` describes the change. */
-export const printing =
+export const thenPrint =
   <A extends Values<A>>(done: (result: A) => string) =>
   <E, R>(operation: Effect.Effect<A, E, R>) =>
     Effect.flatMap(operation, (result) => print(result, done(result)))
 
 /** Prints a list: a block per element, or one JSON object with the list as its only member. */
 export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray<A>) =>
-  printAs({ [name]: list.map(record) }, list.map(lines).join("\n\n"))
+  printJsonOr({ [name]: list.map(record) }, list.map(lines).join("\n\n"))
 
 /**
- * Prints a list like `printList`, page by page: `read` passes each page to `write`, until `write` returns false because the
- * reader is gone. With `columns`, prints each element as a row; prints `none` for an empty list.
+ * Prints a list like `printList`, page by page: `forEachPage` passes each page to `write`, until `write` returns false because the
+ * reader of the output is gone. With `columns`, prints each element as a row; prints `none` for an empty list.
  */
 export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R>(
   name: string,
-  read: (write: (page: ReadonlyArray<A>) => Effect.Effect<boolean, OutputFailed>) => Effect.Effect<void, E, R>,
+  forEachPage: (write: (page: ReadonlyArray<A>) => Effect.Effect<boolean, OutputFailed>) => Effect.Effect<void, E, R>,
   none: string,
   columns?: ReadonlyArray<keyof A>
 ) {
@@ -161,10 +164,10 @@ export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R
       ? page.map((values) => toJson(record(values)))
       : columns === undefined
         ? page.map(lines)
-        : aligned(page.map((values) => columns.map((column) => text(values[column]))))
+        : aligned(page.map((values) => columns.map((column) => textOf(values[column]))))
   let isEmpty = true
   if (json) yield* writeOut(`{${JSON.stringify(name)}:[`)
-  yield* read((page) => {
+  yield* forEachPage((page) => {
     const start = isEmpty ? "" : separator
     isEmpty = false
     return writeOut(start + texts(page).join(separator))
@@ -201,7 +204,7 @@ const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, "…")
 const show = (text: string) => Effect.orDie(Effect.asVoid(writeOut(`${text}\n`)))
 
 /** Prints requested help to standard output, and help after wrong usage to standard error with the errors. */
-export const layerHelp = CliOutput.layerPresenter({
+export const presenterLayer = CliOutput.layerPresenter({
   present: (event) => {
     switch (event._tag) {
       case "Help": {
@@ -218,21 +221,21 @@ export const layerHelp = CliOutput.layerPresenter({
   }
 })
 
-/** Draws a bar beside the numbers, up to 40 columns wide. `done` is from 0 to 1. */
-const bar = (numbers: string, done: number | undefined, columns: number) => {
+/** Draws a bar beside the numbers, up to 40 columns wide. `fraction` is the progress from 0 to 1. */
+const bar = (numbers: string, fraction: number | undefined, columns: number) => {
   const width = Math.min(40, columns - numbers.length - 4)
-  if (done === undefined || width < 5) return numbers.slice(0, columns - 1)
-  const filled = Math.floor(Math.min(1, done) * width)
+  if (fraction === undefined || width < 5) return numbers.slice(0, columns - 1)
+  const filled = Math.floor(Math.min(1, fraction) * width)
   return `[${"#".repeat(filled)}${" ".repeat(width - filled)}] ${numbers}`
 }
 
 /**
- * Reports progress on standard error: redraws a bar on a terminal, prints a line every second elsewhere. `part` is the progress
- * from 0 to 1, if known.
+ * Reports progress on standard error: redraws a bar on a terminal, prints a line every second elsewhere. `fractionOf` returns
+ * the progress from 0 to 1, if known.
  */
 export const makeProgress = Effect.fnUntraced(function* <P>(
   line: (progress: P) => string,
-  part: (progress: P) => number | undefined = () => undefined
+  fractionOf: (progress: P) => number | undefined = () => undefined
 ) {
   const { stderr: screen } = yield* StandardStreams
   const terminal = screen.isTTY === true
@@ -244,7 +247,7 @@ export const makeProgress = Effect.fnUntraced(function* <P>(
     pending = undefined
     hasShown = true
     screen.write(
-      terminal ? `\r${bar(line(progress), part(progress), screen.columns || 80)}\x1b[K` : `${line(progress)}\n`
+      terminal ? `\r${bar(line(progress), fractionOf(progress), screen.columns || 80)}\x1b[K` : `${line(progress)}\n`
     )
   }
   return {

@@ -23,12 +23,12 @@ const test = Command.make("test", {}, () =>
 
 const status = Command.make("status", {}, () =>
   Effect.gen(function* () {
-    const state = yield* CommandLayers.operatorOn(EventCursor, CommandLayers.unsealed)(({ state }) => state)
+    const state = yield* CommandLayers.asOperatorWith(EventCursor, CommandLayers.withoutKeyring)(({ state }) => state)
     if (Option.isNone(state)) return yield* new CommandFailed({ message: "No instance has delivered events yet." })
     const { isDue: _isDue, lag, pause, ...summary } = state.value
     yield* print({ ...summary, lag_seconds: Math.round(lag), pause_seconds: Math.ceil(pause) })
   })
-).pipe(Command.withDescription("Show how far events were delivered, and what waits"))
+).pipe(Command.withDescription("Show the last delivered event, and how many wait"))
 
 export const webhookCommand = Command.make("webhook").pipe(
   Command.withDescription("Events that are posted to BYOK_WEBHOOK_URL"),

@@ -3,13 +3,15 @@ import { Command } from "effect/cli"
 import { WorkspaceId } from "../domain/Identifiers.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, confirmation, name } from "./Arguments.ts"
-import { printing, printList } from "./Output.ts"
+import { thenPrint, printList } from "./Output.ts"
 
 const removal = (workspace_id: string) => `byok workspace delete ${workspace_id} --yes`
 
 const create = Command.make("create", { account, name }, ({ account, name }) =>
   CommandLayers.withAccounts((accounts) => accounts.createWorkspace(account, name)).pipe(
-    printing(({ workspace_id }) => `workspace ${workspace_id} was created, and \`${removal(workspace_id)}\` deletes it`)
+    thenPrint(
+      ({ workspace_id }) => `workspace ${workspace_id} was created, and \`${removal(workspace_id)}\` deletes it`
+    )
   )
 ).pipe(Command.withDescription("Create a workspace"))
 
@@ -17,7 +19,7 @@ const id = argument("ID", "Id of the workspace", WorkspaceId, "be a UUID")
 
 const makeDefault = Command.make("default", { id }, ({ id }) =>
   CommandLayers.withAccounts((accounts) => accounts.makeDefault(id)).pipe(
-    printing(() => "the workspace is the default one")
+    thenPrint(() => "the workspace is the default one")
   )
 ).pipe(Command.withDescription("Make a workspace the default one of its account, in place of another"))
 
@@ -25,7 +27,7 @@ const yes = confirmation("a deleted workspace cannot be restored, and its creden
 
 const remove = Command.make("delete", { id, yes }, ({ id }) =>
   CommandLayers.withAccounts((accounts) => accounts.deleteWorkspace(id)).pipe(
-    printing(() => "the workspace is deleted")
+    thenPrint(() => "the workspace is deleted")
   )
 ).pipe(Command.withDescription("Delete a workspace; its credentials stay readable but serve no request"))
 

@@ -3,7 +3,7 @@ import { type AuthenticationFailed, KeyStoreUnavailable, type UnknownKeyId } fro
 import { timeLeft } from "../runtime/Deadline.ts"
 import type { RequestQueue } from "../runtime/FairQueue.ts"
 
-/** Identifies a key-encryption key. Under one id, equal check values mean equal bytes. */
+/** Identifies a key-encryption key: two keys with the same id and the same check value have the same bytes. */
 export interface KekIdentity {
   readonly kek_id: string
   readonly check_value: Uint8Array
@@ -17,8 +17,8 @@ export class KeyEncryption extends Context.Service<
     readonly primary: () => string | undefined
     readonly keks: () => ReadonlyArray<KekIdentity>
     /**
-     * Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. A store in this process wraps during the
-     * call, before the effect runs.
+     * Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. A store in this process has
+     * wrapped when the call returns, before the effect runs.
      */
     readonly wrap: (
       kek_id: string,
@@ -27,14 +27,14 @@ export class KeyEncryption extends Context.Service<
     ) => Effect.Effect<Uint8Array, UnknownKeyId | KeyStoreUnavailable>
     /**
      * Returns the data key in a buffer that the caller must wipe. If the caller was interrupted, the store wipes it. A store in
-     * this process unwraps during the call, before the effect runs.
+     * this process has unwrapped when the call returns, before the effect runs.
      */
     readonly unwrap: (
       kek_id: string,
       wrapped_dek: Uint8Array,
       aad: Uint8Array
     ) => Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed | KeyStoreUnavailable>
-    /** A queue that is fair to accounts; only of a store that serves few calls at a time. */
+    /** A queue that is fair to accounts. Undefined if the store serves any number of calls at a time. */
     readonly queue?: RequestQueue
   }
 >()("byok/KeyEncryption") {}
@@ -43,7 +43,7 @@ type Keys = KeyEncryption["Service"]
 
 const tooMany = () => Effect.fail(new KeyStoreUnavailable({ reason: "too many calls are waiting for it" }))
 
-/** Makes the calls of an account wait for its turn in the store's queue. */
+/** Returns `wrap` and `unwrap` that wait for the account's turn in the store's queue, if the store has one. */
 export const inTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unwrap"> => {
   const { queue, unwrap, wrap } = keys
   if (queue === undefined) return keys
@@ -64,7 +64,7 @@ export const makeUnion = (first: Keys, second: Keys): Keys => {
   }
 }
 
-/** Waits at most 3 seconds, and never beyond the request's deadline. A store that answers at once costs no timer. */
+/** Fails a call that takes more than 3 seconds, or longer than the request's deadline. Starts no timer if the store answers at once. */
 export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
   Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
     const exit = fiber.pollUnsafe()

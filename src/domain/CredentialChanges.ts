@@ -6,7 +6,7 @@ import type { Issue } from "./Issue.ts"
 import { leakedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { labelOf } from "./Label.ts"
 import { flagConflicts } from "./NewCredential.ts"
-import { takesKeyMaterial } from "./Provider.ts"
+import { takesRegionInKey } from "./Provider.ts"
 import { type Region, regionConflicts } from "./Region.ts"
 
 const changeableFields = { key: RawKey, ...inputFields("update") }
@@ -85,7 +85,7 @@ export const changeCredential = (
     (member) => changes[member] !== undefined && changes[member] !== wireForm[member]
   )
   const { declared_region } = changes
-  const takesKeyRegion = takesKeyMaterial(provider) && (declared_region === null || replacement !== undefined)
+  const takesKeyRegion = takesRegionInKey(provider) && (declared_region === null || replacement !== undefined)
   const defaultRegion = takesKeyRegion ? keyRegion : declared_region === null ? null : stored.declared_region
   const credential: Credential = {
     ...stored,

@@ -1,7 +1,7 @@
 import { Option, Redacted, Result, Schema } from "effect"
 import { type CloudKey, cloudKeyOf, publicIdOf } from "./CloudKey.ts"
 import type { Issue } from "./Issue.ts"
-import { signsTokens, takesKeyMaterial } from "./Provider.ts"
+import { signsTokens, takesRegionInKey } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
 
@@ -54,7 +54,7 @@ export const readKeyMaterial = (
   key: Redacted.Redacted
 ): Result.Result<KeyMaterial, ReadonlyArray<Issue>> => {
   const text = Redacted.value(key)
-  if (takesKeyMaterial(provider) && text.trimStart().startsWith("{")) {
+  if (takesRegionInKey(provider) && text.trimStart().startsWith("{")) {
     return Option.match(decodeJsonKey(text), {
       onNone: () => Result.fail([malformedKey]),
       onSome: ({ api_key, region = null }) => {

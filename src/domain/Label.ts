@@ -1,8 +1,8 @@
 export { labelOf } from "./labelOf.js"
 
 /**
- * Matches a label that does not show whether its key contains a certain secret: the label is fully masked, or the key may
- * be JSON, whose label begins and ends with a bracket, brace, quotation mark or mask. The pattern means the same in
- * PostgreSQL.
+ * Matches labels that cannot rule out that their key contains a leaked secret. A fully masked label shows no character of the
+ * key. A label of JSON, which begins and ends with a bracket, brace, quotation mark or mask, may hide further secrets.
+ * PostgreSQL reads the pattern in the same way.
  */
 export const inconclusiveLabel = /^[*{["].*([*}"]|\])$/

@@ -20,7 +20,7 @@ interface Flags {
   readonly is_byok_only: boolean
 }
 
-/** Flags that a fallback credential must not have. */
+/** The flags that `is_fallback` excludes. */
 const notWithFallback = ["is_byok_only", "is_required"] as const
 
 /** Reports flags that exclude each other (D31). An issue names the flag that is in `changes` (L5). */
@@ -77,14 +77,14 @@ const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
 export const decodeNewCredential = (input: unknown): Effect.Effect<NewCredential, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 
-const requestedNames = memberNames.filter((name) => "created" in members[name] || "input" in members[name]).sort()
+const createMemberNames = memberNames.filter((name) => "created" in members[name] || "input" in members[name]).sort()
 
 /**
- * The members other than the key that identify a request, sorted by name. Omits defaults, so a member added by a later
- * version does not change the fingerprint.
+ * The members of a create that its fingerprint covers beside the key, sorted by name. Leaves out members with their default
+ * value, so the fingerprint stays the same when a later version adds a member.
  */
 export const fingerprintMembers = (input: Readonly<Record<string, unknown>>) =>
-  requestedNames.flatMap((name) => {
+  createMemberNames.flatMap((name) => {
     const member = members[name]
     const defaultValue = "default" in member ? member.default : undefined
     return input[name] === undefined || input[name] === defaultValue ? [] : [[name, input[name]] as const]

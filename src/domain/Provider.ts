@@ -44,10 +44,10 @@ export const StoredProvider = Schema.String.annotate({
   examples: ["openai", "amazon-bedrock/claude-on-aws"]
 })
 
-const keyMaterialProviders: ReadonlySet<string> = new Set<Provider>(["openai", "fireworks"])
+const regionKeyProviders: ReadonlySet<string> = new Set<Provider>(["openai", "fireworks"])
 
-/** Whether keys of the provider may be JSON objects with `api_key` and `region` (D27, D28). */
-export const takesKeyMaterial = (provider: string): boolean => keyMaterialProviders.has(provider)
+/** Whether a key of this provider may be a JSON object with `api_key` and `region` (D27, D28). */
+export const takesRegionInKey = (provider: string): boolean => regionKeyProviders.has(provider)
 
 const tokenProviders: ReadonlySet<string> = new Set<Provider>([
   "amazon-bedrock",
@@ -56,8 +56,8 @@ const tokenProviders: ReadonlySet<string> = new Set<Provider>([
   "google-vertex"
 ])
 
-/** Whether keys of the provider may be JSON objects that sign short-lived tokens (D57). */
+/** Whether a key of this provider may be a JSON object from which the service signs short-lived tokens (D57). */
 export const signsTokens = (provider: string): boolean => tokenProviders.has(provider)
 
-/** Providers whose JSON keys may have more secrets than the label masks (D56). */
-export const structuredProviders: ReadonlyArray<string> = [...tokenProviders, "azure"]
+/** Providers whose key may be a JSON object with several secrets. The label of such a key is made from one of them (D56). */
+export const multiSecretProviders: ReadonlyArray<string> = [...tokenProviders, "azure"]

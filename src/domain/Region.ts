@@ -1,6 +1,6 @@
 import { Schema } from "effect"
 import type { Issue } from "./Issue.ts"
-import { type Provider, takesKeyMaterial } from "./Provider.ts"
+import { type Provider, takesRegionInKey } from "./Provider.ts"
 
 /** Data region that the owner declares (section 4.1, `declared_region`). */
 export const Region = Schema.Literals(["global", "europe", "us"]).annotate({
@@ -20,7 +20,7 @@ export const regionConflicts = (
   keyRegion: Region | null
 ): ReadonlyArray<Issue> => {
   if (declared_region === null || declared_region === keyRegion) return []
-  if (!takesKeyMaterial(provider)) {
+  if (!takesRegionInKey(provider)) {
     const mayDeclare = declared_region === "global" || regionDeclaringProviders.has(provider)
     return mayDeclare ? [] : refused("must be global or null for this provider")
   }

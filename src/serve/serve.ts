@@ -33,7 +33,7 @@ const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<C
   )
 })
 
-/** Reloads keyring and certificate on each SIGHUP; keeps the old one if a reload fails. */
+/** Reloads the keyring and the certificate on each SIGHUP. Keeps the current one of the two if its reload fails. */
 const reloadOnSighup = Effect.fnUntraced(function* (
   certificate: Option.Option<Effect.Effect<Certificate, InvalidSetting>>
 ) {
@@ -88,10 +88,13 @@ const warnOfPlainHttp = ({ host, tls }: Settings) =>
   Option.isSome(tls) || isLoopback(host)
     ? Effect.void
     : Effect.logWarning(
-        "HOST is not this machine alone and HTTP is plain, so keys can be read on the network: put a TLS terminator in front, or set TLS_CERT_FILE and TLS_KEY_FILE"
+        "HOST is reachable from other machines and HTTP is not encrypted, so keys can be read on the network: put a TLS terminator in front, or set TLS_CERT_FILE and TLS_KEY_FILE"
       )
 
-/** Warns that Linux resets unaccepted connections of a stopping instance, unless it may pass them to another one. */
+/**
+ * Warns if Linux resets the connections that a stopping instance has not accepted yet. With `tcp_migrate_req`, Linux passes them
+ * to another instance on the same port.
+ */
 const warnOfResets = ({ reusePort }: Settings) =>
   Effect.gen(function* () {
     if (!reusePort) return
@@ -148,9 +151,9 @@ const gatewaySocket = (settings: Settings) =>
 export const serve = (settings: Settings, json = false) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const read = Option.map(settings.tls, readCertificate)
-      const reloading = yield* reloadOnSighup(read)
-      const certificate = Option.isSome(read) ? yield* read.value : undefined
+      const readTls = Option.map(settings.tls, readCertificate)
+      const reloading = yield* reloadOnSighup(readTls)
+      const certificate = Option.isSome(readTls) ? yield* readTls.value : undefined
       yield* warnOfResets(settings)
       const drain = yield* makeDrain(settings.drainDelay)
       const server = Server.layer(settings, certificate, LinksServer.layer).pipe(

@@ -2,7 +2,7 @@ import { X509Certificate } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { createSecureContext } from "node:tls"
 import { Effect } from "effect"
-import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
+import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
 import { systemFault } from "../runtime/systemFault.ts"
 import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 import type { TlsFiles } from "./Settings.ts"
@@ -15,7 +15,7 @@ const read = (name: string, path: string) =>
 /** Reads the server's certificate and its key, and checks that they belong together. */
 export const readCertificate = Effect.fnUntraced(function* ({ certificateFile, keyFile }: TlsFiles) {
   const cert = yield* read("TLS_CERT_FILE", certificateFile)
-  const key = yield* refuseAs("TLS_KEY_FILE")(readPrivateFile(keyFile))
+  const key = yield* refuseAs("TLS_KEY_FILE")(readPrivateText(keyFile))
   return yield* Effect.try(() => {
     createSecureContext({ cert, key })
     return { cert, key }

@@ -45,7 +45,7 @@ const stores = (settings: Settings, rights?: Rights) =>
   Layer.merge(Persistence.layer(settings, "command", rights), SecureRandomLive.layer)
 
 /** Services that need no keyring: accounts, the audit log, and credentials without opening or sealing a key. */
-export const unsealed = fromSettings((settings) =>
+export const withoutKeyring = fromSettings((settings) =>
   Layer.mergeAll(Accounts.layer, Credentials.layerWithoutKeyring, Audit.layer).pipe(
     Layer.provide(Layer.succeed(RequestTimeout, settings.database.deadline)),
     Layer.provideMerge(stores(settings))
@@ -138,9 +138,9 @@ export const asOperator =
     )
 
 /** Runs an operation of a service as the user running the command. */
-export const operatorOn =
+export const asOperatorWith =
   <I, S, L, E2>(service: Context.Key<I, S>, layer: Layer.Layer<L, E2>, account_id?: AccountId) =>
   <A, E, R>(operation: (service: S) => Effect.Effect<A, E, R>) =>
     asOperator(layer, account_id)(Effect.flatMap(service, operation))
 
-export const withAccounts = operatorOn(Accounts, unsealed)
+export const withAccounts = asOperatorWith(Accounts, withoutKeyring)

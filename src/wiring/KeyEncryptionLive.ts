@@ -2,7 +2,7 @@ import { Effect, Layer, Option, Redacted } from "effect"
 import { KeyEncryption, makeUnion } from "../crypto/KeyEncryption.ts"
 import { checkKeks, checkPrimary, Keyring, makeKeyringEncryption } from "../crypto/keyring/Keyring.ts"
 import { makeTokenEncryption, openToken } from "../crypto/pkcs11/Token.ts"
-import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
+import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
 import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
 import { refuse, refuseAs } from "./Environment.ts"
@@ -19,7 +19,7 @@ const required = <A>(name: string, value: Option.Option<A>) =>
 const pinOf = ({ pin, pinFile }: Settings["pkcs11"]) =>
   Option.isNone(pinFile)
     ? required("BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN", pin)
-    : readPrivateFile(pinFile.value).pipe(
+    : readPrivateText(pinFile.value).pipe(
         Effect.map((text) => Redacted.make(text.trimEnd())),
         refuseAs("BYOK_PKCS11_PIN_FILE")
       )

@@ -13,7 +13,7 @@ import {
 } from "../crypto/keyring/Keyring.ts"
 import { KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
-import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
+import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
 import { KekRegistry, KeyringNotReloaded, KeyringReload } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 import { repeatInBackground } from "../runtime/repeatInBackground.ts"
@@ -27,7 +27,7 @@ const unreloadable = (setting: string, read: Effect.Effect<KeyringSnapshot, Inva
 }
 
 const inFile = (setting: string, file: string, isDefault = false) => {
-  const read = Effect.flatMap(readPrivateFile(file), parseSealingKeyring)
+  const read = Effect.flatMap(readPrivateText(file), parseSealingKeyring)
   return { setting, file, isDefault, read, reread: read }
 }
 

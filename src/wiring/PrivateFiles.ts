@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer"
 import { closeSync, openSync } from "node:fs"
 import { Effect, Option, Redacted } from "effect"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
-import { readPrivateBytes, readPrivateFile, refuseShared, UnusableFile } from "../crypto/keyring/SecretFile.ts"
+import { readPrivateBytes, readPrivateText, refuseShared, UnusableFile } from "../crypto/keyring/SecretFile.ts"
 import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 
 const attempt = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.cannotBe("read") })
@@ -17,7 +17,7 @@ export const open = (path: string) =>
     refuseAs(path)
   )
 
-export const read = (path: string) => refuseAs(path)(readPrivateFile(path))
+export const read = (path: string) => refuseAs(path)(readPrivateText(path))
 
 /** Creates a file of mode 0600 atomically; fails if it exists. */
 export const create = (path: string, text: string) => refuseAs(path)(writeKeyringFile(path, text))

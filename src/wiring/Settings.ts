@@ -27,7 +27,7 @@ const whole = (minimum: number, maximum: number) =>
     `a whole number from ${minimum} to ${maximum}`
   )
 
-const duration = (name: string, fallback: Duration.Input, shortest: Duration.Input = "1 millis") => {
+const durationSetting = (name: string, fallback: Duration.Input, shortest: Duration.Input = "1 millis") => {
   const range = { minimum: Duration.fromInputUnsafe(shortest), maximum: Duration.hours(1) }
   const codec = Schema.DurationFromString.check(Schema.makeFilter((duration) => Duration.between(duration, range)))
   const kind = decodedBy(codec, `a duration such as "2500 millis" or "3 seconds"`)
@@ -89,10 +89,10 @@ const webhook = Effect.gen(function* () {
 
 const database = Effect.all({
   poolSize: settingOr("DATABASE_POOL_SIZE", whole(1, 1000), 10),
-  connectTimeout: duration("DATABASE_CONNECT_TIMEOUT", "1 second"),
-  statementTimeout: duration("DATABASE_STATEMENT_TIMEOUT", "2500 millis"),
-  deadline: duration("DATABASE_DEADLINE", "3 seconds"),
-  maxAge: duration("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
+  connectTimeout: durationSetting("DATABASE_CONNECT_TIMEOUT", "1 second"),
+  statementTimeout: durationSetting("DATABASE_STATEMENT_TIMEOUT", "2500 millis"),
+  deadline: durationSetting("DATABASE_DEADLINE", "3 seconds"),
+  maxAge: durationSetting("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
   queue: settingOr("DATABASE_QUEUE", whole(1, 1_000_000), 2000),
   batching: settingOr("DATABASE_BATCHING", trueOrFalse, true),
   pooler: settingOr("DATABASE_POOLER", trueOrFalse, false)
@@ -107,13 +107,13 @@ const pkcs11 = Effect.all({
     setting("BYOK_PKCS11_KEYS", kekIds),
     Option.map((ids): ReadonlyArray<string> => ids.split(","))
   ),
-  deadline: duration("BYOK_PKCS11_DEADLINE", "2 seconds")
+  deadline: durationSetting("BYOK_PKCS11_DEADLINE", "2 seconds")
 })
 
 const allSettings = Effect.all({
   host: settingOr("HOST", text, "127.0.0.1"),
   port: settingOr("PORT", whole(0, 65535), 3000),
-  /** The URL at which browsers reach the service. */
+  /** The URL at which browsers reach the service, without a slash at its end. */
   publicUrl: Effect.map(
     setting("PUBLIC_URL", httpUrl),
     Option.map(({ origin, pathname }) => origin + pathname.replace(/\/+$/, ""))
@@ -123,11 +123,11 @@ const allSettings = Effect.all({
   tls,
   /** How many connections may be open at a time; the server drops further ones. */
   maxConnections: settingOr("MAX_CONNECTIONS", whole(1, 1_000_000), 10_000),
-  keepAliveTimeout: duration("KEEP_ALIVE_TIMEOUT", "5 seconds"),
+  keepAliveTimeout: durationSetting("KEEP_ALIVE_TIMEOUT", "5 seconds"),
   /** How long a client may take to read an answer. */
-  sendTimeout: duration("SEND_TIMEOUT", "10 seconds"),
+  sendTimeout: durationSetting("SEND_TIMEOUT", "10 seconds"),
   /** How long to go on serving after a signal to stop, while not ready. */
-  drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
+  drainDelay: durationSetting("DRAIN_DELAY", "0 seconds", "0 millis"),
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
   /** How many bytes requests, routes and pools may hold together. */
   memoryBudget: Effect.map(setting("MEMORY_BUDGET", memory), (size) =>
@@ -165,17 +165,17 @@ export type TlsFiles = Option.Option.Value<Settings["tls"]>
 
 export type Settings = Readonly<Effect.Success<typeof allSettings>>
 
-/** The URL at which browsers on this machine reach the service. */
-export const localUrlOf = ({ host, port, tls }: Settings, listening = port): string => {
+/** The URL at which browsers on this machine reach the service. `actualPort` is the port it listens on, if PORT is 0. */
+export const localUrlOf = ({ host, port, tls }: Settings, actualPort = port): string => {
   const name = isLoopback(host) ? host : "localhost"
-  return `http${Option.isSome(tls) ? "s" : ""}://${name.includes(":") ? `[${name}]` : name}:${listening}`
+  return `http${Option.isSome(tls) ? "s" : ""}://${name.includes(":") ? `[${name}]` : name}:${actualPort}`
 }
 
-/** The URL at which browsers reach the service; undefined if it is not set and the service does not listen on loopback. */
+/** PUBLIC_URL, or the local URL if the service listens on loopback; else undefined, because no browser's URL is known. */
 export const publicUrlOf = (settings: Settings): string | undefined =>
   Option.getOrElse(settings.publicUrl, () => (isLoopback(settings.host) ? localUrlOf(settings) : undefined))
 
-/** Whether the settings name a token, even incompletely. */
+/** Whether any setting of the PKCS#11 token is set. */
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
   [keys, module, pin, pinFile, token].some((value) => Option.isSome<unknown>(value))
 

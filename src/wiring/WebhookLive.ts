@@ -1,5 +1,5 @@
 import { Effect, Layer, Option, Redacted } from "effect"
-import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
+import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
 import { type Endpoint, WebhookEndpoint } from "../service/audit/Webhook.ts"
 import { refuse, refuseAs } from "./Environment.ts"
 import type { Settings } from "./Settings.ts"
@@ -20,7 +20,7 @@ const endpointOf = ({ webhook }: Settings) =>
   Option.match(webhook, {
     onNone: () => Effect.succeed(Option.none<Endpoint>()),
     onSome: ({ secretFile, url }) =>
-      Effect.map(Effect.flatMap(refuseAs(setting)(readPrivateFile(secretFile)), secretsIn), (secrets) =>
+      Effect.map(Effect.flatMap(refuseAs(setting)(readPrivateText(secretFile)), secretsIn), (secrets) =>
         Option.some({ url, secrets })
       )
   })

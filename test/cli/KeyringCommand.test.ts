@@ -102,8 +102,8 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     assert.strictEqual(
       retired.stdout.replaceAll(/ 20\d\d-\d\d-\d\dT[\d:.]{12}Z/g, " then"),
       [
-        `${added}  primary       credentials: 9, up to 8192 wraps, registered then`,
-        `${column("old")}  decrypt-only  credentials: 0, up to 4096 wraps, registered then, may be retired`,
+        `${added}  primary       credentials: 9, at most 8192 wraps so far, registered then`,
+        `${column("old")}  decrypt-only  credentials: 0, at most 4096 wraps so far, registered then, may be retired`,
         "kek_id  old",
         "role    retired",
         ""

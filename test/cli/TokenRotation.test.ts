@@ -67,7 +67,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
       assert.strictEqual(status.code, 0)
       assert.match(
         status.stdout,
-        /^token-1 +primary +credentials: 1, up to 4096 wraps, registered \S+Z\nold +decrypt-only +credentials: 0, up to 4096 wraps, registered \S+Z, may be retired\n$/
+        /^token-1 +primary +credentials: 1, at most 4096 wraps so far, registered \S+Z\nold +decrypt-only +credentials: 0, at most 4096 wraps so far, registered \S+Z, may be retired\n$/
       )
 
       const rotated = token("token-2", "token-1")

@@ -12,7 +12,7 @@ import {
 } from "node:fs"
 import { dirname } from "node:path"
 import { Effect } from "effect"
-import { readPrivateFile, UnusableFile, whileOpen } from "./SecretFile.ts"
+import { readPrivateText, UnusableFile, whileOpen } from "./SecretFile.ts"
 
 /** Creates a file of mode 0600 atomically: if the process is killed meanwhile, `path` has no incomplete file. */
 export const writeKeyringFile = (path: string, text: string): Effect.Effect<void, UnusableFile> =>
@@ -70,7 +70,7 @@ export const editKeyringFile = <E, R>(path: string, edit: (text: string) => Effe
     (replacement) =>
       Effect.gen(function* () {
         const { target, temporary } = replacement
-        const text = yield* edit(yield* readPrivateFile(target))
+        const text = yield* edit(yield* readPrivateText(target))
         yield* replaceFile(target, temporary, text)
         replacement.isReplaced = true
       }),

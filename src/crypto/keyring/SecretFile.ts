@@ -26,7 +26,10 @@ const processGroups = () => [
   ...(process.getegid === undefined ? [] : [process.getegid()])
 ]
 
-/** Whether the mode is 0400 or 0600; or 0440, owner root and one of our groups, as Kubernetes mounts for an `fsGroup`. */
+/**
+ * Whether only this process and root can read a file: the mode is 0400 or 0600. Also accepts 0440 if root owns the file and
+ * `groups` has its group, as Kubernetes mounts secrets with an `fsGroup`.
+ */
 export const isPrivate = (
   { gid, mode, uid }: Pick<Stats, "gid" | "mode" | "uid">,
   groups: ReadonlyArray<number>
@@ -53,5 +56,5 @@ export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFi
     catch: UnusableFile.cannotBe("read")
   })
 
-export const readPrivateFile = (path: string): Effect.Effect<string, UnusableFile> =>
+export const readPrivateText = (path: string): Effect.Effect<string, UnusableFile> =>
   Effect.map(readPrivateBytes(path), (bytes) => bytes.toString("utf8"))

@@ -20,7 +20,7 @@ const answerAndExit = (message: TokenAnswer) => {
   answer(message, () => process.exit())
 }
 
-/** The token does not match the target. */
+/** The module, the token, its PIN or one of its keys is not as the settings say. */
 class Refused extends Error {
   readonly refusal: TokenRefusal
   constructor(part: TokenRefusal["part"], message: string) {
@@ -36,7 +36,10 @@ const codeOf = (cause: unknown) =>
 const isTrue = (value: Buffer | undefined) => value?.[0] === 1
 const numberOf = (value: Buffer | undefined) => (value === undefined ? undefined : value.readUInt32LE(0))
 
-/** The block whose ciphertext is a key's check value. GCM never encrypts it: its blocks are zero or end with a counter of 1 to 3. */
+/**
+ * The block whose ciphertext is a key's check value. GCM never encrypts this block: GCM encrypts the zero block and blocks that
+ * end with a counter from 1 to 3.
+ */
 const checkBlock = (kek_id: string) =>
   Buffer.concat([createHash("sha256").update(`byok/kcv/${kek_id}`).digest().subarray(0, 12), Buffer.from("byok")])
 
@@ -54,7 +57,7 @@ const load = async ({ module }: TokenTarget) => {
   return { pkcs11, token }
 }
 
-/** Loads the module, and returns how to open a session in which the keys of the target are known. */
+/** Loads the module. `open` logs in to the target's token and finds the target's keys. */
 const connect = async (target: TokenTarget) => {
   const { pkcs11, token } = await load(target)
   const constant = (name: keyof typeof pkcs11) => {
@@ -111,24 +114,24 @@ const connect = async (target: TokenTarget) => {
   }
 
   const open = () => {
-    const session = token.C_OpenSession(slotOf(), constant("CKF_SERIAL_SESSION"))
+    const handle = token.C_OpenSession(slotOf(), constant("CKF_SERIAL_SESSION"))
     try {
-      login(session)
-      const keys = new Map(target.kek_ids.map((kek_id, index) => [kek_id, keyOf(session, kek_id, index + 1)]))
+      login(handle)
+      const keys = new Map(target.kek_ids.map((kek_id, index) => [kek_id, keyOf(handle, kek_id, index + 1)]))
       const keks = Array.from(keys, ([kek_id, key]): KekIdentity => {
-        token.C_EncryptInit(session, { mechanism: constant("CKM_AES_ECB") }, key)
-        return { kek_id, check_value: token.C_Encrypt(session, checkBlock(kek_id), Buffer.alloc(16)) }
+        token.C_EncryptInit(handle, { mechanism: constant("CKM_AES_ECB") }, key)
+        return { kek_id, check_value: token.C_Encrypt(handle, checkBlock(kek_id), Buffer.alloc(16)) }
       })
-      return { session, keys, keks }
+      return { handle, keys, keks }
     } catch (cause) {
-      close(session)
+      close(handle)
       throw cause
     }
   }
 
-  const close = (session: Buffer) => {
+  const close = (handle: Buffer) => {
     try {
-      token.C_CloseSession(session)
+      token.C_CloseSession(handle)
     } catch {
       // The session is already closed.
     }
@@ -138,18 +141,18 @@ const connect = async (target: TokenTarget) => {
 }
 
 type Connected = Awaited<ReturnType<typeof connect>>
-type Session = ReturnType<Connected["open"]>
+type OpenSession = ReturnType<Connected["open"]>
 
 /** The return codes of C_Decrypt for altered bytes, which also have other causes. */
 const mayBeAltered =
   /^CKR_(GENERAL_ERROR|FUNCTION_FAILED|ENCRYPTED_DATA_\w+|AEAD_DECRYPT_FAILED|DATA_INVALID|SIGNATURE_INVALID)$/
 
-/** A box does not decrypt: it was altered, or the session is unusable. */
+/** A wrapped key does not decrypt: its bytes were altered, or the session is unusable. */
 class NotDecrypted extends Error {}
 
 const run = (
   { constant, token }: Connected,
-  { keys, session }: Session,
+  { handle, keys }: OpenSession,
   request: TokenRequest,
   input: Buffer
 ): Buffer => {
@@ -166,28 +169,31 @@ const run = (
     }
   }
   if (request.operation === "wrap") {
-    token.C_EncryptInit(session, mechanism, key)
-    return token.C_Encrypt(session, input, Buffer.alloc(input.length + 16))
+    token.C_EncryptInit(handle, mechanism, key)
+    return token.C_Encrypt(handle, input, Buffer.alloc(input.length + 16))
   }
-  token.C_DecryptInit(session, mechanism, key)
+  token.C_DecryptInit(handle, mechanism, key)
   try {
-    return token.C_Decrypt(session, input, Buffer.alloc(input.length))
+    return token.C_Decrypt(handle, input, Buffer.alloc(input.length))
   } catch (cause) {
     throw mayBeAltered.test(codeOf(cause)) ? new NotDecrypted(codeOf(cause)) : cause
   }
 }
 
-const reply = (id: number, output: Buffer) => {
+const answerAndWipe = (id: number, output: Buffer) => {
   answer({ id, output })
   output.fill(0)
 }
 
-/** Retries a failed request once in a new session: a box that still does not decrypt was altered. A retried wrap keeps its nonce. */
-const serve = (connected: Connected, first: Session) => {
+/**
+ * Answers requests. Retries a failed request once in a new session: a wrapped key that still does not decrypt was altered. A
+ * retried wrap keeps its nonce.
+ */
+const serve = (connected: Connected, first: OpenSession) => {
   let session = first
 
   const reopen = () => {
-    connected.close(session.session)
+    connected.close(session.handle)
     const next = connected.open()
     if (!sameKeys(next.keks, first.keks)) throw new Error("the token's keys have changed")
     return (session = next)
@@ -199,9 +205,9 @@ const serve = (connected: Connected, first: Session) => {
     try {
       if (monotonicMillis() > request.expires) return
       try {
-        reply(id, run(connected, session, request, input))
+        answerAndWipe(id, run(connected, session, request, input))
       } catch {
-        reply(id, run(connected, reopen(), request, input))
+        answerAndWipe(id, run(connected, reopen(), request, input))
       }
     } catch (cause) {
       if (cause instanceof NotDecrypted) return answer({ id, failure: "AuthenticationFailed" })

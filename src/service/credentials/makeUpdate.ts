@@ -4,7 +4,7 @@ import { InvalidParams, NotFound, ServiceUnavailable } from "../../domain/Errors
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
 import { actingPrincipal } from "../../domain/Principal.ts"
-import { takesKeyMaterial } from "../../domain/Provider.ts"
+import { takesRegionInKey } from "../../domain/Provider.ts"
 import { contextOf, type SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
@@ -74,7 +74,7 @@ export const makeUpdate = Effect.gen(function* () {
       const isSameKey = !isReplaceLink && (yield* orUnusable(id, cipher.matches(sealed, context, changes.key)))
       return { isSameKey, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies KeyFacts
     }
-    if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}
+    if (changes.declared_region === undefined || !takesRegionInKey(provider)) return {}
     const material = readKeyMaterial(provider, yield* orUnusable(id, cipher.open(sealed, context)))
     return { storedRegion: Result.match(material, { onFailure: () => null, onSuccess: ({ region }) => region }) }
   })

@@ -3,7 +3,7 @@ import { Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AccountId, CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../domain/Label.ts"
-import { structuredProviders } from "../../domain/Provider.ts"
+import { multiSecretProviders } from "../../domain/Provider.ts"
 import type { SealedKey, BoundCredential } from "../../domain/SealedKey.ts"
 import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import { recordEach, recordOnce } from "../audit/auditing.ts"
@@ -33,7 +33,7 @@ const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_d
 type SuspectRow = BoundCredential & SealedKey & Pick<Suspect, "label" | "key_version">
 
 const suspected = (sql: SqlClient.SqlClient, labels: ReadonlyArray<string>) =>
-  sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source} OR provider = ANY(${structuredProviders}::text[]))`
+  sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source} OR provider = ANY(${multiSecretProviders}::text[]))`
 
 /** A suspect and its page. A page without suspects is one row without a credential; an empty page has no row. */
 type Row = {

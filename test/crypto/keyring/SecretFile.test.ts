@@ -2,7 +2,7 @@ import { chmodSync, chownSync, fstatSync, statSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import { Effect, Exit } from "effect"
-import { isPrivate, readPrivateFile, whileOpen } from "../../../src/crypto/keyring/SecretFile.ts"
+import { isPrivate, readPrivateText, whileOpen } from "../../../src/crypto/keyring/SecretFile.ts"
 import { fileOfMode, secret, temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import { runNode } from "../../support/process/runNode.ts"
 import { assert, describe, it } from "../../support/it.ts"
@@ -17,7 +17,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
     for (let mode = 0; mode <= 0o777; mode++) {
       chmodSync(file, mode)
       const octal = mode.toString(8).padStart(4, "0")
-      const found = yield* Effect.match(readPrivateFile(file), {
+      const found = yield* Effect.match(readPrivateText(file), {
         onFailure: ({ message }) => message,
         onSuccess: (content) => content
       })
@@ -43,9 +43,9 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
       const file = yield* fileOfMode(0o440)
       const program = `
         process.setgroups([4242]); process.setgid(4343); process.setuid(4343)
-        const { readPrivateFile } = await import(${JSON.stringify(module)})
+        const { readPrivateText } = await import(${JSON.stringify(module)})
         const { Effect } = await import("effect")
-        console.log(Effect.runSync(readPrivateFile(process.argv[1])))`
+        console.log(Effect.runSync(readPrivateText(process.argv[1])))`
       const read = runNode(["--input-type=module", "--eval", program, file], { cwd: import.meta.dirname })
       chownSync(file, 0, 4242)
       assert.deepStrictEqual(yield* read, { code: 0, stdout: `${secret}\n`, stderr: "" })
@@ -60,18 +60,18 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
     const file = yield* fileOfMode(0o644)
     const link = join(yield* temporaryDirectory, "link")
     symlinkSync(file, link)
-    assert.isTrue(Exit.isFailure(yield* Effect.exit(readPrivateFile(link))))
+    assert.isTrue(Exit.isFailure(yield* Effect.exit(readPrivateText(link))))
     chmodSync(file, 0o600)
-    assert.strictEqual(yield* readPrivateFile(link), secret)
+    assert.strictEqual(yield* readPrivateText(link), secret)
   })
 
   it.effect("that is missing, or is a directory, fails with the reason and without its path", function* () {
     const path = yield* temporaryDirectory
-    const missing = yield* Effect.flip(readPrivateFile(join(path, "missing")))
+    const missing = yield* Effect.flip(readPrivateText(join(path, "missing")))
     assert.strictEqual(missing._tag, "UnusableFile")
     assert.strictEqual(missing.message, "expected a file that can be read: no such file or directory (ENOENT)")
     chmodSync(path, 0o700)
-    const wrong = yield* Effect.flip(readPrivateFile(path))
+    const wrong = yield* Effect.flip(readPrivateText(path))
     assert.match(wrong.message, /^expected a file .*(\(EISDIR\)|; found 0700)$/)
   })
 })

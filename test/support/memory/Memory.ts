@@ -6,7 +6,7 @@ import type { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from ".
 import { inconclusiveLabel } from "../../../src/domain/Label.ts"
 import type { Link } from "../../../src/domain/Link.ts"
 import { actingPrincipal, type Actor, actorOf, type Principal } from "../../../src/domain/Principal.ts"
-import { structuredProviders } from "../../../src/domain/Provider.ts"
+import { multiSecretProviders } from "../../../src/domain/Provider.ts"
 import {
   type Cooldown,
   join,
@@ -488,7 +488,7 @@ const suspectsIn = (rows: ReadonlyArray<CredentialRow>, labels: ReadonlyArray<st
         labels === undefined ||
         labels.includes(label) ||
         inconclusiveLabel.test(label) ||
-        structuredProviders.includes(provider)
+        multiSecretProviders.includes(provider)
     )
     .map(({ account_id, credential, key_version, sealed }) => ({
       context: { ...credential, account_id },

@@ -255,9 +255,11 @@ export const makeNodeServer = (
     closing = true
     for (const connection of connections.values()) connection.pending.forEach(makeLast)
     NetServer.prototype.close.call(server, callback)
-    const end = setTimeout(() => {
+    const endIdle = () => {
       for (const [socket, connection] of connections) if (connection.pending.length === 0) socket.destroy()
-    }, gracePeriod)
+    }
+    // After a blocked turn, Node runs timers before it reads the requests that have arrived: reads them first.
+    const end = setTimeout(() => setImmediate(endIdle), gracePeriod)
     server.once("close", () => clearTimeout(end))
     return server
   }

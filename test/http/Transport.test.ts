@@ -137,6 +137,16 @@ it.live("a request that arrives before the server has its handler is answered", 
   assert.strictEqual((yield* early.answer).body, "answered")
 })
 
+it.live("a closing server answers a request that arrived while the process was blocked", function* () {
+  const { connections, node, url } = yield* serve("TCP")
+  const client = yield* open(url)
+  yield* untilConnected(connections, 1)
+  node.close()
+  yield* client.write(render({ path: "/read" }))
+  for (const unblocked = performance.now() + 1_100; performance.now() < unblocked;);
+  assert.strictEqual((yield* client.answer).status, 200)
+})
+
 describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
   it.live("an answer is written in one piece", function* () {
     const { node, url } = yield* serve(transport)

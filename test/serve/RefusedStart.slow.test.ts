@@ -16,7 +16,7 @@ const takenPort = Effect.acquireRelease(
   (server) => Effect.sync(() => server.close())
 ).pipe(Effect.map((server) => String((server.address() as AddressInfo).port)))
 
-/** What listens or sends, with settings under which it does, and under which it is refused with a sentence. */
+/** Each part that listens or sends, with settings for which it starts, and for which it is refused with a sentence. */
 const parts = Effect.gen(function* () {
   const [directory, taken] = [yield* temporaryDirectory, yield* takenPort]
   const open = join(directory, "open")
@@ -24,25 +24,26 @@ const parts = Effect.gen(function* () {
   chmodSync(open, 0o777)
   return {
     "the port": {
-      works: { PORT: "0" },
+      works: () => ({ PORT: "0" }),
       refused: [{ PORT: taken }, `Port ${taken} on 127.0.0.1 is in use: set PORT, e.g. PORT=${Number(taken) + 1}.`]
     },
     "the management port": {
-      works: { BYOK_MANAGEMENT_PORT: "0" },
+      works: () => ({ BYOK_MANAGEMENT_PORT: "0" }),
       refused: [
         { BYOK_MANAGEMENT_PORT: taken },
         "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on."
       ]
     },
     "the socket": {
-      works: { BYOK_GATEWAY_SOCKET: join(directory, "socket") },
+      // Two starts at the same time cannot share a socket.
+      works: (name) => ({ BYOK_GATEWAY_SOCKET: join(directory, name) }),
       refused: [
         { BYOK_GATEWAY_SOCKET: join(open, "socket") },
         "BYOK_GATEWAY_SOCKET must be in a folder that, like each above it, only this user or root can write to."
       ]
     },
-    "a collector that does not answer": { works: { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${taken}` } }
-  } satisfies Record<string, { works: object; refused?: readonly [object, string] }>
+    "a collector that does not answer": { works: () => ({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${taken}` }) }
+  } satisfies Record<string, { works: (name: string) => object; refused?: readonly [object, string] }>
 })
 
 layerLive(OnDatabase.layer)("a start that is refused", (it) => {
@@ -59,7 +60,7 @@ layerLive(OnDatabase.layer)("a start that is refused", (it) => {
       pairs,
       ({ name, refused: [wrong, sentence], works }) =>
         Effect.gen(function* () {
-          const ran = runByok(["serve"], { ...settings, LOG_LEVEL: "error", PORT: "0", ...works, ...wrong })
+          const ran = runByok(["serve"], { ...settings, LOG_LEVEL: "error", PORT: "0", ...works(name), ...wrong })
           const { code, stderr, stdout } = yield* Effect.timeoutOrElse(ran, {
             duration: "5 seconds",
             orElse: () => Effect.die(new Error(`${name}: still running`))

@@ -9,6 +9,7 @@ import { createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { assert, describe, layerLive } from "../support/it.ts"
+import { eventually } from "../support/process/eventually.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { usePorts } from "./usePorts.ts"
@@ -131,7 +132,10 @@ describe.skipIf(why !== undefined)(
           assert.include((yield* tenant.list("?state=active&q=sk-")).body, id)
           yield* tenant.get(id)
         }).pipe(Effect.provide(serviceOn(cluster)))
-        yield* cluster.coordinator.query("SELECT label FROM credentials WHERE kek_id = 'planted'")
+        const planted = "SELECT label FROM credentials WHERE kek_id = 'planted'"
+        yield* cluster.coordinator.query(planted)
+        // The server's collector writes its log a moment later.
+        yield* eventually("the planted statement is logged", () => logOf(cluster.coordinator).includes(planted))
         const runs = runsIn(logOf(cluster.coordinator))
         const patterns = Object.values(ofNoRequest)
         const astray = runs.filter(
@@ -140,7 +144,7 @@ describe.skipIf(why !== undefined)(
         )
         assert.deepStrictEqual(
           astray.map(({ text }) => text),
-          ["SELECT label FROM credentials WHERE kek_id = 'planted'"]
+          [planted]
         )
         for (const [name, pattern] of Object.entries(ofNoRequest)) {
           assert.isTrue(

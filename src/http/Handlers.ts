@@ -92,12 +92,16 @@ export const reserveUntilSent = ({ admit }: MemoryBudget) =>
 
 const deleted = json(JSON.stringify({ deleted: true }))
 
+const maxIssues = 100
+
 /** How an order differs from the credentials of its workspace and provider; at most 100 issues. */
-const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMismatch): ReadonlyArray<Issue> =>
-  [
-    ...foreign.map((id) => ({ path: ["ids", ids.indexOf(id)], message: "is not one of these credentials" })),
-    ...missing.map((id) => ({ path: ["ids"], message: `must have ${id} as well` }))
-  ].slice(0, 100)
+const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMismatch): ReadonlyArray<Issue> => {
+  const first = foreign.slice(0, maxIssues)
+  return [
+    ...first.map((id) => ({ path: ["ids", ids.indexOf(id)], message: "is not one of these credentials" })),
+    ...missing.slice(0, maxIssues - first.length).map((id) => ({ path: ["ids"], message: `must have ${id} as well` }))
+  ]
+}
 
 /**
  * Implements a group of a contract like `HttpApiBuilder.group`, but leaves only the group's middleware in the context of its

@@ -227,8 +227,8 @@ for (const [name, store] of stores) {
       assert.sameDeepMembers(rows, expected)
       assert.isNull(found.get(marked.id)?.[0]?.until)
       const [whole, model] = found.get(id) ?? []
-      assert.closeTo((whole?.until ?? 0) - (model?.until ?? 0), 10_000, 5)
-      assert.closeTo((whole?.until ?? 0) - (whole?.since ?? 0), 50_000, 5)
+      assert.closeTo((whole?.until ?? 0) - (model?.until ?? 0), 10_000, 1_000)
+      assert.closeTo((whole?.until ?? 0) - (whole?.since ?? 0), 50_000, 1_000)
       assert.strictEqual((yield* find((yield* newTenant).account_id, ids)).size, 0)
       const update = { credential, revision: 1, sealed: plainSealedKey(2), key_version: 2, fields: ["key"] as const }
       assert.isTrue(yield* repository.update(account_id, update))

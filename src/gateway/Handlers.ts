@@ -32,6 +32,10 @@ import { type RouteResponse, Routes } from "./Routes.ts"
 const json = ({ body, status }: RouteResponse) =>
   HttpServerResponse.text(body, { status, contentType: "application/json" })
 
+const envelope = <A>(data: A) => ({ data })
+const asNotFound = { NotKnown: () => new NotFound() }
+const deleted = { deleted: true } as const
+
 const routes = group(
   GatewayApi,
   "routes",
@@ -41,25 +45,21 @@ const routes = group(
     return handlers.handleAll({
       open: ({ payload, request }) => Effect.map(open(payload, toServerResponse(request) as ServerResponse), json),
       report: ({ params: { id, n }, payload }) => Effect.map(report(id, n, payload), json),
-      abandon: ({ params }) => Effect.as(abandon(params.id), { deleted: true } as const)
+      abandon: ({ params }) => Effect.as(abandon(params.id), deleted)
     })
   })
 )
 
-const dataOf = <A>(data: A) => ({ data })
-const notKnown = { NotKnown: () => new NotFound() }
-const deleted = { deleted: true } as const
-
-/** SQLSTATE of a missing right. */
-const notGranted = "42501"
+/** SQLSTATE of a missing permission. */
+const insufficientPrivilege = "42501"
 
 const accounts = group(
   GatewayApi,
   "accounts",
   Effect.fnUntraced(function* (handlers) {
     const accounts = yield* Accounts
-    const workspacesOf = (id: AccountId) => Effect.catchTags(accounts.listWorkspaces(id), notKnown)
-    const apiKeysOf = (id: AccountId) => Effect.catchTags(accounts.listApiKeys(id), notKnown)
+    const workspacesOf = (id: AccountId) => Effect.catchTags(accounts.listWorkspaces(id), asNotFound)
+    const apiKeysOf = (id: AccountId) => Effect.catchTags(accounts.listApiKeys(id), asNotFound)
     return handlers.handleAll({
       create: Effect.fnUntraced(function* ({ headers: { "idempotency-key": idempotency_key }, payload: { name } }) {
         const { account_id, management_key, replayed, workspace_id, ...rest } =
@@ -69,51 +69,51 @@ const accounts = group(
                 AccountDeleted: () => new AccountGone()
               })
         const data = { account_id, workspace_id, management_key: Redacted.value(management_key), ...rest }
-        const answer = json({ status: 201, body: JSON.stringify({ data }) })
-        return replayed ? HttpServerResponse.setHeader(answer, "idempotent-replayed", "true") : answer
+        const response = json({ status: 201, body: JSON.stringify(envelope(data)) })
+        return replayed ? HttpServerResponse.setHeader(response, "idempotent-replayed", "true") : response
       }),
-      list: ({ query }) => Effect.map(accounts.listPage(query.after), dataOf),
-      // Without a deadline. After a disconnect, deleting the account again resumes.
+      list: ({ query }) => Effect.map(accounts.listPage(query.after), envelope),
+      // Has no deadline. A disconnect interrupts the deletion; a repeated request resumes it.
       delete: ({ params }) =>
         accounts.deleteAccount(params.account_id).pipe(
           Effect.provideService(CurrentDeadline, undefined),
-          Effect.catchTags(notKnown),
+          Effect.catchTags(asNotFound),
           Effect.catchDefect((defect) =>
-            defect instanceof DatabaseFailure && defect.sqlstate === notGranted
+            defect instanceof DatabaseFailure && defect.sqlstate === insufficientPrivilege
               ? Effect.fail(new ErasureNotGranted())
               : Effect.die(defect)
           ),
           Effect.as(deleted)
         ),
       createWorkspace: ({ params, payload }) =>
-        Effect.map(Effect.catchTags(accounts.createWorkspace(params.account_id, payload.name), notKnown), dataOf),
-      listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.account_id), dataOf),
+        Effect.map(Effect.catchTags(accounts.createWorkspace(params.account_id, payload.name), asNotFound), envelope),
+      listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.account_id), envelope),
       deleteWorkspace: Effect.fnUntraced(function* ({ params: { account_id, workspace_id } }) {
         const workspaces = yield* workspacesOf(account_id)
-        if (!workspaces.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
+        if (!workspaces.some((workspace) => workspace.workspace_id === workspace_id)) return yield* new NotFound()
         const conflict = { DefaultWorkspaceInUse: () => new DefaultWorkspaceNotEmpty() }
-        yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...notKnown, ...conflict })
+        yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...asNotFound, ...conflict })
         return deleted
       }),
       createApiKey: ({ params, payload: { hash, ...input } }) =>
         (hash === undefined
           ? Effect.map(accounts.issueApiKey(params.account_id, input), ({ key, ...rest }) =>
-              dataOf({ ...rest, key: Redacted.value(key) })
+              envelope({ ...rest, key: Redacted.value(key) })
             )
-          : Effect.map(accounts.importApiKey(params.account_id, { hash, ...input }), dataOf)
-        ).pipe(Effect.catchTags({ ...notKnown, HashTaken: () => new HashInUse() })),
-      listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.account_id), dataOf),
+          : Effect.map(accounts.importApiKey(params.account_id, { hash, ...input }), envelope)
+        ).pipe(Effect.catchTags({ ...asNotFound, HashTaken: () => new HashInUse() })),
+      listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.account_id), envelope),
       revokeApiKey: Effect.fnUntraced(function* ({ params: { hash, account_id } }) {
         const apiKeys = yield* apiKeysOf(account_id)
-        if (!apiKeys.some((one) => one.hash === hash)) return yield* new NotFound()
-        yield* Effect.catchTags(accounts.revokeApiKey(hash), notKnown)
+        if (!apiKeys.some((key) => key.hash === hash)) return yield* new NotFound()
+        yield* Effect.catchTags(accounts.revokeApiKey(hash), asNotFound)
         return deleted
       })
     })
   })
 )
 
-/** Does not log problems: the port's own check does. */
+/** Answers whether the service is ready. Leaves logging to the health check on the tenants' port. */
 const health = group(
   GatewayApi,
   "health",
@@ -130,18 +130,18 @@ const links = group(
     const { create, list, revoke } = yield* Links
     return handlers.handleAll({
       create: ({ params, payload }) =>
-        Effect.map(Effect.catchTags(create(params.account_id, payload), notKnown), ({ url, ...rest }) =>
-          dataOf({ ...rest, url: Redacted.value(url) })
+        Effect.map(Effect.catchTags(create(params.account_id, payload), asNotFound), ({ url, ...rest }) =>
+          envelope({ ...rest, url: Redacted.value(url) })
         ),
-      list: ({ params }) => Effect.map(list(params.account_id), dataOf),
+      list: ({ params }) => Effect.map(list(params.account_id), envelope),
       revoke: ({ params: { account_id, link_id } }) =>
-        Effect.as(Effect.catchTags(revoke(account_id, link_id), notKnown), deleted)
+        Effect.as(Effect.catchTags(revoke(account_id, link_id), asNotFound), deleted)
     })
   })
 )
 
-/** Interval at which a wait for events checks for shutdown, in milliseconds. */
-const drainInterval = 500
+/** How often a wait for events checks whether the service is stopping, in milliseconds. */
+const drainCheckInterval = 500
 
 const events = group(
   GatewayApi,
@@ -149,11 +149,11 @@ const events = group(
   Effect.fnUntraced(function* (handlers) {
     const { next } = yield* Events
     const isDraining = yield* Draining
-    const untilDrained = Effect.sleep(drainInterval).pipe(Effect.repeat({ until: isDraining }))
+    const untilDraining = Effect.sleep(drainCheckInterval).pipe(Effect.repeat({ until: isDraining }))
     return handlers.handleAll({
       list: ({ query: { after = 0, limit = 50, wait = 0 } }) =>
         next(after, limit, Duration.seconds(wait)).pipe(
-          Effect.raceFirst(Effect.as(untilDrained, { events: [], last_seq: after })),
+          Effect.raceFirst(Effect.as(untilDraining, { events: [], last_seq: after })),
           // The wait must not use up the deadline of queries.
           Effect.provideService(CurrentDeadline, undefined),
           Effect.map(({ events: data, last_seq }) => HttpServerResponse.jsonUnsafe({ data, last_seq }))
@@ -164,6 +164,7 @@ const events = group(
 
 const decodeAccountId = Schema.decodeUnknownEffect(AccountId)
 
+/** Acts for the account that the path names; answers 404 if it does not exist. */
 const accountCaller = Layer.effect(
   AccountCaller,
   Effect.map(Accounts, ({ listWorkspaces }) =>
@@ -171,7 +172,7 @@ const accountCaller = Layer.effect(
       Effect.fnUntraced(function* (app) {
         const { params } = yield* HttpRouter.RouteContext
         const account_id = yield* Effect.mapError(decodeAccountId(params["account_id"]), () => new NotFound())
-        yield* Effect.catchTags(listWorkspaces(account_id), notKnown)
+        yield* Effect.catchTags(listWorkspaces(account_id), asNotFound)
         return yield* Effect.provideService(app, CurrentPrincipal, { kind: "gateway", account_id })
       })
     )
@@ -182,21 +183,22 @@ const credentials = group(GatewayApi, "credentials", (handlers) =>
   Effect.map(makeOperations, (operations) => handlers.handleAll(operations))
 )
 
-const body = Layer.effect(
+const bodyDecoding = Layer.effect(
   GatewayBody,
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
 )
 
-/** Only declares errors. */
-const failures = Layer.succeed(GatewayFailures, (app) => app)
+/** Does nothing: the middleware only declares the errors of every call. */
+const declaredFailures = Layer.succeed(GatewayFailures, (app) => app)
 
 const groups = Layer.mergeAll(routes, accounts, links, events, credentials, health).pipe(
-  Layer.provide([body, failures, accountCaller, RequestQueues.layer]),
+  Layer.provide([bodyDecoding, declaredFailures, accountCaller, RequestQueues.layer]),
   Layer.provideMerge(Routes.layer),
   Layer.provide(OpenRoutes.layer)
 )
 
-/** The contract's schemas need no service, which the handlers' types do not show. */
-type Needed = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>
+/** Excludes a service that the handlers' types list, but the contract's schemas do not use. */
+type Requirements = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>
 
-export const layer = groups as Layer.Layer<Layer.Success<typeof groups>, never, Needed>
+/** Handles every operation of `GatewayApi`: routes, accounts, links, events, credentials and health. */
+export const layer = groups as Layer.Layer<Layer.Success<typeof groups>, never, Requirements>

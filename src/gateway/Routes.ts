@@ -26,81 +26,7 @@ import {
 } from "../contract/GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
-const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
-
-const attemptOf = (next: NextAttempt | undefined) => {
-  if (next === undefined) return null
-  const { lease, step } = next.attempt
-  const { n: attempt } = next
-  if (lease === undefined) {
-    return { attempt, step: "shared", provider: step.provider, credential_id: null, label: null, region: null }
-  }
-  const { credential_id, keys, label, provider, region } = lease.terms
-  const { token } = lease
-  const form = {
-    key_kind: token === undefined ? "stored" : "token",
-    key_expires_at: timeOf(token?.expires_at ?? null),
-    cloud: token?.cloud ?? null
-  }
-  const opened = { attempt, step: "own", provider, credential_id, label, region, key: lease.text() }
-  return keys === "tokens" ? { ...opened, ...form } : opened
-}
-
-const exclusionOf = (exclusion: Exclusion) =>
-  exclusion.reason === "parked" ? { ...exclusion, until: timeOf(exclusion.until) } : exclusion
-
-const verdictsOf = ({ credentials, ...rest }: ProviderPlan) => ({
-  ...rest,
-  credentials: credentials.map((verdict) => ({ ...verdict, exclusions: verdict.exclusions.map(exclusionOf) }))
-})
-
-const outcomeNames = {
-  Succeeded: "succeeded",
-  RateLimited: "rate_limited",
-  QuotaExhausted: "quota_exhausted",
-  Rejected: "rejected",
-  Forbidden: "forbidden",
-  UpstreamFailed: "upstream_failed",
-  RequestRefused: "request_refused",
-  Abandoned: "abandoned"
-} as const satisfies Record<Outcome["_tag"], typeof OutcomeName.Type>
-
-/** An unknown account has no default workspace either. */
-const noDefault = {
-  path: ["account_id"],
-  message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
-}
-
-const tokensRequired = InvalidParams.of({
-  path: ["keys"],
-  message: "must be tokens: TOKENS_ONLY lets no other form out"
-})
-
-const notAlone = InvalidParams.of({
-  path: ["credential_id"],
-  message: "must be a credential of the workspace, and its provider one of targets"
-})
-
-/** An answer as JSON. Its key is read from the lease at the last moment. */
-export interface RouteResponse {
-  readonly status: 200 | 201
-  readonly body: string
-}
-
-const responseOf = (status: RouteResponse["status"], data: object): RouteResponse => ({
-  status,
-  body: JSON.stringify({ data })
-})
-
-/** Approximate memory of the verdict on one credential, in bytes. */
-const verdictBytes = 1000
-
-/** Whether the pool of a provider has credentials: of a request for one credential, that one. */
-const hasCredentials = ({ credentials }: ProviderPlan) => credentials.length > 0
-
-const decodeReport = Schema.decodeUnknownExit(RouteReport, { errors: "all", onExcessProperty: "error" })
-
-/** Opens routes and takes reports of decoded requests. */
+/** Opens routes and records reports of their attempts, as `OpenRoutes` does, from requests of gateways to answers in JSON. */
 export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
   make: Effect.gen(function* () {
     const { plan, planForKey, verdicts } = yield* Router
@@ -110,30 +36,28 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
     const tokensOnly = yield* TokensOnly
     const record = (id: string, n: number, reported: typeof Report.Type, continues: boolean) => {
       const { codes = [], retry_after = null, status } = reported
-      const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
+      const answer = { codes: codes.filter((code) => typeof code === "string"), retry_after }
       const outcome: Outcome =
-        status === undefined
-          ? { _tag: "Abandoned" }
-          : outcomeOf({ status, ...answered }, clock.currentTimeMillisUnsafe())
+        status === undefined ? { _tag: "Abandoned" } : outcomeOf({ status, ...answer }, clock.currentTimeMillisUnsafe())
       return Effect.mapError(report(id, n, outcome, continues), (error) => {
         if (error._tag === "AttemptNotOpen") return new AnotherAttemptOpen()
         return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
       })
     }
-    /** Records an enclosed report. Returns null, or why it was refused. */
-    const takeEnclosed = (input: unknown) => {
+    /** Records a report enclosed in a request for another route. Returns null, or why the report was refused. */
+    const recordEnclosed = (input: unknown) => {
       const recording = Effect.flatMap(
         Effect.mapError(decodeReport(input), ({ issue }) => InvalidParams.ofSchema(issue)),
         ({ attempt, route, ...report }) => record(route, attempt, report, false)
       )
       return Effect.match(recording, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
     }
-    /** Encodes the verdicts on all keys, in memory reserved until the response is sent. */
-    const explained = Effect.fnUntraced(function* (planned: PlannedRequest, response: ServerResponse) {
+    /** Encodes why each key may or may not serve the request, in memory reserved until the response is sent. */
+    const encodeVerdicts = Effect.fnUntraced(function* (planned: PlannedRequest, response: ServerResponse) {
       const bytes = verdictBytes * planned.members
       const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
-      const shown = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsOf)))
-      return yield* Effect.onExit(Effect.interruptible(shown), (exit) =>
+      const encoding = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsJson)))
+      return yield* Effect.onExit(Effect.interruptible(encoding), (exit) =>
         Effect.sync(() => {
           if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
           reservation.shrink(4 * exit.value.length)
@@ -141,25 +65,25 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
         })
       )
     }, Effect.uninterruptible)
-    /** Takes the enclosed reports, then opens a route: its plan must respect them. */
+    /** Records the enclosed reports and then opens a route, whose plan must respect them. */
     const openPlanned = Effect.fnUntraced(function* <E>(
       plan: Effect.Effect<PlannedRequest, E>,
       { explain, reports }: Pick<typeof NewRoute.Type, "explain" | "reports">,
       response: ServerResponse
     ) {
-      const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, takeEnclosed) }
+      const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, recordEnclosed) }
       let providers: string | undefined
-      const explaining = Effect.tap(plan, (planned) =>
+      const planWithVerdicts = Effect.tap(plan, (planned) =>
         explain || planned.isEmpty
-          ? Effect.map(explained(planned, response), (shown) => void (providers = shown))
+          ? Effect.map(encodeVerdicts(planned, response), (encoded) => void (providers = encoded))
           : Effect.void
       )
-      const { expires_at, id, next, planned, retry_at } = yield* open(explaining, (abandon) =>
+      const { expires_at, id, next, planned, retry_at } = yield* open(planWithVerdicts, (abandon) =>
         whenLost(response, abandon)
       )
-      const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
-      if (next === undefined) providers ??= yield* explained(planned, response)
-      const answer = responseOf(201, { route: id, ...times, next: attemptOf(next), ...reportResults })
+      const times = { expires_at: isoTime(expires_at), retry_at: isoTime(retry_at) }
+      if (next === undefined) providers ??= yield* encodeVerdicts(planned, response)
+      const answer = jsonResponse(201, { route: id, ...times, next: attemptJson(next), ...reportResults })
       // Appends the encoded verdicts to the object `data`, without encoding them again.
       return providers === undefined
         ? answer
@@ -183,19 +107,19 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
             : api_key_hash === null
               ? Effect.fail(new UnknownApiKey())
               : planForKey({ ...request, api_key_hash }, freshness)
-        const checked =
+        const checkedPlan =
           request.credential_id === undefined
             ? planning
             : Effect.filterOrFail(
                 planning,
                 ({ providers }) => providers.some(hasCredentials),
-                () => notAlone
+                () => credentialNotTargeted
               )
-        return Effect.mapError(openPlanned(checked, { explain, reports }, response), (error) => {
+        return Effect.mapError(openPlanned(checkedPlan, { explain, reports }, response), (error) => {
           if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
           if (error._tag === "ApiKeyMayNotRoute") return new NotForRouting()
           if (error._tag === "UnknownWorkspace")
-            return InvalidParams.of(requested === null ? noDefault : workspaceIssue(requested))
+            return InvalidParams.of(requested === null ? noDefaultWorkspace : workspaceIssue(requested))
           return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
         })
       },
@@ -211,10 +135,10 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
             next?.attempt.lease?.hasEnded === true
               ? Effect.fail(new AnotherAttemptOpen())
               : Effect.succeed(
-                  responseOf(200, {
+                  jsonResponse(200, {
                     outcome: outcomeNames[outcome._tag],
-                    next: attemptOf(next),
-                    retry_at: timeOf(retry_at)
+                    next: attemptJson(next),
+                    retry_at: isoTime(retry_at)
                   })
                 )
         )
@@ -223,3 +147,77 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
 }) {
   static readonly layer = Layer.effect(this, this.make)
 }
+
+/** An answer in JSON. The provider key in it is read from its lease at the last moment. */
+export interface RouteResponse {
+  readonly status: 200 | 201
+  readonly body: string
+}
+
+const isoTime = (at: number | null) => (at === null ? null : new Date(at).toISOString())
+
+const attemptJson = (next: NextAttempt | undefined) => {
+  if (next === undefined) return null
+  const { lease, step } = next.attempt
+  const { n: attempt } = next
+  if (lease === undefined) {
+    return { attempt, step: "shared", provider: step.provider, credential_id: null, label: null, region: null }
+  }
+  const { credential_id, keys, label, provider, region } = lease.terms
+  const { token } = lease
+  const keyForm = {
+    key_kind: token === undefined ? "stored" : "token",
+    key_expires_at: isoTime(token?.expires_at ?? null),
+    cloud: token?.cloud ?? null
+  }
+  const ownAttempt = { attempt, step: "own", provider, credential_id, label, region, key: lease.text() }
+  return keys === "tokens" ? { ...ownAttempt, ...keyForm } : ownAttempt
+}
+
+const exclusionJson = (exclusion: Exclusion) =>
+  exclusion.reason === "parked" ? { ...exclusion, until: isoTime(exclusion.until) } : exclusion
+
+const verdictsJson = ({ credentials, ...rest }: ProviderPlan) => ({
+  ...rest,
+  credentials: credentials.map((verdict) => ({ ...verdict, exclusions: verdict.exclusions.map(exclusionJson) }))
+})
+
+const outcomeNames = {
+  Succeeded: "succeeded",
+  RateLimited: "rate_limited",
+  QuotaExhausted: "quota_exhausted",
+  Rejected: "rejected",
+  Forbidden: "forbidden",
+  UpstreamFailed: "upstream_failed",
+  RequestRefused: "request_refused",
+  Abandoned: "abandoned"
+} as const satisfies Record<Outcome["_tag"], typeof OutcomeName.Type>
+
+/** Refuses an account without a default workspace, such as an unknown account. */
+const noDefaultWorkspace = {
+  path: ["account_id"],
+  message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
+}
+
+const tokensRequired = InvalidParams.of({
+  path: ["keys"],
+  message: "must be tokens: TOKENS_ONLY lets no other form out"
+})
+
+const credentialNotTargeted = InvalidParams.of({
+  path: ["credential_id"],
+  message: "must be a credential of the workspace, and its provider one of targets"
+})
+
+const jsonResponse = (status: RouteResponse["status"], data: object): RouteResponse => ({
+  status,
+  body: JSON.stringify({ data })
+})
+
+/** Approximate memory of the verdict on one credential, in bytes. */
+const verdictBytes = 1000
+
+/** Whether a provider has credentials for the request: if the request names a credential, that one. */
+const hasCredentials = ({ credentials }: ProviderPlan) => credentials.length > 0
+
+const decodeReport = Schema.decodeUnknownExit(RouteReport, { errors: "all", onExcessProperty: "error" })

@@ -7,7 +7,7 @@ import { PayloadTooLarge, RequestTimeout } from "../contract/HttpErrors.ts"
 import { JsonBody } from "../contract/Middleware.ts"
 import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
-import { withoutDeadline } from "../runtime/Deadline.ts"
+import { withPausedDeadline } from "../runtime/Deadline.ts"
 import { type Reservation, MemoryBudget } from "../runtime/MemoryBudget.ts"
 import type { ArrivingRequest } from "./ArrivingRequest.ts"
 import { errorResponse } from "./Envelope.ts"
@@ -113,7 +113,7 @@ export const withJsonBody = <E, R>(
         }
         return budget.reserve(sender, use, dropIncomplete)
       }),
-      (reservation) => Effect.flatMap(withoutDeadline(readBody(source, reservation)), answer),
+      (reservation) => Effect.flatMap(withPausedDeadline(readBody(source, reservation)), answer),
       (reservation) =>
         Effect.sync(() => {
           source.wipe()

@@ -5,19 +5,21 @@ import { SecureRandom } from "effect/crypto"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
 import type { ApiKeyRole } from "../domain/Principal.ts"
 
-const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-const base62 = (value: bigint, length: number) => {
-  let text = ""
-  for (let rest = value; text.length < length; rest /= 62n) text = digits.charAt(Number(rest % 62n)) + text
-  return text
-}
-
-const checksum = (body: string) => base62(BigInt(crc32(body)), 6)
+/** Makes a random API key and its hash. */
+export const makeApiKey = Effect.fnUntraced(function* (role: ApiKeyRole) {
+  const random = yield* SecureRandom.SecureRandom
+  const key = Redacted.make(formatApiKey(yield* random.randomBytes(32), role))
+  return { key, hash: hashApiKey(key) }
+})
 
 /** The hash that identifies an API key (D24). Text from an HTTP header is decoded as Latin-1. */
 export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" = "utf8"): ApiKeyHash =>
   ApiKeyHash.make(hash("sha256", Buffer.from(Redacted.value(key), encoding)), { disableChecks: true })
+
+export const formatApiKey = (bytes: Uint8Array, role: ApiKeyRole) =>
+  formatToken(bytes, role === "management" ? "byok_mk_" : "byok_ak_")
+
+export const formatLinkToken = (bytes: Uint8Array) => formatToken(bytes, "byok_ln_")
 
 /** Formats 32 random bytes as a token: prefix, 43 base62 digits, and CRC-32 of both in 6 base62 digits (D41). */
 const formatToken = (bytes: Uint8Array, prefix: "byok_mk_" | "byok_ak_" | "byok_ln_"): string => {
@@ -25,19 +27,18 @@ const formatToken = (bytes: Uint8Array, prefix: "byok_mk_" | "byok_ak_" | "byok_
   return body + checksum(body)
 }
 
-export const formatApiKey = (bytes: Uint8Array, role: ApiKeyRole) =>
-  formatToken(bytes, role === "management" ? "byok_mk_" : "byok_ak_")
-
-export const formatLinkToken = (bytes: Uint8Array) => formatToken(bytes, "byok_ln_")
-
-const issuedForm = /^byok_(?:[am]k|ln)_[0-9A-Za-z]{49}$/
-
-/** Whether a token has the form of an issued API key but a wrong checksum (D41). */
+/** Whether a token has the form of an issued API key or link token but a wrong checksum (D41). */
 export const hasWrongChecksum = (token: string): boolean =>
   issuedForm.test(token) && checksum(token.slice(0, -6)) !== token.slice(-6)
 
-export const makeApiKey = Effect.fnUntraced(function* (role: ApiKeyRole) {
-  const random = yield* SecureRandom.SecureRandom
-  const key = Redacted.make(formatApiKey(yield* random.randomBytes(32), role))
-  return { key, hash: hashApiKey(key) }
-})
+const issuedForm = /^byok_(?:[am]k|ln)_[0-9A-Za-z]{49}$/
+
+const checksum = (body: string) => base62(BigInt(crc32(body)), 6)
+
+const base62 = (value: bigint, length: number) => {
+  let text = ""
+  for (let rest = value; text.length < length; rest /= 62n) text = digits.charAt(Number(rest % 62n)) + text
+  return text
+}
+
+const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -1,6 +1,6 @@
 import { Context, Duration, Effect } from "effect"
 
-/** Total time that a request may wait for stores, without the body's arrival. */
+/** How long a request may wait for queues and stores in total. The wait for its body does not count. */
 export const RequestTimeout = Context.Reference<Duration.Duration>("byok/RequestTimeout", {
   defaultValue: () => Duration.seconds(3)
 })
@@ -15,6 +15,7 @@ export const CurrentDeadline = Context.Reference<Deadline | undefined>("byok/Cur
   defaultValue: () => undefined
 })
 
+/** Gives a request a deadline, unless it already has one. */
 export const withDeadline =
   (timeout: Duration.Duration) =>
   <A, E, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
@@ -24,8 +25,8 @@ export const withDeadline =
         : request
     )
 
-/** Extends the deadline by the time of a wait, such as for the rest of a body. */
-export const withoutDeadline = <A, E, R>(wait: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+/** Extends the deadline by the duration of a wait, such as for the rest of a body. */
+export const withPausedDeadline = <A, E, R>(wait: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {
     const deadline = fiber.getRef(CurrentDeadline)
     if (deadline === undefined) return wait

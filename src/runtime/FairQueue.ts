@@ -2,43 +2,23 @@ import { Context, Effect, Layer } from "effect"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { CurrentDeadline } from "./Deadline.ts"
 
-/** A tenant's claim: waiting in the tenant's line, admitted, or gone. */
-export interface Place {
-  readonly tenant: string
-  readonly weight: number
-  /** Maximum sum of admitted weights including this one: the total, or less. */
-  readonly limit: number
-  /** Called on admission after a wait. */
-  start: () => void
-  isAdmitted: boolean
-}
-
-interface FairQueueLimits {
-  readonly total: number
-  readonly waiting: number
-  /** Weight admitted for a tenant; by default equal for all. */
-  readonly admittedOf?: (tenant: string) => number
-  /** Evicts others, if that is fair, so that a place fits. */
-  readonly makeRoom?: (place: Place) => void
-}
-
 /**
- * Makes a queue that tenants share. Invariant: admitted weights never exceed the total and are released once; tenants are
- * served in rotation; no tenant is capped while nobody waits. Only tenants who would have no more than its own overtake a
- * place that does not fit yet.
+ * Makes a queue that shares a total weight among tenants, such as bytes of memory or requests in progress. Invariant: admitted
+ * weights never exceed the total and are released once; tenants are served in rotation; no tenant is capped while nobody
+ * waits. A place that does not fit yet is overtaken only by tenants who would then have no more than its own.
  *
  * Effect's `PartitionedSemaphore` starves a tenant while two others keep returning.
  */
 export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }: FairQueueLimits) => {
   let used = 0
-  /** The waiting places by tenant, the next tenant first. */
+  /** The waiting places by tenant, in the order of turns. */
   const lines = new Map<string, Set<Place>>()
-  let serving = false
+  let isServing = false
 
   const fits = ({ limit, weight }: Pick<Place, "limit" | "weight">) => used + weight <= limit
   const isExhausted = () => used >= total && makeRoom === undefined
 
-  const next = (): Place | undefined => {
+  const nextPlace = (): Place | undefined => {
     let leastShare = Number.POSITIVE_INFINITY
     for (const [place] of lines.values()) {
       if (place === undefined) continue
@@ -52,11 +32,11 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
     return undefined
   }
   const serve = () => {
-    // A request that ends at once re-enters here; the running loop accounts for its place.
-    if (serving || lines.size === 0) return
-    serving = true
+    // A request that ends at once calls this again; the running loop then serves the next place.
+    if (isServing || lines.size === 0) return
+    isServing = true
     try {
-      for (let place = next(); place !== undefined; place = next()) {
+      for (let place = nextPlace(); place !== undefined; place = nextPlace()) {
         const { tenant, weight } = place
         const line = lines.get(tenant)
         lines.delete(tenant)
@@ -66,18 +46,18 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
         place.start()
       }
     } finally {
-      serving = false
+      isServing = false
     }
   }
 
   /** Admits a weight at once, if it fits and nobody waits. */
-  const take = (weight: number, limit = total): boolean => {
+  const tryTake = (weight: number, limit = total): boolean => {
     if (lines.size > 0 || used + weight > limit) return false
     used += weight
     return true
   }
   /** Queues a place in its tenant's line; returns false if the line is full. */
-  const wait = (place: Place): boolean => {
+  const enqueue = (place: Place): boolean => {
     const line = lines.get(place.tenant) ?? new Set()
     if (line.size >= waiting) return false
     lines.set(place.tenant, line.add(place))
@@ -88,19 +68,40 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
     used -= weight
     serve()
   }
-  /** Removes a place from its line or releases its weight, together with weight `taken` otherwise. */
-  const leave = (place: Place, taken = 0) => {
+  /** Removes a place from its line or releases its weight. Also releases `extraWeight`, which the tenant took before. */
+  const leave = (place: Place, extraWeight = 0) => {
     const line = lines.get(place.tenant)
     if (place.isAdmitted) used -= place.weight
     else if (line?.delete(place) === true && line.size === 0) lines.delete(place.tenant)
     place.isAdmitted = false
-    release(taken)
+    release(extraWeight)
   }
 
-  return { take, wait, release, leave, fits, used: () => used }
+  return { tryTake, enqueue, release, leave, fits, used: () => used }
 }
 
-/** Waits for `start`; fails if `enter` returns false or at the request's deadline. The caller then leaves. */
+/** A tenant's claim to some of the weight: waiting in the tenant's line, admitted, or withdrawn. */
+export interface Place {
+  readonly tenant: string
+  readonly weight: number
+  /** Maximum sum of admitted weights including this one: the total, or less. */
+  readonly limit: number
+  /** Called on admission after a wait. */
+  start: () => void
+  isAdmitted: boolean
+}
+
+interface FairQueueLimits {
+  readonly total: number
+  /** Maximum waiting places of a tenant. */
+  readonly waiting: number
+  /** Weight that a tenant has now, for fairness; by default the same for all. */
+  readonly admittedOf?: (tenant: string) => number
+  /** Evicts others' weight so that a place fits, if that is fair. */
+  readonly makeRoom?: (place: Place) => void
+}
+
+/** Waits until `enter` calls `start`. Fails if `enter` returns false, or at the request's deadline; the caller then leaves. */
 export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effect<undefined, ServiceUnavailable> =>
   Effect.withFiber((fiber) =>
     Effect.callback((resume) => {
@@ -125,7 +126,7 @@ export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effe
 export interface QueueLimits {
   /** Statements waiting or running in one connection pool, of reads, writes or background work. */
   readonly statements: number
-  /** Requests in progress on one connection pool: they fill the running batches and the next ones. */
+  /** Requests in progress on one connection pool: enough to fill the running batches and the next ones. */
   readonly inProgress: number
   /** Waiting requests of one account, or of all unknown tokens. */
   readonly waiting: number
@@ -140,7 +141,7 @@ export const queueLimits = (queue: number): QueueLimits => {
 
 export const QueueLimits = Context.Reference("byok/QueueLimits", { defaultValue: () => queueLimits(2000) })
 
-/** Runs a request at its tenant's turn; fails if too many of the tenant wait, or at the request's deadline. */
+/** Runs a request at its tenant's turn. Fails if too many requests of the tenant wait, or at the request's deadline. */
 export type RequestQueue = <A, E, R>(
   tenant: string,
   request: Effect.Effect<A, E, R>
@@ -151,16 +152,16 @@ export const makeRequestQueue = ({
   inProgress,
   waiting
 }: Pick<QueueLimits, "inProgress" | "waiting">): RequestQueue => {
-  const { leave, take, wait } = makeFairQueue({ total: inProgress, waiting })
+  const { enqueue, leave, tryTake } = makeFairQueue({ total: inProgress, waiting })
   return (tenant, request) =>
     Effect.suspend(() => {
       const place: Place = { tenant, weight: 1, limit: inProgress, start: () => {}, isAdmitted: false }
       const turn = Effect.suspend(() => {
-        place.isAdmitted = take(1)
+        place.isAdmitted = tryTake(1)
         if (place.isAdmitted) return request
         const started = untilStarted((start) => {
           place.start = start
-          return wait(place)
+          return enqueue(place)
         })
         return Effect.andThen(started, request)
       })

@@ -3,7 +3,25 @@ import { ServiceUnavailable } from "../domain/Errors.ts"
 import { makeFairQueue, type Place, untilStarted } from "./FairQueue.ts"
 import { makeMeter } from "./Meter.ts"
 
-/** Uses of memory. `spare` memory is evictable. */
+/** Bounds the memory that requests, routes and pools of credentials take in this process, and shares it among accounts. */
+export type MemoryBudget = ReturnType<typeof makeMemoryBudget>
+export const MemoryBudget = Context.Reference("byok/MemoryBudget", {
+  defaultValue: () => makeMemoryBudget(192 * mebibyte)
+})
+
+/** A budget of `total` bytes, with its metrics. */
+export const layer = (total: number) =>
+  Layer.effect(
+    MemoryBudget,
+    Effect.map(makeMeter, ({ gauge }) => {
+      const budget = makeMemoryBudget(total)
+      for (const use of uses) gauge("byok.memory.held", { use }, () => budget.held[use])
+      gauge("byok.memory.budget", {}, () => total)
+      return budget
+    })
+  )
+
+/** Purposes of reservations. `spare` memory holds cache entries, which may be evicted. */
 const uses = ["body", "page", "pool", "route", "gateway", "spare"] as const
 type Use = Exclude<(typeof uses)[number], "spare">
 
@@ -13,14 +31,15 @@ const tenantsShare = 0.75
 
 const mebibyte = 1024 * 1024
 
+/** Memory reserved for an account. */
 export interface Reservation {
   /** Reserves more, or returns false and calls `admitted` later, perhaps at once. One at a time; not once evictable. */
   readonly grow: (bytes: number, admitted: () => void) => boolean
-  /** Releases all but `bytes`, and no longer waits for more. */
+  /** Releases all but `bytes`, and stops waiting for more. */
   readonly shrink: (bytes: number) => void
   /**
-   * Turns the reservation into a cache entry that counts for no account. When others need room, calls `evict`, which must
-   * release it at once; least recently used first.
+   * Turns the reservation into a cache entry that counts for no account. When others need room, the budget calls `evict` of the
+   * least recently used entry, which must release it at once.
    */
   readonly makeEvictable: (evict: () => void) => void
   /** Marks an evictable reservation as recently used. */
@@ -44,14 +63,14 @@ export const makeMemoryBudget = (total: number) => {
   const held = { body: 0, page: 0, pool: 0, route: 0, gateway: 0, spare: 0 }
   /** Bytes of each account, and its revocable reservations, oldest first. */
   const accounts = new Map<string, { bytes: number; readonly revocable: LinkedList }>()
-  /** Least recently used first. */
+  /** Cache entries, least recently used first. */
   const evictable: LinkedList = {}
   /** Bytes of revoked reservations that are not released yet. */
   let revokedBytes = 0
 
   const bytesOf = (account: string) => accounts.get(account)?.bytes ?? 0
 
-  /** Intrusive list: every request moves a node, for which a `Map` is slower. */
+  /** A doubly linked list of reservations: every request moves one, for which a `Map` is slower. */
   interface LinkedList {
     first?: ReservedBytes | undefined
     last?: ReservedBytes | undefined
@@ -63,7 +82,7 @@ export const makeMemoryBudget = (total: number) => {
     readonly limit: number
     use: (typeof uses)[number]
     evict: (() => void) | undefined
-    waiting: Place | undefined
+    waitingPlace: Place | undefined
     isRevoked = false
     list: LinkedList | undefined
     before: ReservedBytes | undefined
@@ -76,13 +95,13 @@ export const makeMemoryBudget = (total: number) => {
       this.evict = evict
     }
 
-    /** Moves to the end of a list, or only out of the current one. */
+    /** Leaves the current list, and joins the end of `list` if there is one. */
     moveTo(list: LinkedList | undefined): void {
-      const { after, before, list: previous } = this
+      const { after, before, list: oldList } = this
       if (before !== undefined) before.after = after
-      else if (previous !== undefined) previous.first = after
+      else if (oldList !== undefined) oldList.first = after
       if (after !== undefined) after.before = before
-      else if (previous !== undefined) previous.last = before
+      else if (oldList !== undefined) oldList.last = before
       this.list = list
       this.after = undefined
       this.before = list?.last
@@ -92,6 +111,7 @@ export const makeMemoryBudget = (total: number) => {
       list.last = this
     }
 
+    /** Adds bytes to this reservation, its use and its account; joins the account's revocable ones while it has bytes. */
     count(bytes: number): void {
       this.bytes += bytes
       held[this.use] += bytes
@@ -108,32 +128,32 @@ export const makeMemoryBudget = (total: number) => {
       if (owner.bytes === 0) accounts.delete(this.account)
     }
 
-    take(bytes: number): boolean {
-      const isTaken = queue.take(bytes, this.limit)
+    tryTake(bytes: number): boolean {
+      const isTaken = queue.tryTake(bytes, this.limit)
       if (isTaken) this.count(bytes)
       return isTaken
     }
 
-    wait(bytes: number, admitted: () => void): true {
+    enqueue(bytes: number, admitted: () => void): true {
       const start = () => {
-        this.waiting = undefined
+        this.waitingPlace = undefined
         this.count(bytes)
         admitted()
       }
-      this.waiting = { tenant: this.account, weight: bytes, limit: this.limit, start, isAdmitted: false }
-      return (queue.wait(this.waiting), true)
+      this.waitingPlace = { tenant: this.account, weight: bytes, limit: this.limit, start, isAdmitted: false }
+      return (queue.enqueue(this.waitingPlace), true)
     }
 
     grow(bytes: number, admitted: () => void): boolean {
-      return this.take(bytes) || !this.wait(bytes, admitted)
+      return this.tryTake(bytes) || !this.enqueue(bytes, admitted)
     }
 
     shrink(bytes: number): void {
-      const { waiting } = this
+      const { waitingPlace } = this
       const excess = Math.max(0, this.bytes - bytes)
-      this.waiting = undefined
+      this.waitingPlace = undefined
       if (excess > 0) this.count(-excess)
-      if (waiting !== undefined) queue.leave(waiting, excess)
+      if (waitingPlace !== undefined) queue.leave(waitingPlace, excess)
       else if (excess > 0) queue.release(excess)
     }
 
@@ -154,16 +174,16 @@ export const makeMemoryBudget = (total: number) => {
     }
 
     transfer(target: ReservedBytes, bytes: number): void {
-      const left = Math.min(bytes, this.bytes)
-      this.count(-left)
-      target.count(left)
+      const moved = Math.min(bytes, this.bytes)
+      this.count(-moved)
+      target.count(moved)
       this.release()
       evictUntil(leavesRoutersShare)
     }
 
     release(): void {
       this.moveTo(undefined)
-      // Frees the closure even if this stays referenced until garbage collection.
+      // Frees the closure, even if something still references this reservation.
       this.evict = undefined
       this.shrink(0)
     }
@@ -183,11 +203,11 @@ export const makeMemoryBudget = (total: number) => {
     }
   }
 
-  /** Whether cache entries leave the routers' quarter free; the most recently used entry may always stay. */
+  /** Whether the quarter for routing is free, or at most one cache entry is left, which may stay. */
   const leavesRoutersShare = () => queue.used() <= tenantsTotal || evictable.first === evictable.last
 
-  /** Reservations to revoke so that a place fits; none if their account would then keep less than the place's. */
-  const revocableFor = ({ limit, tenant, weight }: Place): ReadonlyArray<ReservedBytes> => {
+  /** Chooses reservations to revoke so that a place fits; none if their account would then keep less than the place's. */
+  const chooseRevocable = ({ limit, tenant, weight }: Place): ReadonlyArray<ReservedBytes> => {
     const wanted = bytesOf(tenant) + weight
     const revocable: Array<ReservedBytes> = []
     const others = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, oldest: revocable.first }))
@@ -210,7 +230,7 @@ export const makeMemoryBudget = (total: number) => {
     admittedOf: bytesOf,
     makeRoom: (place) => {
       evictUntil(() => queue.fits(place))
-      if (!queue.fits(place) && accounts.size > 0) for (const one of revocableFor(place)) one.revoke()
+      if (!queue.fits(place) && accounts.size > 0) for (const chosen of chooseRevocable(place)) chosen.revoke()
     }
   })
 
@@ -219,7 +239,7 @@ export const makeMemoryBudget = (total: number) => {
 
   return {
     held,
-    /** Limit of all requests of tenants together. */
+    /** Maximum bytes of all tenants' requests together. */
     tenantsTotal,
     reserve,
     /**
@@ -233,13 +253,13 @@ export const makeMemoryBudget = (total: number) => {
       evict?: () => void
     ): Effect.Effect<Reservation, ServiceUnavailable> => {
       const reservation = new ReservedBytes(account, use, evict)
-      if (reservation.take(bytes)) return Effect.succeed(reservation)
+      if (reservation.tryTake(bytes)) return Effect.succeed(reservation)
       if (bytes > reservation.limit) {
-        const [needed, most] = [bytes, reservation.limit].map((bytes) => Math.ceil(bytes / mebibyte))
-        const refused = `A ${use} of ${needed} MiB was refused: MEMORY_BUDGET leaves it ${most} MiB`
-        return Effect.andThen(Effect.logWarning(refused), new ServiceUnavailable())
+        const [needed, allowed] = [bytes, reservation.limit].map((bytes) => Math.ceil(bytes / mebibyte))
+        const warning = `A ${use} of ${needed} MiB was refused: MEMORY_BUDGET leaves it ${allowed} MiB`
+        return Effect.andThen(Effect.logWarning(warning), new ServiceUnavailable())
       }
-      const admitted = untilStarted((start) => reservation.wait(bytes, start))
+      const admitted = untilStarted((start) => reservation.enqueue(bytes, start))
       const release = Effect.sync(() => reservation.release())
       return Effect.as(
         Effect.onError(Effect.interruptible(admitted), () => release),
@@ -248,21 +268,3 @@ export const makeMemoryBudget = (total: number) => {
     }
   }
 }
-
-/** The memory of requests, routes and pools in this process. */
-export type MemoryBudget = ReturnType<typeof makeMemoryBudget>
-export const MemoryBudget = Context.Reference("byok/MemoryBudget", {
-  defaultValue: () => makeMemoryBudget(192 * mebibyte)
-})
-
-/** A budget of `total` bytes with its series. */
-export const layer = (total: number) =>
-  Layer.effect(
-    MemoryBudget,
-    Effect.map(makeMeter, ({ gauge }) => {
-      const budget = makeMemoryBudget(total)
-      for (const use of uses) gauge("byok.memory.held", { use }, () => budget.held[use])
-      gauge("byok.memory.budget", {}, () => total)
-      return budget
-    })
-  )

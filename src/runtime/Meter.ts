@@ -1,14 +1,11 @@
 import { Effect, type Exit, Metric } from "effect"
 import { families, type Family, type FamilyName } from "./families.ts"
 
-/** Distinguishes the series of one family. Values are few, and never from clients. */
-type Attributes = Readonly<Record<string, string>>
-
-/** Create each series once and keep it: finding it again by its attributes takes ten times as long as an update. */
+/** Creates metrics. Create each series once and keep it: finding it again takes ten times as long as an update. */
 export const makeMeter = Effect.gen(function* () {
   const context = yield* Effect.context()
   const registrations: Array<Metric.Registration> = []
-  // The registry outlives the sources of series.
+  // The registry outlives the objects that series read.
   yield* Effect.addFinalizer(() => Effect.sync(() => registrations.forEach((registration) => registration.remove())))
   const optionsOf = (family: FamilyName, attributes: Attributes) => {
     const { description, unit }: Family = families[family]
@@ -19,19 +16,19 @@ export const makeMeter = Effect.gen(function* () {
     registrations.push(registration)
     return () => registration.remove()
   }
-  /** Exports the series from now on, at zero. */
-  const begin = <Input, State>(metric: Metric.Metric<Input, State>) => {
+  /** Exports the series from now on, at zero, and returns a function that updates it. */
+  const startSeries = <Input, State>(metric: Metric.Metric<Input, State>) => {
     metric.valueUnsafe(context)
     return (value: Input) => metric.updateUnsafe(value, context)
   }
   return {
     counter: (family: FamilyName, attributes: Attributes = {}) => {
-      const add = begin(Metric.counter(family, { ...optionsOf(family, attributes), incremental: true }))
+      const add = startSeries(Metric.counter(family, { ...optionsOf(family, attributes), incremental: true }))
       return () => add(1)
     },
     histogram: (family: FamilyName, attributes: Attributes = {}) => {
       const { bounds = [] }: Family = families[family]
-      return begin(Metric.histogram(family, { ...optionsOf(family, attributes), boundaries: bounds }))
+      return startSeries(Metric.histogram(family, { ...optionsOf(family, attributes), boundaries: bounds }))
     },
     /** A counter that is read on export. Returns a function that removes it. */
     observedCounter: (family: FamilyName, attributes: Attributes, read: () => number) =>
@@ -45,15 +42,18 @@ export const makeMeter = Effect.gen(function* () {
   }
 })
 
+/** Distinguish the series of one family. Their values are few, and never come from clients. */
+type Attributes = Readonly<Record<string, string>>
+
 /** Caches a value per name, without bound. */
 export const memoize = <Name, Value>(make: (name: Name) => Value) => {
   const values = new Map<Name, Value>()
   return (name: Name): Value => {
-    const known = values.get(name)
-    if (known !== undefined) return known
-    const fresh = make(name)
-    values.set(name, fresh)
-    return fresh
+    const cached = values.get(name)
+    if (cached !== undefined) return cached
+    const value = make(name)
+    values.set(name, value)
+    return value
   }
 }
 

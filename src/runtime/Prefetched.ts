@@ -3,45 +3,45 @@ import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers
 import type { Prefetched as Rows, PrefetchedRow } from "../port/ApiKeys.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 
-/** The rows read along with the caller's API key. */
+/** The rows that the look-up of the caller's API key read too, so that the request needs fewer statements. */
 export const Prefetched = Context.Reference<Rows | undefined>("byok/Prefetched", {
   defaultValue: () => undefined
 })
 
-/** Queries a credential unless it was prefetched. */
-const findIn =
-  <A>(readAlong: (known: Rows) => PrefetchedRow<A> | undefined) =>
+/** Makes a function that queries a credential unless it was prefetched. */
+const makeFind =
+  <A>(pick: (rows: Rows) => PrefetchedRow<A> | undefined) =>
   (
     account_id: AccountId,
     id: CredentialId,
-    ask: (of: { readonly account_id: AccountId; readonly id: CredentialId }) => Answer<Option.Option<A>>
+    query: (ids: { readonly account_id: AccountId; readonly id: CredentialId }) => Answer<Option.Option<A>>
   ): Answer<Option.Option<A>> =>
-    Effect.flatMap(Prefetched, (known) => {
-      const read = known?.account_id === account_id ? readAlong(known) : undefined
-      return read?.id === id ? Effect.succeed(read.row) : ask({ account_id, id })
+    Effect.flatMap(Prefetched, (rows) => {
+      const prefetched = rows?.account_id === account_id ? pick(rows) : undefined
+      return prefetched?.id === id ? Effect.succeed(prefetched.row) : query({ account_id, id })
     })
 
-export const findCredential = findIn(({ credential }) => credential)
-export const findSealed = findIn(({ sealed }) => sealed)
+export const findCredential = makeFind(({ credential }) => credential)
+export const findSealed = makeFind(({ sealed }) => sealed)
 
 /** Queries the default workspace unless it was prefetched. */
 export const findDefaultWorkspace = (
   account_id: AccountId,
-  ask: (of: { readonly account_id: AccountId }) => Answer<Option.Option<WorkspaceId>>
+  query: (ids: { readonly account_id: AccountId }) => Answer<Option.Option<WorkspaceId>>
 ): Answer<Option.Option<WorkspaceId>> =>
-  Effect.flatMap(Prefetched, (known) =>
-    known?.account_id === account_id && known.default_workspace_id !== undefined
-      ? Effect.succeed(Option.fromNullishOr(known.default_workspace_id))
-      : ask({ account_id })
+  Effect.flatMap(Prefetched, (rows) =>
+    rows?.account_id === account_id && rows.default_workspace_id !== undefined
+      ? Effect.succeed(Option.fromNullishOr(rows.default_workspace_id))
+      : query({ account_id })
   )
 
-/** Queries whether a key of the account is marked as leaked unless that was prefetched. */
-export const findMarks = (
+/** Queries whether a key of the account is marked as leaked, unless that was prefetched. */
+export const hasLeakMarks = (
   account_id: AccountId,
-  ask: (of: { readonly account_id: AccountId }) => Answer<Option.Option<boolean>>
+  query: (ids: { readonly account_id: AccountId }) => Answer<Option.Option<boolean>>
 ): Answer<boolean> =>
-  Effect.flatMap(Prefetched, (known) =>
-    known?.account_id === account_id && known.has_marks !== undefined
-      ? Effect.succeed(known.has_marks)
-      : Effect.map(ask({ account_id }), Option.isSome)
+  Effect.flatMap(Prefetched, (rows) =>
+    rows?.account_id === account_id && rows.has_marks !== undefined
+      ? Effect.succeed(rows.has_marks)
+      : Effect.map(query({ account_id }), Option.isSome)
   )

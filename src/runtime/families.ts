@@ -1,4 +1,4 @@
-/** The series of one name, which differ by attributes. */
+/** A metric family: series with the same name and different attributes. */
 export interface Family {
   readonly type: "counter" | "gauge" | "histogram"
   /** In UCUM. */
@@ -36,7 +36,7 @@ const gauge = (unit: string, description: string, attributes: ReadonlyArray<stri
   attributes
 })
 
-/** Every series of the service, by its name in OpenTelemetry. Labels name no tenant, no path with values and no key. */
+/** Every metric of the service, by its name in OpenTelemetry. Attributes name no tenant, no path with values and no key. */
 export const families = {
   "http.server.request.duration": histogram("From the head of a request to the end of its answer.", [
     "http.request.method",
@@ -64,10 +64,8 @@ export const families = {
     ["lane"]
   ),
   "byok.db.refusals": counter("{request}", "Requests refused because the queue was full.", ["lane"]),
-  "byok.memory.held": gauge("By", "Memory held for requests, routes and pools; what is spare goes when it is needed.", [
-    "use"
-  ]),
-  "byok.memory.budget": gauge("By", "MEMORY_BUDGET, which what is held never exceeds, unread bodies apart."),
+  "byok.memory.held": gauge("By", "Memory held for requests, routes and pools; spare memory is evictable.", ["use"]),
+  "byok.memory.budget": gauge("By", "MEMORY_BUDGET, which held memory never exceeds, apart from unread bodies."),
   "byok.crypto.operation.duration": histogram(
     "Keys sealed, opened or verified, and rewrapped.",
     ["operation", "error.type"],
@@ -92,14 +90,12 @@ export const families = {
     "{entry}",
     "Audit entries whose events the webhook has not taken yet, counted as far as 10001."
   ),
-  "byok.webhook.lag": gauge("s", "For how long the oldest of them has waited."),
+  "byok.webhook.lag": gauge("s", "How long the oldest waiting entry has waited."),
   "byok.webhook.deliveries": counter("{delivery}", "Events posted to the webhook.", ["result"]),
   "byok.ready": gauge("1", "1 if the service is ready, else 0."),
   "byok.router.plans": counter("{plan}", "Plans made for routers.", ["result"]),
   "byok.router.leases": counter("{lease}", "Keys leased to routers, and leases refused.", ["result"]),
-  "byok.router.exclusions": counter("{exclusion}", "Reasons for which credentials were passed over in searches.", [
-    "reason"
-  ]),
+  "byok.router.exclusions": counter("{exclusion}", "Reasons why searches passed over credentials.", ["reason"]),
   "byok.router.parkings": counter("{parking}", "Cooldowns that began or grew after a report of a router.", ["cause"]),
   "process.cpu.time": counter("s", "Time on a CPU.", ["cpu.mode"]),
   "process.start.time": gauge("s", "When the process started, in seconds since 1970."),
@@ -112,8 +108,8 @@ export const families = {
 
 export type FamilyName = keyof typeof families
 
-const suffixes: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" }
+const unitSuffixes: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" }
 
-/** The name that Prometheus gets, with the unit and `_total`. */
+/** The name of a family in Prometheus, with the suffix for its unit and, for a counter, `_total`. */
 export const prometheusName = (name: string, { type, unit }: Family): string =>
-  `${name.replaceAll(".", "_")}${suffixes[unit] ?? ""}${type === "counter" ? "_total" : ""}`
+  `${name.replaceAll(".", "_")}${unitSuffixes[unit] ?? ""}${type === "counter" ? "_total" : ""}`

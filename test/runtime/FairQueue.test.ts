@@ -217,26 +217,26 @@ describe("a fair queue", () => {
   it("examines no tenant while it is full", () => {
     let looks = 0
     const admittedOf = () => (looks += 1) && 0
-    const { release, take, wait } = makeFairQueue({ total: 1, waiting: 1, admittedOf })
-    take(1)
-    for (let n = 0; n < 1000; n++) wait({ ...placeOf(`${n}`, 1), limit: 1 })
+    const { enqueue, release, tryTake } = makeFairQueue({ total: 1, waiting: 1, admittedOf })
+    tryTake(1)
+    for (let n = 0; n < 1000; n++) enqueue({ ...placeOf(`${n}`, 1), limit: 1 })
     looks = 0
     release(1)
     assert.isAtMost(looks, 2)
   })
 
   it("lets a light place overtake a heavy one that does not fit yet", () => {
-    const { take, used, wait } = makeFairQueue({ total: 3, waiting: 1 })
-    take(2)
-    for (const place of [placeOf("one", 2), placeOf("another", 1)]) wait({ ...place, limit: 3 })
+    const { enqueue, tryTake, used } = makeFairQueue({ total: 3, waiting: 1 })
+    tryTake(2)
+    for (const place of [placeOf("one", 2), placeOf("another", 1)]) enqueue({ ...place, limit: 3 })
     assert.strictEqual(used(), 3)
   })
 
   it("releases the weight of a place once", () => {
-    const { leave, used, wait } = makeFairQueue({ total: 2, waiting: 2 })
+    const { enqueue, leave, used } = makeFairQueue({ total: 2, waiting: 2 })
     const place = () => ({ ...placeOf("one", 1), limit: 2 })
     const [one, other] = [place(), place()]
-    for (const each of [one, other]) wait(each)
+    for (const each of [one, other]) enqueue(each)
     leave(one)
     leave(one)
     assert.strictEqual(used(), 1)

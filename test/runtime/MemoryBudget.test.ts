@@ -113,7 +113,7 @@ describe("a budget of memory", () => {
     ["light places never overtake heavy ones", "FairQueue", "leastShare = share", "return undefined"],
     ["every place overtakes heavy ones", "FairQueue", "if (share > leastShare) continue", ""],
     ["an admitted place that leaves releases nothing", "FairQueue", "used -= weight\n", ""],
-    ["leaving serves no waiting place", "FairQueue", "release(taken)", "used -= taken"],
+    ["leaving serves no waiting place", "FairQueue", "release(extraWeight)", "used -= extraWeight"],
     [
       "a place that has left is served",
       "FairQueue",
@@ -133,7 +133,7 @@ describe("a budget of memory", () => {
       "this.release()"
     ],
     ["more is transferred than reserved", "MemoryBudget", "Math.min(bytes, this.bytes)", "bytes"],
-    ["transferred bytes are released, too", "MemoryBudget", "this.count(-left)", "this.bytes += 0"],
+    ["transferred bytes are released, too", "MemoryBudget", "this.count(-moved)", "this.bytes += 0"],
     ["evictable bytes count for their account", "MemoryBudget", 'if (this.use === "spare") return', ""],
     ["a waiting account takes everything", "MemoryBudget", "largest.bytes - oldest.bytes < wanted", "false"],
     ["the smallest account gives way", "MemoryBudget", "other.bytes > one.bytes", "other.bytes < one.bytes"],
@@ -142,7 +142,7 @@ describe("a budget of memory", () => {
     [
       "a waiting growth outlives its reservation",
       "MemoryBudget",
-      "queue.leave(waiting, excess)",
+      "queue.leave(waitingPlace, excess)",
       "queue.release(excess)"
     ]
   ]

@@ -7,7 +7,7 @@ import { multiSecretProviders } from "../../domain/Provider.ts"
 import type { SealedKey, BoundCredential } from "../../domain/SealedKey.ts"
 import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import { recordEach, recordOnce } from "../audit/auditing.ts"
-import { findMarks } from "../../runtime/Prefetched.ts"
+import { hasLeakMarks } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import {
@@ -156,7 +156,7 @@ export const layer = Layer.effect(
           WHERE account_id = ${account_id} AND id = ANY(ARRAY(
             SELECT credential_id FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked'
           )) AND ${suspected(sql, labels())} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
-        return Effect.flatMap(findMarks(account_id, findMark), (has_marks) =>
+        return Effect.flatMap(hasLeakMarks(account_id, findMark), (has_marks) =>
           has_marks
             ? Effect.map(ask(rows(), "leaked_keys.marked"), (suspects) => suspects.map(suspectOf))
             : Effect.succeed([])

@@ -2,19 +2,58 @@ import { Effect, Layer, Option, Schedule, Tracer } from "effect"
 import { HttpClient, type HttpClientError, type HttpClientResponse } from "effect/http"
 import { OtlpExporter, OtlpSerialization, OtlpTracer } from "effect/observability"
 
+/** Sends spans to an OpenTelemetry collector, without the text of any failure. */
+export const tracer = ({ sampling, ...target }: Options): Layer.Layer<never> =>
+  Layer.effect(
+    Tracer.Tracer,
+    Effect.map(OtlpTracer.make({ ...target, exportInterval: "1 second" }), (tracer) => sampledBy(sampling, tracer))
+  ).pipe(Layer.provide(layer))
+
+interface Options extends Pick<
+  Parameters<typeof OtlpTracer.make>[0],
+  "url" | "headers" | "resource" | "shutdownTimeout"
+> {
+  readonly sampling: Sampling
+}
+
+/** Which traces to record. */
+export interface Sampling {
+  /** The share of traces, from 0 to 1. */
+  readonly ratio: number
+  /** Whether a caller that sends a `traceparent` decides for its trace. */
+  readonly parentDecides: boolean
+}
+
+/** Decides whether to record each trace that begins in this process. Other spans follow the decision for their trace. */
+export const sampledBy = ({ parentDecides, ratio }: Sampling, tracer: Tracer.Tracer) =>
+  Tracer.make({
+    span: (options) => {
+      const span = tracer.span(options)
+      const parent = Option.getOrUndefined(options.parent)
+      if (!options.sampled || options.root || parent?._tag === "Span") return span
+      const sampled = parent !== undefined && parentDecides ? parent.sampled : isWithin(ratio, span.traceId)
+      return sampled ? span : tracer.span({ ...options, sampled: false })
+    }
+  })
+
+/** Compares the last 56 bits of the id, so that services with equal ratios record the same traces. */
+const isWithin = (ratio: number, traceId: string) =>
+  ratio > 0 && Number.parseInt(traceId.slice(-14), 16) >= (1 - ratio) * 2 ** 56
+
 type Serialization = OtlpSerialization.OtlpSerialization["Service"]
 type Metric = Parameters<
   Serialization["metrics"]
 >[0]["resourceMetrics"][number]["scopeMetrics"][number]["metrics"][number]
 type Span = Parameters<Serialization["traces"]>[0]["resourceSpans"][number]["scopeSpans"][number]["spans"][number]
 
-const failed = 2
+/** OTLP's status code of a failed span. */
+const errorStatus = 2
 
-/** Removes the message and stack of a failure, which may contain secrets and which Effect puts into events and status. */
-const removeText = (span: Span) =>
-  void Object.assign(span, { events: [], status: { code: span.status.code === failed ? failed : 0 } })
+/** Removes the message and stack of a failure, which Effect puts into events and status, and which may contain secrets. */
+const removeFailure = (span: Span) =>
+  void Object.assign(span, { events: [], status: { code: span.status.code === errorStatus ? errorStatus : 0 } })
 
-/** Removes the attribute from which Effect reads the unit of a series. */
+/** Removes the attribute `unit`, from which Effect has read the unit of a series. */
 const removeUnit = ({ gauge, histogram, sum }: Metric) => {
   for (const series of [gauge, histogram, sum]) {
     for (const point of series?.dataPoints ?? []) {
@@ -29,7 +68,7 @@ const serialization = Layer.effect(
   Effect.map(OtlpSerialization.OtlpSerialization, (json) => ({
     ...json,
     traces: (data) => {
-      for (const { spans } of data.resourceSpans.flatMap(({ scopeSpans }) => scopeSpans)) spans.forEach(removeText)
+      for (const { spans } of data.resourceSpans.flatMap(({ scopeSpans }) => scopeSpans)) spans.forEach(removeFailure)
       return json.traces(data)
     },
     metrics: (data) => {
@@ -39,22 +78,23 @@ const serialization = Layer.effect(
   }))
 ).pipe(Layer.provide(OtlpSerialization.layerJson))
 
-/** A longer timeout would keep spans in memory while the collector does not answer. */
-const timeout = "5 seconds"
+/** Short, because waiting spans take memory while the collector does not answer. */
+const exportTimeout = "5 seconds"
 
-/** Reports a failed export without the URL, which Effect's message contains. */
+/** Logs a failed export without its URL, which Effect's message contains. */
 const reportFailure = Effect.andThen(
   Effect.logWarning("The OpenTelemetry collector refuses or does not answer: nothing is sent to it for a minute"),
   Effect.die("the collector failed")
 )
 
-const reporting = (client: HttpClient.HttpClient): HttpClient.HttpClient =>
+/** Retries a failed export twice, and then reports the failure. */
+const retryAndReport = (client: HttpClient.HttpClient): HttpClient.HttpClient =>
   HttpClient.transformResponse(
     HttpClient.filterStatusOk(client),
-    (sent): Effect.Effect<HttpClientResponse.HttpClientResponse, HttpClientError.HttpClientError> =>
-      Effect.tap(sent, (response) => response.arrayBuffer).pipe(
+    (exchange): Effect.Effect<HttpClientResponse.HttpClientResponse, HttpClientError.HttpClientError> =>
+      Effect.tap(exchange, (response) => response.arrayBuffer).pipe(
         Effect.retry({ times: 2, schedule: Schedule.spaced("1 second") }),
-        Effect.timeout(timeout),
+        Effect.timeout(exportTimeout),
         Effect.catchCause(() => reportFailure)
       )
   )
@@ -67,46 +107,9 @@ const client = Layer.unwrap(
   )
 )
 
-/** Services of Effect's exporters. A failure drops the waiting data and that of the next minute. */
+/** The services that Effect's OTLP exporters need. They drop waiting data, and that of the next minute, after a failure. */
 export const layer = Layer.mergeAll(
   serialization,
-  Layer.provide(Layer.effect(HttpClient.HttpClient, Effect.map(HttpClient.HttpClient, reporting)), client),
+  Layer.provide(Layer.effect(HttpClient.HttpClient, Effect.map(HttpClient.HttpClient, retryAndReport)), client),
   OtlpExporter.layerFlusher
 )
-
-/** Which traces are recorded. */
-export interface Sampling {
-  /** The share of traces, from 0 to 1. */
-  readonly ratio: number
-  /** Whether a caller that sends a `traceparent` decides instead. */
-  readonly parentDecides: boolean
-}
-
-/** Compares the last 56 bits of the id, so that services with equal ratios record the same traces. */
-const isWithin = (ratio: number, traceId: string) =>
-  ratio > 0 && Number.parseInt(traceId.slice(-14), 16) >= (1 - ratio) * 2 ** 56
-
-/** Decides for each trace that begins in this process; other spans keep their decision. */
-export const sampledBy = ({ parentDecides, ratio }: Sampling, tracer: Tracer.Tracer) =>
-  Tracer.make({
-    span: (options) => {
-      const span = tracer.span(options)
-      const parent = Option.getOrUndefined(options.parent)
-      if (!options.sampled || options.root || parent?._tag === "Span") return span
-      const sampled = parent !== undefined && parentDecides ? parent.sampled : isWithin(ratio, span.traceId)
-      return sampled ? span : tracer.span({ ...options, sampled: false })
-    }
-  })
-
-interface Options extends Pick<
-  Parameters<typeof OtlpTracer.make>[0],
-  "url" | "headers" | "resource" | "shutdownTimeout"
-> {
-  readonly sampling: Sampling
-}
-
-export const tracer = ({ sampling, ...target }: Options): Layer.Layer<never> =>
-  Layer.effect(
-    Tracer.Tracer,
-    Effect.map(OtlpTracer.make({ ...target, exportInterval: "1 second" }), (tracer) => sampledBy(sampling, tracer))
-  ).pipe(Layer.provide(layer))

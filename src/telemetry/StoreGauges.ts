@@ -5,26 +5,18 @@ import { KekRegistry } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 import { Draining, Readiness } from "../port/Readiness.ts"
 
-/** Interval between queries, however often the series are exported. */
-const usualInterval = "5 seconds"
-
-interface Keys {
-  readonly wrapsLimit: number
-  readonly primary: () => string | undefined
-}
-
-/** Series read from the database. */
-export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = usualInterval) =>
+/** Exports readiness, unsealed audit entries, and wraps and age of key-encryption keys. Queries them every `interval`. */
+export const layer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration.Input = "5 seconds") =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const { gauge } = yield* makeMeter
       const audit = yield* AuditLog
-      const keys = yield* KekRegistry
+      const registry = yield* KekRegistry
       const readiness = yield* Readiness
       const isDraining = yield* Draining
       gauge("byok.kek.wraps.limit", {}, () => wrapsLimit)
 
-      /** Makes a function that sets values by key: a series begins with its first value and ends without one. */
+      /** Makes a function that sets all values of a family. A series begins with its first value and ends without one. */
       const makeSeries = (family: FamilyName, attributesOf: (key: string) => Record<string, string> = () => ({})) => {
         let values = new Map<string, number>()
         const removals = new Map<string, () => void>()
@@ -39,23 +31,23 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
           }
         }
       }
-      const showUnsealed = makeSeries("byok.audit.unsealed_entries")
-      const showAge = makeSeries("byok.kek.primary.age")
-      const showWraps = makeSeries("byok.kek.wraps", (kek_id) => ({ kek_id }))
-      let ready: number | undefined
+      const setUnsealed = makeSeries("byok.audit.unsealed_entries")
+      const setPrimaryAge = makeSeries("byok.kek.primary.age")
+      const setWraps = makeSeries("byok.kek.wraps", (kek_id) => ({ kek_id }))
+      let isReady: boolean | undefined
 
       const readReady = Effect.map(readiness.problems, (problems) => {
-        if (ready === undefined) gauge("byok.ready", {}, () => (isDraining() ? 0 : (ready ?? 0)))
-        ready = problems.length === 0 ? 1 : 0
+        if (isReady === undefined) gauge("byok.ready", {}, () => (isReady === true && !isDraining() ? 1 : 0))
+        isReady = problems.length === 0
       })
-      const readUnsealed = Effect.map(audit.countUnsealed(countLimit + 1), (count) => showUnsealed([["", count]]))
+      const readUnsealed = Effect.map(audit.countUnsealed(countLimit + 1), (count) => setUnsealed([["", count]]))
       const readKeys = Effect.gen(function* () {
-        const keks = yield* keys.live
+        const keks = yield* registry.live
         const now = yield* DateTime.now
         const registered_at = keks.find(({ kek_id }) => kek_id === primary())?.registered_at
-        showWraps(keks.map(({ kek_id, wraps }) => [kek_id, wraps]))
+        setWraps(keks.map(({ kek_id, wraps }) => [kek_id, wraps]))
         // The clock of the database may be ahead.
-        showAge(
+        setPrimaryAge(
           registered_at ? [["", Math.max(0, (now.epochMilliseconds - registered_at.epochMilliseconds) / 1000)]] : []
         )
       })
@@ -72,3 +64,10 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
       )
     })
   )
+
+interface KeyFacts {
+  /** Number of wraps at which a key-encryption key refuses to seal. */
+  readonly wrapsLimit: number
+  /** The id of the key that seals. */
+  readonly primary: () => string | undefined
+}

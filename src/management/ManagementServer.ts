@@ -12,13 +12,23 @@ import { Draining, type HealthReport, Readiness } from "../port/Readiness.ts"
 import { PrometheusMetrics } from "effect/observability"
 import { families, prometheusName } from "../runtime/families.ts"
 
-const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
-
-const names = new Map(Object.entries(families).map(([name, family]) => [name, prometheusName(name, family)]))
-
-/** The series of the context's registry in the text format of Prometheus. */
-export const prometheusText = (context: Context.Context<never>): string =>
-  PrometheusMetrics.formatUnsafe(context, { metricNameMapper: (name) => names.get(name) ?? name })
+/** Serves metrics, health details and the reload of the keyring on a separate port, for operators and their tools. */
+export const layer = (settings: ServerSettings) =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      const routes = yield* makeRoutes
+      const { host, port } = settings
+      const { address, serve } = yield* listen(() => makeNodeServer({ ...settings, maxConnections: 100 }), {
+        host,
+        port,
+        gracefulShutdownTimeout: "1 second"
+      })
+      yield* serve(answerFrom(routes, host))
+      if (address._tag !== "UnixPathAddress") {
+        yield* Effect.logInfo(`The management port listens on ${HttpServer.formatAddress(address)}`)
+      }
+    })
+  )
 
 const json = (body: unknown) => HttpServerResponse.jsonUnsafe(body)
 
@@ -38,7 +48,7 @@ const makeRoutes = Effect.gen(function* () {
       : errorResponse({ error: { ...new ServiceUnavailable().error, metadata: { problems, warnings } } })
   )
   const metrics = Effect.sync(() => HttpServerResponse.text(prometheusText(context), { contentType: prometheusType }))
-  const reloaded = reload.pipe(
+  const reloadKeyring = reload.pipe(
     Effect.map((report) => json(report)),
     Effect.catchTag("KeyringNotReloaded", ({ message }) =>
       Effect.succeed(
@@ -51,25 +61,21 @@ const makeRoutes = Effect.gen(function* () {
     ["/health/live", { methods: ["GET", "HEAD"], answer: Effect.succeed(json({ status: "live" })) }],
     ["/health/ready", { methods: ["GET", "HEAD"], answer: ready }],
     ["/metrics", { methods: ["GET", "HEAD"], answer: metrics }],
-    ["/keyring/reload", { methods: ["POST"], answer: reloaded }]
+    ["/keyring/reload", { methods: ["POST"], answer: reloadKeyring }]
   ])
 })
 
-/** Whether a browser's page sent the request: it has an origin or, on a loopback address, a Host that is not loopback. */
-const isFromBrowser = (listening: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>
-  origin !== undefined || (isLoopback(listening) && !isLoopback(host.replace(/:\d+$/, "")))
-
-const answerWith = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
+const answerFrom = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
     const route = routes.get(url.replace(/\?.*$/s, ""))
-    const answered = isFromBrowser(host, headers)
+    const answer = isFromWebPage(host, headers)
       ? Effect.succeed(errorResponse({ error: { code: 403, message: "Not for browsers" } }))
       : route === undefined
         ? Effect.succeed(errorResponse(new NotFound()))
         : route.methods.includes(method)
           ? route.answer
           : Effect.succeed(errorResponse(new MethodNotAllowed(), { allow: route.methods.join(", ") }))
-    return answered.pipe(
+    return answer.pipe(
       Effect.catchDefect((defect) =>
         Effect.as(
           Effect.logError("Unexpected failure on the management port", defect),
@@ -85,20 +91,14 @@ const answerWith = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
     )
   })
 
-/** Serves metrics, health details and keyring reload on a separate port, for operators and their tools. */
-export const layer = (settings: ServerSettings) =>
-  Layer.effectDiscard(
-    Effect.gen(function* () {
-      const routes = yield* makeRoutes
-      const { host, port } = settings
-      const { address, serve } = yield* listen(() => makeNodeServer({ ...settings, maxConnections: 100 }), {
-        host,
-        port,
-        gracefulShutdownTimeout: "1 second"
-      })
-      yield* serve(answerWith(routes, host))
-      if (address._tag !== "UnixPathAddress") {
-        yield* Effect.logInfo(`The management port listens on ${HttpServer.formatAddress(address)}`)
-      }
-    })
-  )
+/** Whether a web page sent the request: it has an Origin or, on a loopback address, a Host that is not loopback. */
+const isFromWebPage = (listening: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>
+  origin !== undefined || (isLoopback(listening) && !isLoopback(host.replace(/:\d+$/, "")))
+
+const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
+
+const prometheusNames = new Map(Object.entries(families).map(([name, family]) => [name, prometheusName(name, family)]))
+
+/** All metrics of the registry in the context, in the text format of Prometheus. */
+export const prometheusText = (context: Context.Context<never>): string =>
+  PrometheusMetrics.formatUnsafe(context, { metricNameMapper: (name) => prometheusNames.get(name) ?? name })

@@ -18,14 +18,16 @@ import { KeyringReload } from "../port/KekRegistry.ts"
 import { isLoopback } from "../port/Links.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 
-const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<Certificate, InvalidSetting>) {
+type LoadCertificate = Effect.Effect<Certificate, InvalidSetting>
+
+const makeCertificateReload = Effect.fnUntraced(function* (loadCertificate: LoadCertificate) {
   const { replace } = yield* CertificateInUse
   const { counter } = yield* makeMeter
   const counts = {
     Success: counter("byok.certificate.reloads", { result: "ok" }),
     Failure: counter("byok.certificate.reloads", { result: "failed" })
   }
-  return read.pipe(
+  return loadCertificate.pipe(
     Effect.flatMap(replace),
     Effect.onExit(({ _tag }) => Effect.sync(counts[_tag])),
     Effect.andThen(Effect.logInfo("Certificate reloaded")),
@@ -33,10 +35,8 @@ const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<C
   )
 })
 
-/** Reloads the keyring and the certificate on each SIGHUP. Keeps the current one of the two if its reload fails. */
-const reloadOnSighup = Effect.fnUntraced(function* (
-  certificate: Option.Option<Effect.Effect<Certificate, InvalidSetting>>
-) {
+/** Reloads the keyring and the certificate on each SIGHUP. If one of them cannot be reloaded, its current version stays in use. */
+const reloadOnSighup = Effect.fnUntraced(function* (loadCertificate: Option.Option<LoadCertificate>) {
   const signals = yield* Queue.sliding<true>(1)
   const offer = () => void Queue.offerUnsafe(signals, true)
   yield* Effect.acquireRelease(
@@ -46,8 +46,8 @@ const reloadOnSighup = Effect.fnUntraced(function* (
   return Layer.effectDiscard(
     Effect.gen(function* () {
       const { reload } = yield* KeyringReload
-      const reloadCertificate = Option.isSome(certificate)
-        ? yield* makeCertificateReload(certificate.value)
+      const reloadCertificate = Option.isSome(loadCertificate)
+        ? yield* makeCertificateReload(loadCertificate.value)
         : Effect.void
       const reloadAll = Effect.andThen(reloadCertificate, Effect.ignoreCause(reload))
       yield* Effect.forkScoped(Effect.forever(Effect.andThen(Queue.take(signals), reloadAll)))
@@ -151,9 +151,9 @@ const gatewaySocket = (settings: Settings) =>
 export const serve = (settings: Settings, json = false) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const readTls = Option.map(settings.tls, readCertificate)
-      const reloading = yield* reloadOnSighup(readTls)
-      const certificate = Option.isSome(readTls) ? yield* readTls.value : undefined
+      const loadCertificate = Option.map(settings.tls, readCertificate)
+      const reloading = yield* reloadOnSighup(loadCertificate)
+      const certificate = Option.isSome(loadCertificate) ? yield* loadCertificate.value : undefined
       yield* warnOfResets(settings)
       const drain = yield* makeDrain(settings.drainDelay)
       const server = Server.layer(settings, certificate, LinksServer.layer).pipe(

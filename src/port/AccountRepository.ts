@@ -3,49 +3,6 @@ import type { AccountId, ApiKeyHash, WorkspaceId } from "../domain/Identifiers.t
 import type { ApiKeyRole } from "../domain/Principal.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-export interface Account {
-  readonly account_id: AccountId
-  readonly name: string
-  readonly created_at: DateTime.Utc
-}
-
-export interface NewWorkspace {
-  readonly workspace_id: WorkspaceId
-  readonly name: string
-  readonly created_at: DateTime.Utc
-}
-
-export interface Workspace extends NewWorkspace {
-  readonly is_default: boolean
-  readonly deleted_at: DateTime.Utc | null
-}
-
-/** The account of a workspace, and the facts that decide whether the workspace may be deleted. */
-export interface WorkspaceUse extends Pick<Workspace, "is_default"> {
-  readonly account_id: AccountId
-  readonly is_deleted: boolean
-  readonly credentials: number
-}
-
-export interface NewApiKey {
-  readonly hash: ApiKeyHash
-  readonly name: string
-  readonly role: ApiKeyRole
-  readonly created_at: DateTime.Utc
-}
-
-export interface ApiKeyRecord extends NewApiKey {
-  readonly revoked_at: DateTime.Utc | null
-}
-
-/** The rows that one step of an erasure deleted. */
-export interface ErasureStep {
-  readonly credentials: number
-  readonly idempotency_records: number
-  /** Whether the account was deleted, with everything in it. */
-  readonly done: boolean
-}
-
 /** Stores accounts, their workspaces and the hashes of their API keys. Returns false or none for an unknown id. */
 export class AccountRepository extends Context.Service<
   AccountRepository,
@@ -83,7 +40,50 @@ export class AccountRepository extends Context.Service<
   }
 >()("byok/AccountRepository") {}
 
-/** Finds the workspace of a new credential: the requested one, else the account's default (section 4.1, D6, D43). */
+export interface Account {
+  readonly account_id: AccountId
+  readonly name: string
+  readonly created_at: DateTime.Utc
+}
+
+export interface NewWorkspace {
+  readonly workspace_id: WorkspaceId
+  readonly name: string
+  readonly created_at: DateTime.Utc
+}
+
+export interface Workspace extends NewWorkspace {
+  readonly is_default: boolean
+  readonly deleted_at: DateTime.Utc | null
+}
+
+/** The account of a workspace, and the facts that decide whether the workspace may be deleted. */
+export interface WorkspaceUse extends Pick<Workspace, "is_default"> {
+  readonly account_id: AccountId
+  readonly is_deleted: boolean
+  readonly credentials: number
+}
+
+export interface NewApiKey {
+  readonly hash: ApiKeyHash
+  readonly name: string
+  readonly role: ApiKeyRole
+  readonly created_at: DateTime.Utc
+}
+
+export interface ApiKeyRecord extends NewApiKey {
+  readonly revoked_at: DateTime.Utc | null
+}
+
+/** How many rows one step of the deletion of an account deleted. */
+export interface ErasureStep {
+  readonly credentials: number
+  readonly idempotency_records: number
+  /** Whether this step deleted the account itself, the last of its rows. */
+  readonly done: boolean
+}
+
+/** Finds the workspace of a new credential: the requested one, or else the account's default (section 4.1, D6, D43). */
 export class WorkspaceResolver extends Context.Service<
   WorkspaceResolver,
   {

@@ -5,7 +5,22 @@ import type { ApiKeyRole } from "../domain/Principal.ts"
 import type { StoredCredential } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Maximum bytes of a prefetched credential. A longer one is read after memory for it is admitted. */
+/** Looks up API keys by hash. A revoked key is unknown from the next lookup on (D42). */
+export class ApiKeys extends Context.Service<
+  ApiKeys,
+  {
+    /** Finds a live key. Also reads the credential `prefetch`, with its sealed key if `withSealedKey`. */
+    readonly find: (
+      hash: ApiKeyHash,
+      prefetch?: CredentialId,
+      withSealedKey?: boolean
+    ) => Answer<Option.Option<ResolvedApiKey>>
+    /** Returns the hashes that belong to live keys of the account (D24). */
+    readonly ownedBy: (account_id: AccountId, hashes: ReadonlyArray<ApiKeyHash>) => Answer<ReadonlySet<ApiKeyHash>>
+  }
+>()("byok/ApiKeys") {}
+
+/** Maximum bytes of a prefetched credential. A larger one is read once memory for it is reserved. */
 export const maxPrefetchedBytes = 16 * 1024
 
 export interface PrefetchedRow<A> {
@@ -14,10 +29,10 @@ export interface PrefetchedRow<A> {
   readonly row: Option.Option<A>
 }
 
-/** Rows read together with the API key, so a get takes one statement, a create and an update two. Optional for adapters. */
+/** Rows read together with the API key, which saves each request a statement. Adapters may leave any of them out. */
 export interface Prefetched {
   readonly account_id: AccountId
-  /** The default workspace, null if deleted; undefined if not read. */
+  /** The id of the default workspace, null if that is deleted; undefined if not read. */
   readonly default_workspace_id?: WorkspaceId | null
   /** Whether a key of the account is marked as leaked, or was until it was replaced; undefined if not read. */
   readonly has_marks?: boolean
@@ -32,21 +47,5 @@ export interface Prefetched {
 export interface ResolvedApiKey {
   readonly account_id: AccountId
   readonly role: ApiKeyRole
-  /** Rows that the same statement read for the request. */
   readonly prefetched?: Prefetched
 }
-
-/** Looks up API keys by hash. A revoked key is unknown from the next lookup on (D42). */
-export class ApiKeys extends Context.Service<
-  ApiKeys,
-  {
-    /** Finds a live key. `prefetch` is the credential to read with it. */
-    readonly find: (
-      hash: ApiKeyHash,
-      prefetch?: CredentialId,
-      withSealedKey?: boolean
-    ) => Answer<Option.Option<ResolvedApiKey>>
-    /** Returns those of the hashes that are live keys of the account (D24). */
-    readonly ownedBy: (account_id: AccountId, hashes: ReadonlyArray<ApiKeyHash>) => Answer<ReadonlySet<ApiKeyHash>>
-  }
->()("byok/ApiKeys") {}

@@ -2,7 +2,26 @@ import { Context, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Maximum rows that the service counts, so that counts take no longer as a table grows. */
+/** Reads the audit log, and seals its entries by a chain of hashes that shows later changes. Writers wait for neither. */
+export class AuditLog extends Context.Service<
+  AuditLog,
+  {
+    /** Seals the entries that exist now, after waiting up to `timeout` ms for earlier writers. Returns the last checkpoint. */
+    readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
+    /** Finds a checkpoint by its hash, in hexadecimal. */
+    readonly checkpointOf: (hash: string) => Answer<Option.Option<AuditHead>>
+    /** The next page of checkpoints after a number, in order. */
+    readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
+    /** The next page of entries after a number, in order. */
+    readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
+    /** The newest entries, or the oldest `after` a number: up to `limit`, fewer if they are large, at least one if any. */
+    readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
+    /** Counts the entries that no checkpoint covers, up to `limit`. */
+    readonly countUnsealed: (limit?: number) => Answer<number>
+  }
+>()("byok/AuditLog") {}
+
+/** Number of rows at which the service stops counting, so that counts take no longer as a table grows. */
 export const countLimit = 10_000
 
 /** Formats a count that stops at one more than the limit. */
@@ -23,7 +42,7 @@ export interface AuditEntry {
   readonly events: string
 }
 
-/** An entry with the name of its API key; null for another actor or a deleted key. */
+/** An entry with the name of the API key that caused it; null for another actor or a deleted key. */
 export interface ReadEntry extends Omit<AuditEntry, "stamp"> {
   readonly actor_name: string | null
 }
@@ -39,7 +58,7 @@ export interface EntryPage {
   readonly limit: number
 }
 
-/** A hash that seals the entries since the previous checkpoint, and that checkpoint. */
+/** A hash that seals the previous checkpoint and the entries since. */
 export interface AuditCheckpoint {
   readonly number: bigint
   readonly last_seq: bigint
@@ -50,21 +69,3 @@ export interface AuditCheckpoint {
 }
 
 export type AuditHead = Omit<AuditCheckpoint, "digests">
-
-/** Reads and seals audit entries. Writing an entry waits for neither. */
-export class AuditLog extends Context.Service<
-  AuditLog,
-  {
-    /** Seals the entries that exist now, after waiting up to `timeout` ms for earlier writers. Returns the last checkpoint. */
-    readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
-    /** Finds a checkpoint by its hash, in hexadecimal. */
-    readonly checkpointOf: (hash: string) => Answer<Option.Option<AuditHead>>
-    /** The next page of checkpoints after a number, in order. */
-    readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
-    readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
-    /** The newest entries, or the oldest `after` a number: up to `limit`, fewer if they are large, at least one if any. */
-    readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
-    /** Counts the entries that no checkpoint covers, up to `limit`. */
-    readonly countUnsealed: (limit?: number) => Answer<number>
-  }
->()("byok/AuditLog") {}

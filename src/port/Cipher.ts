@@ -2,6 +2,32 @@ import { Context, Data, type Effect, type Redacted } from "effect"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
+/** Encrypts (seals) provider keys. A sealed key opens only in the context of its credential. Waits 3 s for the key store. */
+export class Cipher extends Context.Service<
+  Cipher,
+  {
+    readonly seal: (key: Redacted.Redacted, context: SealingContext) => Answer<SealedKey, KeyStoreUnavailable>
+    /** Decrypts a key. Over HTTP, only an update calls this: for the region in the key, and to compare it with leaked keys. */
+    readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
+    /** Whether the sealed key equals `key`. Takes the same time for every key of that length. */
+    readonly matches: (
+      sealed: SealedKey,
+      context: SealingContext,
+      key: Redacted.Redacted
+    ) => Effect.Effect<boolean, OpenFailure>
+    /** Passes an opened key to `use` in a buffer, and wipes the buffer. Synchronous for a key store in this process. */
+    readonly read: <A>(
+      sealed: SealedKey,
+      context: SealingContext,
+      use: (key: Buffer) => A
+    ) => Effect.Effect<A, OpenFailure>
+    /** Proves that a sealed key belongs to its context, without opening it. */
+    readonly verify: (sealed: SealedKey, context: SealingContext) => Effect.Effect<void, OpenFailure>
+    /** Opens a key under one context and seals it to another, under a new data key. */
+    readonly reseal: (sealed: SealedKey, from: SealingContext, to: SealingContext) => Answer<SealedKey, OpenFailure>
+  }
+>()("byok/Cipher") {}
+
 export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {
   override get message() {
     return `key ${this.kek_id} is not in the keyring`
@@ -30,29 +56,3 @@ export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")
 export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed
 
 export type OpenFailure = RewrapFailure | KeyStoreUnavailable
-
-/** Seals a key to its credential: it opens only with the same row and bound fields. Waits at most 3 s. */
-export class Cipher extends Context.Service<
-  Cipher,
-  {
-    readonly seal: (key: Redacted.Redacted, context: SealingContext) => Answer<SealedKey, KeyStoreUnavailable>
-    /** Over HTTP, only an update calls this: it needs the region in key material and the secrets of a leaked key. */
-    readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
-    /** Whether the sealed key equals `key`. Takes the same time for every key of that length. */
-    readonly matches: (
-      sealed: SealedKey,
-      context: SealingContext,
-      key: Redacted.Redacted
-    ) => Effect.Effect<boolean, OpenFailure>
-    /** Passes an opened key to `use` in a buffer, and wipes the buffer. Synchronous for a key store in this process. */
-    readonly read: <A>(
-      sealed: SealedKey,
-      context: SealingContext,
-      use: (key: Buffer) => A
-    ) => Effect.Effect<A, OpenFailure>
-    /** Proves that a sealed key belongs to its context, without opening it. */
-    readonly verify: (sealed: SealedKey, context: SealingContext) => Effect.Effect<void, OpenFailure>
-    /** Opens a key under one context and seals it to another, under a new data key. */
-    readonly reseal: (sealed: SealedKey, from: SealingContext, to: SealingContext) => Answer<SealedKey, OpenFailure>
-  }
->()("byok/Cipher") {}

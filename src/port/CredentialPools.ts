@@ -7,60 +7,13 @@ import type { Cooldown, ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-export interface PoolOwner {
-  readonly account_id: AccountId
-  readonly workspace_id: WorkspaceId
-}
-
-/** Versions and size of a pool; all 0 if it never had a credential. */
-export interface PoolState {
-  /** Rises with every change of a credential that can change a plan; not when a key is rewrapped. */
-  readonly version: string
-  /** Rises with every change of a parking or of the mark of a leaked key. */
-  readonly health: string
-  readonly members: number
-  /** Total bytes of lists and sealed keys. */
-  readonly bytes: number
-}
-
-/** The stored cooldown of a key for a model, or for every model if `model` is ''. */
-export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
-  readonly model: string
-  /** `succeeded`: a success ended the previous epoch. A newer version of the service may have stored other causes. */
-  readonly cause: ParkedCause | "succeeded"
-  /** Milliseconds to its end by the database's clock, negative if past; null without an end. */
-  readonly remaining: number | null
-}
-
-/** A credential of a pool, with everything that a router needs. */
-export interface PoolRow {
-  readonly credential: Credential
-  readonly sealed: SealedKey
-  readonly key_version: number
-  /** Changes with every committed change of the row. */
-  readonly row: string
-}
-
-/** A pool in one snapshot of the database. */
-export interface StoredPool extends PoolState {
-  readonly rows: ReadonlyArray<PoolRow> | undefined
-  /** Parkings of current keys by credential. */
-  readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
-}
-
-/** A workspace, and its pools in the order of the requested providers. */
-export interface PoolVersions {
-  readonly workspace_id: WorkspaceId
-  readonly pools: ReadonlyArray<PoolState>
-}
-
-/** The credentials of a workspace and provider, as routers read them. */
+/** Reads pools for routers. A pool has all credentials of one workspace for one provider. */
 export class CredentialPools extends Context.Service<
   CredentialPools,
   {
     /**
-     * The workspace, the default one unless named, and its pools in the order of the providers; none if it is unknown or
-     * deleted (E19). Takes as long for large pools as for small ones.
+     * The workspace, by default the default one, and its pools in the order of the providers; none if it is unknown or
+     * deleted (E19). Takes no longer for large pools.
      */
     readonly versions: (
       owner: Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId },
@@ -89,3 +42,52 @@ export class CredentialPools extends Context.Service<
     ) => Answer<Option.Option<StoredPool>>
   }
 >()("byok/CredentialPools") {}
+
+/** Whose pools to read: a workspace of an account. */
+export interface PoolOwner {
+  readonly account_id: AccountId
+  readonly workspace_id: WorkspaceId
+}
+
+/** Versions and size of a pool; all 0 if it never had a credential. */
+export interface PoolState {
+  /** Rises with every change of a credential that can change a plan; not when a key is rewrapped. */
+  readonly version: string
+  /** Rises with every change of a parking (a cooldown of a key) or of the mark of a leaked key. */
+  readonly health: string
+  readonly members: number
+  /** Total bytes of lists and sealed keys. */
+  readonly bytes: number
+}
+
+/** The stored cooldown of a key for a model, or for every model if `model` is ''. */
+export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
+  readonly model: string
+  /** `succeeded`: a success ended the previous epoch. A newer version of the service may have stored other causes. */
+  readonly cause: ParkedCause | "succeeded"
+  /** Milliseconds to its end by the database's clock, negative if past; null without an end. */
+  readonly remaining: number | null
+}
+
+/** A credential of a pool, with everything that a router needs. */
+export interface PoolRow {
+  readonly credential: Credential
+  readonly sealed: SealedKey
+  readonly key_version: number
+  /** Changes with every committed change of the row. */
+  readonly row: string
+}
+
+/** A pool in one snapshot of the database. */
+export interface StoredPool extends PoolState {
+  /** Undefined if the pool still has the version that the reader knows. */
+  readonly rows: ReadonlyArray<PoolRow> | undefined
+  /** Parkings of the credentials' current keys. */
+  readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
+}
+
+/** A workspace, and its pools in the order of the requested providers. */
+export interface PoolVersions {
+  readonly workspace_id: WorkspaceId
+  readonly pools: ReadonlyArray<PoolState>
+}

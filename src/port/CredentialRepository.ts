@@ -7,15 +7,49 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { IdempotencyRecord } from "./IdempotencyRecords.ts"
 
+/** Stores credentials with their sealed keys. Each call reads and changes rows of one account only. */
+export class CredentialRepository extends Context.Service<
+  CredentialRepository,
+  {
+    /**
+     * Stores the credential and its idempotency record, if any, durably: both or neither. Keeps the workspace from being
+     * deleted meanwhile. Stores nothing and returns none if the account has another credential's record under that
+     * `key_hash`; waits for a concurrent insert of one.
+     */
+    readonly insert: (
+      account_id: AccountId,
+      credential: UnstoredCredential,
+      sealed: SealedKey,
+      record?: IdempotencyRecord
+    ) => Answer<Option.Option<Credential>, WorkspaceGone | PoolFull>
+    readonly findById: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<Credential>>
+    /** Finds disabled credentials too. Over HTTP, only an update and a repeated create call this. */
+    readonly findSealed: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<StoredCredential>>
+    /** A page ordered by `created_at`, then `id`, and the number of all matches, in one snapshot. */
+    readonly list: (
+      account_id: AccountId,
+      page: CredentialPage
+    ) => Answer<{ readonly credentials: ReadonlyArray<Credential>; readonly total_count: number }>
+    /** The next part of the credentials of an account, over all workspaces. */
+    readonly scan: (account_id: AccountId, scan: CredentialScan) => Answer<ReadonlyArray<ScannedCredential>>
+    /** Stores an update, or returns false if its revision is no longer the stored one. */
+    readonly update: (account_id: AccountId, update: CredentialUpdate) => Answer<boolean, PoolFull>
+    /** Removes the row with its sealed key, but not the idempotency record. Returns false for an unknown id. */
+    readonly delete: (account_id: AccountId, id: CredentialId) => Answer<boolean>
+    /** Stores an order of distinct ids (L14). Stores nothing and returns a mismatch if an id is missing or foreign. */
+    readonly reorder: (account_id: AccountId, order: CredentialOrder) => Answer<Option.Option<OrderMismatch>>
+  }
+>()("byok/CredentialRepository") {}
+
 /** A credential before the store assigns `sort_order` (D32) and `created_at`, by one clock for all instances. */
 export type UnstoredCredential = Omit<Credential, "sort_order" | "created_at">
 
 export interface StoredCredential {
   readonly credential: Credential
   readonly sealed: SealedKey
-  /** Counts the states of the credential from 1. A rewrap does not count. */
+  /** Counts versions of the credential from 1. A rewrap of its key makes none. */
   readonly revision: number
-  /** Counts its provider keys from 1. */
+  /** Counts the provider keys that it has had, from 1. */
   readonly key_version: number
   readonly workspace_deleted: boolean
 }
@@ -44,7 +78,7 @@ export interface CredentialPage {
   readonly memory?: PageMemory
 }
 
-/** The bytes reserved for the lists of a page, and how to reserve more before reading. */
+/** The bytes reserved for the lists of a page, and a function that reserves more before they are read. */
 export interface PageMemory {
   readonly reserved: number
   readonly admit: (bytes: number) => Answer<void>
@@ -69,7 +103,7 @@ export interface CredentialOrder {
   readonly ids: ReadonlyArray<CredentialId>
 }
 
-/** Differences between the ids of an order and the stored credentials. */
+/** Credentials that an order misses, and ids in it that are not of the workspace and provider. */
 export interface OrderMismatch {
   readonly missing: ReadonlyArray<CredentialId>
   readonly foreign: ReadonlyArray<CredentialId>
@@ -78,7 +112,7 @@ export interface OrderMismatch {
 /** The workspace of a new credential is unknown, another account's or deleted; nothing was stored. */
 export class WorkspaceGone extends Data.TaggedError("WorkspaceGone") {}
 
-/** Limits of one provider in a workspace, because a plan reads and verifies all its credentials. */
+/** Limits for the credentials of one provider in a workspace: a plan reads and verifies all of them. */
 export interface PoolLimits {
   readonly credentials: number
   /** Total bytes of the credentials' lists and sealed keys. */
@@ -93,37 +127,3 @@ export class PoolFull extends Data.TaggedError("PoolFull")<{
   readonly unit: keyof PoolLimits
   readonly limit: number
 }> {}
-
-/** Stores credentials. Every function is confined to one account. */
-export class CredentialRepository extends Context.Service<
-  CredentialRepository,
-  {
-    /**
-     * Stores the credential and its idempotency record, if any, durably: both or neither. Keeps the workspace from being
-     * deleted meanwhile. Stores nothing and returns none if the account has another credential's record under that
-     * `key_hash`; waits for a concurrent insert of one.
-     */
-    readonly insert: (
-      account_id: AccountId,
-      credential: UnstoredCredential,
-      sealed: SealedKey,
-      record?: IdempotencyRecord
-    ) => Answer<Option.Option<Credential>, WorkspaceGone | PoolFull>
-    readonly findById: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<Credential>>
-    /** Finds disabled credentials too. Over HTTP, only an update and a repeated create call this. */
-    readonly findSealed: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<StoredCredential>>
-    /** A page ordered by `created_at`, then `id`, and the number of all matches, in one snapshot. */
-    readonly list: (
-      account_id: AccountId,
-      page: CredentialPage
-    ) => Answer<{ readonly credentials: ReadonlyArray<Credential>; readonly total_count: number }>
-    /** Reads the credentials of an account in parts, over all workspaces. */
-    readonly scan: (account_id: AccountId, scan: CredentialScan) => Answer<ReadonlyArray<ScannedCredential>>
-    /** Stores an update, or returns false if its revision is no longer the stored one. */
-    readonly update: (account_id: AccountId, update: CredentialUpdate) => Answer<boolean, PoolFull>
-    /** Removes the row with its sealed key, but not the idempotency record. Returns false for an unknown id. */
-    readonly delete: (account_id: AccountId, id: CredentialId) => Answer<boolean>
-    /** Stores an order of distinct ids (L14). Stores nothing and returns a mismatch if an id is missing or foreign. */
-    readonly reorder: (account_id: AccountId, order: CredentialOrder) => Answer<Option.Option<OrderMismatch>>
-  }
->()("byok/CredentialRepository") {}

@@ -3,8 +3,6 @@ import type { AccountId, CredentialId, CredentialReference } from "../domain/Ide
 import type { LastUse } from "../domain/routing/LastUse.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-export interface UsedCredential extends LastUse, CredentialReference {}
-
 /** Stores when routers last used credentials. For display only: losing a use changes no decision. */
 export class CredentialUse extends Context.Service<
   CredentialUse,
@@ -17,3 +15,5 @@ export class CredentialUse extends Context.Service<
     ) => Answer<ReadonlyMap<CredentialId, LastUse>>
   }
 >()("byok/CredentialUse") {}
+
+export interface UsedCredential extends LastUse, CredentialReference {}

@@ -10,30 +10,8 @@ import type { OpenFailure } from "./Cipher.ts"
 import type { CredentialOrder, CredentialPage, OrderMismatch } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Filters a list; by default, all providers of the default workspace. */
-export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
-  readonly workspace_id?: WorkspaceId
-  readonly provider?: Provider
-}
-
-/** The order of a provider's credentials, by default in the default workspace. */
-export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<CredentialOrder, "workspace_id">>
-
-/** Key and policy of a credential cannot change, because its stored key does not open (L7). */
-export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
-  readonly id: CredentialId
-  readonly reason: OpenFailure
-}> {
-  override get message() {
-    return `The key of credential ${this.id} cannot be opened: ${this.reason.message}`
-  }
-}
-
-/** The ids of an order differ from the stored credentials; nothing was stored. */
-export class OrderRefused extends Data.TaggedError("OrderRefused")<OrderMismatch> {}
-
 /**
- * The operations on credentials on behalf of the `CurrentPrincipal`, as HTTP and the gateway call them.
+ * The operations on credentials that tenants, gateways and owners of keys call, on behalf of the `CurrentPrincipal`.
  * @effect-expect-leaking CurrentPrincipal
  */
 export class Credentials extends Context.Service<
@@ -53,7 +31,7 @@ export class Credentials extends Context.Service<
     >
     /** Fails with `NotFound` for an unknown credential and for another account's alike (section 4.2, D5). */
     readonly get: (id: CredentialId) => Answer<Credential, NotFound, CurrentPrincipal>
-    /** A page in order of creation; only the last one is not full. Refuses workspaces that create would refuse. */
+    /** A page in order of creation; all but the last are full. Refuses workspaces that create would refuse. */
     readonly list: (
       request: ListRequest
     ) => Answer<
@@ -74,3 +52,25 @@ export class Credentials extends Context.Service<
     readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentPrincipal>
   }
 >()("byok/Credentials") {}
+
+/** Filters a list; by default, all providers of the default workspace. */
+export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
+  readonly workspace_id?: WorkspaceId
+  readonly provider?: Provider
+}
+
+/** The order of a provider's credentials, by default in the default workspace. */
+export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<CredentialOrder, "workspace_id">>
+
+/** An update must open the stored key, which does not open; nothing was stored (L7). */
+export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
+  readonly id: CredentialId
+  readonly reason: OpenFailure
+}> {
+  override get message() {
+    return `The key of credential ${this.id} cannot be opened: ${this.reason.message}`
+  }
+}
+
+/** The ids of an order differ from the stored credentials; nothing was stored. */
+export class OrderRefused extends Data.TaggedError("OrderRefused")<OrderMismatch> {}

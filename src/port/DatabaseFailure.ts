@@ -1,15 +1,15 @@
 import { Data, type Effect } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
-/** The effect of a store. Fails if its queue is full (D14), and dies with a `DatabaseFailure` if its database fails. */
+/** What a store returns. Fails if its queue is full (D14), and dies with a `DatabaseFailure` if its database fails. */
 export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavailable, R>
 
 /** Codes of a PostgreSQL that is down, starting, stopping or a replica, a full pooler, or a name that does not resolve yet. */
-const transient =
+const transientCodes =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123]|25006)$/
 
 /** Faults that an operator can mend, by SQLSTATE. */
-const faults: Readonly<Record<string, string>> = {
+const mendableFaults: Readonly<Record<string, string>> = {
   "25P02": "an earlier statement of the transaction failed",
   "42501": "the user lacks a permission",
   "53100": "the disk of the database is full",
@@ -24,13 +24,13 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
 }> {
   override get message() {
     const code = [this.kind, this.sqlstate, this.constraint].filter((part) => part !== undefined).join(" ")
-    const fault = faults[this.sqlstate ?? ""]
+    const fault = mendableFaults[this.sqlstate ?? ""]
     return fault === undefined ? code : `${fault} (${code})`
   }
 
-  /** Whether the message says enough without the stack. */
+  /** Whether the message explains the failure without the stack. */
   get isSelfExplanatory() {
-    return this.isAway || (this.sqlstate !== undefined && this.sqlstate in faults)
+    return this.isAway || (this.sqlstate !== undefined && this.sqlstate in mendableFaults)
   }
 
   /** Whether the database does not answer, or not in time: by our clock, or by its own (57014). */
@@ -38,7 +38,8 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
     return this.isTransient || this.kind === "Deadline" || this.sqlstate === "57014"
   }
 
+  /** Whether a retry may succeed. */
   get isTransient() {
-    return transient.test(this.sqlstate ?? "")
+    return transientCodes.test(this.sqlstate ?? "")
   }
 }

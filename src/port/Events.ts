@@ -4,17 +4,7 @@ import type { CurrentPrincipal } from "../domain/Principal.ts"
 import type { EntryPage } from "./AuditLog.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** An event of any account or of none, with the members of its action. */
-export interface FeedEvent {
-  readonly id: string
-  readonly seq: number
-  /** In ISO 8601. */
-  readonly at: string
-  readonly action: string
-  readonly actor: object
-}
-
-/** Reads the events of the audit log for accounts and subscribers. */
+/** Reads the events in the audit log, for an account or for the subscriber to all accounts. */
 export class Events extends Context.Service<
   Events,
   {
@@ -36,6 +26,16 @@ export class Events extends Context.Service<
     ) => Answer<{ readonly events: ReadonlyArray<FeedEvent>; readonly last_seq: number }>
   }
 >()("byok/Events") {}
+
+/** An event of an account or of the service. Further members depend on its action. */
+export interface FeedEvent {
+  readonly id: string
+  readonly seq: number
+  /** In ISO 8601. */
+  readonly at: string
+  readonly action: string
+  readonly actor: object
+}
 
 /** The events delivered to the subscriber: all up to the `seq` `after`, and the first `done` of the next `seq`. */
 export interface Progress {

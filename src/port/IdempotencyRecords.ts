@@ -2,13 +2,7 @@ import { Context, type Duration, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Identifies the request that created a credential. */
-export interface IdempotencyRecord {
-  readonly key_hash: Uint8Array
-  readonly fingerprint: Uint8Array
-}
-
-/** Finds idempotency records, at most one per account and `key_hash`. `CredentialRepository.insert` stores them. */
+/** Finds the credential that an earlier create with the same idempotency key made. `CredentialRepository` stores the records. */
 export class IdempotencyRecords extends Context.Service<
   IdempotencyRecords,
   {
@@ -20,3 +14,9 @@ export class IdempotencyRecords extends Context.Service<
     readonly deleteOlderThan: (age: Duration.Duration, limit: number) => Answer<number>
   }
 >()("byok/IdempotencyRecords") {}
+
+/** Identifies the request that created a credential by the hashes of its idempotency key and of its members. */
+export interface IdempotencyRecord {
+  readonly key_hash: Uint8Array
+  readonly fingerprint: Uint8Array
+}

@@ -4,39 +4,7 @@ import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
-/** `foreign`: the key has never sealed, and the keyring has none of the keys that have. */
-export type SealPermission = "seals" | "retired" | "foreign"
-
-export interface RegisteredKey {
-  readonly kek_id: string
-  /** Number of reserved wraps; not all may have been used. */
-  readonly wraps: number
-  /** When an instance first registered the key; absent if the store did not record it. */
-  readonly registered_at?: DateTime.Utc
-}
-
-export interface KekUsage extends RegisteredKey {
-  /** Number of credentials that name the key, up to `countLimit`. */
-  readonly credentials: number
-  /** Present if more credentials than `countLimit` name the key. */
-  readonly more_credentials?: true
-  readonly retired: boolean
-}
-
-/** A credential and the key that wraps its data key. */
-export interface NamingCredential extends CredentialReference {
-  readonly kek_id: string
-  readonly workspace_id: WorkspaceId
-}
-
-export interface RewrappedBatch {
-  readonly rewrapped: number
-  readonly failed: ReadonlyArray<{ readonly id: string; readonly failure: RewrapFailure }>
-  /** Where the next batch begins, in the store's own form; undefined after the last one. */
-  readonly next: string | undefined
-}
-
-/** The store's records about key-encryption keys and the credentials that name them. Holds no key. */
+/** Records key-encryption keys (KEKs) by id and check value, and finds the credentials that name them. Holds no key. */
 export class KekRegistry extends Context.Service<
   KekRegistry,
   {
@@ -44,7 +12,7 @@ export class KekRegistry extends Context.Service<
     readonly register: (
       keks: ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array }>
     ) => Effect.Effect<ReadonlyArray<string>>
-    /** Returns the records of the keys. The store refuses credentials that name a retired key. */
+    /** Returns the records of those keys that have one. The store refuses credentials that name a retired key. */
     readonly known: (
       kek_ids: ReadonlyArray<string>
     ) => Effect.Effect<
@@ -91,6 +59,38 @@ export class KekRegistry extends Context.Service<
   }
 >()("byok/KekRegistry") {}
 
+/** Whether a key may seal. `foreign`: it has never sealed, and its keyring has none of the keys that have. */
+export type SealPermission = "seals" | "retired" | "foreign"
+
+export interface RegisteredKey {
+  readonly kek_id: string
+  /** Number of reserved wraps; not all may have been used. */
+  readonly wraps: number
+  /** When an instance first registered the key; absent if the store did not record it. */
+  readonly registered_at?: DateTime.Utc
+}
+
+export interface KekUsage extends RegisteredKey {
+  /** Number of credentials that name the key, up to `countLimit`. */
+  readonly credentials: number
+  /** Present if more credentials than `countLimit` name the key. */
+  readonly more_credentials?: true
+  readonly retired: boolean
+}
+
+/** A credential and the key that wraps its data key. */
+export interface NamingCredential extends CredentialReference {
+  readonly kek_id: string
+  readonly workspace_id: WorkspaceId
+}
+
+export interface RewrappedBatch {
+  readonly rewrapped: number
+  readonly failed: ReadonlyArray<{ readonly id: string; readonly failure: RewrapFailure }>
+  /** Where the next batch begins, in the store's own form; undefined after the last one. */
+  readonly next: string | undefined
+}
+
 /** Rewraps data keys under the primary key of the keyring, without opening provider keys. */
 export class Rewrapper extends Context.Service<
   Rewrapper,
@@ -98,7 +98,7 @@ export class Rewrapper extends Context.Service<
     readonly primary: string
     /** The ids of all keys of the keyring, primary first. */
     readonly kek_ids: ReadonlyArray<string>
-    /** Counts wraps against the limit of the primary key, before they are made. */
+    /** Counts wraps against the limit of the primary key. Call it before making them. */
     readonly spend: (wraps: number) => Effect.Effect<void, KeyStoreUnavailable>
     /** A data key that cannot be rewrapped is a failed `Result`; only an unavailable key store fails the effect. */
     readonly rewrap: (

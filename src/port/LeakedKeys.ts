@@ -3,6 +3,32 @@ import type { AccountId, CredentialId, CredentialReference, WorkspaceId } from "
 import type { SealedKey, BoundCredential } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
+/** Searches the sealed keys of all accounts for a leaked key, and records which keys of an account have leaked. */
+export class LeakedKeys extends Context.Service<
+  LeakedKeys,
+  {
+    readonly count: Answer<number>
+    /**
+     * The next page of suspects. Misses no credential that exists throughout the scan. Suspects have one of `labels` or an
+     * inconclusive label; without `labels`, every credential is a suspect.
+     */
+    readonly scan: (range: {
+      readonly after: string | undefined
+      readonly labels: ReadonlyArray<string> | undefined
+    }) => Answer<SuspectPage>
+    /** Records the search and, if `park`, marks the keys as leaked. Returns for each key whether it is marked. */
+    readonly conclude: (search: {
+      readonly keys: ReadonlyArray<KeyReference>
+      readonly searched: number
+      readonly park: boolean
+    }) => Answer<ReadonlyArray<boolean>>
+    /** The marked keys of the account that have one of `labels` or an inconclusive label. Calls `labels` only if there are marks. */
+    readonly marked: (account_id: AccountId, labels: () => ReadonlyArray<string>) => Answer<ReadonlyArray<Suspect>>
+    /** Removes the mark of a credential's current key, if any. None for an unknown credential. */
+    readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<KeyReference>>
+  }
+>()("byok/LeakedKeys") {}
+
 /** A credential whose key may have leaked. */
 export interface Suspect {
   readonly context: BoundCredential
@@ -24,29 +50,3 @@ export interface KeyReference extends CredentialReference {
   readonly workspace_id: WorkspaceId
   readonly key_version: number
 }
-
-/** Searches the sealed keys of all accounts for a leaked key, and records which keys of an account have leaked. */
-export class LeakedKeys extends Context.Service<
-  LeakedKeys,
-  {
-    readonly count: Answer<number>
-    /**
-     * The next page. Misses no credential that exists from the first page to the last. Suspects have one of `labels` or an
-     * inconclusive label; without `labels`, every credential is a suspect.
-     */
-    readonly scan: (range: {
-      readonly after: string | undefined
-      readonly labels: ReadonlyArray<string> | undefined
-    }) => Answer<SuspectPage>
-    /** Records the search, marks the keys as leaked if `park`, and returns for each key whether it is marked. */
-    readonly conclude: (search: {
-      readonly keys: ReadonlyArray<KeyReference>
-      readonly searched: number
-      readonly park: boolean
-    }) => Answer<ReadonlyArray<boolean>>
-    /** The marked keys of the account that have one of `labels` or an inconclusive label. Calls `labels` only if there are marks. */
-    readonly marked: (account_id: AccountId, labels: () => ReadonlyArray<string>) => Answer<ReadonlyArray<Suspect>>
-    /** Removes the mark of a credential's current key, if any. None for an unknown credential. */
-    readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<KeyReference>>
-  }
->()("byok/LeakedKeys") {}

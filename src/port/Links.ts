@@ -6,39 +6,9 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { KeyStoreUnavailable } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Whether only this machine reaches a host. */
-export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
-
-/** The service's address for browsers, without a trailing slash; undefined unless configured. */
-export const PublicUrl = Context.Reference<string | undefined>("byok/PublicUrl", {
-  defaultValue: () => "http://127.0.0.1:3000"
-})
-
-/** Whether a link is open, or why not. */
-export type LinkState = "open" | "used" | "revoked" | "expired"
-
-/** The key pair to which browsers seal: the public key in 65 bytes, and the sealed private key. */
-export interface LinkKeyPair {
-  readonly public_key: Uint8Array
-  readonly private_key: SealedKey
-}
-
-/** A link with its state. `public_key` is null unless it takes keys; a used link names the credential that it stored. */
-export interface LinkRecord extends Link {
-  readonly hash: ApiKeyHash
-  readonly state: LinkState
-  readonly public_key: Uint8Array | null
-}
-
-/** The defect of a write by a link that is no longer open; nothing was stored. */
-export class LinkClosed extends Data.TaggedError("LinkClosed") {}
-
-/** A sealed key does not open: it was not sealed for this link and credential, or its key pair is gone. */
-export class NotForThisLink extends Data.TaggedError("NotForThisLink") {}
-
 /**
- * Stores links by the SHA-256 of their tokens. A link that serves once ends in the transaction that stores its credential,
- * which also deletes its private key; that write is part of `CredentialRepository`.
+ * Stores links, which let owners enter or manage provider keys in a browser, by the SHA-256 of their tokens. A link for one key
+ * ends, and loses its private key, in the transaction of `CredentialRepository` that stores the credential.
  */
 export class LinkRepository extends Context.Service<
   LinkRepository,
@@ -66,12 +36,43 @@ export class LinkRepository extends Context.Service<
   }
 >()("byok/LinkRepository") {}
 
+/** Whether only this machine reaches a host. */
+export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
+
+/** The service's address for browsers, without a trailing slash; undefined unless configured. */
+export const PublicUrl = Context.Reference<string | undefined>("byok/PublicUrl", {
+  defaultValue: () => "http://127.0.0.1:3000"
+})
+
+/** Whether a link is open, or why not. */
+export type LinkState = "open" | "used" | "revoked" | "expired"
+
+/** The public key, of 65 bytes, with which browsers encrypt provider keys, and the sealed private key. */
+export interface LinkKeyPair {
+  readonly public_key: Uint8Array
+  readonly private_key: SealedKey
+}
+
+/** A link with its state. `public_key` is null unless it takes keys; a used link names the credential that it stored. */
+export interface LinkRecord extends Link {
+  readonly hash: ApiKeyHash
+  readonly state: LinkState
+  readonly public_key: Uint8Array | null
+}
+
+/** The defect of a write by a link that is no longer open; nothing was stored. */
+export class LinkClosed extends Data.TaggedError("LinkClosed") {}
+
+/** A sealed key does not open: it was not sealed for this link and credential, or its key pair is gone. */
+export class NotForThisLink extends Data.TaggedError("NotForThisLink") {}
+
 /** Key pairs of links, for HPKE (RFC 9180) with DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 and AES-256-GCM. */
 export class LinkKeys extends Context.Service<
   LinkKeys,
   {
     /** Makes a key pair and seals its private key to the link. */
     readonly make: (link: Link) => Answer<LinkKeyPair, KeyStoreUnavailable>
+    /** Decrypts a provider key that a browser encrypted for a credential. */
     readonly open: (
       link: Link,
       pair: LinkKeyPair,

@@ -4,15 +4,7 @@ import type { Parking } from "../domain/routing/CredentialStatus.ts"
 import type { Cooldown } from "../domain/routing/Health.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** A cooldown to merge into the stored one: begun, extended, or ended by a success. */
-export interface ParkingChange extends CredentialReference, Omit<Cooldown, "until"> {
-  /** The model, or '' for the whole key. */
-  readonly model: string
-  /** Milliseconds to its end, at most an hour; null after a success. */
-  readonly remaining: number | null
-}
-
-/** Stores which keys routers must not use for now. */
+/** Stores parkings: cooldowns during which routers do not use a key, for one model or for all. */
 export class Parkings extends Context.Service<
   Parkings,
   {
@@ -29,3 +21,11 @@ export class Parkings extends Context.Service<
     ) => Answer<ReadonlyMap<CredentialId, ReadonlyArray<Parking>>>
   }
 >()("byok/Parkings") {}
+
+/** A cooldown to merge into the stored one: begun, extended, or ended by a success. */
+export interface ParkingChange extends CredentialReference, Omit<Cooldown, "until"> {
+  /** The model, or '' for the whole key. */
+  readonly model: string
+  /** Milliseconds to its end, at most an hour; null after a success. */
+  readonly remaining: number | null
+}

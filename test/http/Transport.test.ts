@@ -11,7 +11,7 @@ import { whenLost } from "../../src/http/Connection.ts"
 import { makeNodeServer, type ServerLimits } from "../../src/http/makeNodeServer.ts"
 import { withJsonBody } from "../../src/http/RequestDecodingLive.ts"
 import { listen } from "../../src/http/Server.ts"
-import { makeMemoryBudget } from "../../src/runtime/MemoryBudget.ts"
+import { makeMemoryBudget, type MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { type Header, json, render } from "../support/http/HttpProbe.ts"
 import { deafClient, halfOpenClient, open } from "../support/http/RawConnection.ts"
@@ -32,10 +32,8 @@ interface Seen {
   isHeld: boolean
 }
 
-const budget = makeMemoryBudget(1024 * 1024)
-
 /** Answers in the way that the path names. */
-const answering = (seen: Seen) =>
+const answering = (seen: Seen, budget: typeof MemoryBudget.Service) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
     const response = toServerResponse(request) as ServerResponse
     seen.begun.push(request.url)
@@ -52,7 +50,7 @@ const answering = (seen: Seen) =>
           text
         )
       case "/slow":
-        return Effect.as(Effect.sleep("300 millis"), text)
+        return Effect.as(Effect.sleep("100 millis"), text)
       case "/endless":
         return Effect.onInterrupt(Effect.never, () => Effect.sync(() => void (seen.left += 1)))
       case "/body":
@@ -74,7 +72,8 @@ const serve = Effect.fnUntraced(function* (transport: "TCP" | "TLS" | "Unix", li
       : { host: "127.0.0.1", port: 0 }
   const server = yield* listen(() => node, { ...at, gracefulShutdownTimeout: "1 second" })
   const seen: Seen = { begun: [], lost: [], left: 0, isHeld: true }
-  yield* server.serve(Effect.interruptible(answering(seen)))
+  const budget = makeMemoryBudget(1024 * 1024)
+  yield* server.serve(Effect.interruptible(answering(seen, budget)))
   const { address } = server
   const url =
     address._tag === "UnixPathAddress"
@@ -83,7 +82,7 @@ const serve = Effect.fnUntraced(function* (transport: "TCP" | "TLS" | "Unix", li
   const connections = Effect.callback<number>((resume) => {
     node.getConnections((_error, count) => resume(Effect.succeed(count)))
   })
-  return { node, seen, url, connections }
+  return { budget, node, seen, url, connections }
 }, Effect.provide(NodeHttpServer.layerHttpServices))
 
 const untilConnected = (connections: Effect.Effect<number>, count: number) =>
@@ -147,7 +146,7 @@ it.live("a closing server answers a request that arrived while the process was b
   assert.strictEqual((yield* client.answer).status, 200)
 })
 
-describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
+describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
   it.live("an answer is written in one piece", function* () {
     const { node, url } = yield* serve(transport)
     let pieces = 0
@@ -329,7 +328,7 @@ describe.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
   })
 
   it.live("a client that leaves while its body waits for memory is noticed at once", function* () {
-    const { connections, url } = yield* serve(transport)
+    const { budget, connections, url } = yield* serve(transport)
     const free = 8 * 1000
     const holding = yield* budget.admit("other", "gateway", 1024 * 1024 - free)
     const client = yield* deafClient(url)

@@ -1,33 +1,23 @@
-import { createHash } from "node:crypto"
 import { inspect } from "node:util"
-import { Cause, Clock, DateTime, Deferred, Duration, Effect, Exit, Fiber, Layer, Result, type Scope } from "effect"
+import { Cause, Clock, Deferred, Effect, Exit, Fiber, Layer, Result } from "effect"
 import { TestClock } from "effect/testing"
-import { ApiKeyHash, type CredentialId } from "../../../src/domain/Identifiers.ts"
+import { type CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
-import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
-import { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
-import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
 import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import { LeaseRefused, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
 import { makeWalk, runPlan } from "../../../src/service/routing/Walk.ts"
-import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
-import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
-import { raisePools } from "../../support/database/raisePools.ts"
-import { openStore, storesOn } from "../../support/database/stores.ts"
-import { ringOf } from "../../support/keys/keyrings.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
-import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
+import { inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
-import { changing, create, remove, update } from "../../support/service/asTenant.ts"
-import { eventually } from "../../support/process/eventually.ts"
+import { changing, create, update } from "../../support/service/asTenant.ts"
 import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
 import { serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
@@ -136,70 +126,6 @@ describe("a lease", () => {
         assert.include(leased.text(), key.slice(0, 9), "control")
       })
     )
-  })
-
-  inService("is refused if the row changed, is gone or belongs to another key store (Q23)", function* () {
-    const owner = yield* newTenant
-    const { id } = yield* create(owner)
-    const { lease, plan } = yield* Router
-    const old = yield* planOf(owner)
-    const reasonOf = Effect.map(
-      Effect.flip(Effect.scoped(lease(old, ownStep(old)))),
-      (error) => error._tag === "LeaseRefused" && error.reason
-    )
-    yield* Effect.scoped(lease(old, ownStep(old)))
-    yield* update(owner, id, { name: "renamed" })
-    yield* plan(requestOf(owner))
-    assert.strictEqual(yield* reasonOf, "changed")
-    const again = yield* planOf(owner)
-    yield* Effect.scoped(lease(again, ownStep(again)))
-    yield* remove(owner, id)
-    yield* plan(requestOf(owner))
-    assert.strictEqual(yield* reasonOf, "changed")
-  })
-
-  inService("goes by what the database says now if its plan is older than a second (Q19)", function* () {
-    const owner = yield* newTenant
-    const { id } = yield* create(owner)
-    const { lease } = yield* Router
-    const plan = yield* planOf(owner)
-    yield* update(owner, id, { disabled: true })
-    yield* Effect.scoped(lease(plan, ownStep(plan)))
-    yield* TestClock.adjust(1001)
-    const error = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
-    assert.deepStrictEqual(error._tag === "LeaseRefused" && error.reason, "changed")
-  })
-
-  inService("is one at a time while a key is on trial (Q24)", function* () {
-    const owner = yield* newTenant
-    const { id } = yield* create(owner)
-    const { parkings } = yield* Memory
-    parkings.set(`${id} `, {
-      credential_id: id,
-      model: "",
-      key_version: 1,
-      epoch: 0,
-      cause: "rejected",
-      strikes: 1,
-      until: -1
-    })
-    const { lease, report } = yield* Router
-    const plan = yield* planOf(owner)
-    assert.isTrue(ownStep(plan).on_trial)
-    const reasonOf = Effect.match(Effect.scoped(lease(plan, ownStep(plan))), {
-      onFailure: ({ _tag }): string => _tag,
-      onSuccess: () => "leased"
-    })
-    yield* Effect.scoped(
-      Effect.gen(function* () {
-        const first = yield* lease(plan, ownStep(plan))
-        const second = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
-        assert.deepStrictEqual(second._tag === "LeaseRefused" && second.reason, "on_trial")
-        yield* report(first, succeeded)
-      })
-    )
-    assert.strictEqual(yield* reasonOf, "leased")
-    assert.isFalse(ownStep(yield* planOf(owner)).on_trial)
   })
 })
 
@@ -526,136 +452,6 @@ describe("redaction", () => {
 })
 
 describe("a router's knowledge", () => {
-  inService("parks a rejected key at once, and a new key clears it at once (Q26, Q28)", function* () {
-    const owner = yield* newTenant
-    const { id } = yield* create(owner)
-    yield* attempt(yield* planOf(owner), rejected)
-    assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
-    const [provider] = (yield* planOf(owner)).providers
-    assert.strictEqual(provider?.credentials[0]?.exclusions[0]?.reason, "parked")
-    yield* update(owner, id, { key: "sk-new-0123456789-0123456789-AbCd" })
-    assert.deepStrictEqual(stepsOf(yield* planOf(owner)), [id, "shared"])
-
-    yield* attempt(yield* planOf(owner), { _tag: "RateLimited", retry_after: null })
-    assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
-    assert.deepStrictEqual(stepsOf(yield* planOf(owner, { model: "a/other" })), [id, "shared"])
-  })
-
-  onMemory("does not wait for a failing database: it stores in the background (Q30)", function* () {
-    const away = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
-    for (const store of [Effect.never, Effect.die(away)]) {
-      const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      const began = yield* Clock.currentTimeMillis
-      let down = true
-      let asked = 0
-      const failing = Effect.suspend(() => {
-        asked += 1
-        return store
-      })
-      const broken = Layer.mergeAll(
-        changing(Parkings, (parkings) => ({
-          ...parkings,
-          store: (...args) => Effect.suspend(() => (down ? failing : parkings.store(...args)))
-        })),
-        changing(CredentialUse, (uses) => ({
-          ...uses,
-          store: (...args) => Effect.suspend(() => (down ? failing : uses.store(...args)))
-        }))
-      )
-      yield* Effect.gen(function* () {
-        const early = yield* planOf(owner)
-        yield* attempt(early, succeeded)
-        yield* TestClock.adjust("10 seconds")
-        assert.strictEqual(asked, 1, "the use is being stored")
-        yield* attempt(early, rejected)
-        assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
-        assert.isAtLeast(asked, 2)
-        down = false
-      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, broken))))
-      const { find } = yield* CredentialUse
-      assert.deepStrictEqual((yield* find(owner.account_id, [id])).get(id), {
-        last_leased_at: began + 10_000,
-        last_succeeded_at: began,
-        last_failed_at: began + 10_000,
-        last_failure: "rejected" as const,
-        last_failed_version: 1
-      })
-    }
-  })
-
-  it.live("reaches other processes once stored, and so does its end (Q19, Q30)", function* () {
-    const { ports, sql, url } = yield* openStore()
-    const other = yield* storesOn(url)
-    const cipher = cipherOn(ringOf("kek"))
-    const [here, there] = yield* Effect.all(
-      [ports, other].map((store) =>
-        Layer.build(Layer.fresh(Layer.provide(Router.layer, [cipher, Layer.succeedContext(store)])))
-      )
-    )
-    if (here === undefined || there === undefined) return assert.fail("no routers")
-    const owner = yield* Effect.provide(newTenant, ports)
-    const credentials = Layer.provide(CredentialsLive.layer, [
-      cipher,
-      SecureRandomLive.layer,
-      Layer.succeedContext(ports)
-    ])
-    const { id } = yield* Effect.provide(create(owner), credentials)
-    const rows = sql<{ until: Date | null; strikes: number; epoch: number; cause: string }>`
-        SELECT until, strikes, epoch, cause FROM credential_parkings WHERE credential_id = ${id}`
-    const stored = (cause: string) =>
-      eventually(`the one cause is ${cause}`, rows, (all) => all.length === 1 && all[0]?.cause === cause)
-    const stepsAt = (side: typeof here) => Effect.map(Effect.provide(planOf(owner), side), stepsOf)
-
-    assert.deepStrictEqual(yield* stepsAt(there), [id, "shared"])
-    yield* Effect.provide(
-      Effect.flatMap(planOf(owner), (plan) => attempt(plan, rejected)),
-      here
-    )
-    yield* stored("rejected")
-    for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), ["shared"])
-
-    const [parked] = yield* rows
-    const change: ParkingChange = {
-      ...{ account_id: owner.account_id, credential_id: id, key_version: 1, model: "" },
-      ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 30_000 }
-    }
-    const { store } = yield* Effect.provide(Parkings, ports)
-    yield* store([change])
-    yield* store([{ ...change, strikes: 9 }])
-    yield* store([{ ...change, key_version: 2, remaining: 3_600_000 }])
-    yield* store([{ ...change, cause: null, strikes: 0, remaining: null }])
-    assert.deepStrictEqual(yield* rows, parked === undefined ? [] : [parked], "an older change stores nothing")
-
-    yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second'`
-    yield* raisePools(sql)
-    yield* Effect.provide(
-      Effect.flatMap(planOf(owner), (plan) => attempt(plan, succeeded)),
-      there
-    )
-    yield* stored("succeeded")
-    for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), [id, "shared"])
-  })
-
-  onMemory("has no plan without the database, nor shared capacity, except within its freshness (E21)", function* () {
-    const owner = yield* newTenant
-    yield* create(owner)
-    let down = false
-    const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
-    const cut = changing(CredentialPools, (pools) => ({
-      ...pools,
-      load: (...args) => (down ? Effect.die(failure) : pools.load(...args)),
-      versions: (...args) => (down ? Effect.die(failure) : pools.versions(...args))
-    }))
-    yield* Effect.gen(function* () {
-      const { plan } = yield* Router
-      yield* plan(requestOf(owner))
-      down = true
-      assert.strictEqual((yield* Effect.flip(plan(requestOf(owner))))._tag, "PoolsUnavailable")
-      assert.lengthOf((yield* plan(requestOf(owner), Duration.minutes(1))).steps, 2)
-    }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cut))))
-  })
-
   onMemory("is unavailable if one pool cannot be read while another is gone with its workspace (E21)", function* () {
     const owner = yield* newTenant
     const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
@@ -664,19 +460,6 @@ describe("a router's knowledge", () => {
     const cut = changing(CredentialPools, (pools) => ({ ...pools, versions: () => both }))
     const planned = Effect.provide(planOf(owner), Layer.fresh(Layer.provide(Router.layer, cut)))
     assert.strictEqual((yield* Effect.flip(planned))._tag, "PoolsUnavailable")
-  })
-
-  inService("a plan is made each time that it is run, also within its freshness", function* () {
-    const owner = yield* newTenant
-    yield* create(owner)
-    const { plan } = yield* Router
-    yield* plan(requestOf(owner))
-    const within = plan(requestOf(owner), Duration.minutes(1))
-    const [old, now] = [yield* within, plan(requestOf(owner))]
-    yield* create(owner)
-    assert.lengthOf(stepsOf(old), 2)
-    assert.lengthOf(stepsOf(yield* now), 3)
-    assert.lengthOf(stepsOf(yield* within), 3)
   })
 
   inService("verdicts are shown one at a time, in rotation of accounts (T9)", function* () {
@@ -697,81 +480,11 @@ describe("a router's knowledge", () => {
     assert.deepStrictEqual(shown, ["one 1", "one 1", "another 1", "one 1"])
   })
 
-  /** Whether a walk of a revoked API key gets a key after some time, at the first or the second call. */
-  const attemptsAfterRevocation = Effect.fnUntraced(function* (pause: number, isRevoked: boolean) {
-    const owner = yield* newTenant
-    yield* create(owner)
-    yield* create(owner)
-    const { addApiKey, revokeApiKey } = yield* AccountRepository
-    const hash = ApiKeyHash.make(createHash("sha256").update(owner.account_id).digest("hex"))
-    yield* addApiKey(owner.account_id, { hash, name: "a key", role: "ordinary", created_at: yield* DateTime.now })
-    const { planForKey, walk } = yield* Router
-    const { close, record, next } = walk(yield* planForKey({ ...requestOf(owner), api_key_hash: hash }))
-    const first = (yield* next) ?? assert.fail("no attempt")
-    if (isRevoked) yield* revokeApiKey(hash, yield* DateTime.now)
-    yield* TestClock.adjust(pause)
-    // Others keep the pool fresh.
-    yield* planOf(owner)
-    record(first, rejected)
-    close(rejected)
-    const second = yield* next
-    close({ _tag: "Abandoned" })
-    const third = yield* next
-    close({ _tag: "Abandoned" })
-    return [second, third].some((attempt) => attempt?.lease !== undefined)
-  })
-
-  inService("leases no key a second after the API key of the walk was revoked (Q19)", function* () {
-    assert.isTrue(yield* attemptsAfterRevocation(999, true), "control: within the second")
-    assert.isTrue(yield* attemptsAfterRevocation(1000, false), "control: not revoked")
-    assert.isFalse(yield* attemptsAfterRevocation(1000, true))
-  })
-
   inService("no plan is made for a workspace of another account, or an unknown one (E19, T6)", function* () {
     const [owner, stranger] = [yield* newTenant, yield* newTenant]
     yield* create(owner)
     const foreign = { account_id: stranger.account_id, workspace_id: owner.workspace_id }
     assert.strictEqual((yield* Effect.flip(planOf(foreign)))._tag, "UnknownWorkspace")
     assert.lengthOf((yield* planOf(owner)).steps, 2)
-  })
-
-  const failing = {
-    "an unavailable key store": Effect.fail(new KeyStoreUnavailable({ reason: "down" })),
-    "a defect of the key store": Effect.die("broken"),
-    "an interruption while the key store is asked": Effect.never
-  }
-  /** In the scope of the test, which is still open when the next lease is made. */
-  const leaseOn = (plan: PlannedRequest) => Effect.flatMap(Router, ({ lease }) => lease(plan, ownStep(plan)))
-  const endings: Record<string, (plan: PlannedRequest) => Effect.Effect<unknown, unknown, Router | Scope.Scope>> = {
-    "a lease without a report": (plan) => Effect.scoped(leaseOn(plan)),
-    "an attempt that fails": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.fail("failed"))),
-    "an attempt that dies": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.die("died"))),
-    "an attempt that is interrupted": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.interrupt))
-  }
-
-  onMemory.each([
-    ...Object.entries(failing).map(([name, answer]) => ({ name, answer, use: leaseOn })),
-    ...Object.entries(endings).map(([name, use]) => ({ name, answer: Effect.void, use }))
-  ])("$name gives back the trial of its key (Q24, E17)", function* ({ answer, use }) {
-    const owner = yield* newTenant
-    yield* create(owner)
-    let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
-    yield* Effect.gen(function* () {
-      const { lease } = yield* Router
-      yield* attempt(yield* planOf(owner), rejected)
-      yield* TestClock.adjust("1 minute")
-      const plan = yield* planOf(owner)
-      const step = ownStep(plan)
-      assert.isTrue(step.on_trial)
-      const secondLease = Effect.scoped(Effect.andThen(lease(plan, step), Effect.flip(lease(plan, step))))
-      assert.deepInclude(yield* secondLease, { reason: "on_trial" }, "control: one trial at a time")
-
-      keyStore = answer
-      const used = yield* Effect.forkChild(use(plan), { startImmediately: true })
-      yield* Fiber.interrupt(used)
-      assert.isTrue(Exit.isFailure(yield* Fiber.await(used)) || answer === Effect.void)
-      keyStore = Effect.void
-      yield* Effect.scoped(lease(plan, step))
-    }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
   })
 })

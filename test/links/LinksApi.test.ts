@@ -5,7 +5,7 @@ import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { Links } from "../../src/service/links/Links.ts"
 import { contextOf } from "../../src/domain/SealedKey.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
-import { createdId, minimal } from "../support/http/Bodies.ts"
+import { createdId, minimal, statusesOf } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { openLink, pageWith, seal } from "./browser.ts"
@@ -137,32 +137,14 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* create(key)).status, 201)
   })
 
-  it.effect("replace: replaces only the key of its credential, once", function* () {
-    const tenant = yield* TestService.newTenant
-    const [id, second] = [createdId(yield* tenant.create(minimal)), createdId(yield* tenant.create(minimal))]
-    const { ask, replace } = yield* openLink(tenant, { purpose: "replace", credential_id: id })
-    const statuses = yield* Effect.forEach(
-      [
-        ask("GET", `/byok/${second}`),
-        replace(second, key),
-        ask("DELETE", `/byok/${id}`),
-        ask("PATCH", `/byok/${id}`, { name: "n" })
-      ],
-      Effect.map(({ status }) => status)
-    )
-    assert.deepStrictEqual(statuses, [404, 404, 403, 400])
-    const { status, text } = yield* replace(id, key)
-    assert.strictEqual(status, 200, text)
-    assert.strictEqual(yield* keyOf(tenant.account_id as never, id), key)
-    assert.strictEqual((yield* replace(id, other).pipe(Effect.exit))._tag, "Failure", "it says no more what it is for")
-    assert.strictEqual(yield* keyOf(tenant.account_id as never, second), minimal.key)
-  })
-
-  it.effect("replace: takes only a key, stores it even if unchanged, and is used up", function* () {
+  it.effect("replace: takes only a key of its credential, stores it even if unchanged, and is used up", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const id = createdId(yield* tenant.create({ ...minimal, disabled: true, name: "before" }))
+    const second = createdId(yield* tenant.create(minimal))
     const { ask, link_id, replace, sealedNow } = yield* openLink(tenant, { purpose: "replace", credential_id: id })
+    const refused = [ask("GET", `/byok/${second}`), replace(second, key), ask("DELETE", `/byok/${id}`)]
+    assert.deepStrictEqual(statusesOf(yield* Effect.all(refused)), [404, 404, 403])
     for (const more of [{ disabled: false }, { name: "after" }]) {
       const sealed_key = yield* sealedNow(key, "openai", id)
       const { status, text } = yield* ask("PATCH", `/byok/${id}`, { sealed_key, ...more })
@@ -395,20 +377,5 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
       fetch(`${url}/api/v1/byok`, { headers: { authorization: `Bearer ${link.token}` } })
     )
     assert.strictEqual(refused.status, 401, "a link is no management key")
-  })
-
-  it.effect("stores one of several creates by a connect link", function* () {
-    const tenant = yield* TestService.newTenant
-    const { about, ask } = yield* openLink(tenant, { purpose: "connect" })
-    const sealed_key = yield* seal(yield* about, key, "openai")
-    const asked = ask("POST", "/byok", { provider: "openai", name: null, sealed_key })
-    const statuses = yield* TestService.storing(
-      1,
-      Effect.forEach([1, 2, 3, 4], () => asked, { concurrency: "unbounded" })
-    )
-    assert.deepStrictEqual(
-      statuses.map(({ status }) => status).filter((status) => status === 201),
-      [201]
-    )
   })
 })

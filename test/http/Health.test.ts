@@ -50,18 +50,6 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
     yield* Effect.scoped(Layer.build(other))
     assert.strictEqual((yield* send(url, ready)).status, 200)
   })
-
-  it.effect("a schema without the latest migrations is not ready", function* () {
-    const { sql, url } = yield* TestService
-    const turnsTo = (status: number) =>
-      eventually(`the status is ${status}`, send(url, ready), (answer) => answer.status === status)
-    yield* Effect.acquireUseRelease(
-      Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
-      () => turnsTo(503),
-      () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)
-    )
-    yield* turnsTo(200)
-  })
 })
 
 /** How often readiness was evaluated, and what it finds. */

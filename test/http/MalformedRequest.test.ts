@@ -90,17 +90,6 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
   })
 
-  it.effect("pipelined requests are answered in order (RFC 9112, section 9.3.2)", function* () {
-    const { url } = yield* TestService
-    const { management_key } = yield* TestService.tenant
-    const connection = yield* open(url)
-    const named = (name: string) => creation(management_key, { ...minimal, name })
-    yield* connection.write(Buffer.concat([named("1"), render({ path: "/nothing" }), named("3")]))
-    assert.strictEqual(created(yield* connection.answer)["name"], "1")
-    assertRefused(yield* connection.answer, "NotFound")
-    assert.strictEqual(created(yield* connection.answer)["name"], "3")
-  })
-
   it.effect("the unread body of a refused request is not parsed as another request", function* () {
     const { rowCount, url } = yield* TestService
     const { management_key } = yield* TestService.tenant
@@ -177,13 +166,6 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   it.effect("a head of 15,000 bytes is accepted", function* () {
     const answer = yield* TestService.send({ path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
     assert.strictEqual(answer.status, 200)
-  })
-
-  it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before authentication and the body", function* (value) {
-    const { create } = yield* TestService.tenant
-    const answer = yield* TestService.storing(0, create(minimal, [["Expect", value]]))
-    assertRefused(answer, "ExpectationFailed")
-    assert.strictEqual(answer.headers["connection"], "close")
   })
 
   it.effect.each(["h2c", "websocket", "TLS/1.2", "x"])("Upgrade: %s is ignored", function* (protocol) {

@@ -132,15 +132,4 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     for (const client of clients) client.destroy()
     yield* untilHeld("page", (bytes) => bytes === 0)
   })
-
-  it.effect("answers the requests of a connection in order, one at a time", function* () {
-    const { url } = yield* TestService
-    const tenant = yield* TestService.newTenant
-    const connection = yield* open(url)
-    yield* connection.write(Buffer.concat([listOf(tenant), creation(tenant.management_key, minimal), listOf(tenant)]))
-    const counts = [yield* connection.answer, yield* connection.answer, yield* connection.answer].map(
-      ({ body }): unknown => Reflect.get(JSON.parse(body) as object, "total_count")
-    )
-    assert.deepStrictEqual(counts, [0, undefined, 1])
-  })
 })

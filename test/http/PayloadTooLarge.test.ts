@@ -78,24 +78,6 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
     assert.strictEqual(yield* rowCount, before)
   })
 
-  it.effect("a client that sends Expect: 100-continue is answered before it sends the body (D9)", function* () {
-    const { url } = yield* TestService
-    const { management_key } = yield* TestService.tenant
-    const ask = (length: number) =>
-      creation(management_key, undefined, [
-        ["Expect", "100-continue"],
-        ["Content-Length", String(length)]
-      ])
-    const connection = yield* open(url)
-    yield* connection.write(ask(300))
-    assert.strictEqual((yield* connection.answer).status, 100)
-    yield* connection.write(bodyOf(300))
-    created(yield* connection.answer)
-    const refused = yield* open(url)
-    yield* refused.write(ask(limit + 1))
-    assertRefused(yield* refused.answer, "PayloadTooLarge")
-  })
-
   it.effect("a route without a body does not read one, whatever its size (D9)", function* () {
     const { send } = yield* TestService.tenant
     const headers = [["Content-Length", "10737418240"]] as const

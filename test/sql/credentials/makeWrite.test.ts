@@ -93,18 +93,6 @@ describe("every write of a credential", () => {
     assert.strictEqual(deadlocks, 0)
   })
 
-  it.live("names the limit that its pool would exceed", function* () {
-    const { ports } = yield* openWith(true)
-    const [store = assert.fail()] = ports
-    const repository = Context.get(store, CredentialRepository)
-    const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
-    const create = repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
-    for (const _ of Array.from({ length: limits.credentials })) {
-      yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
-    }
-    assert.deepInclude(yield* Effect.flip(create), { _tag: "PoolFull", unit: "credentials", limit: limits.credentials })
-  })
-
   it.live.each([
     ["in batches", true],
     ["each with a statement of its own", false]

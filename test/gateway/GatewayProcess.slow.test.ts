@@ -147,10 +147,10 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     assert.strictEqual(commands, 7)
   })
 
-  it.effect("agrees with a second process on cooldowns, and answers 503 without the database (Q30, E21)", function* () {
+  it.effect("answers 503 without the database, beside a process that has it (E21)", function* () {
     const { databaseUrl } = yield* TestService
     const { account_id, create } = yield* TestService.newTenant
-    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+    createdId(yield* create({ provider: "azure", key }))
     const cut = yield* Scope.make()
     const { target } = yield* Scope.provide(databaseProxy(databaseUrl), cut)
     const proxied = new URL(databaseUrl)
@@ -163,12 +163,6 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
 
     const shared = { account_id, model: "a/model", targets: [{ provider: "azure" }] }
     const opened = (socket: string) => ask(socket, "POST", "/v1/routes", shared)
-    const first = nextIn((yield* opened(path)).text)
-    assert.strictEqual(first.next?.key, bad)
-    assert.strictEqual(nextIn((yield* opened(other)).text).next?.key, bad, "control")
-    yield* ask(path, "POST", `/v1/routes/${first.route}/attempts/1`, { status: 401 })
-    const keyOnOther = Effect.map(opened(other), ({ text }) => nextIn(text).next?.key)
-    yield* eventually("the other leaves out what is parked", keyOnOther, (found) => found === key)
 
     const ends = (socket: string, route: string) =>
       ask(socket, "POST", `/v1/routes/${route}/attempts/1`, { status: 500 })

@@ -1,11 +1,9 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
+import { Arbitrary, Effect, Layer, Redacted } from "effect"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
-import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { LeakResponse, type LeakSearchProgress } from "../../../src/service/credentials/LeakResponse.ts"
-import { offeredKey } from "../../support/keys/offeredKey.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { stores } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
@@ -14,7 +12,7 @@ import { holdsByTheBook } from "../../support/keys/leakSearch.ts"
 import { elementOf, givenKey, integer, keyMaterial, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
-import { create as createAs, update } from "../../support/service/asTenant.ts"
+import { create as createAs } from "../../support/service/asTenant.ts"
 import { assert, describe, itWith, layerLive } from "../../support/it.ts"
 
 const keyring = ringOf("kek")
@@ -25,17 +23,11 @@ const create = Effect.fnUntraced(function* (provider: string, key: string) {
   return { account_id, workspace_id, id, provider, key }
 })
 
-const search = (leak: string, options: { readonly all?: boolean; readonly park?: boolean } = {}) =>
+const search = (leak: string, options: { readonly all?: boolean } = {}) =>
   Effect.provide(
     Effect.flatMap(LeakResponse, ({ find }) => find({ text: Redacted.make(leak), ...options })),
     LeakResponse.layer
   )
-
-const replaceKey = (created: Effect.Success<ReturnType<typeof create>>, key: string) =>
-  update(created, created.id, { key })
-
-const isOffered = ({ account_id, id }: Effect.Success<ReturnType<typeof create>>) =>
-  Effect.map(offeredKey(account_id, id), Option.isSome)
 
 /** JSON of providers without key material, around a secret. */
 const shapes: ReadonlyArray<readonly [provider: string, shape: (secret: string) => unknown]> = [
@@ -139,43 +131,6 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
         ({ credential_id }) => credential_id === json.id
       )
       assert.strictEqual(inside?.credential_id, json.id)
-    })
-
-    it.effect("parks the leaked version until the key is replaced or the mark cleared (L16)", function* () {
-      const key = "sk-parked-0123456789-0123456789"
-      const [one, other] = yield* Effect.all([create("xai", key), create("openai", JSON.stringify({ api_key: key }))])
-      const bystander = yield* create("xai", "sk-bystander-0123456789-012345")
-      const offered = Effect.forEach([one, other, bystander], isOffered)
-      const parked = (options?: { readonly park: boolean }) =>
-        Effect.map(search(key, options), ({ found }) => found.map(({ parked }) => parked))
-      assert.deepStrictEqual(yield* parked(), [false, false])
-      assert.deepStrictEqual(yield* offered, [true, true, true], "a search alone parks nothing")
-      for (const _ of ["first", "again"]) {
-        assert.deepStrictEqual(yield* parked({ park: true }), [true, true])
-        assert.deepStrictEqual(yield* offered, [false, false, true])
-      }
-      assert.deepStrictEqual(yield* parked(), [true, true])
-
-      const { error } = yield* Effect.flip(Effect.catchTag(replaceKey(one, key), "StoredKeyUnusable", Effect.die))
-      assert.deepStrictEqual([error.code, yield* offered], [400, [false, false, true]], "the same key is no rotation")
-      yield* replaceKey(one, "sk-replaced-0123456789-012345678")
-      assert.deepStrictEqual(yield* offered, [true, false, true])
-      yield* replaceKey(one, key)
-      const [again] = (yield* search(key)).found.filter(({ credential_id }) => credential_id === one.id)
-      assert.deepStrictEqual([again?.key_version, again?.parked], [3, false], "the mark was of version 1")
-      yield* search(key, { park: true })
-      assert.deepStrictEqual(yield* offered, [false, false, true])
-
-      const { clear } = yield* LeakedKeys
-      assert.isTrue(Option.isNone(yield* clear(one.account_id, other.id)), "one of another account")
-      assert.deepStrictEqual(yield* offered, [false, false, true])
-      for (const _ of ["first", "again"]) {
-        assert.strictEqual(Option.getOrThrow(yield* clear(other.account_id, other.id)).credential_id, other.id)
-        assert.deepStrictEqual(yield* offered, [false, true, true])
-      }
-      yield* (yield* CredentialRepository).delete(one.account_id, one.id)
-      assert.isTrue(Option.isNone(yield* clear(one.account_id, one.id)))
-      assert.isFalse(yield* isOffered(one))
     })
   })
 })

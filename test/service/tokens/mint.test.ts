@@ -1,4 +1,4 @@
-import { generateKeyPairSync } from "node:crypto"
+import { createPrivateKey, generateKeyPairSync } from "node:crypto"
 import { getToken } from "@aws/bedrock-token-generator"
 import { Arbitrary, Effect, Exit, Redacted } from "effect"
 import { JWTAccess } from "google-auth-library"
@@ -113,24 +113,28 @@ describe("a token for Vertex", () => {
     assert.deepStrictEqual(tags, ["Success", "Failure", "Failure"])
   })
 
-  const pem = (type: "rsa" | "rsa-pss" | "ec", modulusLength: number, passphrase?: string): string => {
-    const encoding = {
-      type: "pkcs8",
-      format: "pem",
-      ...(passphrase ? { cipher: "aes-256-cbc", passphrase } : {})
-    } as const
+  const pkcs8 = { type: "pkcs8", format: "pem" } as const
+  const pem = (type: "rsa" | "rsa-pss" | "ec", modulusLength: number): string => {
     const { privateKey } =
       type === "ec"
         ? generateKeyPairSync("ec", { namedCurve: "P-256" })
         : generateKeyPairSync(type as "rsa", { modulusLength })
-    return String(privateKey.export(encoding))
+    return String(privateKey.export(pkcs8))
+  }
+  const known = createPrivateKey(private_key)
+  /** A key of numbers that are no primes: to find large ones takes a second. */
+  const made = (bits: number): string => {
+    const number = (bits: number) => Buffer.alloc(bits / 8, 0xc1).toString("base64url")
+    const [n, half] = [number(bits), number(bits / 2)]
+    const key = { kty: "RSA", e: "AQAB", n, d: n, p: half, q: half, dp: half, dq: half, qi: half }
+    return String(createPrivateKey({ format: "jwk", key }).export(pkcs8))
   }
   it.for<readonly [name: string, make: () => string]>([
     ["one of 1024 bits", () => pem("rsa", 1024)],
-    ["one of 5120 bits, which would occupy the process", () => pem("rsa", 5120)],
+    ["one of 5120 bits, which would occupy the process", () => made(5120)],
     ["one for another algorithm", () => pem("ec", 0)],
     ["one for PSS only", () => pem("rsa-pss", 2048)],
-    ["one behind a passphrase", () => pem("rsa", 2048, "p")],
+    ["one behind a passphrase", () => String(known.export({ ...pkcs8, cipher: "aes-256-cbc", passphrase: "p" }))],
     ["a public one", () => rsaKey.publicKey],
     ["one that was cut", () => private_key.slice(0, 800)],
     ["one whose line breaks were escaped twice", () => private_key.replaceAll("\n", "\\n")],
@@ -140,11 +144,8 @@ describe("a token for Vertex", () => {
   })
 
   it("is signed by a PKCS #1 key, and by one of 4096 bits", () => {
-    const pkcs1 = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({
-      type: "pkcs1",
-      format: "pem"
-    })
-    for (const key of [String(pkcs1), pem("rsa", 4096)])
+    const pkcs1 = known.export({ type: "pkcs1", format: "pem" })
+    for (const key of [String(pkcs1), made(4096)])
       assert.isDefined(mint({ client_email, private_key_id, private_key: key }, 0))
   })
 

@@ -87,8 +87,9 @@ export const makeHealthState = (maxModels = defaultMaxModels) => {
   /** Whether the model of a key has a cooldown, or room for one after dropping expired ones. */
   const isTracked = (key: LeasedKey, now: number): boolean => {
     const models = reports.get(credentialOf(key))
-    const isFull = () => models !== undefined && models.size - (models.has(wholeKey) ? 1 : 0) >= maxModels
-    if (models === undefined || models.has(key.model) || !isFull()) return true
+    if (models === undefined || models.has(key.model)) return true
+    const isFull = () => models.size - (models.has(wholeKey) ? 1 : 0) >= maxModels
+    if (!isFull()) return true
     for (const [other, { cooldown }] of models) {
       if (other !== wholeKey && expireStrikes(cooldown, now).strikes === 0) models.delete(other)
     }

@@ -52,10 +52,10 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   }
 
   const take = (keys: ReadonlyArray<string>): ReadonlyArray<A> =>
-    keys.flatMap((key) => {
-      const change = waiting.get(key)
+    keys.map((key) => {
+      const change = waiting.get(key) as A
       waiting.delete(key)
-      return change === undefined ? [] : [change]
+      return change
     })
 
   /** Stores a batch; one by one if a change is at fault. Fails if the database is away or busy. */
@@ -104,7 +104,6 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
     onFailure: (cause) => {
       const isFirst = !isFailing
       isFailing = true
-      isFilled.openUnsafe()
       return Effect.andThen(
         isFirst ? Effect.logWarning(`${subject} could not be stored`, cause) : Effect.void,
         Effect.sleep(retryAfter)

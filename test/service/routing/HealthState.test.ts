@@ -16,7 +16,8 @@ const nothing: health.Cooldowns = new Map()
 describe("the health of keys in one process", () => {
   it("tracks at most 100 models of a key, and drops cooldowns an hour after their end to make room", () => {
     const { healthOf, report } = state.makeHealthState()
-    const strikesOf = (model: string, now: number) => healthOf(leasedKey(model), nothing, now).model.strikes
+    const strikesOf = (model: string, now: number, credential = 1) =>
+      healthOf(leasedKey(model, credential), nothing, now).model.strikes
     for (let n = 0; n <= 100; n += 1) report(leasedKey(`a/${n}`), free, { _tag: "Forbidden" }, 0)
     assert.deepStrictEqual([strikesOf("a/99", 0), strikesOf("a/100", 0)], [1, 0])
     assert.strictEqual(healthOf(leasedKey("a/free"), nothing, 0).whole.cause, "forbidden", "the others are one")
@@ -24,29 +25,38 @@ describe("the health of keys in one process", () => {
     assert.strictEqual(strikesOf("a/new", 60_000 + hour - 1), 0)
     report(leasedKey("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour)
     assert.strictEqual(strikesOf("a/new", 60_000 + hour), 1)
+    report(leasedKey("a/0", 2), free, { _tag: "Rejected" }, 0)
+    for (let n = 0; n < 100; n += 1) report(leasedKey(`a/${n}`, 2), free, { _tag: "Forbidden" }, 0)
+    assert.strictEqual(strikesOf("a/99", 0, 2), 1, "beside the whole key")
   })
 
   it("has one lease on trial for a key, model, epoch and number of strikes, for 30 seconds (Q24)", () => {
     const { admit, releaseTrial } = state.makeHealthState()
     const struck = (change: object = {}) => ({ ...free, model: { ...free.model, strikes: 1, ...change } })
     const [key, lease, other] = [leasedKey("a/one"), {}, {}]
-    assert.isTrue(admit(key, struck(), lease, 0))
-    assert.isTrue(admit(leasedKey("a/two"), struck(), other, 0))
-    assert.isTrue(admit(leasedKey("a/one", 2), struck(), other, 0))
-    for (const change of [{ epoch: 1 }, { strikes: 2 }]) assert.isTrue(admit(key, struck(change), other, 0))
+    assert.isTrue(admit(key, struck(), lease, 1))
+    assert.isTrue(admit(leasedKey("a/two"), struck(), other, 1))
+    assert.isTrue(admit(leasedKey("a/one", 2), struck(), other, 1))
+    for (const change of [{ epoch: 1 }, { strikes: 2 }]) assert.isTrue(admit(key, struck(change), other, 1))
     releaseTrial(key, struck(), other)
-    assert.isFalse(admit(key, struck(), other, 29_999))
-    assert.isTrue(admit(key, struck(), other, 30_000))
+    assert.isFalse(admit(key, struck(), other, 30_000))
+    assert.isTrue(admit(key, struck(), other, 30_001))
     for (const _ of ["first", "again"]) releaseTrial(key, struck(), other)
-    assert.isTrue(admit(key, struck(), lease, 30_000))
+    assert.isTrue(admit(key, struck(), lease, 30_001))
+    const both = { whole: struck().model, model: struck().model }
+    assert.isTrue(admit(leasedKey("a/one", 3), both, lease, 1))
+    assert.isFalse(admit(leasedKey("a/two", 3), both, other, 1), "the whole key is on trial")
+    for (const one of [lease, other]) assert.isTrue(admit(key, free, one, 1), "any number of leases of a free key")
   })
 
-  it("reports which cooldowns grew", () => {
-    const { report } = state.makeHealthState()
+  it("reports and counts which cooldowns grew", () => {
+    const { changes, report } = state.makeHealthState()
     const grown = (model: string) => report(leasedKey(model), free, { _tag: "Forbidden" }, 0).map((one) => one.model)
     assert.deepStrictEqual(grown("a/0"), ["a/0"])
     assert.deepStrictEqual(grown("a/0"), [])
     for (let n = 1; n < 100; n += 1) grown(`a/${n}`)
+    assert.deepStrictEqual(grown("a/0"), [])
+    assert.strictEqual(changes(), 100)
     assert.deepStrictEqual(grown("a/100"), [""], "the whole key instead")
     assert.deepStrictEqual(grown("a/101"), [], "which is parked once")
   })
@@ -76,16 +86,18 @@ describe("the health of keys in one process", () => {
       ]
     )
     assert.strictEqual(healthOf(leasedKey("a/new"), nothing, 60_000).whole.epoch, 1)
+    assert.strictEqual(healthOf(leasedKey("a/stored"), nothing, 60_000).model.epoch, 0, "only the database knows")
   })
 
   it("is forgotten with keys that get no more reports", () => {
     const { healthOf, report } = state.makeHealthState()
     report(leasedKey("a/one"), free, { _tag: "Rejected" }, 0)
-    report(leasedKey("a/one", 2), free, { _tag: "Rejected" }, 2 * hour - 1)
-    assert.strictEqual(healthOf(leasedKey("a/one"), nothing, 0).whole.strikes, 1)
+    report(leasedKey("a/one", 2), free, { _tag: "Rejected" }, 0)
+    report(leasedKey("a/one"), free, { _tag: "Rejected" }, 2 * hour - 1)
+    assert.strictEqual(healthOf(leasedKey("a/one", 2), nothing, 0).whole.strikes, 1)
     report(leasedKey("a/one", 3), free, { _tag: "Rejected" }, 2 * hour)
-    assert.deepStrictEqual(healthOf(leasedKey("a/one"), nothing, 0).whole, health.initialCooldown(1))
-    assert.strictEqual(healthOf(leasedKey("a/one", 2), nothing, 2 * hour).whole.strikes, 1)
+    assert.deepStrictEqual(healthOf(leasedKey("a/one", 2), nothing, 0).whole, health.initialCooldown(1))
+    assert.strictEqual(healthOf(leasedKey("a/one"), nothing, 2 * hour).whole.strikes, 1, "which was reported again")
   })
 
   it("is forgotten two hours after a report, despite reports on other models (Q25)", () => {

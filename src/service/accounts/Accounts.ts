@@ -5,40 +5,32 @@ import { AccountId, type ApiKeyHash, type IdempotencyKey, WorkspaceId } from "..
 import type { ApiKeyRole } from "../../domain/Principal.ts"
 import { type Account, AccountRepository, type ErasureStep, type NewApiKey } from "../../port/AccountRepository.ts"
 import { makeApiKey } from "../../runtime/ApiKey.ts"
-import { mac } from "../credentials/findIdempotentResult.ts"
+import { hmacWith } from "../credentials/findIdempotentResult.ts"
 
+/** No account, workspace, API key, credential or link has this id. */
 export class NotKnown extends Data.TaggedError("NotKnown")<{
   readonly kind: "account" | "workspace" | "API key" | "credential" | "link"
 }> {}
 
+/** Another API key already has this hash. */
 export class HashTaken extends Data.TaggedError("HashTaken") {}
 
-/** The account of the idempotency key was deleted; a repeat must not create it again. */
+/** The account that this idempotency key created has been deleted; a repeat must not create it again. */
 export class AccountDeleted extends Data.TaggedError("AccountDeleted") {}
 
-/** The default workspace has credentials: creates that name no workspace need it. */
+/** A default workspace with credentials cannot be deleted: requests that name no workspace use it. */
 export class DefaultWorkspaceInUse extends Data.TaggedError("DefaultWorkspaceInUse")<{ readonly credentials: number }> {
   override get message() {
     return `The default workspace is not empty (credentials: ${this.credentials}): make another one the default first.`
   }
 }
 
-/** Derives a UUID of version 8 that does not reveal the idempotency key. */
-const idFrom = (idempotency_key: IdempotencyKey, of: "account" | "workspace") => {
-  const bytes = mac(idempotency_key, "byok/create-account/1", of).subarray(0, 16)
-  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80
-  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
-  return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
-}
-
 type ApiKeyInput = Pick<NewApiKey, "hash" | "name" | "role">
 
-const pageSize = 1000
+const accountsPerPage = 1000
+const rowsErasedPerTransaction = 500
 
-/** Credentials and idempotency records deleted in one transaction. */
-const erasureBatch = 500
-
-/** Manages accounts, workspaces and API keys for operators (D40). */
+/** Creates, lists and deletes accounts, their workspaces and their API keys, for operators (D40). */
 export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
   make: Effect.gen(function* () {
     const repository = yield* AccountRepository
@@ -71,7 +63,7 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
     })
 
     return {
-      isEmpty: Effect.map(repository.hasAccounts, (some) => !some),
+      isEmpty: Effect.map(repository.hasAccounts, (hasAccounts) => !hasAccounts),
 
       createAccount: Effect.fn("Accounts.createAccount")(function* (name: string) {
         const [account_id, workspace_id] = [yield* random.uuidV7(), yield* random.uuidV7()]
@@ -79,15 +71,15 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       }),
 
       /**
-       * Creates one account per idempotency key, from which the ids derive. Only the hash of the first management key is
-       * stored, so each repetition issues another key and revokes none.
+       * Creates the account of an idempotency key, with ids that derive from it, or returns that account if it exists. The
+       * first management key is stored only as a hash, so a repeat issues another one; earlier ones stay valid.
        */
       createAccountOnce: Effect.fn("Accounts.createAccountOnce")(function* (
         name: string,
         idempotency_key: IdempotencyKey
       ) {
-        const account_id = AccountId.make(idFrom(idempotency_key, "account"))
-        const workspace_id = WorkspaceId.make(idFrom(idempotency_key, "workspace"))
+        const account_id = AccountId.make(deriveId(idempotency_key, "account"))
+        const workspace_id = WorkspaceId.make(deriveId(idempotency_key, "workspace"))
         const { account, firstKey, outcome } = yield* storeAccount(account_id, workspace_id, name)
         if (outcome === "created") return { ...account, replayed: false }
         if (outcome === "differs") return yield* Conflict.reused()
@@ -97,24 +89,24 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         return isIssued ? { ...account, replayed: true } : yield* new AccountDeleted()
       }),
 
-      /** Up to 1,000 accounts in order of id. */
-      listPage: (after: AccountId | undefined) => repository.listAccounts(after, pageSize),
+      /** Returns up to 1,000 accounts after an id, in order of id. */
+      listPage: (after: AccountId | undefined) => repository.listAccounts(after, accountsPerPage),
 
       /** Passes all accounts to `write` in order of id, page by page, until it returns false. */
       listAccounts: Effect.fn("Accounts.listAccounts")(function* <E>(
         write: (page: ReadonlyArray<Account>) => Effect.Effect<boolean, E>
       ) {
-        let last: AccountId | undefined
+        let after: AccountId | undefined
         for (;;) {
-          const page = yield* repository.listAccounts(last, pageSize)
+          const page = yield* repository.listAccounts(after, accountsPerPage)
           if (page.length === 0 || !(yield* write(page))) return
-          last = page.at(-1)?.account_id
+          after = page.at(-1)?.account_id
         }
       }),
 
       /**
-       * Deletes an account with its API keys, workspaces, credentials and idempotency records for good; only the audit log
-       * keeps their ids. Deleting it again resumes after an interruption. `onProgress` gets the totals so far.
+       * Deletes an account for good, with its API keys, workspaces, credentials and idempotency records; only the audit log
+       * keeps their ids. After an interruption, another call resumes. `onProgress` gets the totals so far.
        */
       deleteAccount: Effect.fn("Accounts.deleteAccount")(function* (
         account_id: AccountId,
@@ -123,9 +115,9 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         const at = yield* DateTime.now
         let credentials = 0
         let idempotency_records = 0
-        for (let first = true; ; first = false) {
-          const step = yield* repository.eraseAccount(account_id, at, erasureBatch)
-          if (Option.isNone(step) && first) return yield* new NotKnown({ kind: "account" })
+        for (let isFirst = true; ; isFirst = false) {
+          const step = yield* repository.eraseAccount(account_id, at, rowsErasedPerTransaction)
+          if (Option.isNone(step) && isFirst) return yield* new NotKnown({ kind: "account" })
           if (Option.isNone(step)) return { account_id, credentials }
           credentials += step.value.credentials
           idempotency_records += step.value.idempotency_records
@@ -137,11 +129,11 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       createWorkspace: Effect.fn("Accounts.createWorkspace")(function* (account_id: AccountId, name: string) {
         const workspace_id = WorkspaceId.make(yield* random.uuidV7())
         const created_at = yield* DateTime.now
-        const created = yield* repository.createWorkspace(account_id, { workspace_id, name, created_at })
-        return created ? { workspace_id } : yield* new NotKnown({ kind: "account" })
+        const isCreated = yield* repository.createWorkspace(account_id, { workspace_id, name, created_at })
+        return isCreated ? { workspace_id } : yield* new NotKnown({ kind: "account" })
       }),
 
-      /** Returns the number of its credentials, which stay readable but serve no request. */
+      /** Deletes a workspace and returns the number of its credentials, which stay readable but serve no request. */
       deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (workspace_id: WorkspaceId) {
         const workspace = yield* repository.findWorkspace(workspace_id)
         if (Option.isNone(workspace)) return yield* new NotKnown({ kind: "workspace" })
@@ -154,9 +146,9 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 
       makeDefault: Effect.fn("Accounts.makeDefault")(function* (workspace_id: WorkspaceId) {
         const workspace = yield* repository.findWorkspace(workspace_id)
-        const isDone =
+        const isDefault =
           Option.isSome(workspace) && (yield* repository.makeDefault(workspace.value.account_id, workspace_id))
-        return isDone ? { workspace_id, is_default: true } : yield* new NotKnown({ kind: "workspace" })
+        return isDefault ? { workspace_id, is_default: true } : yield* new NotKnown({ kind: "workspace" })
       }),
 
       listWorkspaces: Effect.fn("Accounts.listWorkspaces")(function* (account_id: AccountId) {
@@ -164,6 +156,7 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         return workspaces.length > 0 ? workspaces : yield* new NotKnown({ kind: "account" })
       }),
 
+      /** Generates an API key and returns it, this once: only its hash is stored. */
       issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
         account_id: AccountId,
         { name, role }: Omit<ApiKeyInput, "hash">
@@ -172,6 +165,7 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         return { key, ...(yield* addApiKey(account_id, { hash, name, role })) }
       }),
 
+      /** Adds an API key, generated elsewhere, by its hash. */
       importApiKey: Effect.fn("Accounts.importApiKey")(addApiKey),
 
       revokeApiKey: Effect.fn("Accounts.revokeApiKey")(function* (hash: ApiKeyHash) {
@@ -189,4 +183,12 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
   })
 }) {
   static readonly layer = Layer.effect(this, this.make)
+}
+
+/** Derives a UUID of version 8 that does not reveal the idempotency key. */
+const deriveId = (idempotency_key: IdempotencyKey, entity: "account" | "workspace") => {
+  const bytes = hmacWith(idempotency_key, "byok/create-account/1", entity).subarray(0, 16)
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
+  return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
 }

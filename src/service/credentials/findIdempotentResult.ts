@@ -11,12 +11,12 @@ import { type IdempotencyRecord, IdempotencyRecords } from "../../port/Idempoten
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 
 /** Hides an idempotency key, which may contain anything. */
-export const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
+export const hmacWith = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
   createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
 
 /** The store gets a hash per account: idempotency keys may contain anything. */
 export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
-  mac(idempotency_key, "byok/idempotency-key/1", account_id)
+  hmacWith(idempotency_key, "byok/idempotency-key/1", account_id)
 
 /**
  * Identifies a request by its decoded fields and the label of its provider key. The MAC key is the idempotency key, which is
@@ -29,7 +29,7 @@ const fingerprintOf = (
   id: CredentialId,
   input: NewCredential
 ) =>
-  mac(
+  hmacWith(
     idempotency_key,
     "byok/fingerprint/1",
     account_id,

@@ -1,6 +1,6 @@
 import { registerHooks } from "node:module"
 
-const answer = "const accepted = isAccepted(yield* post("
+const answer = "const wasAccepted = isAccepted(yield* post("
 const early = "yield* cursor.advance(holder, { after: last_seq, done: 0 })"
 
 /** Builds the service with a cursor that moves before the answer. */

@@ -2,36 +2,36 @@ import { Clock, Effect, Layer, Option } from "effect"
 import { AuditLog, countLimit, countOf } from "../../port/AuditLog.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
-/** Minimum interval between logged hashes, in milliseconds. Logs kept elsewhere expose a rewritten chain. */
+/** Minimum interval between logged hashes, in milliseconds. */
 const logInterval = 60_000
 
 /** How long without a new checkpoint until unsealed entries are counted, in milliseconds. */
 const stalledAfter = 60_000
 
-/** Seals new audit entries every second, untraced. */
+/** Seals new audit entries every second. Logs hashes, so that logs kept elsewhere expose a rewritten chain. */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const { seal, countUnsealed } = yield* AuditLog
     let loggedHash: string | undefined
     let nextLogAt = 0
-    let newest = 0n
-    let movedAt = 0
-    let stalled = false
+    let lastSealedSeq = 0n
+    let waitingSince = 0
+    let hasWarned = false
 
-    /** Warns once if an open transaction keeps entries unsealed. */
+    /** Warns once per stall, if an open transaction keeps entries unsealed for a minute. */
     const warnIfStalled = Effect.fnUntraced(function* (last_seq: bigint, now: number) {
-      if (last_seq !== newest || movedAt === 0) {
-        newest = last_seq
-        movedAt = now
-        stalled = false
+      if (last_seq !== lastSealedSeq || waitingSince === 0) {
+        lastSealedSeq = last_seq
+        waitingSince = now
+        hasWarned = false
       }
-      if (stalled || now < movedAt + stalledAfter) return
-      movedAt = now
-      const waiting = yield* countUnsealed(countLimit + 1)
-      if (waiting === 0) return
-      stalled = true
+      if (hasWarned || now < waitingSince + stalledAfter) return
+      waitingSince = now
+      const unsealed = yield* countUnsealed(countLimit + 1)
+      if (unsealed === 0) return
+      hasWarned = true
       yield* Effect.logWarning(
-        `Audit entries have waited to be sealed for more than a minute, ${countOf(waiting)} after ${last_seq}: a transaction that does not end is in the way`
+        `Audit entries have waited to be sealed for more than a minute, ${countOf(unsealed)} after ${last_seq}: a transaction that does not end is in the way`
       )
     })
 

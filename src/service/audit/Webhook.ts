@@ -4,7 +4,7 @@ import { EventCursor, Events, type FeedEvent } from "../../port/Events.ts"
 import { makeMeter } from "../../runtime/Meter.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
-/** The endpoint of events, and its signing secrets: several during rotation. */
+/** The operator's endpoint, to which events are posted, and the secrets that sign them: several during rotation. */
 export interface Endpoint {
   readonly url: URL
   readonly secrets: ReadonlyArray<Redacted.Redacted<Uint8Array>>
@@ -14,6 +14,7 @@ export const WebhookEndpoint = Context.Reference<Option.Option<Endpoint>>("byok/
   defaultValue: () => Option.none()
 })
 
+/** A webhook message: its id is sent as a header, the rest as the JSON body. */
 interface Message {
   readonly id: string
   readonly type: string
@@ -24,8 +25,7 @@ interface Message {
 /** Timeout of one post, in milliseconds. */
 const timeout = 10_000
 
-/** Entries read at a time. */
-const page = 100
+const entriesPerPage = 100
 
 /** The headers of Standard Webhooks; `now` is in seconds since 1970. */
 export const signedHeaders = ({ secrets }: Pick<Endpoint, "secrets">, id: string, now: number, body: string) => ({
@@ -39,31 +39,32 @@ export const signedHeaders = ({ secrets }: Pick<Endpoint, "secrets">, id: string
 })
 
 /** Describes a failed post without the endpoint's address. */
-const failureOf = (error: unknown) => {
+const describeFailure = (error: unknown) => {
   if (error instanceof DOMException) return `did not answer in ${timeout / 1000} seconds`
   const { code } = Object((error as Error).cause) as { readonly code?: unknown }
   return `could not be reached${typeof code === "string" ? ` (${code})` : ""}`
 }
 
-/** Posts a message once, without following redirects. Returns the status, or why there was no answer. */
+/** Posts a message once, without following redirects. Returns the HTTP status, or why there was none. */
 export const post = (endpoint: Endpoint, { id, ...message }: Message) =>
   Effect.promise(async (signal) => {
     const body = JSON.stringify(message)
     const headers = signedHeaders(endpoint, id, Math.floor(Date.now() / 1000), body)
     try {
-      const answer = await fetch(endpoint.url, {
+      const response = await fetch(endpoint.url, {
         ...{ method: "POST", redirect: "manual", headers, body },
         signal: AbortSignal.any([signal, AbortSignal.timeout(timeout)])
       })
-      await answer.body?.cancel()
-      return answer.status
+      await response.body?.cancel()
+      return response.status
     } catch (error) {
-      return failureOf(error)
+      return describeFailure(error)
     }
   })
 
-export const isAccepted = (answer: number | string): boolean =>
-  typeof answer === "number" && answer >= 200 && answer < 300
+/** Whether the result of `post` is a success. */
+export const isAccepted = (result: number | string): boolean =>
+  typeof result === "number" && result >= 200 && result < 300
 
 const messageOf = ({ action: type, at: timestamp, id, ...data }: FeedEvent): Message => ({
   id,
@@ -73,7 +74,7 @@ const messageOf = ({ action: type, at: timestamp, id, ...data }: FeedEvent): Mes
 })
 
 /**
- * Posts events to the endpoint until the service stops. Invariant: the cursor moves only after the answer, so each event is
+ * Posts events to the endpoint until the service stops. Invariant: the cursor moves only after a success, so each event is
  * delivered at least once, and each instance posts in the order of events.
  */
 const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
@@ -81,8 +82,8 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
   const { next } = yield* Events
   const { counter, gauge } = yield* makeMeter
   const holder = randomUUID()
-  const counted = {
-    taken: counter("byok.webhook.deliveries", { result: "taken" }),
+  const count = {
+    accepted: counter("byok.webhook.deliveries", { result: "taken" }),
     refused: counter("byok.webhook.deliveries", { result: "refused" })
   }
   let backlog = { waiting: 0, lag: 0 }
@@ -90,19 +91,19 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
   gauge("byok.webhook.lag", {}, () => backlog.lag)
 
   /**
-   * Posts until no event is left, the endpoint refuses one, or another holder takes the cursor. Returns whether the endpoint
-   * refused. Several events may share a `seq`; `done` counts those already delivered.
+   * Posts until no event is left, a delivery fails, or another instance takes the cursor. Returns whether a delivery failed.
+   * Several events may share a `seq`; `done` counts those already delivered.
    */
   const deliverFrom = Effect.fnUntraced(function* (from: { readonly after: number; readonly done: number }) {
     let { after, done } = from
     for (;;) {
-      const { events, last_seq } = yield* next(after, page)
+      const { events, last_seq } = yield* next(after, entriesPerPage)
       if (last_seq === after) return false
       for (const [index, event] of events.entries()) {
         if (index < done) continue
-        const accepted = isAccepted(yield* post(endpoint, messageOf(event)))
-        counted[accepted ? "taken" : "refused"]()
-        if (!accepted) return true
+        const wasAccepted = isAccepted(yield* post(endpoint, messageOf(event)))
+        count[wasAccepted ? "accepted" : "refused"]()
+        if (!wasAccepted) return true
         const isLastOfSeq = events[index + 1]?.seq !== event.seq
         const firstOfSeq = events.findIndex(({ seq }) => seq === event.seq)
         const previousSeq = events[firstOfSeq - 1]?.seq ?? after
@@ -115,17 +116,17 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
     }
   })
 
-  const attempt = Effect.gen(function* () {
+  const deliverIfDue = Effect.gen(function* () {
     const state = yield* cursor.state
     if (Option.isSome(state)) backlog = state.value
     if (Option.isSome(state) && !state.value.isDue) return
-    const position = yield* cursor.take(holder)
-    if (Option.isNone(position)) return
-    yield* Effect.onExit(deliverFrom(position.value), (exit) =>
+    const progress = yield* cursor.take(holder)
+    if (Option.isNone(progress)) return
+    yield* Effect.onExit(deliverFrom(progress.value), (exit) =>
       Effect.ignore(cursor.free(holder, Exit.isSuccess(exit) && exit.value))
     )
   })
-  yield* repeatInBackground("1 second", attempt, "Events could not be delivered to the webhook")
+  yield* repeatInBackground("1 second", deliverIfDue, "Events could not be delivered to the webhook")
 })
 
 export const layer = Layer.effectDiscard(

@@ -3,7 +3,7 @@ import { Redacted } from "effect"
 import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { Health } from "../../domain/routing/Health.ts"
 import type { TokenTerms } from "../tokens/Tokens.ts"
-import { partsOf } from "../tokens/mint.ts"
+import { secretPartsOf } from "../tokens/mint.ts"
 import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
@@ -80,7 +80,7 @@ export class Lease {
     const { credential_id, provider } = this.terms
     if (this.#key === undefined) return text
     const key = this.text()
-    const parts = this.#token === undefined ? [] : partsOf(key)
+    const parts = this.#token === undefined ? [] : secretPartsOf(key)
     return redactKey(text, provider, Redacted.make(key), `<${credential_id}>`, parts)
   }
 

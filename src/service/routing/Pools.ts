@@ -25,7 +25,7 @@ import {
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../runtime/Deadline.ts"
 import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
-import { canSign } from "../tokens/mint.ts"
+import { isUnableToSign } from "../tokens/mint.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 import { makeTurns } from "./Turns.ts"
@@ -224,7 +224,7 @@ const makeSealCheck = Effect.gen(function* () {
     const { provider } = credential
     const cannotSign =
       tokensOnly && signsTokens(provider)
-        ? read(sealed, context, (key) => !canSign(provider, key.toString("utf8")))
+        ? read(sealed, context, (key) => isUnableToSign(provider, key.toString("utf8")))
         : Effect.as(verify(sealed, context), false)
     return Effect.match(cannotSign, {
       onSuccess: (cannotSign) => ({ seal: "verified", cannotSign }),

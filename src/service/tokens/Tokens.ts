@@ -8,25 +8,25 @@ import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
 
-/** Whether keys that sign tokens never leave the process (D58). */
+/** Whether a key that can sign tokens never leaves the process, only its tokens (D58). */
 export const TokensOnly = Context.Reference("byok/TokensOnly", { defaultValue: () => false })
 
-/** Terms of a token for the gateway. `expires_at` is in milliseconds since 1970. */
+/** The expiry of a token, in milliseconds since 1970, and what a gateway needs in addition to it. */
 export interface TokenTerms {
   readonly expires_at: number
   readonly cloud: CloudDetails
 }
 
-/** A key version that signs. */
+/** A version of a stored key, which signs tokens. */
 interface Signer extends CredentialReference {
   readonly provider: string
   readonly key_version: number
 }
 
-/** Receives a key, or a token with its terms; must copy it. */
+/** Receives a key, or a token with its terms, and copies it: the caller wipes the buffer. */
 type Fill = (key: Uint8Array, token?: TokenTerms) => void
 
-/** The share of its life for which a token is reused. */
+/** The share of its lifetime for which a token is reused. */
 const cachedShare = 0.8
 
 /** Approximate memory of a cached token beside its text. */
@@ -40,62 +40,62 @@ interface CachedToken {
   readonly key_version: number
   readonly terms: TokenTerms
   readonly minted_at: number
-  readonly renewed_at: number
-  /** The sealed text: nonce, ciphertext, tag. */
+  readonly reused_until: number
+  /** The encrypted text: nonce, ciphertext, tag. */
   readonly box: Buffer
   readonly reservation: Reservation
 }
 
 /**
- * Caches the tokens that stored keys sign, sealed under a key of this process. Invariant: at most one token per credential,
- * of one key version and for 80 % of its life, in reserved memory; evicted tokens are zeroed.
+ * Signs tokens with stored cloud keys, and caches them encrypted under a key of this process. Invariant: caches at most one
+ * token per credential, for 80 % of its lifetime, in reserved memory; zeroes evicted tokens.
  */
 export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
   make: Effect.gen(function* () {
     const { reserve } = yield* MemoryBudget
     const clock = yield* Clock.Clock
-    const sealing = createSecretKey(randomBytes(32))
+    const cacheKey = createSecretKey(randomBytes(32))
     const cache = new Map<CredentialId, CachedToken>()
 
     const wipe = (id: CredentialId) => {
-      const one = cache.get(id)
+      const cached = cache.get(id)
       cache.delete(id)
-      one?.box.fill(0)
-      one?.reservation.release()
+      cached?.box.fill(0)
+      cached?.reservation.release()
     }
 
-    const isFresh = ({ minted_at, renewed_at }: CachedToken) => {
+    const isFresh = ({ minted_at, reused_until }: CachedToken) => {
       const now = clock.currentTimeMillisUnsafe()
-      return minted_at <= now && now < renewed_at
+      return minted_at <= now && now < reused_until
     }
 
     const find = ({ credential_id, key_version }: Signer): CachedToken | undefined => {
-      const one = cache.get(credential_id)
-      if (one?.key_version === key_version && isFresh(one)) return one
+      const cached = cache.get(credential_id)
+      if (cached?.key_version === key_version && isFresh(cached)) return cached
       wipe(credential_id)
       return undefined
     }
 
     /** Caches a token if memory allows. */
-    const store = (signer: Signer, text: Buffer, minted_at: number, terms: TokenTerms) => {
+    const cacheToken = (signer: Signer, text: Buffer, minted_at: number, terms: TokenTerms) => {
       const { account_id, credential_id, key_version } = signer
       const reservation = reserve(account_id, "pool")
       if (!reservation.grow(text.length + overheadBytes, () => {})) return reservation.release()
       const nonce = randomBytes(nonceLength)
-      const cipher = createCipheriv(algorithm, sealing, nonce)
+      const cipher = createCipheriv(algorithm, cacheKey, nonce)
       const box = Buffer.concat([nonce, cipher.update(text), cipher.final(), cipher.getAuthTag()])
-      const renewed_at = minted_at + cachedShare * (terms.expires_at - minted_at)
-      cache.set(credential_id, { key_version, terms, minted_at, renewed_at, box, reservation })
+      const reused_until = minted_at + cachedShare * (terms.expires_at - minted_at)
+      cache.set(credential_id, { key_version, terms, minted_at, reused_until, box, reservation })
       reservation.makeEvictable(() => wipe(credential_id))
     }
 
-    /** Fills in the cached token of a key. Returns false without one. */
+    /** Passes the cached token of a key to `fill`. Returns false if there is none. */
     const open = (signer: Signer, fill: Fill): boolean => {
-      const one = find(signer)
-      if (one === undefined) return false
-      const { box, reservation, terms } = one
+      const cached = find(signer)
+      if (cached === undefined) return false
+      const { box, reservation, terms } = cached
       const end = box.length - tagLength
-      const decipher = createDecipheriv(algorithm, sealing, box.subarray(0, nonceLength))
+      const decipher = createDecipheriv(algorithm, cacheKey, box.subarray(0, nonceLength))
       decipher.setAuthTag(box.subarray(end))
       const text = decipher.update(box.subarray(nonceLength, end))
       decipher.final()
@@ -107,7 +107,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
 
     yield* Effect.addFinalizer(() => Effect.sync(() => Array.from(cache.keys()).forEach(wipe)))
     const wipeExpired = Effect.sync(() => {
-      for (const [id, one] of cache) if (!isFresh(one)) wipe(id)
+      for (const [id, cached] of cache) if (!isFresh(cached)) wipe(id)
     })
     yield* repeatInBackground("10 seconds", wipeExpired, "Old tokens could not be wiped")
 
@@ -115,8 +115,8 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       isCached: (signer: Signer): boolean => find(signer) !== undefined,
       open,
       /**
-       * Fills in the cached token of an opened key, or a new one; or the key itself if it is of no kind that signs. Returns
-       * false if it is of such a kind but cannot sign.
+       * Passes to `fill` the cached token of an opened key, or a new one; or the key itself if it is no cloud key. Returns
+       * false for a cloud key that cannot sign.
        */
       sign: (signer: Signer, key: Buffer, fill: Fill): boolean => {
         if (open(signer, fill)) return true
@@ -130,13 +130,13 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
         if (token === undefined) return false
         const text = Buffer.from(token.text)
         const terms = { expires_at: token.expires_at, cloud: cloudDetailsOf(cloudKey.success) }
-        store(signer, text, token.minted_at, terms)
+        cacheToken(signer, text, token.minted_at, terms)
         fill(text, terms)
         text.fill(0)
         return true
       },
       wipe,
-      /** Wipes the tokens of an evicted pool, except those of key versions in `retained`. */
+      /** Wipes the tokens of an evicted pool, except those of key versions that `retained` still has. */
       wipePool: (
         pool: ReadonlyArray<Pick<PooledCredential, "credential" | "key_version">>,
         retained?: ReadonlyMap<CredentialId, Pick<PooledCredential, "key_version">>

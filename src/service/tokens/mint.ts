@@ -4,27 +4,62 @@ import type { BedrockKey, CloudKey, VertexKey } from "../../domain/CloudKey.ts"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { cloudKeyIn, malformedCloudKey } from "../../domain/KeyMaterial.ts"
 
-/** A short-lived token signed by a stored key. Times are in milliseconds since 1970. */
+/** A short-lived token, sent instead of the cloud key that signs it. Times are in milliseconds since 1970. */
 export interface Token {
   readonly text: string
   readonly minted_at: number
   readonly expires_at: number
 }
 
-/** Lifetime of tokens, in seconds. Google requires exactly an hour. */
-const life = { bedrock: 900, vertex: 3600 }
+/** Lifetimes of tokens in seconds. Google requires exactly an hour. */
+const ttl = { bedrock: 900, vertex: 3600 }
+
+/** Signs a token offline; undefined if the key cannot sign. `now` is in milliseconds. */
+export const mint = (key: CloudKey, now: number): Token | undefined => {
+  const seconds = Math.floor(now / 1000)
+  const isBedrock = "accessKeyId" in key
+  try {
+    const text = isBedrock ? signBedrock(key, seconds) : signVertex(key, seconds)
+    return { text, minted_at: seconds * 1000, expires_at: (seconds + ttl[isBedrock ? "bedrock" : "vertex"]) * 1000 }
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether a key has the form of a cloud key but cannot sign tokens. A plain key signs none. */
+export const isUnableToSign = (provider: string, key: string): boolean => {
+  const cloudKey = cloudKeyIn(provider, key)
+  return cloudKey !== undefined && (Result.isFailure(cloudKey) || mint(cloudKey.success, 0) === undefined)
+}
+
+/** Refuses a cloud key that cannot sign tokens (D57). */
+export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.Effect<void, InvalidParams> =>
+  isUnableToSign(provider, Redacted.value(key))
+    ? Effect.fail(
+        InvalidParams.of(malformedCloudKey("private_key must be a private RSA key of 2048 to 4096 bits in PEM"))
+      )
+    : Effect.void
+
+/** Splits a token into the parts that must not appear in answers either. */
+export const secretPartsOf = (token: string): ReadonlyArray<string> => {
+  if (!token.startsWith(bedrockPrefix)) return token.split(".")
+  const encoded = token.slice(bedrockPrefix.length)
+  const url = Buffer.from(encoded, "base64").toString()
+  const query = new URLSearchParams(url.replace(/^[^?]*/, ""))
+  return [encoded, url, ...query.getAll("X-Amz-Signature"), ...query.getAll("X-Amz-Security-Token")]
+}
 
 const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest()
 
-/** Percent-encodes by RFC 3986, for Signature Version 4. */
-const encode = (text: string) =>
+/** Percent-encodes by RFC 3986, as Signature Version 4 requires. */
+const percentEncode = (text: string) =>
   encodeURIComponent(text).replace(/[!'()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 
 const bedrockHost = "bedrock.amazonaws.com"
 const bedrockPrefix = "bedrock-api-key-"
 
-/** A short-term API key of Bedrock: a URL presigned with Signature Version 4. */
-const bedrockToken = ({ accessKeyId, region, secretAccessKey, sessionToken }: BedrockKey, seconds: number): string => {
+/** Signs a short-term API key for Bedrock: a URL presigned with Signature Version 4. */
+const signBedrock = ({ accessKeyId, region, secretAccessKey, sessionToken }: BedrockKey, seconds: number): string => {
   const date = new Date(seconds * 1000).toISOString().replace(/[-:]|\.000/g, "")
   const scope = [date.slice(0, 8), region, "bedrock", "aws4_request"]
   const queryWith = (signature?: string) =>
@@ -33,12 +68,12 @@ const bedrockToken = ({ accessKeyId, region, secretAccessKey, sessionToken }: Be
       "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
       "X-Amz-Credential": [accessKeyId, ...scope].join("/"),
       "X-Amz-Date": date,
-      "X-Amz-Expires": String(life.bedrock),
+      "X-Amz-Expires": String(ttl.bedrock),
       "X-Amz-Security-Token": sessionToken,
       "X-Amz-Signature": signature,
       "X-Amz-SignedHeaders": "host"
     })
-      .flatMap(([name, value]) => (value === undefined ? [] : [`${name}=${encode(value)}`]))
+      .flatMap(([name, value]) => (value === undefined ? [] : [`${name}=${percentEncode(value)}`]))
       .join("&")
   const request = ["POST", "/", queryWith(), `host:${bedrockHost}`, "", "host", hash("sha256", "")].join("\n")
   const toSign = ["AWS4-HMAC-SHA256", date, scope.join("/"), hash("sha256", request)].join("\n")
@@ -49,54 +84,19 @@ const bedrockToken = ({ accessKeyId, region, secretAccessKey, sessionToken }: Be
 
 const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url")
 
-/** A self-signed JWT of a service account (AIP-4111). Throws if the key cannot sign. */
-const vertexToken = ({ client_email, private_key, private_key_id }: VertexKey, seconds: number): string => {
+/** Signs a JWT as a service account (AIP-4111). Throws if the key cannot sign. */
+const signVertex = ({ client_email, private_key, private_key_id }: VertexKey, seconds: number): string => {
   const key = createPrivateKey(private_key)
   const bits = key.asymmetricKeyDetails?.modulusLength ?? 0
   // RS256 requires 2048 bits; signing with more than 4096 would block the process.
-  if (key.asymmetricKeyType !== "rsa" || bits < 2048 || bits > 4096) throw new Error("a key that is not used")
+  if (key.asymmetricKeyType !== "rsa" || bits < 2048 || bits > 4096) throw new Error("RS256 refuses the key")
   const claims = {
     iss: client_email,
     sub: client_email,
     scope: "https://www.googleapis.com/auth/cloud-platform",
-    exp: seconds + life.vertex,
+    exp: seconds + ttl.vertex,
     iat: seconds
   }
   const signed = `${base64url({ alg: "RS256", typ: "JWT", kid: private_key_id })}.${base64url(claims)}`
   return `${signed}.${sign("sha256", Buffer.from(signed), key).toString("base64url")}`
-}
-
-/** Signs a token offline; undefined if the key cannot sign. `now` is in milliseconds. */
-export const mint = (key: CloudKey, now: number): Token | undefined => {
-  const seconds = Math.floor(now / 1000)
-  const isBedrock = "accessKeyId" in key
-  try {
-    const text = isBedrock ? bedrockToken(key, seconds) : vertexToken(key, seconds)
-    return { text, minted_at: seconds * 1000, expires_at: (seconds + life[isBedrock ? "bedrock" : "vertex"]) * 1000 }
-  } catch {
-    return undefined
-  }
-}
-
-/** Whether a key is plain or can sign tokens. */
-export const canSign = (provider: string, key: string): boolean => {
-  const cloudKey = cloudKeyIn(provider, key)
-  return cloudKey === undefined || (Result.isSuccess(cloudKey) && mint(cloudKey.success, 0) !== undefined)
-}
-
-/** Refuses a decoded key that should sign tokens and cannot (D57). */
-export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.Effect<void, InvalidParams> =>
-  canSign(provider, Redacted.value(key))
-    ? Effect.void
-    : Effect.fail(
-        InvalidParams.of(malformedCloudKey("private_key must be a private RSA key of 2048 to 4096 bits in PEM"))
-      )
-
-/** The secret parts of a token, which answers must not repeat either. */
-export const partsOf = (token: string): ReadonlyArray<string> => {
-  if (!token.startsWith(bedrockPrefix)) return token.split(".")
-  const encoded = token.slice(bedrockPrefix.length)
-  const url = Buffer.from(encoded, "base64").toString()
-  const query = new URLSearchParams(url.replace(/^[^?]*/, ""))
-  return [encoded, url, ...query.getAll("X-Amz-Signature"), ...query.getAll("X-Amz-Security-Token")]
 }

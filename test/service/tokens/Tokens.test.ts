@@ -6,7 +6,7 @@ import { AuthenticationFailed, Cipher, KeyStoreUnavailable } from "../../../src/
 import { makeMemoryBudget, MemoryBudget } from "../../../src/runtime/MemoryBudget.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
-import { partsOf } from "../../../src/service/tokens/mint.ts"
+import { secretPartsOf } from "../../../src/service/tokens/mint.ts"
 import { Tokens, TokensOnly } from "../../../src/service/tokens/Tokens.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { accessKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
@@ -57,7 +57,7 @@ describe("a lease that asks for tokens", () => {
       yield* create(owner, { provider, key })
       const { text, ...terms } = yield* leasing(owner, provider, seen, "tokens")
       assert.deepStrictEqual<unknown>(terms, { expires_at: 600_000 + life, cloud })
-      for (const part of [text, ...partsOf(text)]) {
+      for (const part of [text, ...secretPartsOf(text)]) {
         for (const secret of secretsOf(key)) assert.notInclude(part, secret)
       }
       for (const keys of ["as_stored", undefined]) {
@@ -83,7 +83,12 @@ describe("a lease that asks for tokens", () => {
         provider,
         (lease) => {
           const token = lease.text()
-          const parts = [token, ...partsOf(token), encodeURIComponent(token), Buffer.from(token).toString("base64")]
+          const parts = [
+            token,
+            ...secretPartsOf(token),
+            encodeURIComponent(token),
+            Buffer.from(token).toString("base64")
+          ]
           return [parts, lease.redact(parts.join(" said ")), lease.wipe()] as const
         },
         "tokens"

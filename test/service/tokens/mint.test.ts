@@ -5,7 +5,7 @@ import { JWTAccess } from "google-auth-library"
 import { importSPKI, jwtVerify } from "jose"
 import { vi } from "vitest"
 import { InvalidParams } from "../../../src/domain/Errors.ts"
-import { canSign, checkSigning, mint, partsOf } from "../../../src/service/tokens/mint.ts"
+import { checkSigning, isUnableToSign, mint, secretPartsOf } from "../../../src/service/tokens/mint.ts"
 import { accessKey, rsaKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { canary, elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../../support/it.ts"
@@ -51,7 +51,7 @@ describe("a token for Bedrock", () => {
       const minted = mint({ ...credentials, region }, now)
       assert.strictEqual(minted?.text, expected)
       assert.strictEqual(minted?.expires_at, Math.floor(now / 1000) * 1000 + 900_000)
-      for (const text of [expected, ...partsOf(expected)]) assert.notInclude(text, rest.secretAccessKey)
+      for (const text of [expected, ...secretPartsOf(expected)]) assert.notInclude(text, rest.secretAccessKey)
     }
   )
 
@@ -162,7 +162,7 @@ describe("a token for Vertex", () => {
       [signing, Exit.void],
       [weak, Exit.fail(InvalidParams.of(issue))]
     ] as const) {
-      assert.strictEqual(canSign("google-vertex", key ?? ""), Exit.isSuccess(expected))
+      assert.strictEqual(isUnableToSign("google-vertex", key ?? ""), Exit.isFailure(expected))
       const exit = yield* Effect.exit(checkSigning("google-vertex", Redacted.make(key ?? "")))
       assert.deepStrictEqual(exit, expected)
     }
@@ -176,7 +176,7 @@ describe("the secret parts of a token", () => {
     const encoded = token.replace("bedrock-api-key-", "")
     const url = Buffer.from(encoded, "base64").toString()
     const signature = /X-Amz-Signature=([0-9a-f]{64})&/.exec(url)?.[1]
-    assert.deepStrictEqual<unknown>(partsOf(token), [encoded, url, signature, sessionToken])
-    assert.deepStrictEqual(partsOf("head.claims.signature"), ["head", "claims", "signature"])
+    assert.deepStrictEqual<unknown>(secretPartsOf(token), [encoded, url, signature, sessionToken])
+    assert.deepStrictEqual(secretPartsOf("head.claims.signature"), ["head", "claims", "signature"])
   })
 })

@@ -25,7 +25,7 @@ const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorR
 /** Looks up the link by the hash of its token on every request. */
 const authentication = Layer.effect(
   Authentication,
-  Effect.flatMap(Links, ({ find, storedBy }) => {
+  Effect.flatMap(Links, ({ find, findStored }) => {
     const unknown = refusal(LinkRefused.as("unknown"))
     return makeAuthentication({
       resolve: (hash) =>
@@ -34,7 +34,7 @@ const authentication = Layer.effect(
           const { state, ...link } = record.value
           return state === "open"
             ? Effect.succeed(Result.succeed({ principal: { kind: "link", ...link } as const }))
-            : Effect.map(storedBy(record.value), (stored) =>
+            : Effect.map(findStored(record.value), (stored) =>
                 Result.fail(refusal(LinkRefused.as(state, Option.getOrUndefined(stored))))
               )
         }),

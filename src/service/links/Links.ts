@@ -13,12 +13,12 @@ import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 const foreignCredential = InvalidParams.of({ path: ["credential_id"], message: "is not a credential of this account" })
 
-const noPublicUrl = InvalidParams.of({
+const missingPublicUrl = InvalidParams.of({
   path: [],
   message: "needs PUBLIC_URL to be set for the service, which listens beyond its machine: a link begins with it"
 })
 
-/** Links for the owners of provider keys, who have no API key. */
+/** Manages links, with which the owner of a provider key adds, replaces or views it in a browser, without an API key. */
 export class Links extends Context.Service<Links>()("byok/Links", {
   make: Effect.gen(function* () {
     const accounts = yield* AccountRepository
@@ -27,7 +27,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
     const random = yield* SecureRandom.SecureRandom
     const repository = yield* LinkRepository
 
-    /** Finds the workspace of a link; fails if create would refuse it. */
+    /** Finds the workspace of a new link; fails for one in which no credential can be created. */
     const workspaceOf = Effect.fnUntraced(function* (account_id: AccountId, { credential_id, workspace_id }: NewLink) {
       const workspaces = yield* accounts.listWorkspaces(account_id)
       if (workspaces.length === 0) return yield* new NotKnown({ kind: "account" })
@@ -43,10 +43,10 @@ export class Links extends Context.Service<Links>()("byok/Links", {
     })
 
     return {
-      /** Returns the link's secret only here: in the fragment of `url`, which browsers do not send. */
+      /** Creates a link. Only `url` has its secret, in the fragment, which browsers do not send. */
       create: Effect.fn("Links.create")(function* (account_id: AccountId, request: NewLink) {
-        const base = yield* PublicUrl
-        if (base === undefined) return yield* noPublicUrl
+        const publicUrl = yield* PublicUrl
+        if (publicUrl === undefined) return yield* missingPublicUrl
         const created_at = yield* DateTime.now
         const link: Link = {
           link_id: LinkId.make(yield* random.uuidV7()),
@@ -60,10 +60,10 @@ export class Links extends Context.Service<Links>()("byok/Links", {
           expires_at: DateTime.add(created_at, { seconds: request.expires_in })
         }
         const token = Redacted.make(formatLinkToken(yield* random.randomBytes(32)))
-        const pair = request.purpose === "view" ? undefined : yield* Effect.orDie(keys.make(link))
-        const stored = yield* repository.insert(link, hashApiKey(token), pair)
-        if (!stored) return yield* new NotKnown({ kind: "account" })
-        const url = Redacted.make(`${base}/keys#${Redacted.value(token)}`)
+        const keyPair = request.purpose === "view" ? undefined : yield* Effect.orDie(keys.make(link))
+        const isStored = yield* repository.insert(link, hashApiKey(token), keyPair)
+        if (!isStored) return yield* new NotKnown({ kind: "account" })
+        const url = Redacted.make(`${publicUrl}/keys#${Redacted.value(token)}`)
         return { link_id: link.link_id, url, expires_at: link.expires_at }
       }),
       /** Lists the open links. */
@@ -79,27 +79,27 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       /** Replaces the token of a link; the old one no longer opens it. */
       replaceToken: (link: Pick<LinkRecord, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
         repository.replaceHash(link, hashApiKey(token)),
-      /** The credential that a used link stored, unless it was deleted. */
-      storedBy: ({ account_id, credential_id, state }: LinkRecord) =>
+      /** Finds the credential that a used link stored, unless it was deleted. */
+      findStored: ({ account_id, credential_id, state }: LinkRecord) =>
         state === "used" && credential_id !== null
           ? credentials.findById(account_id, credential_id)
           : Effect.succeedNone,
-      /** Opens a key sealed in the browser. Replaces the key pair first, so that each pair opens one key. */
+      /** Opens a key sealed in the browser. Replaces the key pair of the link first, so that each pair opens one key. */
       open: Effect.fnUntraced(function* (
         link: Link,
         sealed: Parameters<LinkKeys["Service"]["open"]>[2],
         target: Pick<SealTarget, "credential_id" | "provider">
       ) {
-        const replaced = yield* repository.replaceKeys(link, yield* Effect.orDie(keys.make(link)))
-        if (Option.isNone(replaced)) return yield* new NotForThisLink()
-        return yield* keys.open(link, replaced.value, sealed, { ...link, ...target })
+        const oldPair = yield* repository.replaceKeys(link, yield* Effect.orDie(keys.make(link)))
+        if (Option.isNone(oldPair)) return yield* new NotForThisLink()
+        return yield* keys.open(link, oldPair.value, sealed, { ...link, ...target })
       })
     }
   })
 }) {
   static readonly layer = Layer.effect(this, this.make)
 
-  /** Deletes expired links until the service stops. */
+  /** Deletes old links, and the private keys of closed ones, until the service stops. */
   static readonly expiry = Layer.effectDiscard(
     Effect.flatMap(LinkRepository, ({ deleteExpired }) =>
       repeatInBackground("1 minute", deleteExpired, "Closed links could not be deleted")

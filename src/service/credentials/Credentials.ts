@@ -11,18 +11,19 @@ import { makeCreate } from "./makeCreate.ts"
 import { makeUpdate } from "./makeUpdate.ts"
 import { workspaceIssue } from "./Ownership.ts"
 
+/** Makes the operations on credentials of the current principal's account. Each ends at the request's deadline. */
 export const make = Effect.gen(function* () {
   const repository = yield* CredentialRepository
   const workspaces = yield* WorkspaceResolver
   const create = yield* makeCreate
   const update = yield* makeUpdate
-  const inTime = withDeadline(yield* RequestTimeout)
+  const withinDeadline = withDeadline(yield* RequestTimeout)
 
-  /** Checks the role: callers in process have passed no authentication. */
-  const permitted = <A, E, R>(operation: Operation, act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
+  /** Acts for the account of the principal. Checks the role, because callers in process were not authenticated. */
+  const ifAllowed = <A, E, R>(operation: Operation, act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
     Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<A, E, R> =>
       isAllowed(principal, operation)
-        ? inTime(act(accountOf(principal)))
+        ? withinDeadline(act(accountOf(principal)))
         : Effect.die(new Error(`This principal may not ${operation} credentials`))
     )
 
@@ -35,25 +36,25 @@ export const make = Effect.gen(function* () {
   const order = Effect.fnUntraced(function* (account_id: AccountId, { ids, provider, workspace_id }: OrderRequest) {
     const workspace = yield* workspaces.resolve(account_id, workspace_id)
     if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(workspace_id))
-    const ordered = { workspace_id: workspace.value, provider, ids }
-    const mismatch = yield* repository.reorder(account_id, ordered)
-    return Option.isNone(mismatch) ? ordered : yield* new OrderRefused(mismatch.value)
+    const newOrder = { workspace_id: workspace.value, provider, ids }
+    const mismatch = yield* repository.reorder(account_id, newOrder)
+    return Option.isNone(mismatch) ? newOrder : yield* new OrderRefused(mismatch.value)
   })
 
   return Credentials.of({
-    create: (input, idempotency_key) => permitted("create", (account_id) => create(account_id, input, idempotency_key)),
+    create: (input, idempotency_key) => ifAllowed("create", (account_id) => create(account_id, input, idempotency_key)),
     get: (id) =>
-      permitted("get", (account_id) =>
+      ifAllowed("get", (account_id) =>
         Effect.flatMap(
           repository.findById(account_id, id),
           Option.match({ onNone: () => new NotFound(), onSome: Effect.succeed })
         )
       ),
-    list: (request) => permitted("list", (account_id) => list(account_id, request)),
-    update: (id, changes) => permitted("update", (account_id) => update(account_id, id, changes)),
-    order: (request) => permitted("order", (account_id) => order(account_id, request)),
+    list: (request) => ifAllowed("list", (account_id) => list(account_id, request)),
+    update: (id, changes) => ifAllowed("update", (account_id) => update(account_id, id, changes)),
+    order: (request) => ifAllowed("order", (account_id) => order(account_id, request)),
     delete: (id) =>
-      permitted("delete", (account_id) =>
+      ifAllowed("delete", (account_id) =>
         Effect.flatMap(repository.delete(account_id, id), (existed) => (existed ? Effect.void : new NotFound()))
       )
   })
@@ -61,17 +62,17 @@ export const make = Effect.gen(function* () {
 
 export const layer = Layer.effect(Credentials, make)
 
-const noKeyring = () => Effect.fail(new KeyStoreUnavailable({ reason: "there is no keyring" }))
+const failWithoutKeyring = () => Effect.fail(new KeyStoreUnavailable({ reason: "there is no keyring" }))
 
-/** Without a keyring: sealing and opening fail. */
+/** The operations without a keyring: those that seal or open a key fail. */
 export const layerWithoutKeyring = Layer.provide(
   layer,
   Layer.succeed(Cipher, {
-    seal: noKeyring,
-    open: noKeyring,
-    matches: noKeyring,
-    read: noKeyring,
-    verify: noKeyring,
-    reseal: noKeyring
+    seal: failWithoutKeyring,
+    open: failWithoutKeyring,
+    matches: failWithoutKeyring,
+    read: failWithoutKeyring,
+    verify: failWithoutKeyring,
+    reseal: failWithoutKeyring
   })
 )

@@ -7,7 +7,7 @@ import { Cipher, KeyStoreUnavailable, type RewrapFailure } from "../../port/Ciph
 import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 
-/** Progress of a search; `total` is the number of credentials when it began. */
+/** Progress of a search: credentials `searched` of `total`, keys `opened`, and `found` to hold the leaked text. */
 export interface LeakSearchProgress {
   readonly searched: number
   readonly opened: number
@@ -18,32 +18,16 @@ export interface LeakSearchProgress {
 export interface LeakSearchOptions {
   /** The leaked text: a whole key, or a secret inside one. */
   readonly text: Redacted.Redacted
-  /** Opens every key, whatever its label: the seal does not cover labels. */
+  /** Opens every key, not only those whose label fits: somebody may have edited labels, which the seal does not cover. */
   readonly all?: boolean
-  /** Marks the leaked keys, so that no router gets them. */
+  /** Marks the found keys as leaked, so that no router uses them. */
   readonly park?: boolean
   readonly onProgress?: (progress: LeakSearchProgress) => Effect.Effect<void>
 }
 
-const maxUnopened = 1000
-
-/** Keys opened at a time, for slow key stores. */
-const concurrency = 16
-
-const digestOf = (secret: Buffer | string) => hash("sha256", secret, "buffer")
-
-/** First bytes of JSON that may hold text. */
-const startsJson = new Set(Buffer.from('\t\n\r "[{'))
-
-const keyOf = ({ context: { account_id, id, workspace_id }, key_version }: Suspect): KeyReference => ({
-  account_id,
-  workspace_id,
-  credential_id: id,
-  key_version
-})
-
 export type LeakSearchResult = Effect.Success<ReturnType<LeakResponse["Service"]["find"]>>
 
+/** Finds the stored keys of all accounts that hold a leaked secret, and parks them on request. */
 export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResponse", {
   make: Effect.gen(function* () {
     const { read } = yield* Cipher
@@ -52,20 +36,20 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
     const search = Effect.fnUntraced(function* (
       { all = false, onProgress = () => Effect.void, park = false }: LeakSearchOptions,
       secrets: ReadonlyArray<string>,
-      leaked: ReadonlyArray<Buffer>
+      leakedDigests: ReadonlyArray<Buffer>
     ) {
       const isLeaked = (secret: Buffer | string) => {
         const digest = digestOf(secret)
-        return leaked.reduce((is, other) => timingSafeEqual(digest, other) || is, false)
+        return leakedDigests.reduce((isEqual, other) => timingSafeEqual(digest, other) || isEqual, false)
       }
-      const holdsLeak = (provider: string, key: Buffer) =>
+      const holdsLeakedSecret = (provider: string, key: Buffer) =>
         isLeaked(key) ||
-        (startsJson.has(key[0] ?? 0) &&
+        (jsonStarts.has(key[0] ?? 0) &&
           secretsIn(provider, Redacted.make(key.toString("utf8"))).some((secret) => isLeaked(secret)))
-      const compare = (suspect: Suspect) => {
+      const openAndCompare = (suspect: Suspect) => {
         const { context, sealed } = suspect
-        const opened = read(sealed, contextOf(context), (key) => holdsLeak(context.provider, key))
-        return Effect.flatMap(Effect.result(opened), (result) =>
+        const comparison = read(sealed, contextOf(context), (key) => holdsLeakedSecret(context.provider, key))
+        return Effect.flatMap(Effect.result(comparison), (result) =>
           Result.isFailure(result) && result.failure instanceof KeyStoreUnavailable
             ? Effect.fail(result.failure)
             : Effect.succeed({ suspect, result: result as Result.Result<boolean, RewrapFailure> })
@@ -80,14 +64,15 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       let after: string | undefined
       do {
         const page = yield* scan({ after, labels })
-        const compared = yield* Effect.forEach(page.suspects, compare, { concurrency })
-        for (const { result, suspect } of compared) {
+        const comparisons = yield* Effect.forEach(page.suspects, openAndCompare, { concurrency })
+        for (const { result, suspect } of comparisons) {
           if (Result.isSuccess(result)) {
             counts.opened += 1
             if (result.success) holders.push(suspect)
           } else {
             counts.unopened += 1
-            if (unopened.length < maxUnopened) unopened.push({ ...keyOf(suspect), reason: result.failure.message })
+            if (unopened.length < maxUnopened)
+              unopened.push({ ...referenceOf(suspect), reason: result.failure.message })
           }
         }
         counts.searched += page.searched
@@ -95,19 +80,19 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
         after = page.next
       } while (after !== undefined)
 
-      const keys = holders.map(keyOf)
+      const keys = holders.map(referenceOf)
       const parked = yield* conclude({ keys, searched: counts.searched, park })
       return {
         searched: counts.searched,
         opened: counts.opened,
         /** `parked` tells whether the key is marked as leaked. */
         found: holders.map((suspect, index) => ({
-          ...keyOf(suspect),
+          ...referenceOf(suspect),
           provider: suspect.context.provider,
           label: suspect.label,
           parked: parked[index] ?? false
         })),
-        /** The first suspects that did not open, and the number of all. */
+        /** The first credentials that could not be opened and compared, and the number of all. */
         unopened,
         unopened_total: counts.unopened
       }
@@ -116,10 +101,10 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
     return {
       find: Effect.fn("LeakResponse.find")(function* (options: LeakSearchOptions) {
         const secrets = secretsOfLeak(options.text)
-        const leaked = secrets.map(digestOf)
+        const leakedDigests = secrets.map(digestOf)
         return yield* Effect.ensuring(
-          search(options, secrets, leaked),
-          Effect.sync(() => leaked.forEach((digest) => digest.fill(0)))
+          search(options, secrets, leakedDigests),
+          Effect.sync(() => leakedDigests.forEach((digest) => digest.fill(0)))
         )
       })
     }
@@ -129,14 +114,14 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
 }
 
 /**
- * Makes the check whether a key shares a secret with a key marked as leaked in the account. Opens only marked keys whose
- * label allows that, and ignores those that do not open.
+ * Makes a check that returns whether a key shares a secret with one that is marked as leaked in its account. Opens only marked
+ * keys whose label fits, and ignores those that do not open.
  */
 export const makeLeakCheck = Effect.gen(function* () {
   const cipher = yield* Cipher
   const { marked } = yield* LeakedKeys
 
-  const isAmong = Effect.fnUntraced(function* (
+  const sharesSecret = Effect.fnUntraced(function* (
     suspects: Effect.Success<ReturnType<typeof marked>>,
     provider: string,
     key: Redacted.Redacted
@@ -154,7 +139,25 @@ export const makeLeakCheck = Effect.gen(function* () {
       return Array.from(new Set(secrets.map(labelOf)))
     }
     return Effect.flatMap(marked(account_id, labels), (suspects) =>
-      suspects.length === 0 ? Effect.succeed(false) : isAmong(suspects, provider, key)
+      suspects.length === 0 ? Effect.succeed(false) : sharesSecret(suspects, provider, key)
     )
   }
+})
+
+/** Maximum suspects to list that did not open. */
+const maxUnopened = 1000
+
+/** Keys opened at a time, for slow key stores. */
+const concurrency = 16
+
+const digestOf = (secret: Buffer | string) => hash("sha256", secret, "buffer")
+
+/** The first bytes of JSON texts that may contain a string. */
+const jsonStarts = new Set(Buffer.from('\t\n\r "[{'))
+
+const referenceOf = ({ context: { account_id, id, workspace_id }, key_version }: Suspect): KeyReference => ({
+  account_id,
+  workspace_id,
+  credential_id: id,
+  key_version
 })

@@ -8,14 +8,14 @@ import type { Answer } from "../../port/DatabaseFailure.ts"
 import type { PoolFull } from "../../port/CredentialRepository.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 
-/** Refuses the workspace of a request, or a request that must name one (D6, D43). */
+/** The issue of a request for an unknown workspace, or for the default one after its deletion (D6, D43). */
 export const workspaceIssue = (requested: WorkspaceId | undefined): Issue => ({
   path: ["workspace_id"],
   message:
     requested === undefined ? "is required: the default workspace is deleted" : "is not a workspace of this account"
 })
 
-/** Refuses further credentials of a provider in a workspace. */
+/** The issue of a credential that exceeds the limits for its provider in its workspace. */
 export const poolIssue = ({ limit, unit }: Pick<PoolFull, "limit" | "unit">): Issue => ({
   path: ["provider"],
   message:
@@ -24,20 +24,20 @@ export const poolIssue = ({ limit, unit }: Pick<PoolFull, "limit" | "unit">): Is
       : `must have at most ${limit} bytes of lists and keys in a workspace`
 })
 
-type Hashes = ReadonlyArray<ApiKeyHash> | null
+type ApiKeyHashes = ReadonlyArray<ApiKeyHash> | null
 
-/** An issue for each new hash that is no live API key of the account (D24). Skips stored hashes. */
+/** An issue for each added hash that is no live API key of the account (D24). Accepts hashes already stored. */
 export const foreignHashIssues = (
   { ownedBy }: ApiKeys["Service"],
   account_id: AccountId,
-  requested: Hashes,
-  stored: Hashes = null
+  requested: ApiKeyHashes,
+  stored: ApiKeyHashes = null
 ): Answer<ReadonlyArray<Issue>> => {
-  const hashes = (requested ?? []).filter((hash) => stored?.includes(hash) !== true)
-  if (hashes.length === 0) return Effect.succeed([])
-  return Effect.map(ownedBy(account_id, hashes), (owned) =>
+  const addedHashes = (requested ?? []).filter((hash) => stored?.includes(hash) !== true)
+  if (addedHashes.length === 0) return Effect.succeed([])
+  return Effect.map(ownedBy(account_id, addedHashes), (owned) =>
     (requested ?? []).flatMap((hash, index): ReadonlyArray<Issue> =>
-      owned.has(hash) || !hashes.includes(hash)
+      owned.has(hash) || !addedHashes.includes(hash)
         ? []
         : [{ path: ["allowed_api_key_hashes", index], message: "is not an API key of this account" }]
     )

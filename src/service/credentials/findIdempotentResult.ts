@@ -10,18 +10,64 @@ import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 
-/** Hides an idempotency key, which may contain anything. */
-export const hmacWith = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
-  createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
+/**
+ * Makes the lookup of the credential that an earlier request with the same idempotency key created. It fails with `Conflict`
+ * if that request differed or its credential is deleted (L11). Naming the default workspace or the key's region equals
+ * omitting it. The workspace and API keys may be gone. Once the provider key was replaced, compares only its label.
+ */
+export const makeFindIdempotentResult = Effect.gen(function* () {
+  const cipher = yield* Cipher
+  const records = yield* IdempotencyRecords
+  const repository = yield* CredentialRepository
+  const workspaces = yield* WorkspaceResolver
 
-/** The store gets a hash per account: idempotency keys may contain anything. */
-export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
-  hmacWith(idempotency_key, "byok/idempotency-key/1", account_id)
+  const isRepeat = Effect.fnUntraced(function* (
+    account_id: AccountId,
+    requested: WorkspaceId | undefined,
+    stored: WorkspaceId | undefined,
+    matches: (workspace_id: WorkspaceId | undefined) => boolean
+  ) {
+    if (matches(requested)) return true
+    if (requested !== undefined) return (requested === stored || stored === undefined) && matches(undefined)
+    const byDefault = Option.getOrUndefined(yield* workspaces.resolve(account_id, undefined))
+    return byDefault !== undefined && (byDefault === stored || stored === undefined) && matches(byDefault)
+  })
+
+  return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key: IdempotencyKey) {
+    const record = yield* records.find(account_id, keyHashOf(idempotency_key, account_id))
+    if (Option.isNone(record)) return Option.none()
+    const { credential_id, fingerprint } = record.value
+    const row = yield* repository.findSealed(account_id, credential_id)
+    const storedWorkspace = Option.getOrUndefined(row)?.credential.workspace_id
+
+    const matches = (workspace_id: WorkspaceId | undefined) =>
+      equivalentRequests(input, workspace_id).some((request) =>
+        timingSafeEqual(fingerprint, fingerprintOf(idempotency_key, account_id, credential_id, request))
+      )
+    if (!(yield* isRepeat(account_id, input.workspace_id, storedWorkspace, matches))) return yield* Conflict.reused()
+    if (Option.isNone(row)) return yield* Conflict.deleted()
+    const { credential, key_version, sealed } = row.value
+    if (key_version > 1) return Option.some(credential)
+    const isSameKey = cipher.matches(sealed, contextOf({ ...credential, account_id }), input.key)
+    return (yield* Effect.orDie(isSameKey)) ? Option.some(credential) : yield* Conflict.reused()
+  })
+})
+
+/** Makes the record by which a repeated create is recognised. */
+export const idempotencyRecordOf = (
+  account_id: AccountId,
+  id: CredentialId,
+  input: NewCredential,
+  idempotency_key: IdempotencyKey
+): IdempotencyRecord => ({
+  key_hash: keyHashOf(idempotency_key, account_id),
+  fingerprint: fingerprintOf(idempotency_key, account_id, id, input)
+})
 
 /**
- * Identifies a request by its decoded fields and the label of its provider key. The MAC key is the idempotency key, which is
- * not stored; the credential's id tells equal requests apart. Covers only the label, so that guessing an idempotency key
- * does not help readers of the store to test provider keys.
+ * Identifies a request by its decoded fields and the label of its provider key; the id of its credential tells equal requests
+ * apart. Does not cover the provider key, so that a reader of the store who guesses an idempotency key cannot test provider
+ * keys against it.
  */
 const fingerprintOf = (
   idempotency_key: IdempotencyKey,
@@ -38,7 +84,7 @@ const fingerprintOf = (
     labelOf(Redacted.value(input.material.secret))
   )
 
-/** The requests that create the same credential in a workspace: naming the region of its key equals omitting it. */
+/** The requests that create the same credential in the workspace: with and without the region that its key names. */
 const equivalentRequests = (
   { workspace_id: _, ...input }: NewCredential,
   workspace_id: WorkspaceId | undefined
@@ -55,57 +101,10 @@ const equivalentRequests = (
   }))
 }
 
-/** The record that recognises a repeated create. */
-export const idempotencyRecordOf = (
-  account_id: AccountId,
-  id: CredentialId,
-  input: NewCredential,
-  idempotency_key: IdempotencyKey
-): IdempotencyRecord => ({
-  key_hash: keyHashOf(idempotency_key, account_id),
-  fingerprint: fingerprintOf(idempotency_key, account_id, id, input)
-})
+/** Computes an HMAC under an idempotency key. The key itself is not stored: it may contain anything. */
+export const hmacWith = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
+  createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
 
-/**
- * Finds the credential that an earlier request with the idempotency key created; `Conflict` if that request differed or its
- * credential is deleted (L11). Naming the default workspace or the key's region equals omitting it. Skips the checks of
- * workspace and API keys, which may be gone. Compares the provider key with the sealed one, or only its label once that was
- * replaced.
- */
-export const makeFindIdempotentResult = Effect.gen(function* () {
-  const cipher = yield* Cipher
-  const records = yield* IdempotencyRecords
-  const repository = yield* CredentialRepository
-  const workspaces = yield* WorkspaceResolver
-
-  const isSame = Effect.fnUntraced(function* (
-    account_id: AccountId,
-    requested: WorkspaceId | undefined,
-    stored: WorkspaceId | undefined,
-    matches: (workspace_id: WorkspaceId | undefined) => boolean
-  ) {
-    if (matches(requested)) return true
-    if (requested !== undefined) return (requested === stored || stored === undefined) && matches(undefined)
-    const current = Option.getOrUndefined(yield* workspaces.resolve(account_id, undefined))
-    return current !== undefined && (current === stored || stored === undefined) && matches(current)
-  })
-
-  return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key: IdempotencyKey) {
-    const record = yield* records.find(account_id, keyHashOf(idempotency_key, account_id))
-    if (Option.isNone(record)) return Option.none()
-    const { credential_id, fingerprint } = record.value
-    const row = yield* repository.findSealed(account_id, credential_id)
-    const stored_workspace = Option.getOrUndefined(row)?.credential.workspace_id
-
-    const matches = (workspace_id: WorkspaceId | undefined) =>
-      equivalentRequests(input, workspace_id).some((spelling) =>
-        timingSafeEqual(fingerprint, fingerprintOf(idempotency_key, account_id, credential_id, spelling))
-      )
-    if (!(yield* isSame(account_id, input.workspace_id, stored_workspace, matches))) return yield* Conflict.reused()
-    if (Option.isNone(row)) return yield* Conflict.deleted()
-    const { credential, key_version, sealed } = row.value
-    if (key_version > 1) return Option.some(credential)
-    const isSameKey = cipher.matches(sealed, contextOf({ ...credential, account_id }), input.key)
-    return (yield* Effect.orDie(isSameKey)) ? Option.some(credential) : yield* Conflict.reused()
-  })
-})
+/** Identifies an idempotency key of an account. */
+export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
+  hmacWith(idempotency_key, "byok/idempotency-key/1", account_id)

@@ -11,20 +11,7 @@ import { checkSigning } from "../tokens/mint.ts"
 import { keyHashOf } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
-/** Makes equal keys for equivalent records. Without the salt, nobody can compute the key of a record. */
-const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
-  const mac = createHmac("sha256", salt)
-    .update("byok/import/1\0")
-    .update(JSON.stringify(fingerprintMembers(input)))
-  return IdempotencyKey.make(mac.update("\0").update(Redacted.value(input.key)).digest("base64url"))
-}
-
-const changedSince = InvalidParams.of({
-  path: [],
-  message: "was imported before, and deleted or given another key since"
-})
-
-/** Creates the credential of a record unless an earlier run with the salt did. Leaves later changes alone. */
+/** Creates the credential that a record of an import file describes, unless an earlier import with the same salt did. */
 export const importCredential = Effect.fnUntraced(function* (body: unknown, salt: Uint8Array) {
   const { create } = yield* Credentials
   const repository = yield* CredentialRepository
@@ -37,34 +24,47 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
 })
 
 /**
- * Makes a check that finds every error of importing a record, except a leaked key, and stores nothing. Counts the records that
+ * Makes a check that fails as importing a record would, except for a leaked key, and stores nothing. Counts the records that
  * passed before against the limit of their pool.
  */
 export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
   const { credentials: limit } = yield* PoolLimits
   const records = yield* IdempotencyRecords
   const repository = yield* CredentialRepository
-  const ownedWorkspace = yield* makeOwnershipCheck
-  const passed = new Set<IdempotencyKey>()
+  const checkOwnership = yield* makeOwnershipCheck
+  const passedKeys = new Set<IdempotencyKey>()
   /** How many more credentials fit, by workspace and provider. */
-  const roomByPool = new Map<string, number>()
+  const freePlacesByPool = new Map<string, number>()
 
   return Effect.fnUntraced(function* (body: unknown) {
     const input = yield* decodeNewCredential(body)
     const { provider } = input
     yield* checkSigning(provider, input.key)
-    const workspace_id = yield* ownedWorkspace(account_id, input)
+    const workspace_id = yield* checkOwnership(account_id, input)
     const key = idempotencyKeyOf(salt, input)
-    const earlier = yield* records.find(account_id, keyHashOf(key, account_id))
+    const imported = yield* records.find(account_id, keyHashOf(key, account_id))
     const pool = `${workspace_id} ${provider}`
-    if (!roomByPool.has(pool)) {
+    if (!freePlacesByPool.has(pool)) {
       const { total_count } = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 1 })
-      if (!roomByPool.has(pool)) roomByPool.set(pool, limit - total_count)
+      if (!freePlacesByPool.has(pool)) freePlacesByPool.set(pool, limit - total_count)
     }
-    if (Option.isSome(earlier) || passed.has(key)) return
-    const room = roomByPool.get(pool) ?? 0
-    if (room <= 0) return yield* InvalidParams.of(poolIssue({ unit: "credentials", limit }))
-    roomByPool.set(pool, room - 1)
-    passed.add(key)
+    if (Option.isSome(imported) || passedKeys.has(key)) return
+    const freePlaces = freePlacesByPool.get(pool) ?? 0
+    if (freePlaces <= 0) return yield* InvalidParams.of(poolIssue({ unit: "credentials", limit }))
+    freePlacesByPool.set(pool, freePlaces - 1)
+    passedKeys.add(key)
   })
 })
+
+const changedSince = InvalidParams.of({
+  path: [],
+  message: "was imported before, and deleted or given another key since"
+})
+
+/** Derives the same key from equivalent records. Without the salt, nobody can compute the key of a record. */
+const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
+  const mac = createHmac("sha256", salt)
+    .update("byok/import/1\0")
+    .update(JSON.stringify(fingerprintMembers(input)))
+  return IdempotencyKey.make(mac.update("\0").update(Redacted.value(input.key)).digest("base64url"))
+}

@@ -19,30 +19,17 @@ import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentR
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 
-/** Refuses a workspace deleted since the check like one deleted before. */
-const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, WorkspaceGone | PoolFull>) =>
-  Effect.catchTags(stored, {
-    WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
-    PoolFull: (full) => Effect.fail(InvalidParams.of(poolIssue(full)))
-  })
-
-interface Prepared {
-  readonly credential: UnstoredCredential
-  readonly sealed: SealedKey
-}
-
-/** Makes the create: looks up an earlier result, checks ownership and leaks, seals, stores. */
+/** Makes the create operation: looks up an earlier result, checks ownership and leaks, seals the key, and stores. */
 export const makeCreate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const random = yield* SecureRandom.SecureRandom
   const repository = yield* CredentialRepository
   const holdsLeak = yield* makeLeakCheck
-  const ownedWorkspace = yield* makeOwnershipCheck
+  const checkOwnership = yield* makeOwnershipCheck
   const findIdempotentResult = yield* makeFindIdempotentResult
 
-  /** Checks and seals without storing. */
-  const prepare = (account_id: AccountId, input: NewCredential): Answer<Prepared, InvalidParams> =>
-    Effect.flatMap(ownedWorkspace(account_id, input), (workspace_id) => {
+  const checkAndSeal = (account_id: AccountId, input: NewCredential): Answer<Prepared, InvalidParams> =>
+    Effect.flatMap(checkOwnership(account_id, input), (workspace_id) => {
       const { key, material, ...fields } = input
       return Effect.flatMap(holdsLeak(account_id, input.provider, key), (isLeaked): Answer<Prepared, InvalidParams> => {
         if (isLeaked) return Effect.fail(InvalidParams.of(leakedKey))
@@ -70,12 +57,12 @@ export const makeCreate = Effect.gen(function* () {
     const earlier = yield* findEarlier
     if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
     yield* checkSigning(input.provider, input.key)
-    const { credential, sealed } = yield* prepare(account_id, input)
+    const { credential, sealed } = yield* checkAndSeal(account_id, input)
     const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
-    const inserted = inWorkspace(input, repository.insert(account_id, credential, sealed, record))
+    const inserted = refuseIfGoneOrFull(input, repository.insert(account_id, credential, sealed, record))
     // A concurrent repeat may have taken the last room in the pool.
     const created = yield* Effect.catchTag(inserted, "InvalidParams", (refused) =>
-      Effect.flatMap(findEarlier, (same) => (Option.isSome(same) ? Effect.succeedNone : Effect.fail(refused)))
+      Effect.flatMap(findEarlier, (result) => (Option.isSome(result) ? Effect.succeedNone : Effect.fail(refused)))
     )
     if (Option.isSome(created)) return { credential: created.value, replayed: false }
     const concurrent = yield* findEarlier
@@ -83,3 +70,15 @@ export const makeCreate = Effect.gen(function* () {
     return yield* Effect.die(new Error("The conflicting idempotency record has disappeared"))
   })
 })
+
+/** Refuses a workspace deleted since the check like one deleted before, and a full pool. */
+const refuseIfGoneOrFull = <A>({ workspace_id }: NewCredential, insertion: Answer<A, WorkspaceGone | PoolFull>) =>
+  Effect.catchTags(insertion, {
+    WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
+    PoolFull: (full) => Effect.fail(InvalidParams.of(poolIssue(full)))
+  })
+
+interface Prepared {
+  readonly credential: UnstoredCredential
+  readonly sealed: SealedKey
+}

@@ -16,37 +16,17 @@ import { checkSigning } from "../tokens/mint.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 
-/** Runs effects of one name one after the other. */
-const makeSerializer = () => {
-  const turns = new Map<string, { readonly semaphore: Semaphore.Semaphore; waiting: number }>()
-  return <A, E, R>(name: string, act: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => {
-        const turn = turns.get(name) ?? { semaphore: Semaphore.makeUnsafe(1), waiting: 0 }
-        turns.set(name, turn)
-        turn.waiting += 1
-        return turn
-      }),
-      ({ semaphore }) => semaphore.withPermit(act),
-      (turn) =>
-        Effect.sync(() => {
-          turn.waiting -= 1
-          if (turn.waiting === 0) turns.delete(name)
-        })
-    )
-}
-
 /**
- * Applies changes to the stored credential and stores the result unless that changed meanwhile. Losers of a race retry one
- * after the other until their deadline, so one instance succeeds in each round. Thus every stored state meets the rules, and
- * concurrent updates of different fields all take effect (L9).
+ * Makes the update operation: applies changes to the stored credential, and stores the result unless the credential changed
+ * meanwhile. Updates that lose this race retry one after the other until their deadline. So every stored state meets the
+ * rules, and concurrent updates of different fields all take effect (L9).
  */
 export const makeUpdate = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
   const cipher = yield* Cipher
   const holdsLeak = yield* makeLeakCheck
   const repository = yield* CredentialRepository
-  const serialized = makeSerializer()
+  const serialize = makeSerializer()
 
   const orUnusable = <A>(id: CredentialId, call: Effect.Effect<A, OpenFailure | ServiceUnavailable>) => {
     const unusable = (reason: OpenFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
@@ -84,15 +64,15 @@ export const makeUpdate = Effect.gen(function* () {
     const row = yield* repository.findSealed(account_id, id)
     if (Option.isNone(row)) return yield* new NotFound()
     const { credential: stored, key_version, revision, sealed } = row.value
-    const foreign = yield* foreignHashIssues(
+    const hashIssues = yield* foreignHashIssues(
       apiKeys,
       account_id,
       changes.allowed_api_key_hashes ?? null,
       stored.allowed_api_key_hashes
     )
     const changed = changeCredential(stored, changes, yield* inspectKeys(account_id, row.value, changes))
-    if (Result.isFailure(changed)) return yield* InvalidParams.of(...changed.failure, ...foreign)
-    if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
+    if (Result.isFailure(changed)) return yield* InvalidParams.of(...changed.failure, ...hashIssues)
+    if (hashIssues.length > 0) return yield* InvalidParams.of(...hashIssues)
 
     const { credential, fields, mustSeal } = changed.success
     if (fields.length === 0) return Option.some(stored)
@@ -114,13 +94,33 @@ export const makeUpdate = Effect.gen(function* () {
   })
 
   return Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
-    const until = performance.now() + (yield* timeLeft(Duration.toMillis(yield* RequestTimeout)))
+    const deadline = performance.now() + (yield* timeLeft(Duration.toMillis(yield* RequestTimeout)))
     const first = yield* attempt(account_id, id, changes)
     if (Option.isSome(first)) return first.value
     // The prefetched rows are out of date.
-    const again = Effect.provideService(attempt(account_id, id, changes), Prefetched, undefined)
-    const repeated = Effect.repeat(again, { until: (updated) => Option.isSome(updated) || performance.now() >= until })
-    const updated = yield* serialized(`${account_id} ${id}`, repeated)
+    const retry = Effect.provideService(attempt(account_id, id, changes), Prefetched, undefined)
+    const retries = Effect.repeat(retry, { until: (result) => Option.isSome(result) || performance.now() >= deadline })
+    const updated = yield* serialize(`${account_id} ${id}`, retries)
     return Option.isSome(updated) ? updated.value : yield* new ServiceUnavailable()
   })
 })
+
+/** Makes a function that runs effects of the same name one after the other. */
+const makeSerializer = () => {
+  const queues = new Map<string, { readonly semaphore: Semaphore.Semaphore; waiting: number }>()
+  return <A, E, R>(name: string, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.acquireUseRelease(
+      Effect.sync(() => {
+        const queue = queues.get(name) ?? { semaphore: Semaphore.makeUnsafe(1), waiting: 0 }
+        queues.set(name, queue)
+        queue.waiting += 1
+        return queue
+      }),
+      ({ semaphore }) => semaphore.withPermit(effect),
+      (queue) =>
+        Effect.sync(() => {
+          queue.waiting -= 1
+          if (queue.waiting === 0) queues.delete(name)
+        })
+    )
+}

@@ -205,7 +205,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
           'id', gen_random_uuid(), 'sort_order', n
         ))).* FROM credentials, generate_series(1, 2500) AS n WHERE account_id = ${account_id}`
     const targets = [{ provider: "azure" }, { provider: "xai" }]
-    const message = "must name fewer providers: those given have more than 5000 credentials"
+    const message = "must name fewer providers: these have more than 5000 credentials"
     assertInvalid(yield* plan({ ...asked, targets }), { path: ["targets"], message })
     assert.strictEqual((yield* plan(asked)).status, 200, "one provider is explained whatever its pool")
   })

@@ -21,38 +21,39 @@ import { Parkings } from "../../port/Parkings.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
 import { Pools } from "./Pools.ts"
 
-/** Maximum credentials of one explanation over several providers: 1,000 take about 7 ms. */
+/** Maximum credentials in an explanation of several providers: 1,000 take about 7 ms. */
 const maxCredentials = 5000
 
 /** Approximate memory for each credential while explaining, in bytes. */
 const explainedBytes = 3000
 
-const tooMany = InvalidParams.of({
+const tooManyCredentials = InvalidParams.of({
   path: ["targets"],
-  message: `must name fewer providers: those given have more than ${maxCredentials} credentials`
+  message: `must name fewer providers: these have more than ${maxCredentials} credentials`
 })
 
-/** Caches explanations of pools with at least `members` credentials, `each` per set of pools. */
-const cached = { members: 16, each: 4 }
+/** Caches explanations of at least so many credentials, and at most so many per set of pools. */
+const cacheLimits = { minMembers: 16, maxPerPools: 4 }
 
-/** An encoded explanation and its cache key. Refers to no pool. */
+/** An encoded explanation, and the request and snapshots that it is for. Keeps no pool in memory. */
 interface CachedBody {
   readonly body: Uint8Array
   readonly request: string
   readonly snapshots: string
   /** End of the first cooldown or trial in it, by the monotonic clock. */
-  readonly until: number
+  readonly valid_until: number
   readonly reservation: Reservation
 }
 
+/** Makes explanations of which credentials serve a request, and why others do not, from the pools that routers read. */
 const make = Effect.fnUntraced(function* (verifies: boolean) {
-  const { current, inTurn, slice } = yield* Pools
+  const { current, inTurn, throttled } = yield* Pools
   const budget = yield* MemoryBudget
   const clock = yield* Clock.Clock
   const credentials = yield* CredentialRepository
   const uses = yield* CredentialUse
   const parkings = yield* Parkings
-  const inTime = withDeadline(yield* RequestTimeout)
+  const withinDeadline = withDeadline(yield* RequestTimeout)
 
   /** Reads the pools of a plan. */
   const prepare = Effect.fnUntraced(function* (account_id: AccountId, requested: PlanRequest) {
@@ -63,7 +64,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
       () => InvalidParams.of(workspaceIssue(requested.workspace_id))
     )
     const members = snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
-    if (providers.length > 1 && members > maxCredentials) return yield* tooMany
+    if (providers.length > 1 && members > maxCredentials) return yield* tooManyCredentials
     const poolOf = (provider: Provider) => snapshots[providers.indexOf(provider)]?.pool ?? []
     return { request: { ...requested, account_id, workspace_id }, snapshots, members, poolOf }
   })
@@ -71,16 +72,16 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
 
   const explain = Effect.fnUntraced(function* ({ poolOf, request }: Prepared) {
     const now = momentOf(clock)
-    let until = Number.POSITIVE_INFINITY
+    let valid_until = Number.POSITIVE_INFINITY
     const availabilityNow = ({ key_version, leaked, stored }: PooledCredential) => {
       const availability = availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
       if (availability._tag !== "Free" && availability.until !== null) {
-        until = Math.min(until, now.monotonic + availability.until - now.wall)
+        valid_until = Math.min(valid_until, now.monotonic + availability.until - now.wall)
       }
       return availability
     }
-    const plan = yield* slice(() => planFor(request, poolOf, availabilityNow))
-    return { explanation: yield* slice(() => explanationOf(request, plan, poolOf)), until }
+    const plan = yield* throttled(() => planFor(request, poolOf, availabilityNow))
+    return { explanation: yield* throttled(() => explanationOf(request, plan, poolOf)), valid_until }
   })
 
   const bodies = new Map<string, ReadonlyArray<CachedBody>>()
@@ -97,7 +98,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     if (!reservation.grow(entry.body.length + 2 * entry.request.length + 500, () => {})) return reservation.release()
     for (const one of bodies.get(pools) ?? []) if (one.request === entry.request) evict(pools, one.body)
     const others = bodies.get(pools) ?? []
-    for (const one of others.slice(0, Math.max(0, others.length + 1 - cached.each))) evict(pools, one.body)
+    for (const one of others.slice(0, Math.max(0, others.length + 1 - cacheLimits.maxPerPools))) evict(pools, one.body)
     bodies.set(pools, [...(bodies.get(pools) ?? []), { ...entry, reservation }])
     reservation.makeEvictable(() => evict(pools, entry.body))
   }
@@ -113,27 +114,25 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const requestText = JSON.stringify(request)
     const snapshots = prepared.snapshots.map(({ serial }) => serial).join()
     const pools = `${account_id} ${request.workspace_id} ${request.targets.map(({ provider }) => provider).join()}`
+    const isValid = (cached: CachedBody) =>
+      cached.request === requestText && cached.snapshots === snapshots && monotonicMillis(clock) < cached.valid_until
     const findCached = () => {
-      const one = bodies
-        .get(pools)
-        ?.find(
-          (kept) => kept.request === requestText && kept.snapshots === snapshots && monotonicMillis(clock) < kept.until
-        )
-      one?.reservation.touch()
-      return one?.body
+      const cached = bodies.get(pools)?.find(isValid)
+      cached?.reservation.touch()
+      return cached?.body
     }
-    const makeBody = Effect.gen(function* () {
-      const known = findCached()
-      if (known !== undefined) return known
-      const { explanation, until } = yield* explain(prepared)
-      const body = yield* slice(() => explanationBody(explanation))
-      if (members >= cached.members) cache(pools, { body, request: requestText, snapshots, until })
+    const explainOnce = Effect.gen(function* () {
+      const cachedBody = findCached()
+      if (cachedBody !== undefined) return cachedBody
+      const { explanation, valid_until } = yield* explain(prepared)
+      const body = yield* throttled(() => explanationBody(explanation))
+      if (members >= cacheLimits.minMembers) cache(pools, { body, request: requestText, snapshots, valid_until })
       return body
     })
-    return findCached() ?? (yield* inTurn(account_id, makeBody))
+    return findCached() ?? (yield* inTurn(account_id, explainOnce))
   })
 
-  /** The statuses of credentials of one workspace, in one statement of each kind. */
+  /** The statuses of credentials of one workspace, read together. */
   const statuses = Effect.fnUntraced(function* (account_id: AccountId, listed: ReadonlyArray<Credential>) {
     const [first] = listed
     if (first === undefined) return []
@@ -149,7 +148,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return listed.map((credential) => {
       const { id, provider } = credential
       const pooled = snapshots?.[providers.indexOf(provider as Provider)]?.byId.get(id)
-      // Deleted meanwhile, unless the whole workspace was.
+      // The credential was deleted meanwhile; one of a deleted workspace still has a status.
       if (snapshots !== undefined && pooled === undefined) return null
       return statusOf(credential, pooled, parked.get(id) ?? [], used.get(id) ?? neverUsed)
     })
@@ -161,24 +160,24 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return status ?? (yield* new NotFound())
   })
 
-  const asCaller = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
-    Effect.flatMap(CurrentPrincipal, (principal) => inTime(answer(accountOf(principal))))
+  const forAccount = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
+    Effect.flatMap(CurrentPrincipal, (principal) => withinDeadline(answer(accountOf(principal))))
 
   return Explanations.of({
     explain: (request) =>
-      asCaller((account_id) =>
+      forAccount((account_id) =>
         Effect.flatMap(prepare(account_id, request), (prepared) =>
           Effect.map(inTurn(account_id, explain(prepared)), ({ explanation }) => explanation)
         )
       ),
-    explainedBody: (request, memory) => asCaller((account_id) => explainedBody(account_id, request, memory)),
-    statuses: (listed) => asCaller((account_id) => statuses(account_id, listed)),
-    status: (id) => asCaller((account_id) => status(account_id, id)),
+    explainedBody: (request, memory) => forAccount((account_id) => explainedBody(account_id, request, memory)),
+    statuses: (listed) => forAccount((account_id) => statuses(account_id, listed)),
+    status: (id) => forAccount((account_id) => status(account_id, id)),
     verifies
   })
 })
 
 export const layer = Layer.provide(Layer.effect(Explanations, make(true)), Pools.layer)
 
-/** Without a keyring: assumes that every row matches its seal. */
+/** Explanations without a keyring, which assume that every row matches its seal. */
 export const layerUnverified = Layer.provide(Layer.effect(Explanations, make(false)), Pools.layerUnverified)

@@ -13,6 +13,7 @@ import {
 } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 
+/** A key version, and the model for which it is leased. */
 export interface LeasedKey extends CredentialReference {
   readonly key_version: number
   readonly model: string
@@ -24,69 +25,50 @@ export interface PendingCooldown extends CredentialReference {
   readonly cooldown: Cooldown
 }
 
-/** After this time a lease on trial no longer excludes others, in milliseconds. */
-const trialTimeout = 30_000
-
-/** Maximum models tracked per key, as many as an allow list names: requests may invent models without end. */
-const defaultMaxModels = 100
-
-const scopes = ["whole", "model"] as const
-const none: ReadonlyArray<never> = []
-type Scope = (typeof scopes)[number]
-
-const modelOf = ({ model }: LeasedKey, scope: Scope) => (scope === "whole" ? wholeKey : model)
-
-const credentialOf = ({ account_id, credential_id }: CredentialReference) => `${account_id} ${credential_id}`
-
-interface Reported {
-  readonly cooldown: Cooldown
-  readonly reported_at: number
-}
-
 /**
- * The health of keys in this process: joins its own reports with the stored cooldowns it reads. Invariants: a remembered
- * cooldown only grows; each key version, epoch and number of strikes has at most one lease on trial; every refusal parks, and
- * the refusal of an untracked model parks the whole key.
+ * Makes this process's memory of refused keys, which it joins with stored cooldowns. A key that an upstream refuses is parked
+ * until its cooldown ends; then one lease tries it. Invariants: a remembered cooldown only grows; each key version, epoch and
+ * number of strikes has at most one trial; a refusal for a model beyond `maxModels` of its key parks the whole key.
  */
-export const makeHealthState = (maxModels = defaultMaxModels) => {
-  /** By credential and model; the latest reported credential comes last. */
-  const reports = new Map<string, Map<string, Reported>>()
-  /** The lease that tries a key after its cooldown, in this process. */
-  const trials = new Map<string, { readonly lease: object; readonly began: number }>()
+export const makeHealthState = (maxModels = 100) => {
+  /** Cooldowns by credential and model; the credential reported last comes last. */
+  const reports = new Map<string, Map<string, ReportedCooldown>>()
+  /** Leases on trial, by the name of the trial. */
+  const trials = new Map<string, { readonly lease: object; readonly began_at: number }>()
   let changes = 0
 
-  /** Names the trials of a lease. Omits `until`, which differs between reads because it is converted between clocks. */
-  const trialsOf = (key: LeasedKey, health: Health): ReadonlyArray<string> =>
+  /** The names of the trials of a lease. Omits `until`, which differs between reads: it is converted between clocks. */
+  const trialNamesOf = (key: LeasedKey, health: Health): ReadonlyArray<string> =>
     health.whole.strikes + health.model.strikes === 0
       ? none
       : scopes.flatMap((scope) => {
           const { epoch, key_version, strikes } = health[scope]
-          return strikes === 0 ? [] : [`${credentialOf(key)} ${key_version} ${epoch} ${strikes} ${modelOf(key, scope)}`]
+          return strikes === 0 ? [] : [`${nameOf(key)} ${key_version} ${epoch} ${strikes} ${modelOf(key, scope)}`]
         })
 
-  const isForgotten = ({ reported_at }: Reported, now: number) => now >= reported_at + rememberedFor
+  const isExpired = ({ reported_at }: ReportedCooldown, now: number) => now >= reported_at + rememberedFor
 
   const cooldownOf = (
-    reported: Reported | undefined,
+    reported: ReportedCooldown | undefined,
     key_version: number,
     stored: Cooldown | undefined,
     now: number
   ): Cooldown => {
-    const seen = stored ?? initialCooldown(key_version)
-    const isKnown = reported?.cooldown.key_version === key_version && !isForgotten(reported, now)
-    return expireStrikes(isKnown ? join(reported.cooldown, seen) : seen, now)
+    const known = stored ?? initialCooldown(key_version)
+    const isCurrent = reported?.cooldown.key_version === key_version && !isExpired(reported, now)
+    return expireStrikes(isCurrent ? join(reported.cooldown, known) : known, now)
   }
 
-  const dropForgotten = (now: number) => {
+  const dropExpired = (now: number) => {
     for (const [credential, models] of reports) {
-      if (!Array.from(models.values()).every((reported) => isForgotten(reported, now))) return
+      if (!Array.from(models.values()).every((reported) => isExpired(reported, now))) return
       reports.delete(credential)
     }
   }
 
-  /** Whether the model of a key has a cooldown, or room for one after dropping expired ones. */
+  /** Whether a cooldown of the model is remembered, or may be, after those without strikes are dropped. */
   const isTracked = (key: LeasedKey, now: number): boolean => {
-    const models = reports.get(credentialOf(key))
+    const models = reports.get(nameOf(key))
     if (models === undefined || models.has(key.model)) return true
     const isFull = () => models.size - (models.has(wholeKey) ? 1 : 0) >= maxModels
     if (!isFull()) return true
@@ -96,11 +78,11 @@ export const makeHealthState = (maxModels = defaultMaxModels) => {
     return !isFull()
   }
 
-  /** Joins a cooldown to the remembered one, and to `initial` from the lease. Returns whether the cooldown grew. */
+  /** Raises the remembered cooldown, at least `initial`, to this one. Returns whether it grew. */
   const raise = (key: LeasedKey, model: string, initial: Cooldown, cooldown: Cooldown, now: number): boolean => {
     if (cooldown === initial) return false
-    const credential = credentialOf(key)
-    const models = reports.get(credential) ?? new Map<string, Reported>()
+    const credential = nameOf(key)
+    const models = reports.get(credential) ?? new Map<string, ReportedCooldown>()
     const before = join(models.get(model)?.cooldown ?? initial, initial)
     if (compare(cooldown, before) <= 0) return false
     // This process does not remember an untracked model, whose success only the database stores.
@@ -109,39 +91,55 @@ export const makeHealthState = (maxModels = defaultMaxModels) => {
     models.set(model, { cooldown, reported_at: now })
     reports.delete(credential)
     reports.set(credential, models)
-    dropForgotten(now)
+    dropExpired(now)
     return true
   }
 
   return {
-    /** Number of changes so far. */
+    /** Number of remembered changes so far. */
     changes: () => changes,
     healthOf: (key: LeasedKey, stored: Cooldowns, now: number): Health => {
       const { key_version, model } = key
-      const models = reports.size === 0 ? undefined : reports.get(credentialOf(key))
+      const models = reports.size === 0 ? undefined : reports.get(nameOf(key))
       return {
         whole: cooldownOf(models?.get(wholeKey), key_version, stored.get(wholeKey), now),
         model: cooldownOf(models?.get(model), key_version, stored.get(model), now)
       }
     },
-    /** Takes the trial of a key, if it is on trial. Returns false if another lease has it. */
-    admit: (key: LeasedKey, health: Health, lease: object, now: number): boolean => {
-      const names = trialsOf(key, health)
-      if (names.some((name) => now < (trials.get(name)?.began ?? -Infinity) + trialTimeout)) return false
-      for (const name of names) trials.set(name, { lease, began: now })
+    /** Claims the trial of a key, if it is on trial. Returns false if another lease has it. */
+    claimTrial: (key: LeasedKey, health: Health, lease: object, now: number): boolean => {
+      const names = trialNamesOf(key, health)
+      if (names.some((name) => now < (trials.get(name)?.began_at ?? -Infinity) + trialTimeout)) return false
+      for (const name of names) trials.set(name, { lease, began_at: now })
       return true
     },
     /** Ends the trial of a lease, if it has one. */
     releaseTrial: (key: LeasedKey, health: Health, lease: object) => {
-      for (const name of trialsOf(key, health)) if (trials.get(name)?.lease === lease) trials.delete(name)
+      for (const name of trialNamesOf(key, health)) if (trials.get(name)?.lease === lease) trials.delete(name)
     },
-    /** Applies the outcome of a lease that began with health `at`. Returns the cooldowns that grew. */
-    report: (key: LeasedKey, at: Health, outcome: Outcome, now: number): ReadonlyArray<PendingCooldown> => {
+    /** Applies the outcome of a lease that began with health `atLease`. Returns the cooldowns that grew. */
+    report: (key: LeasedKey, atLease: Health, outcome: Outcome, now: number): ReadonlyArray<PendingCooldown> => {
       const { account_id, credential_id } = key
-      const after = contributionOf(at, outcome, now, !isTracked(key, now))
+      const contribution = contributionOf(atLease, outcome, now, !isTracked(key, now))
       return scopes
-        .filter((scope) => raise(key, modelOf(key, scope), at[scope], after[scope], now))
-        .map((scope) => ({ account_id, credential_id, model: modelOf(key, scope), cooldown: after[scope] }))
+        .filter((scope) => raise(key, modelOf(key, scope), atLease[scope], contribution[scope], now))
+        .map((scope) => ({ account_id, credential_id, model: modelOf(key, scope), cooldown: contribution[scope] }))
     }
   }
+}
+
+/** After this time a lease on trial no longer excludes others, in milliseconds. */
+const trialTimeout = 30_000
+
+const scopes = ["whole", "model"] as const
+const none: ReadonlyArray<never> = []
+type Scope = (typeof scopes)[number]
+
+const modelOf = ({ model }: LeasedKey, scope: Scope) => (scope === "whole" ? wholeKey : model)
+
+const nameOf = ({ account_id, credential_id }: CredentialReference) => `${account_id} ${credential_id}`
+
+interface ReportedCooldown {
+  readonly cooldown: Cooldown
+  readonly reported_at: number
 }

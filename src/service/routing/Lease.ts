@@ -8,7 +8,7 @@ import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
 
-/** The credential and the attempt of a lease. */
+/** The key that a lease opens, and the attempt for which it does. */
 export interface LeaseTerms extends CredentialReference {
   readonly key_version: number
   readonly label: string
@@ -16,7 +16,7 @@ export interface LeaseTerms extends CredentialReference {
   readonly model: string
   /** Declared region, which may decide the upstream's address (E12). */
   readonly region: Exclude<Region, "global"> | null
-  /** The requested form (D58). */
+  /** The requested form: the stored key, or a token that it signs (D58). */
   readonly keys: "as_stored" | "tokens"
   /** In milliseconds since 1970. */
   readonly leased_at: number
@@ -24,7 +24,7 @@ export interface LeaseTerms extends CredentialReference {
 
 const placeholder = "<lease>"
 
-/** A provider key or its token in the clear, for one attempt. Prints as a placeholder; its buffer is zeroed at the end. */
+/** Holds an opened provider key, or its token, for one attempt. Prints as a placeholder; `wipe` zeroes its buffer. */
 export class Lease {
   readonly terms: LeaseTerms
   /** Health of the key when the lease began. */
@@ -39,8 +39,8 @@ export class Lease {
   }
 
   /**
-   * Copies an opened key or its token, unless the lease has ended: a key store may answer late. Allocates outside of Node's
-   * shared buffer pool.
+   * Copies an opened key or its token, outside of Node's shared buffer pool; nothing if the lease has ended, because a key
+   * store may answer late.
    */
   fill(opened: Uint8Array, token?: TokenTerms): void {
     if (this.#ended) return
@@ -49,6 +49,7 @@ export class Lease {
     this.#key.set(opened)
   }
 
+  /** Ends the lease and zeroes its buffer. */
   wipe(): void {
     this.#key?.fill(0)
     this.#key = undefined
@@ -97,10 +98,10 @@ export class Lease {
   }
 }
 
-/** Shorter secrets may be ordinary words. */
-const shortestSecret = 8
+/** Minimum length of a secret to redact: shorter ones may be ordinary words. */
+const minSecretLength = 8
 
-/** Maximum secrets of one key to search for, longest first. */
+/** Maximum secrets of a key to redact, longest first. */
 const maxSecrets = 20
 
 /** The base64 characters that a secret determines inside longer encoded text, as in Basic authentication. */
@@ -111,7 +112,7 @@ const base64Within = (secret: Buffer): ReadonlyArray<string> =>
   })
 
 /** The encodings of a secret that upstreams repeat in answers and errors. */
-const formsOf = (secret: string): ReadonlyArray<string> => {
+const encodingsOf = (secret: string): ReadonlyArray<string> => {
   const bytes = Buffer.from(secret)
   const hex = bytes.toString("hex")
   const escaped = JSON.stringify(secret).slice(1, -1)
@@ -123,15 +124,15 @@ const formsOf = (secret: string): ReadonlyArray<string> => {
     percent,
     percent.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()),
     ...base64,
-    ...base64.map((form) => form.replaceAll("+", "-").replaceAll("/", "_")),
+    ...base64.map((encoding) => encoding.replaceAll("+", "-").replaceAll("/", "_")),
     hex,
     hex.toUpperCase()
   ]
 }
 
-const literal = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")
+const escapeRegExp = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")
 
-/** Replaces a key, its secrets and its `parts` in one pass over a text, except short ones. */
+/** Replaces the secrets of a key, and those in `parts`, wherever a text has them in any of their encodings. */
 export const redactKey = (
   text: string,
   provider: Provider,
@@ -140,10 +141,10 @@ export const redactKey = (
   parts: ReadonlyArray<string> = []
 ): string => {
   const secrets = Array.from(new Set([...hiddenSecretsIn(provider, key), ...parts]))
-    .filter((secret) => secret.length >= shortestSecret)
+    .filter((secret) => secret.length >= minSecretLength)
     .sort((one, other) => other.length - one.length)
     .slice(0, maxSecrets)
   if (secrets.length === 0) return text
-  const forms = Array.from(new Set(secrets.flatMap(formsOf))).sort((one, other) => other.length - one.length)
-  return text.replace(new RegExp(forms.map(literal).join("|"), "g"), () => replacement)
+  const encodings = Array.from(new Set(secrets.flatMap(encodingsOf))).sort((one, other) => other.length - one.length)
+  return text.replace(new RegExp(encodings.map(escapeRegExp).join("|"), "g"), () => replacement)
 }

@@ -4,7 +4,7 @@ import type { SearchPosition } from "../../domain/routing/planFor.ts"
 import type { Plan } from "../../domain/routing/Plan.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 
-/** Maximum age of a plan's pools. `now`: as of the start of planning, or newer. */
+/** How old the credentials may be that a plan is based on. `now`: as of the start of planning, or newer. */
 export type Freshness = "now" | Duration.Duration
 
 /** A request whose API key names the account. */
@@ -20,9 +20,8 @@ export interface ResolvedRequest {
 }
 
 /**
- * The plan of a request on fixed pools. Computes `steps`, `providers` and `retry_at` on first read, from the health of the
- * keys then: that takes time linear in the pools, and a walk needs none of them. Drop it with the request: it references its
- * pools.
+ * The plan of a request: which keys to try, in which order. Computes `steps`, `providers` and `retry_at` on first read, from
+ * the health of the keys then, because a walk needs none of them. Drop it with the request: it keeps its pools in memory.
  */
 export interface PlannedRequest extends ResolvedRequest, Plan {
   readonly isEmpty: boolean

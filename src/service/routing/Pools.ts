@@ -30,13 +30,13 @@ import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 import { makeTurns } from "./Turns.ts"
 
-/** A workspace of an account; the default one unless named. */
+/** A workspace of an account, the default one unless `workspace_id` is set. */
 type WorkspaceSelector = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId }
 
 /**
- * Caches the pools of workspaces: one snapshot per provider, in reserved memory. Each call asks the database for the versions
- * of its pools, and reads those that changed, once for all callers that wait. Invariant: a snapshot serves only while its
- * version and health equal the database's, so none is stale except after changes that do not raise them.
+ * Caches pools: the credentials of a workspace for one provider, with the health of their keys. Each call queries the versions
+ * of its pools, and reads those that changed, once for all callers that wait. Invariant: a cached snapshot of a pool serves
+ * only while its version and health equal the database's, so none is stale except after changes that do not raise them.
  */
 export class Pools extends Context.Service<
   Pools,
@@ -63,14 +63,14 @@ export class Pools extends Context.Service<
   }
 >()("byok/Pools") {
   /**
-   * Unwraps the data key of each row, which proves that its policy was sealed with it (E16). Where only tokens may leave the
-   * process, opens keys to check that they can sign.
+   * Pools whose rows are verified: the data key of a row unwraps only if its policy was sealed with it (E16). Where only tokens
+   * may leave the process, also checks that the keys can sign.
    */
   static readonly layer: Layer.Layer<Pools, never, Cipher | CredentialPools> = Layer.provide(
     Layer.suspend(() => Layer.effect(this, Effect.flatMap(makeSealCheck, make))),
     Tokens.layer
   )
-  /** Trusts the columns, without a keyring. For explanations only. */
+  /** Pools without a keyring, for explanations only: trusts that rows match their seals. */
   static readonly layerUnverified: Layer.Layer<Pools, never, CredentialPools> = Layer.provide(
     Layer.suspend(() =>
       Layer.effect(
@@ -87,7 +87,7 @@ export interface WorkspacePools extends PoolOwner {
   readonly snapshots: ReadonlyArray<Snapshot>
 }
 
-/** A pool at one time. Times are in milliseconds of the monotonic clock. */
+/** A pool as it was read. Times are in milliseconds of the monotonic clock. */
 export interface Snapshot extends Pick<PoolState, "version" | "health"> {
   readonly serial: number
   /** In the order of attempts. */
@@ -104,7 +104,7 @@ export interface Snapshot extends Pick<PoolState, "version" | "health"> {
 
 type Member = PooledCredential & { readonly sealed: SealedKey }
 
-/** A query of the database: its start, and a serial number, which orders queries of the same moment. */
+/** When a query of the database began. The serial number orders queries of the same moment. */
 interface Query {
   readonly serial: number
   readonly at: number
@@ -132,28 +132,28 @@ const isChecked = ({ checked_at, isVerified }: Snapshot, now: number): boolean =
 const isUsable = (snapshot: Snapshot, now: number): boolean =>
   now < snapshot.read_at + maxAge && isChecked(snapshot, now)
 
-/** Maximum wait for a pool outside of a request, in milliseconds. */
+/** Maximum wait for a pool, in milliseconds, where no request sets a deadline. */
 const longestWait = 30_000
 
 const deadlinePassed = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
-/** Stops waiting at this request's deadline, without interrupting the read, which others may wait for. */
+/** Stops waiting at the deadline of the request, without interrupting the read, for which others may wait. */
 const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
   Effect.flatMap(timeLeft(longestWait), (duration) =>
     Effect.timeoutOrElse(wait, { duration, orElse: () => Effect.die(deadlinePassed) })
   )
 
-/** Pools of one plan read at a time. */
+/** Maximum pools of one plan to read at a time. */
 const readConcurrency = 8
 
-/** Rows of a pool checked at a time, for remote key stores. */
+/** Maximum rows of a pool to check at a time, in a remote key store. */
 const checkConcurrency = 16
 
-/** Ends the check of a pool's seals in time. Rows unchecked by then count as unavailable. */
+/** Limits the time for checking a pool's seals. Rows not checked by then count as unavailable. */
 const withCheckDeadline = withDeadline(Duration.seconds(3))
 
 /** Approximate memory of a pool, in bytes: a character takes up to two, and a row has about forty objects. */
-const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
+const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
 
 /** Memory while reading, as a multiple of the result: rows arrive as bytes and text, parkings as JSON. */
 const readingFactor = { pool: 2, parkings: 4 }
@@ -181,7 +181,7 @@ const healthOf = (parkings: ReadonlyArray<StoredParking> = [], now: number) => {
 
 type SealedRow = Pick<Member, "credential" | "sealed">
 
-/** The result of checking a row. */
+/** The result of checking the seal of a row. */
 type Checked = Pick<PooledCredential, "seal" | "cannotSign">
 
 /** Whether two rows have the same sealed key and context. Names, orders and rewrapped data keys may differ. */
@@ -197,20 +197,20 @@ const earlierCheckOf = (row: PoolRow, before: Member | undefined, account_id: Ac
   return { seal, cannotSign }
 }
 
-/** The members of a stored pool with the results of earlier checks; with the known members if no rows were read. */
+/** The members of a stored pool, with the results of earlier checks; the previous members if no rows were read. */
 const membersOf = (
   { parkings, rows }: StoredPool,
-  known: Snapshot | undefined,
+  previous: Snapshot | undefined,
   account_id: AccountId,
   now: number
 ): ReadonlyArray<Member> => {
   const healthOfRow = ({ credential: { id } }: SealedRow) => healthOf(parkings.get(id), now)
-  if (rows === undefined) return (known?.pool ?? []).map((member) => ({ ...member, ...healthOfRow(member) }))
+  if (rows === undefined) return (previous?.pool ?? []).map((member) => ({ ...member, ...healthOfRow(member) }))
   return poolOf(
     rows.map((row) => ({
       ...row,
       ...healthOfRow(row),
-      ...earlierCheckOf(row, known?.byId.get(row.credential.id), account_id)
+      ...earlierCheckOf(row, previous?.byId.get(row.credential.id), account_id)
     }))
   )
 }
@@ -382,7 +382,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     return started
   }
 
-  /** Reads only the parkings of a pool if its cached rows have the version of `state`; else everything. */
+  /** Reads a pool and caches it; only its parkings if the cached rows have the version of `state`. */
   const readIntoCache = Effect.fnUntraced(function* (
     key: string,
     state: PoolState,
@@ -391,20 +391,20 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     query: Query
   ) {
     const entry = cache.get(key)
-    const known = entry?.snapshot
+    const previous = entry?.snapshot
     if (entry?.snapshot.version === state.version && query.at < entry.snapshot.read_at + maxAge) {
-      const { reservation, snapshot } = yield* readSnapshot(owner, provider, known, state.version, 0, query)
+      const { reservation, snapshot } = yield* readSnapshot(owner, provider, previous, state.version, 0, query)
       const isSameVersion = snapshot.version === state.version
       if (isSameVersion && cache.get(key) === entry) {
         entry.parkingsReservation?.release()
-        entry.reservation.shrink(weightOf(state))
+        entry.reservation.shrink(bytesOf(state))
         entry.parkingsReservation = reservation
         entry.snapshot = snapshot
         reservation.makeEvictable(() => evict(key))
       } else reservation.release()
       if (isSameVersion) return snapshot
     }
-    const { reservation, snapshot } = yield* readSnapshot(owner, provider, known, undefined, weightOf(state), query)
+    const { reservation, snapshot } = yield* readSnapshot(owner, provider, previous, undefined, bytesOf(state), query)
     evict(key, snapshot)
     cache.set(key, { snapshot, reservation })
     reservation.makeEvictable(() => evict(key))
@@ -412,30 +412,30 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   })
 
   /**
-   * Reads a pool; without its rows, which weigh 0, if it still has the `knownVersion`. Reserves memory for rows and parkings
-   * at once, because whoever waits for memory must hold none. Checks only rows whose seal may have changed.
+   * Reads a pool; without its rows, for which `rowsBytes` is 0, if it still has the `previousVersion`. Reserves the memory of
+   * rows and parkings at once, because whoever waits for memory must hold none. Checks only seals that may have changed.
    */
   const readSnapshot = Effect.fnUntraced(function* (
     owner: PoolOwner,
     provider: Provider,
-    known: Snapshot | undefined,
-    knownVersion: string | undefined,
-    rowsWeight: number,
+    previous: Snapshot | undefined,
+    previousVersion: string | undefined,
+    rowsBytes: number,
     query: Query
   ) {
     const { account_id } = owner
     let reservation = budget.reserve(account_id, "pool")
     let snapshotBytes = 0
     const admit = Effect.fnUntraced(function* (parkingsBytes: number) {
-      const bytes = readingFactor.pool * rowsWeight + readingFactor.parkings * parkingsBytes
+      const bytes = readingFactor.pool * rowsBytes + readingFactor.parkings * parkingsBytes
       reservation = yield* withDeadline(Duration.millis(longestWait))(
         Effect.suspend(() => budget.admit(account_id, "pool", bytes))
       )
-      snapshotBytes = rowsWeight + parkingsBytes
+      snapshotBytes = rowsBytes + parkingsBytes
     })
     const release = Effect.sync(() => reservation.release())
-    const stored = yield* Effect.onError(orUnknown(load(owner, provider, knownVersion, admit)), () => release)
-    const members = membersOf(stored, known, account_id, monotonicMillis(clock))
+    const stored = yield* Effect.onError(orUnknown(load(owner, provider, previousVersion, admit)), () => release)
+    const members = membersOf(stored, previous, account_id, monotonicMillis(clock))
     const pool = yield* Effect.onError(checkUnverified(account_id, members), () => release)
     reservation.shrink(snapshotBytes)
     const snapshot: Snapshot = {
@@ -445,7 +445,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       pool,
       byId: new Map(pool.map((member) => [member.credential.id, member])),
       isVerified: pool.every(isVerified),
-      read_at: stored.rows === undefined && known !== undefined ? known.read_at : query.at,
+      read_at: stored.rows === undefined && previous !== undefined ? previous.read_at : query.at,
       checked_at: monotonicMillis(clock),
       validated: query
     }
@@ -464,7 +464,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       )
     )
 
-  /** Drops a snapshot and its tokens, except tokens of keys that are the same in the `next` snapshot. */
+  /** Drops a snapshot and its tokens, except those of keys that the `next` snapshot has in the same version. */
   const evict = (key: string, next?: Snapshot) => {
     const entry = cache.get(key)
     cache.delete(key)

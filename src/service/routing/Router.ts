@@ -38,12 +38,11 @@ import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, makeWalk, retrySoon, type RouterOperations, runPlan, type Walk } from "./Walk.ts"
 
 /**
- * Chooses keys for requests, in process: no route of the HTTP API reaches it. A plan lists the steps of a request; each uses
- * one stored key or the operator's own (shared capacity). A lease opens the key of a step for one attempt. A reported refusal
- * parks the key for a while; then one request at a time tries it (a trial).
+ * Chooses keys for requests to model providers, in process: no route of the HTTP API reaches it. A plan lists the steps of a
+ * request; each uses one stored key or the operator's own (shared capacity). A lease opens the key of a step for one attempt.
+ * A reported refusal parks the key for a while; then one request at a time tries it (a trial).
  *
- * Keeps the health and the last use of keys; plans and leases belong to their callers. Invariant: a key opens only if its
- * current row is the planned one, and ending its lease zeroes it and gives up its trial.
+ * Invariant: a key opens only if its current row is the planned one; ending its lease zeroes it and ends its trial.
  */
 export class Router extends Context.Service<
   Router,
@@ -78,7 +77,7 @@ export class Router extends Context.Service<
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
     /** The walk under `run`, for callers that record and close each attempt themselves. */
     readonly walk: (plan: PlannedRequest) => Walk
-    /** Passes the `providers` of a plan to `show` when it is the account's turn; fails at the request's deadline. */
+    /** Passes the `providers` of a plan to `show` in the account's turn; fails at the request's deadline. */
     readonly verdicts: <A>(
       plan: PlannedRequest,
       show: (providers: Plan["providers"]) => A
@@ -97,10 +96,10 @@ export class Router extends Context.Service<
     )
 }
 
-/** Maximum age of a lease's pools, in milliseconds, unless its plan allows more (Q19). */
+/** Maximum age of the pools from which a key is leased, in milliseconds, unless its plan allows more (Q19). */
 const leaseFreshness = 1000
 
-/** Credentials that a search examines before it waits for its account's turn: about 0.1 ms. */
+/** Credentials that a search examines before it waits for the turn of its account: about 0.1 ms. */
 const maxExamined = 256
 
 /** The pools of a request, in the order of its targets; none if its workspace is gone or its API key is revoked. */
@@ -111,7 +110,7 @@ const noPools: PoolSnapshots = { snapshots: [] }
 /** A request without the account and workspace that the database resolves. */
 type UnresolvedRequest = Omit<RoutingRequest, "account_id" | "workspace_id">
 
-/** A request that names a credential tests it: it uses no other one and no shared capacity. */
+/** Set by a request that tests one credential: it uses no other one, and no shared capacity. */
 type CredentialFilter = Pick<RoutingRequest, "credential_id">
 
 const millisOf = (freshness: Freshness) =>
@@ -148,7 +147,7 @@ const memberCountOf = ({ snapshots }: PoolSnapshots) => snapshots.reduce((sum, {
 const isKeyStoreAway = ({ shared }: ProviderPlan) =>
   shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
 
-/** While a key store is away, its return may change the plan before any parking ends. */
+/** Lets a request retry soon while a key store is away: its return may allow a step before any parking ends. */
 const withEarlyRetry = (plan: Plan, now: Moment): Plan =>
   plan.providers.some(isKeyStoreAway)
     ? { ...plan, retry_at: Math.min(plan.retry_at ?? Infinity, now.wall + retrySoon) }
@@ -213,23 +212,23 @@ class LazyPlan implements PlannedRequest {
 }
 
 const make = Effect.gen(function* () {
-  const { current, currentForKey, inTurn, reread, slice } = yield* Pools
+  const { current, currentForKey, inTurn, reread, throttled } = yield* Pools
   const { read, verify } = yield* Cipher
   const tokens = yield* Tokens
   const tokensOnly = yield* TokensOnly
   const metered = yield* makeRouterMeter
-  const health = yield* makeHealthLedger(metered.parked)
+  const health = yield* makeHealthLedger(metered.countParking)
   const uses = yield* makeUseLedger
   const clock = yield* Clock.Clock
 
   const planWithin = (request: RoutingRequest, freshness: number) =>
-    planFrom(request, freshness, current(request, providersOf(request), freshness))
+    resolveAndPlan(request, freshness, current(request, providersOf(request), freshness))
 
   const planForKey = (request: KeyRequest, freshness: number) =>
-    planFrom(request, freshness, currentForKey(request, providersOf(request)), request.api_key_hash)
+    resolveAndPlan(request, freshness, currentForKey(request, providersOf(request)), request.api_key_hash)
 
-  /** Reads the pools, and with them the account and workspace that the request lacks. */
-  const planFrom = <E>(
+  /** Plans on `pools`, which also tell the account and workspace of the request. */
+  const resolveAndPlan = <E>(
     unresolved: UnresolvedRequest,
     freshness: number,
     pools: Effect.Effect<WorkspacePools, ServiceUnavailable | E>,
@@ -240,47 +239,47 @@ const make = Effect.gen(function* () {
       const planned = Effect.flatMap(pools, (snapshots) => {
         const { account_id, workspace_id } = snapshots
         const request = { ...unresolved, targets: targetsFor(unresolved), account_id, workspace_id }
-        return planOn({ request, freshness, ...(key && { key }) }, snapshots)
+        return planFromPools({ request, freshness, ...(key && { key }) }, snapshots)
       })
       return orUnavailable(planned)
     })
 
-  const planOn = (resolved: ResolvedRequest, pools: PoolSnapshots) => {
+  const planFromPools = (resolved: ResolvedRequest, pools: PoolSnapshots) => {
     const { request } = resolved
     return Effect.map(
       findStep(request, pools, searchStart, () => true),
       ({ position, step }): PlannedRequest => {
         const start = { versions: versionsOf(pools), position }
         return new LazyPlan(resolved, { isEmpty: step === undefined, members: memberCountOf(pools), start }, () => {
-          const { availabilityOf, now, poolOfProvider } = viewOf(request, pools)
+          const { availabilityOf, now, poolOfProvider } = inputsOf(request, pools)
           return withEarlyRetry(planFor(request, poolOfProvider, availabilityOf), now)
         })
       }
     )
   }
 
-  /** Finds the first wanted step from a position on. Takes turns with other accounts to search a large pool. */
+  /** Finds the first wanted step from a position on. A long search waits for the turn of its account. */
   const findStep = (
     request: PlannedRequest["request"],
     pools: PoolSnapshots,
     from: SearchPosition,
     isWanted: Search["isWanted"]
   ): Effect.Effect<SearchResult, ServiceUnavailable> => {
-    const { availabilityOf, poolOfProvider } = viewOf(request, pools)
-    const search = { request, poolOfProvider, availabilityOf, isWanted, onExcluded: metered.excluded }
+    const { availabilityOf, poolOfProvider } = inputsOf(request, pools)
+    const search = { request, poolOfProvider, availabilityOf, isWanted, onExcluded: metered.countExclusions }
     const first = nextStep(search, from, maxExamined)
     if (!first.isPaused) return Effect.succeed(first)
-    const searchOn = ({ position }: SearchResult) => slice(() => nextStep(search, position, maxExamined))
-    const continued = Effect.gen(function* () {
-      let result = yield* searchOn(first)
-      while (result.isPaused) result = yield* searchOn(result)
+    const continueFrom = ({ position }: SearchResult) => throttled(() => nextStep(search, position, maxExamined))
+    const rest = Effect.gen(function* () {
+      let result = yield* continueFrom(first)
+      while (result.isPaused) result = yield* continueFrom(result)
       return result
     })
-    return inTurn(request.account_id, continued)
+    return inTurn(request.account_id, rest)
   }
 
-  /** The pools of a request and the availability of their keys, as of now. */
-  const viewOf = (request: RoutingRequest, { snapshots }: PoolSnapshots) => {
+  /** The inputs of a plan: the pools of its request, and the availability of their keys as of now. */
+  const inputsOf = (request: RoutingRequest, { snapshots }: PoolSnapshots) => {
     const now = momentOf(clock)
     const providers = providersOf(request)
     return {
@@ -297,17 +296,17 @@ const make = Effect.gen(function* () {
     return health.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  /** Computes the parts of a plan when it is the account's turn. */
-  const compute = (plan: PlannedRequest) =>
+  /** Computes a plan in the turn of its account. */
+  const computeInTurn = (plan: PlannedRequest) =>
     inTurn(
       plan.request.account_id,
       Effect.as(
-        slice(() => plan.retry_at),
+        throttled(() => plan.retry_at),
         plan
       )
     )
 
-  /** Reads the pools in which a step is searched for, or leased. */
+  /** Reads the pools from which to search for a step, or to lease its key. */
   const poolsFor = ({ freshness, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
     Effect.catchTag(
       orUnavailable(current(request, providers, Math.max(leaseFreshness, freshness))),
@@ -325,7 +324,7 @@ const make = Effect.gen(function* () {
     )
   }
 
-  /** Searches on from the previous step, or from the start if a pool has changed since. */
+  /** Makes a search that continues after the previous step, or restarts if a pool has changed since. */
   const search: RouterOperations["search"] = ({ freshness, key, request, start }) => {
     const providers = providersOf(request)
     let { position, versions } = start
@@ -372,7 +371,7 @@ const make = Effect.gen(function* () {
       )
     )
 
-  /** Refuses a step that no longer holds; else takes the trial of its key, if it is on trial, and opens the key. */
+  /** Leases the key of a step if its row is the planned one and the key is not parked; claims its trial, if on trial. */
   const leaseFrom = (
     snapshot: Snapshot | undefined,
     resolved: ResolvedRequest,
@@ -393,7 +392,7 @@ const make = Effect.gen(function* () {
     const keys = tokensOnly ? "tokens" : (request.keys ?? "as_stored")
     const terms = { account_id, credential_id, key_version, label, provider, model, region, keys, leased_at: now.wall }
     const lease = new Lease(terms, healthNow)
-    if (request.credential_id === undefined && !health.admit(terms, healthNow, lease, now.monotonic)) {
+    if (request.credential_id === undefined && !health.claimTrial(terms, healthNow, lease, now.monotonic)) {
       return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
     }
     onLease(lease)
@@ -402,7 +401,7 @@ const make = Effect.gen(function* () {
 
   const openInto = (lease: Lease, { request }: ResolvedRequest, step: OwnStep, member: Snapshot["pool"][number]) => {
     const opened = Effect.map(fillLease(lease, request, member), () => {
-      uses.leased(lease.terms)
+      uses.recordLease(lease.terms)
       return lease
     })
     return Effect.catch(opened, (failure): Effect.Effect<never, LeaseRefused> => {
@@ -421,8 +420,8 @@ const make = Effect.gen(function* () {
     Effect.matchEffect(orUnavailable(reread(request, provider)), {
       onFailure: () => Effect.fail(refused),
       onSuccess: ({ snapshots: [snapshot] }) => {
-        const isSame = snapshot?.byId.get(credential_id)?.row === row
-        return Effect.fail(isSame ? refused : new LeaseRefused({ reason: "changed" }))
+        const isSameRow = snapshot?.byId.get(credential_id)?.row === row
+        return Effect.fail(isSameRow ? refused : new LeaseRefused({ reason: "changed" }))
       }
     })
 
@@ -456,11 +455,11 @@ const make = Effect.gen(function* () {
     return Effect.flatMap(verified, () => (tokens.open(terms, fill) ? Effect.void : signed))
   }
 
-  /** Learns from the outcome of a lease, which stays open. */
+  /** Applies the outcome of a lease to the health and last use of its key; the lease stays open. */
   const report = (lease: Lease, outcome: Outcome) => {
     releaseTrial(lease)
     health.report(lease.terms, lease.health, outcome)
-    uses.reported(lease.terms, outcome, clock.currentTimeMillisUnsafe())
+    uses.recordOutcome(lease.terms, outcome, clock.currentTimeMillisUnsafe())
   }
 
   const end = (lease: Lease, outcome: Outcome) => {
@@ -475,9 +474,9 @@ const make = Effect.gen(function* () {
 
   const releaseTrial = (lease: Lease) => health.releaseTrial(lease.terms, lease.health, lease)
 
-  /** When to retry after the last step, from cached pools, however old. */
+  /** When to retry a request that failed, from cached pools of any age. */
   const retryAt: RouterOperations["retryAt"] = ({ request }) =>
-    Effect.match(Effect.flatMap(planWithin(request, Number.POSITIVE_INFINITY), compute), {
+    Effect.match(Effect.flatMap(planWithin(request, Number.POSITIVE_INFINITY), computeInTurn), {
       onFailure: () => null,
       onSuccess: ({ retry_at }) => retry_at
     })
@@ -495,8 +494,8 @@ const make = Effect.gen(function* () {
       inTurn(
         plan.request.account_id,
         Effect.flatMap(
-          slice(() => plan.providers),
-          (providers) => slice(() => show(providers))
+          throttled(() => plan.providers),
+          (providers) => throttled(() => show(providers))
         )
       ),
     redact: (text, lease) => lease?.redact(text) ?? text

@@ -45,18 +45,18 @@ const planFailures = {
   PoolsUnavailable: "unavailable"
 } as const satisfies Record<PlanFailure["_tag"], string>
 
-/** Counts results of plans and leases. Creates every series at zero, so that rates see its first event. */
+/** Makes the metrics of plans and leases. Every series begins at zero, so that rates include its first event. */
 export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
-  const eachOf = <Value extends string>(family: FamilyName, attribute: string, values: ReadonlyArray<Value>) => {
+  const makeCounters = <Value extends string>(family: FamilyName, attribute: string, values: ReadonlyArray<Value>) => {
     const count = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
     return (value: Value) => count.get(value)?.()
   }
-  const planned = eachOf("byok.router.plans", "result", [
+  const countPlan = makeCounters("byok.router.plans", "result", [
     ...["ok", "exhausted", "unknown_workspace", "unknown_api_key", "unavailable"]
   ])
-  const leased = eachOf<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", leaseResults)
-  const excluded = eachOf<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
-  const counted = <A, E, R>(
+  const countLease = makeCounters<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", leaseResults)
+  const countExclusion = makeCounters<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
+  const countExit = <A, E, R>(
     effect: Effect.Effect<A, E, R>,
     count: (value: A) => void,
     countFailure: (error: E) => void
@@ -70,22 +70,22 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
     )
   return {
     plan: <A extends { readonly isEmpty: boolean }, E extends PlanFailure, R>(plan: Effect.Effect<A, E, R>) =>
-      counted(
+      countExit(
         plan,
-        ({ isEmpty }) => planned(isEmpty ? "exhausted" : "ok"),
-        ({ _tag }) => planned(planFailures[_tag])
+        ({ isEmpty }) => countPlan(isEmpty ? "exhausted" : "ok"),
+        ({ _tag }) => countPlan(planFailures[_tag])
       ),
     /** Counts the exclusions of one credential in a search. */
-    excluded: (exclusions: ReadonlyArray<Exclusion>) => {
-      for (const { reason } of exclusions) excluded(reason)
+    countExclusions: (exclusions: ReadonlyArray<Exclusion>) => {
+      for (const { reason } of exclusions) countExclusion(reason)
     },
     lease: <A, R>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable, R>) =>
-      counted(
+      countExit(
         lease,
-        () => leased("ok"),
-        (error) => leased(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
+        () => countLease("ok"),
+        (error) => countLease(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
       ),
     /** Counts a cooldown that began or grew. */
-    parked: eachOf("byok.router.parkings", "cause", cooldownCauses)
+    countParking: makeCounters("byok.router.parkings", "cause", cooldownCauses)
   }
 })

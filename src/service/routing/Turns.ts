@@ -3,12 +3,12 @@ import { monotonicMillis } from "../../domain/routing/Health.ts"
 import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 
 /**
- * Keeps work whose time grows with a pool from blocking requests. `inTurn` runs one effect at a time, taking accounts in
- * turn. `slice` runs synchronous work, milliseconds for a large pool, and then pauses for as long as the work took.
+ * Keeps work that takes longer for larger pools from blocking requests. `inTurn` runs one effect at a time, of one account
+ * after another. `throttled` runs synchronous work, and then pauses for as long as the work took.
  */
 export const makeTurns = Effect.map(Clock.Clock, (clock) => ({
   inTurn: makeRequestQueue({ inProgress: 1, waiting: Number.POSITIVE_INFINITY }),
-  slice: <A>(work: () => A): Effect.Effect<A> =>
+  throttled: <A>(work: () => A): Effect.Effect<A> =>
     Effect.suspend(() => {
       const began = monotonicMillis(clock)
       const result = work()

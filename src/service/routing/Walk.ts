@@ -17,6 +17,7 @@ export interface StepSearch {
   readonly restart: () => void
 }
 
+/** The operations of a router on which a walk depends. */
 export interface RouterOperations {
   readonly search: (plan: PlannedRequest) => StepSearch
   /** `onLease` gets the lease before its key is opened, to end it if the caller leaves. A refused lease has already ended. */
@@ -36,6 +37,7 @@ export interface OpenAttempt {
   readonly lease: Lease | undefined
 }
 
+/** One pass over the steps of a plan, with at most one open attempt. */
 export interface Walk {
   /** Opens the next attempt; undefined after the last one. Retryable. Call `close` before the next, however this ends. */
   readonly next: Effect.Effect<OpenAttempt | undefined, PoolsUnavailable>
@@ -50,10 +52,10 @@ export interface Walk {
 /** Whether the answer is to be returned; otherwise another step may do better. */
 const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "RequestRefused" || _tag === "Abandoned"
 
-/** Failures in a row after which the other steps of a provider are skipped. */
+/** Failures in a row after which a walk skips the other steps of a provider. */
 const maxFailures = 2
 
-/** Delay before a retry while another request tries a key or the key store is away, in milliseconds. */
+/** When to retry while another request tries a key or the key store is away, in milliseconds from now. */
 export const retrySoon = 1000
 
 const nameOf = (provider: Provider, credential_id: CredentialId | undefined) => credential_id ?? `${provider} shared`
@@ -71,49 +73,49 @@ export const makeWalk =
   (plan: PlannedRequest): Walk => {
     const { freshness, request } = plan
     const resolved: ResolvedRequest = { request, freshness }
-    const steps = search(plan)
+    const stepSearch = search(plan)
     const attempts: Array<Attempted> = []
     const failures = new Map<Provider, number>()
-    const done = new Set<string>()
-    const changed = new Set<Provider>()
+    const tried = new Set<string>()
+    const searchedAgain = new Set<Provider>()
     /** Providers whose shared capacity is withheld because a key of theirs may still serve. */
-    const withheldShared = new Set<Provider>()
+    const sharedWithheld = new Set<Provider>()
     let isOver = false
-    let leased: Lease | undefined
+    let openLease: Lease | undefined
 
     const isWanted: IsWanted = (provider, credential_id) =>
       (failures.get(provider) ?? 0) < maxFailures &&
-      (credential_id !== undefined || !withheldShared.has(provider)) &&
-      !done.has(nameOf(provider, credential_id))
+      (credential_id !== undefined || !sharedWithheld.has(provider)) &&
+      !tried.has(nameOf(provider, credential_id))
 
-    const onLease = (lease: Lease) => void (leased = lease)
+    const onLease = (lease: Lease) => void (openLease = lease)
 
-    const markDone = (step: Step) => done.add(nameOf(step.provider, credentialOf(step)))
+    const markTried = (step: Step) => tried.add(nameOf(step.provider, credentialOf(step)))
 
     const recordRefusal = (step: OwnStep, reason: Refusal) => {
       const { provider } = step
       attempts.push({ step, result: { _tag: "Refused", reason } })
-      if (reason === "changed" && !changed.has(provider)) {
-        changed.add(provider)
-        steps.restart()
+      if (reason === "changed" && !searchedAgain.has(provider)) {
+        searchedAgain.add(provider)
+        stepSearch.restart()
         return
       }
-      if (reason !== "parked" && reason !== "on_trial") withheldShared.add(provider)
-      markDone(step)
+      if (reason !== "parked" && reason !== "on_trial") sharedWithheld.add(provider)
+      markTried(step)
     }
 
     const openStep = (step: Step): Walk["next"] => {
       if (step._tag === "Shared") {
-        markDone(step)
+        markTried(step)
         return Effect.succeed({ step, lease: undefined })
       }
       return Effect.matchEffect(lease(resolved, step, onLease), {
         onSuccess: (lease) => {
-          markDone(step)
+          markTried(step)
           return Effect.succeed({ step, lease })
         },
         onFailure: (error) => {
-          leased = undefined
+          openLease = undefined
           if (error._tag !== "LeaseRefused") return Effect.fail(error)
           recordRefusal(step, error.reason)
           return next
@@ -124,15 +126,15 @@ export const makeWalk =
     const next: Walk["next"] = Effect.suspend(() =>
       isOver
         ? Effect.undefined
-        : Effect.flatMap(steps.next(isWanted), (step) => (step === undefined ? Effect.undefined : openStep(step)))
+        : Effect.flatMap(stepSearch.next(isWanted), (step) => (step === undefined ? Effect.undefined : openStep(step)))
     )
 
     return {
       next,
       attemptCount: () => attempts.length,
       close: (outcome) => {
-        const lease = leased
-        leased = undefined
+        const lease = openLease
+        openLease = undefined
         if (lease !== undefined) end(lease, outcome)
       },
       record: ({ step }, outcome) => {
@@ -174,13 +176,13 @@ export const runPlan = (walk: (plan: PlannedRequest) => Walk) =>
   ): Effect.fn.Return<A, E | Exhausted | PoolsUnavailable, R> {
     const { close, record, exhausted, next } = walk(plan)
 
-    const one = Effect.onExit(
-      Effect.flatMap(next, (open) =>
-        open === undefined
+    const attemptNext = Effect.onExit(
+      Effect.flatMap(next, (opened) =>
+        opened === undefined
           ? Effect.succeed(undefined)
-          : Effect.map(attempt(open.step, open.lease), (result) => ({
+          : Effect.map(attempt(opened.step, opened.lease), (result) => ({
               ...result,
-              isLast: record(open, result.outcome)
+              isLast: record(opened, result.outcome)
             }))
       ),
       // A failed attempt shows nothing about the key.
@@ -189,7 +191,7 @@ export const runPlan = (walk: (plan: PlannedRequest) => Walk) =>
     )
 
     for (;;) {
-      const result = yield* one
+      const result = yield* attemptNext
       if (result === undefined) return yield* yield* exhausted
       if (result.isLast) return result.value
       if (result.discard !== undefined) yield* result.discard

@@ -9,21 +9,21 @@ import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import type { LeaseTerms } from "./Lease.ts"
 
 /**
- * Health of keys. A report holds in this process at once and is stored in the background; other processes join it when they
- * next read the pool. `onParked` gets the cause of each cooldown that grew.
+ * Makes the record of which keys upstreams refuse. A report holds in this process at once and is stored in the background;
+ * other processes join it when they next read the pool. `onParked` gets the cause of each cooldown that grew.
  */
 export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: CooldownCause) => void) {
   const { store } = yield* Parkings
   const clock = yield* Clock.Clock
   const state = makeHealthState()
 
-  const changeOf = ({ cooldown: { until, ...cooldown }, ...of }: PendingCooldown): ParkingChange => ({
-    ...of,
+  const changeOf = ({ cooldown: { until, ...cooldown }, ...key }: PendingCooldown): ParkingChange => ({
+    ...key,
     ...cooldown,
     remaining: Number.isFinite(until) ? until - monotonicMillis(clock) : null
   })
 
-  const add = yield* makeWriteBehind<PendingCooldown>({
+  const storeLater = yield* makeWriteBehind<PendingCooldown>({
     subject: "The health of keys",
     keyOf: ({ account_id, credential_id, model }) => `${account_id} ${credential_id} ${model}`,
     merge: (one, other) => ({ ...one, cooldown: join(one.cooldown, other.cooldown) }),
@@ -39,20 +39,20 @@ export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: C
 
   return {
     ...state,
-    /** Applies the outcome of a lease that began with health `at`. */
-    report: (key: LeasedKey, at: Health, outcome: Outcome): void => {
-      for (const grown of state.report(key, at, outcome, monotonicMillis(clock))) {
-        if (grown.cooldown.cause !== null) onParked(grown.cooldown.cause)
-        add(grown)
+    /** Applies the outcome of a lease that began with health `atLease`. */
+    report: (key: LeasedKey, atLease: Health, outcome: Outcome): void => {
+      for (const pending of state.report(key, atLease, outcome, monotonicMillis(clock))) {
+        if (pending.cooldown.cause !== null) onParked(pending.cooldown.cause)
+        storeLater(pending)
       }
     }
   }
 })
 
-/** Records when credentials are leased, succeed and fail, each at most once in ten seconds. */
+/** Makes the record of when credentials were last leased, succeeded and failed, stored every ten seconds. */
 export const makeUseLedger = Effect.gen(function* () {
   const { store } = yield* CredentialUse
-  const add = yield* makeWriteBehind<UsedCredential>({
+  const storeLater = yield* makeWriteBehind<UsedCredential>({
     subject: "The last use of credentials",
     keyOf: ({ account_id, credential_id }) => `${account_id} ${credential_id}`,
     merge: (one, other) => ({ ...one, ...mergeUses(one, other) }),
@@ -62,11 +62,11 @@ export const makeUseLedger = Effect.gen(function* () {
     max: 20_000
   })
   return {
-    leased: ({ account_id, credential_id, leased_at }: LeaseTerms): void =>
-      add({ account_id, credential_id, ...useFromLease(leased_at) }),
-    reported: ({ account_id, credential_id, key_version }: LeaseTerms, outcome: Outcome, at: number): void => {
-      const seen = useFromOutcome(outcome, at, key_version)
-      if (seen !== neverUsed) add({ account_id, credential_id, ...seen })
+    recordLease: ({ account_id, credential_id, leased_at }: LeaseTerms): void =>
+      storeLater({ account_id, credential_id, ...useFromLease(leased_at) }),
+    recordOutcome: ({ account_id, credential_id, key_version }: LeaseTerms, outcome: Outcome, at: number): void => {
+      const use = useFromOutcome(outcome, at, key_version)
+      if (use !== neverUsed) storeLater({ account_id, credential_id, ...use })
     }
   }
 })

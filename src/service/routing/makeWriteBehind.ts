@@ -14,14 +14,14 @@ interface WriteBehind<A> {
   readonly wait: Duration.Input
   /** Maximum changes of one statement. */
   readonly batch: number
-  /** Maximum keys with unstored changes. Ignores changes of further keys. */
+  /** Maximum keys with unstored changes; changes of further keys are lost. */
   readonly max: number
 }
 
 const retryAfter = "1 second"
 const closingTimeout = "1 second"
 
-/** Whether a retry may succeed: the database is away or busy. Otherwise a change itself is at fault. */
+/** Whether a retry may succeed, because the database is away or busy. Otherwise a change is at fault. */
 const isTransient = (cause: Cause.Cause<unknown>): boolean => {
   const failure = Cause.squash(cause)
   return (
@@ -32,9 +32,9 @@ const isTransient = (cause: Cause.Cause<unknown>): boolean => {
 }
 
 /**
- * Returns a function that adds a change. Stores changes in the background and, for up to a second, when the scope closes.
- * Invariant: every added change, alone or merged with others of its key, is waiting, being stored, stored, or dropped with a
- * log line because it can never be stored.
+ * Makes a buffer of changes that stores them in the background and, for up to a second, when the scope closes. Returns the
+ * function that adds a change. Invariant: every added change, alone or merged with others of its key, is waiting, being
+ * stored, stored, or dropped with a log line because it can never be stored.
  */
 export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBehind<A>) {
   const { batch, keyOf, max, merge, store, wait, subject } = options
@@ -43,15 +43,15 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   let storing = 0
   let isFailing = false
 
-  const keep = (change: A, key: string, other = waiting.get(key)): void => {
+  const enqueue = (change: A, key: string, other = waiting.get(key)): void => {
     waiting.set(key, other === undefined ? change : merge(other, change))
   }
-  const put = (...change: Parameters<typeof keep>): void => {
-    keep(...change)
+  const enqueueAndWake = (...change: Parameters<typeof enqueue>): void => {
+    enqueue(...change)
     isFilled.openUnsafe()
   }
 
-  const take = (keys: ReadonlyArray<string>): ReadonlyArray<A> =>
+  const dequeue = (keys: ReadonlyArray<string>): ReadonlyArray<A> =>
     keys.map((key) => {
       const change = waiting.get(key) as A
       waiting.delete(key)
@@ -59,17 +59,17 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
     })
 
   /** Stores a batch; one by one if a change is at fault. Fails if the database is away or busy. */
-  const storeSome = (changes: ReadonlyArray<A>): Effect.Effect<void, unknown> =>
+  const storeChanges = (changes: ReadonlyArray<A>): Effect.Effect<void, unknown> =>
     Effect.matchCauseEffect(
       Effect.suspend(() => store(changes)),
       {
-        onSuccess: (locked) => Effect.sync(() => locked.forEach((change) => keep(change, keyOf(change)))),
+        onSuccess: (locked) => Effect.sync(() => locked.forEach((change) => enqueue(change, keyOf(change)))),
         onFailure: (cause) => {
           if (isTransient(cause)) return Effect.failCause(cause)
-          if (changes.length > 1) return Effect.forEach(changes, (one) => storeSome([one]), { discard: true })
+          if (changes.length > 1) return Effect.forEach(changes, (one) => storeChanges([one]), { discard: true })
           const failure = Cause.squash(cause)
-          const why = failure instanceof DatabaseFailure ? failure.message : "unexpected"
-          return Effect.logError(`${subject} cannot be stored, and one was dropped: ${why}`)
+          const reason = failure instanceof DatabaseFailure ? failure.message : "unexpected"
+          return Effect.logError(`${subject} cannot be stored, and one was dropped: ${reason}`)
         }
       }
     )
@@ -77,15 +77,15 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   const storeBatch = (keys: ReadonlyArray<string>) =>
     Effect.acquireUseRelease(
       Effect.sync(() => {
-        const changes = take(keys)
+        const changes = dequeue(keys)
         storing = changes.length
         return changes
       }),
-      storeSome,
+      storeChanges,
       (changes, exit) =>
         Effect.sync(() => {
           storing = 0
-          if (Exit.isFailure(exit)) changes.forEach((change) => put(change, keyOf(change)))
+          if (Exit.isFailure(exit)) changes.forEach((change) => enqueueAndWake(change, keyOf(change)))
         })
     )
 
@@ -99,7 +99,7 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
     return Effect.forEach(batches, storeBatch, { discard: true })
   })
 
-  const attempt = Effect.matchCauseEffect(storeAll, {
+  const storeOrPause = Effect.matchCauseEffect(storeAll, {
     onSuccess: () => Effect.sync(() => void (isFailing = false)),
     onFailure: (cause) => {
       const isFirst = !isFailing
@@ -114,19 +114,19 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   const untilFilled = Effect.suspend(() =>
     waiting.size === 0 ? isFilled.await : Effect.timeoutOption(isFilled.await, retryAfter)
   )
-  const work = Effect.forever(Effect.andThen(Effect.andThen(untilFilled, Effect.sleep(wait)), attempt))
+  const storeForever = Effect.forever(Effect.andThen(Effect.andThen(untilFilled, Effect.sleep(wait)), storeOrPause))
   const storeRest = Effect.repeat(storeAll, {
     until: () => waiting.size === 0,
     schedule: Schedule.spaced("100 millis")
   })
 
-  // Finalizers run in reverse: interrupting `work` puts its changes back, then `storeRest` stores everything.
+  // Finalizers run in reverse: interrupting `storeForever` puts its changes back, then `storeRest` stores everything.
   yield* Effect.addFinalizer(() => Effect.exit(Effect.timeout(Effect.interruptible(storeRest), closingTimeout)))
-  yield* Effect.forkScoped(Effect.provideService(work, References.TracerEnabled, false))
+  yield* Effect.forkScoped(Effect.provideService(storeForever, References.TracerEnabled, false))
 
   return (change: A): void => {
     const key = keyOf(change)
     const other = waiting.get(key)
-    if (other !== undefined || waiting.size + storing < max) put(change, key, other)
+    if (other !== undefined || waiting.size + storing < max) enqueueAndWake(change, key, other)
   }
 })

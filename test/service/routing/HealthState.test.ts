@@ -31,22 +31,22 @@ describe("the health of keys in one process", () => {
   })
 
   it("has one lease on trial for a key, model, epoch and number of strikes, for 30 seconds (Q24)", () => {
-    const { admit, releaseTrial } = state.makeHealthState()
+    const { claimTrial, releaseTrial } = state.makeHealthState()
     const struck = (change: object = {}) => ({ ...free, model: { ...free.model, strikes: 1, ...change } })
     const [key, lease, other] = [leasedKey("a/one"), {}, {}]
-    assert.isTrue(admit(key, struck(), lease, 1))
-    assert.isTrue(admit(leasedKey("a/two"), struck(), other, 1))
-    assert.isTrue(admit(leasedKey("a/one", 2), struck(), other, 1))
-    for (const change of [{ epoch: 1 }, { strikes: 2 }]) assert.isTrue(admit(key, struck(change), other, 1))
+    assert.isTrue(claimTrial(key, struck(), lease, 1))
+    assert.isTrue(claimTrial(leasedKey("a/two"), struck(), other, 1))
+    assert.isTrue(claimTrial(leasedKey("a/one", 2), struck(), other, 1))
+    for (const change of [{ epoch: 1 }, { strikes: 2 }]) assert.isTrue(claimTrial(key, struck(change), other, 1))
     releaseTrial(key, struck(), other)
-    assert.isFalse(admit(key, struck(), other, 30_000))
-    assert.isTrue(admit(key, struck(), other, 30_001))
+    assert.isFalse(claimTrial(key, struck(), other, 30_000))
+    assert.isTrue(claimTrial(key, struck(), other, 30_001))
     for (const _ of ["first", "again"]) releaseTrial(key, struck(), other)
-    assert.isTrue(admit(key, struck(), lease, 30_001))
+    assert.isTrue(claimTrial(key, struck(), lease, 30_001))
     const both = { whole: struck().model, model: struck().model }
-    assert.isTrue(admit(leasedKey("a/one", 3), both, lease, 1))
-    assert.isFalse(admit(leasedKey("a/two", 3), both, other, 1), "the whole key is on trial")
-    for (const one of [lease, other]) assert.isTrue(admit(key, free, one, 1), "any number of leases of a free key")
+    assert.isTrue(claimTrial(leasedKey("a/one", 3), both, lease, 1))
+    assert.isFalse(claimTrial(leasedKey("a/two", 3), both, other, 1), "the whole key is on trial")
+    for (const one of [lease, other]) assert.isTrue(claimTrial(key, free, one, 1), "any number of leases of a free key")
   })
 
   it("reports and counts which cooldowns grew", () => {

@@ -10,9 +10,9 @@ const turns = Effect.gen(function* () {
   const working = Object.assign(Object.create(clock) as Clock.Clock, {
     monotonicTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe() + worked
   })
-  const { inTurn, slice } = yield* Effect.provideService(makeTurns, Clock.Clock, working)
+  const { inTurn, throttled } = yield* Effect.provideService(makeTurns, Clock.Clock, working)
   const take = (micros: number) =>
-    slice(() => {
+    throttled(() => {
       worked += BigInt(micros) * 1000n
       return micros
     })

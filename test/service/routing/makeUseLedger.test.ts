@@ -72,15 +72,15 @@ describe("the last use of credentials", () => {
     "is written at most once in 10 seconds per credential, and always with its last state",
     [Arbitrary.array(event, { maxLength: 30 }), elementOf([true, false])],
     function* ([events, isFlaky]) {
-      const { close, leased, now, reported, writes } = yield* begin((at) =>
+      const { close, now, recordLease, recordOutcome, writes } = yield* begin((at) =>
         isFlaky && at % 3 === 1 ? new ServiceUnavailable() : Effect.void
       )
       const expected = new Map<string, LastUse>()
       for (const { credential, wait, what } of events) {
         yield* TestClock.adjust(wait)
         const terms = termsOf(credential, now())
-        if (what === "leased") leased(terms)
-        else reported(terms, what, now())
+        if (what === "leased") recordLease(terms)
+        else recordOutcome(terms, what, now())
         const seen = what === "leased" ? useFromLease(now()) : useFromOutcome(what, now(), 1)
         if (seen === neverUsed) continue
         const known = expected.get(terms.credential_id) ?? neverUsed

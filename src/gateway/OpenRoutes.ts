@@ -133,12 +133,18 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         const { reservation } = route
         if (reservation === undefined || walk.attemptCount() < route.attemptsReserved) return Effect.void
         const added = Math.max(attemptsPerReservation, walk.attemptCount() - route.attemptsReserved)
-        route.attemptsReserved += added
         const admitted = untilStarted((start) => {
-          if (reservation.grow(bytesOf.attempt * added, start)) start()
+          const onGrown = () => {
+            route.attemptsReserved += added
+            start()
+          }
+          if (reservation.grow(bytesOf.attempt * added, onGrown)) onGrown()
           return true
         })
-        return Effect.mapError(admitted, () => new PoolsUnavailable())
+        return Effect.catch(admitted, () => {
+          reservation.shrink(Number.POSITIVE_INFINITY)
+          return Effect.fail(new PoolsUnavailable())
+        })
       })
 
     /**

@@ -1,6 +1,6 @@
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
-import { Effect, Exit, Scheduler } from "effect"
+import { Effect, Exit, Fiber, Scheduler } from "effect"
 import { TestClock } from "effect/testing"
 import { NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
@@ -26,16 +26,19 @@ describe("the routes that gateways drive over HTTP", () => {
       const router = fakeRouter()
       const held = (use: "route" | "spare" = "route") => budget.held[use]
       const used = Effect.scoped(Effect.flatMap(OpenRoutes.make, (routes) => use(routes, held, router)))
-      return Effect.tap(used, () => Effect.sync(() => assert.deepStrictEqual([held(), held("spare")], [0, 0]))).pipe(
-        Effect.provideService(MemoryBudget, budget),
-        Effect.provide(router.layer)
-      )
+      return Effect.tap(used, () =>
+        Effect.sync(() => assert.deepStrictEqual([held(), held("spare"), router.leased.size], [0, 0, 0]))
+      ).pipe(Effect.provideService(MemoryBudget, budget), Effect.provide(router.layer))
     })
   const plan = Effect.succeed(planOf([{ provider: "azure", refused: false }]))
   const another = AccountId.make("00000000-0000-7000-8000-00000000000b")
   const planOfAnother = Effect.succeed(planOf([{ provider: "azure", refused: false }], another))
-  const planWith = (user_id: string) =>
-    Effect.map(plan, (planned) => ({ ...planned, request: { ...planned.request, user_id } }))
+  const planWith = (user_id: string, targets = 1) =>
+    Effect.map(plan, ({ request, ...planned }) => {
+      const [target = assert.fail()] = request.targets
+      return { ...planned, request: { ...request, user_id, targets: [target, ...Array(targets - 1).fill(target)] } }
+    })
+  const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
   const inTime = Effect.provideService(CurrentDeadline, { until: 0 })
 
   it.effect("reserve memory for their account; when it is full, each account has its share (T9)", () =>
@@ -78,7 +81,10 @@ describe("the routes that gateways drive over HTTP", () => {
         assert.isBelow(held(), 5_000, "a route reserves memory for its request, not for its plan")
         yield* collected
         assert.isDefined(ofPlan.deref(), "control")
+        // Nothing expires at the whole seconds when routes are ended unasked.
+        yield* TestClock.adjust(30_500)
         const answer = yield* report(id, 1, { _tag: "Succeeded" })
+        assert.deepStrictEqual(answer, { next: undefined, retry_at: null, outcome: { _tag: "Succeeded" } })
         assert.deepStrictEqual([held(), held("spare")], [0, 880], "the last answer is in evictable memory")
         yield* collected
         assert.isUndefined(ofPlan.deref())
@@ -100,6 +106,9 @@ describe("the routes that gateways drive over HTTP", () => {
         const long = yield* open(planWith("u".repeat(100_255)))
         assert.strictEqual(held() - short, short + 200_000)
         yield* abandon(long.id)
+        const wide = yield* open(planWith("u".repeat(255), 3))
+        assert.strictEqual(held() - short, short + 2 * 256)
+        yield* abandon(wide.id)
         yield* abandon(id)
         const keys = Array.from({ length: 100 }, () => ({ provider: "azure", refused: false }) as const)
         const many = yield* open(Effect.succeed(planOf(keys)))
@@ -107,12 +116,17 @@ describe("the routes that gateways drive over HTTP", () => {
         for (let n = 1; n < 100; n++) {
           const { next } = yield* report(many.id, n, { _tag: "Rejected" })
           assert.strictEqual(next?.n, n + 1)
+          assert.strictEqual(held() - before, 8 * 384 * Math.floor(n / 8))
         }
-        assert.isAbove(held() - before, 92 * 300)
-        const refused = Array.from({ length: 1_000 }, (_, n) => ({ provider: "azure", refused: n > 0 }) as const)
-        const last = yield* open(Effect.succeed(planOf(refused)))
-        yield* report(last.id, 1, { _tag: "Rejected" })
         yield* abandon(many.id)
+        const refused = Array.from(
+          { length: 100 },
+          (_, n) => ({ provider: "azure", refused: n > 0 && n < 51 }) as const
+        )
+        const refusing = yield* open(Effect.succeed(planOf(refused)))
+        for (const n of [1, 2]) yield* report(refusing.id, n, { _tag: "Rejected" })
+        assert.strictEqual(held() - before, (52 - 8) * 384, "for those whose keys were refused, too")
+        yield* abandon(refusing.id)
         assert.strictEqual(held(), 0)
       })
     )
@@ -136,6 +150,99 @@ describe("the routes that gateways drive over HTTP", () => {
           assert.deepStrictEqual(again, first)
           yield* report(id, 2, { _tag: "Succeeded" })
         }
+      })
+    )
+  )
+
+  it.effect("take reports of the open attempt only, and end if a report says so, even a repeated one (T3)", () =>
+    within(1_000_000, ({ open, report }, _held, { outcomes }) =>
+      Effect.gen(function* () {
+        const { id } = yield* open(two)
+        for (const n of [0, 2]) {
+          assert.propertyVal(yield* Effect.flip(report(id, n, { _tag: "Rejected" })), "_tag", "AttemptNotOpen")
+        }
+        const over = { next: undefined, retry_at: null, outcome: { _tag: "Rejected" } }
+        assert.strictEqual((yield* report(id, 1, { _tag: "Rejected" })).next?.n, 2)
+        for (const _ of ["first", "again"]) {
+          assert.deepStrictEqual<unknown>(yield* report(id, 1, { _tag: "Succeeded" }, false), over)
+        }
+        const other = yield* open(two)
+        assert.deepStrictEqual<unknown>(yield* report(other.id, 1, { _tag: "Rejected" }, false), over)
+        assert.deepStrictEqual(outcomes, ["Rejected", "Abandoned", "Rejected"])
+      })
+    )
+  )
+
+  it.effect("open no attempt once they have ended, even while its key is leased", () =>
+    within(1_000_000, ({ abandon, open, report }, _held, { leased, outcomes, state }) =>
+      Effect.gen(function* () {
+        const { id } = yield* open(two)
+        state.latch.closeUnsafe()
+        const reporting = yield* Effect.forkChild(report(id, 1, { _tag: "Rejected" }), { startImmediately: true })
+        yield* abandon(id)
+        yield* state.latch.open
+        const answer = yield* Fiber.join(reporting)
+        assert.deepStrictEqual<unknown>(answer, { next: undefined, retry_at: null, outcome: { _tag: "Rejected" } })
+        assert.deepStrictEqual(outcomes, ["Rejected", "Abandoned"])
+        assert.strictEqual(leased.size, 0)
+      })
+    )
+  )
+
+  it.effect("end after ten minutes, asked or not", () =>
+    within(4_500, ({ abandon, open, report }, held, { outcomes }) =>
+      Effect.gen(function* () {
+        // Nothing expires at the whole seconds when routes are ended unasked.
+        yield* TestClock.adjust(30_500)
+        const asks: ReadonlyArray<(id: string) => Effect.Effect<unknown, unknown>> = [
+          (id) => report(id, 1, { _tag: "Succeeded" }),
+          abandon,
+          () => open(plan)
+        ]
+        const answers: Array<unknown> = []
+        for (const ask of asks) {
+          const { id } = yield* inTime(open(two))
+          yield* TestClock.adjust(599_999)
+          assert.strictEqual((yield* report(id, 1, { _tag: "Rejected" })).next?.n, 2)
+          yield* TestClock.adjust(1)
+          const asked = Effect.match(ask(id), {
+            onFailure: (error) => error instanceof NotFound,
+            onSuccess: () => "opened"
+          })
+          answers.push(yield* inTime(asked))
+        }
+        assert.deepStrictEqual(answers, [true, true, "opened"])
+        yield* TestClock.adjust(601_000)
+        assert.strictEqual(held(), 0)
+        const ended = ["Rejected", "Abandoned"] as const
+        assert.deepStrictEqual(outcomes, [...ended, ...ended, ...ended, "Abandoned"])
+      })
+    )
+  )
+
+  it.effect("do not open an attempt beyond the reserved ones while memory is full", () =>
+    within(300_000, ({ abandon, open, report }, held) =>
+      Effect.gen(function* () {
+        const keys = Array.from({ length: 20 }, () => ({ provider: "azure", refused: false }) as const)
+        const { id } = yield* open(Effect.succeed(planOf(keys)))
+        const alone = held()
+        const other = yield* open(
+          Effect.map(planWith("x".repeat(145_000)), (planned) => ({
+            ...planned,
+            request: { ...planned.request, account_id: another }
+          }))
+        )
+        for (let n = 1; n < 8; n++) yield* report(id, n, { _tag: "Rejected" })
+        const before = held()
+        for (const _ of ["first", "again"]) {
+          assert.instanceOf(yield* Effect.flip(inTime(report(id, 8, { _tag: "Rejected" }))), PoolsUnavailable)
+        }
+        assert.strictEqual(held(), before)
+        yield* abandon(other.id)
+        assert.strictEqual(held(), alone, "a report that failed reserves nothing later")
+        assert.strictEqual((yield* report(id, 8, { _tag: "Rejected" })).next?.n, 9)
+        assert.strictEqual(held(), alone + 8 * 384)
+        yield* abandon(id)
       })
     )
   )
@@ -168,15 +275,43 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
+  it.effect("keep the last answers of a second together until a minute after the newest", () =>
+    within(1_000_000, ({ open, report }, held) =>
+      Effect.gen(function* () {
+        yield* TestClock.adjust(30_500)
+        const ids: Array<string> = []
+        const spares: Array<number> = []
+        for (const wait of [999, 1, 0]) {
+          const { id } = yield* open(plan)
+          yield* report(id, 1, { _tag: "Succeeded" })
+          ids.push(id)
+          spares.push(held("spare"))
+          yield* TestClock.adjust(wait)
+        }
+        assert.deepStrictEqual(spares, [880, 880 + 112, 880 + 112 + 880])
+        const kept = Effect.forEach(ids, (id) => Effect.isSuccess(report(id, 1, { _tag: "Succeeded" })))
+        assert.deepStrictEqual(yield* kept, [true, true, true])
+        yield* TestClock.adjust(59_998)
+        assert.deepStrictEqual(yield* kept, [true, true, true])
+        yield* TestClock.adjust(1)
+        assert.deepStrictEqual(yield* kept, [false, false, true])
+        yield* TestClock.adjust(1)
+        assert.deepStrictEqual(yield* kept, [false, false, false])
+      })
+    )
+  )
+
   it.effect("evict last answers when an open route needs their memory", () =>
     within(5_000, ({ open, report }, held) =>
       Effect.gen(function* () {
         const ended = yield* open(plan)
         yield* report(ended.id, 1, { _tag: "Succeeded" })
         assert.isAbove(held("spare"), 0)
-        yield* open(planOfAnother)
+        const next = yield* open(planOfAnother)
         assert.strictEqual(held("spare"), 0)
         assert.instanceOf(yield* Effect.flip(report(ended.id, 1, { _tag: "Succeeded" })), NotFound)
+        const answer = yield* report(next.id, 1, { _tag: "Succeeded" })
+        assert.deepStrictEqual(yield* report(next.id, 1, { _tag: "Succeeded" }), answer, "others are kept afterwards")
       })
     )
   )
@@ -206,6 +341,9 @@ describe("the routes that gateways drive over HTTP", () => {
         const opened = yield* open(Effect.succeed({ ...planOf([]), retry_at: 5 }))
         assert.deepInclude(opened, { next: undefined, retry_at: 5, expires_at: 600_000 })
         assert.instanceOf(yield* Effect.flip(report(opened.id, 0, { _tag: "Succeeded" })), NotFound)
+        const refused = yield* open(Effect.succeed(planOf([{ provider: "azure", refused: true }])))
+        assert.deepInclude(refused, { next: undefined, retry_at: null })
+        assert.instanceOf(yield* Effect.flip(open(plan, (lose) => lose())), ServiceUnavailable)
         state.away = true
         assert.instanceOf(yield* Effect.flip(open(plan)), PoolsUnavailable)
         assert.deepStrictEqual([held(), held("spare")], [0, 0])
@@ -216,7 +354,6 @@ describe("the routes that gateways drive over HTTP", () => {
   it.effect("retry a failed answer to a report, and say when to retry if no key is left", () =>
     within(1_000_000, ({ abandon, open, report }, _held, { outcomes, state }) =>
       Effect.gen(function* () {
-        const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
         const { id } = yield* open(two)
         state.away = true
         for (const _ of ["first", "again"]) {
@@ -225,7 +362,10 @@ describe("the routes that gateways drive over HTTP", () => {
         state.away = false
         assert.strictEqual((yield* report(id, 1, { _tag: "Rejected" })).next?.n, 2)
         const over = { next: undefined, retry_at: null }
-        assert.deepStrictEqual(yield* report(id, 2, { _tag: "Succeeded" }), { ...over, outcome: { _tag: "Succeeded" } })
+        for (const _ of ["first", "again"]) {
+          const answer = yield* report(id, 2, { _tag: "Succeeded" })
+          assert.deepStrictEqual(answer, { ...over, outcome: { _tag: "Succeeded" } })
+        }
         const left = yield* open(two)
         yield* abandon(left.id)
         const last = yield* open(plan)
@@ -254,7 +394,6 @@ describe("the routes that gateways drive over HTTP", () => {
         yield* Effect.yieldNow
         assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Succeeded" })), NotFound)
         assert.strictEqual(held(), 0)
-        const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
         const reported = yield* open(two, (lost) => (giveUp = lost))
         yield* report(reported.id, 1, { _tag: "Rejected" })
         giveUp()

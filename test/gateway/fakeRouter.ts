@@ -1,5 +1,5 @@
 import { assert } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect, Latch, Layer } from "effect"
 import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import { searchStart } from "../../src/domain/routing/planFor.ts"
@@ -44,12 +44,12 @@ export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id):
   start: { versions: "", position: searchStart }
 })
 
-/** A router whose leases are counted, and whose database can be cut off. */
+/** A router whose leases are counted and can be held back, and whose database can be cut off. */
 export const fakeRouter = () => {
   const leased = new Set<Lease>()
   const outcomes: Array<Outcome["_tag"]> = []
-  const state = { away: false }
-  /** Leases at once, as with keys in memory. */
+  const state = { away: false, latch: Latch.makeUnsafe(true) }
+  /** Leases at once, as with keys in memory, unless held back. */
   const lease: RouterOperations["lease"] = (_request, step, made) => {
     const answer = (): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable> => {
       if (state.away) return Effect.fail(new PoolsUnavailable())
@@ -72,7 +72,7 @@ export const fakeRouter = () => {
       made(lease)
       return Effect.succeed(lease)
     }
-    return Effect.suspend(answer)
+    return state.latch.isOpen() ? Effect.suspend(answer) : state.latch.whenOpen(Effect.suspend(answer))
   }
   const layer = Layer.mock(Router, {
     redact: (text) => text,
@@ -93,5 +93,5 @@ export const fakeRouter = () => {
       }
     })
   })
-  return { layer, outcomes, state }
+  return { layer, leased, outcomes, state }
 }

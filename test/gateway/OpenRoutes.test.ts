@@ -36,7 +36,10 @@ describe("the routes that gateways drive over HTTP", () => {
   const planWith = (user_id: string, targets = 1) =>
     Effect.map(plan, ({ request, ...planned }) => {
       const [target = assert.fail()] = request.targets
-      return { ...planned, request: { ...request, user_id, targets: [target, ...Array(targets - 1).fill(target)] } }
+      return {
+        ...planned,
+        request: { ...request, user_id, targets: [target, ...Array.from({ length: targets - 1 }, () => target)] }
+      }
     })
   const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
   const inTime = Effect.provideService(CurrentDeadline, { until: 0 })

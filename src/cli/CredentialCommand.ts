@@ -17,7 +17,7 @@ import { readSecretText } from "../wiring/PrivateFiles.ts"
 
 const pageSize = 1000
 
-/** Fails unless the account exists and has the workspace, if any, even a deleted one. */
+/** Fails unless the account exists and, if a workspace is given, has it, live or deleted. */
 const requireWorkspace = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId | undefined) {
   const workspaces = yield* (yield* Accounts).listWorkspaces(account_id)
   if (workspace_id !== undefined && workspaces.every((one) => one.workspace_id !== workspace_id)) {

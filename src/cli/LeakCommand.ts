@@ -15,7 +15,7 @@ const withLeakedKeys = CommandLayers.asOperatorWith(LeakedKeys, CommandLayers.wi
 const progressLine = ({ found, opened, searched, total }: LeakSearchProgress) =>
   `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`
 
-const progressPart = ({ searched, total }: LeakSearchProgress) => searched / Math.max(1, total)
+const searchedFraction = ({ searched, total }: LeakSearchProgress) => searched / Math.max(1, total)
 
 const resultLines = ({ found, opened, searched, unopened, unopened_total }: LeakSearchResult) => [
   `searched  ${searched}, ${opened} opened`,
@@ -44,7 +44,7 @@ const find = Command.make(
       yield* Console.error("Reading the leaked text from standard input, up to Ctrl-D.")
     }
     const text = yield* readSecretText("The leaked text", file, stdin)
-    const progress = yield* makeProgress(progressLine, progressPart)
+    const progress = yield* makeProgress(progressLine, searchedFraction)
     const result = yield* withLeakResponse(({ find }) => find({ text, all, park, onProgress: progress.report })).pipe(
       Effect.ensuring(progress.end),
       Effect.catchTag("KeyStoreUnavailable", ({ reason }) =>

@@ -12,7 +12,7 @@ export const timestamp = (description: string) =>
     Schema.isPattern(iso8601, { description, toJsonSchema: () => ({ pattern: iso8601.source, format: "date-time" }) })
   ).pipe(Schema.decodeTo(Schema.DateTimeUtc, SchemaTransformation.dateTimeUtcFromString))
 
-/** Converts milliseconds since 1970. */
+/** Converts milliseconds since 1970 to a time. */
 export const timeOrNull = (at: number | null) => (at === null ? null : DateTime.makeUnsafe(at))
 
 const nullableOutput = <S extends Schema.Constraint>(schema: S, description: string) =>
@@ -49,6 +49,7 @@ const listInput = <T extends string>(element: Schema.Codec<T, string>, minLength
     "must be a list of strings or null",
     description
   )
+  // OpenAPI shows the limit of `list`; `withMaxLength` refuses a longer one before its elements are decoded.
   return { ...nullable, input: (operation: Operation) => nullable.input(operation).pipe(withMaxLength(100, tooLong)) }
 }
 
@@ -57,13 +58,14 @@ const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have a
 export type Column = "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
 
 interface Member {
-  /** The member in answers (section 2.1). */
+  /** The member in responses (section 2.1). */
   readonly output: Schema.Constraint
   readonly column: Column
-  /** The member in a create, if only a create takes it (section 4.1). */
-  readonly created?: Schema.Constraint
-  /** The member in create and update (section 4.1, section 8), with its default in a create. */
+  /** The input member of a create that an update does not take (section 4.1). */
+  readonly createOnly?: Schema.Constraint
+  /** The input member of create and update (section 4.1, section 8). */
   readonly input?: (operation: Operation) => Schema.Constraint
+  /** Its default in a create. */
   readonly default?: null | false
   /** Position in the sealing context; only of members that decide where and for whom the key may be used. Never changes. */
   readonly bound?: number
@@ -72,8 +74,8 @@ interface Member {
 /** The members of a credential in wire order. Schemas, columns, sealing context and fingerprint derive from this table. */
 export const members = {
   id: { output: CredentialId, column: "uuid", bound: 2 },
-  workspace_id: { output: WorkspaceId, created: Schema.optionalKey(WorkspaceId), column: "uuid", bound: 1 },
-  provider: { output: StoredProvider, created: RequestedProvider, column: "text", bound: 3 },
+  workspace_id: { output: WorkspaceId, createOnly: Schema.optionalKey(WorkspaceId), column: "uuid", bound: 1 },
+  provider: { output: StoredProvider, createOnly: RequestedProvider, column: "text", bound: 3 },
   name: {
     output: nullableOutput(Schema.String, "Human-readable name; null if none was given."),
     ...nullableInput(shortText, "must be a string or null", "Human-readable name."),

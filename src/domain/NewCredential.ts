@@ -8,8 +8,8 @@ import { regionConflicts } from "./Region.ts"
 
 const Fields = Schema.Struct({
   key: RawKey,
-  provider: members.provider.created,
-  workspace_id: members.workspace_id.created,
+  provider: members.provider.createOnly,
+  workspace_id: members.workspace_id.createOnly,
   ...Struct.map(inputFields("create"), withDefault)
 })
 type Fields = typeof Fields.Type
@@ -77,7 +77,7 @@ const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
 export const decodeNewCredential = (input: unknown): Effect.Effect<NewCredential, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 
-const createMemberNames = memberNames.filter((name) => "created" in members[name] || "input" in members[name]).sort()
+const createMemberNames = memberNames.filter((name) => "createOnly" in members[name] || "input" in members[name]).sort()
 
 /**
  * The members of a create that its fingerprint covers beside the key, sorted by name. Leaves out members with their default

@@ -42,7 +42,7 @@ const routes = Layer.merge(
   Layer.fresh(Envelope.layer)
 )
 
-/** Whether repeating a request does no harm. */
+/** Whether repeating a request does no harm: of the POSTs, only those that open a route or report its attempts. */
 const isSafe = (method: string, path: string) => method !== "POST" || path.startsWith("/v1/routes")
 
 /**

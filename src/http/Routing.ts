@@ -31,7 +31,8 @@ const origin = /^https?:\/\/[^/?#]+/i
 export const routableUrl = (target: string): string => {
   const url = target.startsWith("/") ? target : target.replace(origin, "").replace(/^(?=\?|$)/, "/")
   const [path = ""] = /^[^?]*/.exec(url) ?? []
-  // The router would read `*` and an invalid URL as `/`, and a path that ends in a slash as one with an empty id.
+  // The router would read `*` and an invalid URL as `/`, and a path that ends in a slash as one with an empty id. No route
+  // begins with `//`.
   if (!path.startsWith("/") || (path !== "/" && path.endsWith("/"))) return `//${url}`
   if (!/[%;#]/.test(path)) return url
   const encoded = isPercentEncoded(path) ? path : path.replaceAll("%", "%25")

@@ -51,6 +51,7 @@ export const layer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration.Inpu
           registered_at ? [["", Math.max(0, (now.epochMilliseconds - registered_at.epochMilliseconds) / 1000)]] : []
         )
       })
+      // After a failed query, the gauges keep their last values.
       const readAll = Effect.all(
         [readReady, readUnsealed, readKeys].map((read) => Effect.catchCause(read, () => Effect.void)),
         { discard: true }

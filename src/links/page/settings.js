@@ -98,6 +98,7 @@ export const SettingsForm = ({ cancel, of, save }) => {
   const [busy, setBusy] = useState(false)
   const [hasConflict, setConflict] = useState(false)
   const currentSettings = () => settingsIn(new FormData(form.current ?? undefined))
+  /** The settings before any edit, read from a reset copy of the form. */
   const initialSettings = () => {
     const copy = /** @type {HTMLFormElement | undefined} */ (form.current?.cloneNode(true))
     copy?.reset()

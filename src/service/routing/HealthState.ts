@@ -28,7 +28,7 @@ export interface PendingCooldown extends CredentialReference {
 /**
  * Makes this process's memory of refused keys, which it joins with stored cooldowns. A key that an upstream refuses is parked
  * until its cooldown ends; then one lease tries it. Invariants: a remembered cooldown only grows; each key version, epoch and
- * number of strikes has at most one trial; a refusal for a model beyond `maxModels` of its key parks the whole key.
+ * number of strikes has at most one trial at a time; a refusal for a model beyond `maxModels` of its key parks the whole key.
  */
 export const makeHealthState = (maxModels = 100) => {
   /** Cooldowns by credential and model; the credential reported last comes last. */
@@ -59,6 +59,7 @@ export const makeHealthState = (maxModels = 100) => {
     return expireStrikes(isCurrent ? join(reported.cooldown, known) : known, now)
   }
 
+  /** Forgets credentials whose cooldowns have all expired, oldest first, up to one with a current cooldown. */
   const dropExpired = (now: number) => {
     for (const [credential, models] of reports) {
       if (!Array.from(models.values()).every((reported) => isExpired(reported, now))) return
@@ -66,8 +67,8 @@ export const makeHealthState = (maxModels = 100) => {
     }
   }
 
-  /** Whether a cooldown of the model is remembered, or may be, after those without strikes are dropped. */
-  const isTracked = (key: LeasedKey, now: number): boolean => {
+  /** Whether the model may be remembered: it is already, or its key has room. Drops models without strikes to make room. */
+  const mayRemember = (key: LeasedKey, now: number): boolean => {
     const models = reports.get(nameOf(key))
     if (models === undefined || models.has(key.model)) return true
     const isFull = () => models.size - (models.has(wholeKey) ? 1 : 0) >= maxModels
@@ -78,15 +79,15 @@ export const makeHealthState = (maxModels = 100) => {
     return !isFull()
   }
 
-  /** Raises the remembered cooldown, at least `initial`, to this one. Returns whether it grew. */
-  const raise = (key: LeasedKey, model: string, initial: Cooldown, cooldown: Cooldown, now: number): boolean => {
-    if (cooldown === initial) return false
+  /** Remembers a cooldown if it is above that of the lease and the remembered one. Returns whether it is above both. */
+  const raise = (key: LeasedKey, model: string, atLease: Cooldown, cooldown: Cooldown, now: number): boolean => {
+    if (cooldown === atLease) return false
     const credential = nameOf(key)
     const models = reports.get(credential) ?? new Map<string, ReportedCooldown>()
-    const before = join(models.get(model)?.cooldown ?? initial, initial)
+    const before = join(models.get(model)?.cooldown ?? atLease, atLease)
     if (compare(cooldown, before) <= 0) return false
-    // This process does not remember an untracked model, whose success only the database stores.
-    if (model !== wholeKey && !isTracked(key, now)) return true
+    // Only the database stores the success of a model beyond `maxModels`; its refusals park the whole key.
+    if (model !== wholeKey && !mayRemember(key, now)) return true
     changes += 1
     models.set(model, { cooldown, reported_at: now })
     reports.delete(credential)
@@ -120,7 +121,7 @@ export const makeHealthState = (maxModels = 100) => {
     /** Applies the outcome of a lease that began with health `atLease`. Returns the cooldowns that grew. */
     report: (key: LeasedKey, atLease: Health, outcome: Outcome, now: number): ReadonlyArray<PendingCooldown> => {
       const { account_id, credential_id } = key
-      const contribution = contributionOf(atLease, outcome, now, !isTracked(key, now))
+      const contribution = contributionOf(atLease, outcome, now, !mayRemember(key, now))
       return scopes
         .filter((scope) => raise(key, modelOf(key, scope), atLease[scope], contribution[scope], now))
         .map((scope) => ({ account_id, credential_id, model: modelOf(key, scope), cooldown: contribution[scope] }))

@@ -18,19 +18,20 @@ import {
   type StoredSealed
 } from "../rows/credentialRows.ts"
 
-const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
+const bytesOf = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
 /** An API key with the default workspace of its account. */
 interface KeyRow {
   readonly key_account_id: AccountId
   readonly role: ApiKeyRole
-  /** Undefined where accounts are distributed: then the look-up reads only the API key. */
+  /** Undefined with Citus: its statements must name the account, which is not known before this row is read. */
   readonly default_workspace_id?: WorkspaceId | null
+  /** Whether a key of the account is marked as leaked, or was until it was replaced; undefined with Citus. */
   readonly has_marks?: boolean
 }
 
 /** The hash of an API key, and the id of the credential that its request names. */
-interface WithCredential {
+interface KeyAndCredential {
   readonly hash: ApiKeyHash
   readonly id: CredentialId
 }
@@ -41,13 +42,16 @@ type KeyAndCredentialRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
 
 const longColumns: ReadonlySet<string> = new Set([...listNames, "sealed"])
 
-/** Reads the rows that a request needs next along with its API key: so a get takes one round trip, a create or update two. */
+/**
+ * Reads the rows that a request needs next together with its API key, so that a get takes one round trip, and a create or
+ * update two.
+ */
 export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {
     const { reads } = yield* Database
     const { ask, distributed, sql } = reads
-    const findKey = makeLookUp<Pick<WithCredential, "hash">, KeyRow, ResolvedApiKey>(reads, {
+    const findKey = makeLookUp<Pick<KeyAndCredential, "hash">, KeyRow, ResolvedApiKey>(reads, {
       operation: "api_keys.find",
       by: { hash: "text" },
       select: ({ hash }) =>
@@ -60,14 +64,16 @@ export const layer = Layer.effect(
               ${hasMarks(sql, sql`api_keys.account_id`)} AS has_marks FROM api_keys
             LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
+      // Leaves out `n`, the number of the row in a batch.
       read: ({ key_account_id: account_id, n: _n, role, ...prefetched }) => ({
         account_id,
         role,
         prefetched: { account_id, ...prefetched }
       }),
+      // Requests with the same API key share a row.
       nameOf: ({ hash }) => hash
     })
-    /** A column of the credential; null where the credential is too long to be prefetched. */
+    /** Selects a column of the credential; a long column is null if the credential is too large to be prefetched. */
     const valueOf = (column: string) => {
       const value = sql.literal(`credentials.${column}`)
       return longColumns.has(column)
@@ -75,20 +81,20 @@ export const layer = Layer.effect(
         : value
     }
     const bytesOfLists = listBytes(sql, "credentials")
-    const makeFindWith = <Row extends Stored>(
+    const makeFindWithCredential = <Row extends Stored>(
       operation: Operation,
-      columns: Statement.Fragment,
-      bytes: Statement.Fragment,
+      selected: Statement.Fragment,
+      size: Statement.Fragment,
       prefetchedOf: (id: CredentialId, credential: Option.Option<Row>) => Omit<Prefetched, "account_id">
     ) =>
-      makeLookUp<WithCredential, KeyAndCredentialRow<Row>, ResolvedApiKey>(reads, {
+      makeLookUp<KeyAndCredential, KeyAndCredentialRow<Row>, ResolvedApiKey>(reads, {
         operation,
         by: { hash: "text", id: "uuid" },
         // OFFSET 0 makes PostgreSQL compute the size once.
         select: ({ hash, id }) => sql<KeyAndCredentialRow<Row>>`
-          SELECT api_keys.account_id AS key_account_id, role, size.bytes, ${columns} FROM api_keys
+          SELECT api_keys.account_id AS key_account_id, role, size.bytes, ${selected} FROM api_keys
           LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
-          LEFT JOIN LATERAL (SELECT ${bytes} AS bytes OFFSET 0) AS size ON true
+          LEFT JOIN LATERAL (SELECT ${size} AS bytes OFFSET 0) AS size ON true
           WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
         read: (row, { id }) => {
           const { key_account_id: account_id, role } = row
@@ -97,13 +103,13 @@ export const layer = Layer.effect(
           return { account_id, role, prefetched: { account_id, bytes, ...prefetched } }
         }
       })
-    const findWithCredential = makeFindWith<Stored>(
+    const findWithCredential = makeFindWithCredential<Stored>(
       "api_keys.find_with_credential",
       sql.csv(columns.map(valueOf)),
       bytesOfLists,
       (id, credential) => ({ credential: { id, row: Option.map(credential, credentialOf) } })
     )
-    const findWithSealedCredential = makeFindWith<StoredSealed>(
+    const findWithSealedCredential = makeFindWithCredential<StoredSealed>(
       "api_keys.find_with_sealed_credential",
       storedColumns(sql, sql`credentials.account_id`, valueOf),
       sql`${bytesOfLists} + octet_length(credentials.sealed)`,
@@ -111,16 +117,16 @@ export const layer = Layer.effect(
     )
 
     return {
-      find: (hash, id, isSealed = false) =>
+      find: (hash, id, withSealedKey = false) =>
         id === undefined || distributed
           ? findKey({ hash })
-          : (isSealed ? findWithSealedCredential : findWithCredential)({ hash, id }),
+          : (withSealedKey ? findWithSealedCredential : findWithCredential)({ hash, id }),
       ownedBy: (account_id, wanted) =>
         Effect.map(
           ask(
             sql<{ hash: ApiKeyHash }>`
               SELECT encode(hash, 'hex') AS hash FROM api_keys
-              WHERE hash = ANY(${wanted.map(bytes)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`,
+              WHERE hash = ANY(${wanted.map(bytesOf)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`,
             "api_keys.owned_by"
           ),
           (rows) => new Set(rows.map(({ hash }) => hash))

@@ -15,8 +15,8 @@ for (const [name, store] of databases) {
       const { account_id, hash, workspace_id } = yield* newTenant
       const stranger = yield* newTenant
       const stored = yield* insertPlain(account_id, plainCredential(workspace_id), plainSealedKey())
-      const prefetched = (hash: ApiKeyHash, reading?: CredentialId, isSealed?: boolean) =>
-        Effect.map(find(hash, reading, isSealed), (key) => Option.getOrThrow(key).prefetched)
+      const prefetched = (hash: ApiKeyHash, reading?: CredentialId, withSealedKey?: boolean) =>
+        Effect.map(find(hash, reading, withSealedKey), (key) => Option.getOrThrow(key).prefetched)
 
       assert.deepStrictEqual(yield* prefetched(hash, stored.id), {
         account_id,

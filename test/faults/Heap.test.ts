@@ -482,7 +482,7 @@ layerLive(Accounts.layer, { timeout: "120 seconds" })("a client with 60 connecti
     cpSync(dirname(byokScript), folder, { recursive: true })
     const file = join(folder, "main.js")
     const source = readFileSync(file, "utf8")
-    const planted = source.replace("const isTaken = queue.take(bytes, this.limit)", "const isTaken = true")
+    const planted = source.replace("const isTaken = queue.tryTake(bytes, this.limit)", "const isTaken = true")
     assert.notStrictEqual(planted, source)
     writeFileSync(file, planted)
     const seen = yield* measure(

@@ -16,6 +16,7 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
     Effect.provide([NodeServices.layer, presenterLayer]),
     Effect.catchCause(exitCodeOf),
     Effect.provide(Logging.layer),
+    // The settings of the log may be invalid.
     Effect.catchCause(exitCodeOf)
   )
 

@@ -12,7 +12,7 @@ import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
-import { openJournal, saltOf } from "./ImportJournal.ts"
+import { openJournal, readSalt } from "./ImportJournal.ts"
 import { account, optionalText, toggle } from "./Arguments.ts"
 import { CommandFailed, makeProgress, StandardStreams, toJson, writeWhole } from "./Output.ts"
 
@@ -136,7 +136,7 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
 
 const checkAll = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string | undefined) {
   yield* (yield* Accounts).listWorkspaces(account_id)
-  const checkRecord = yield* makeImportCheck(account_id, yield* saltOf(journal, account_id))
+  const checkRecord = yield* makeImportCheck(account_id, yield* readSalt(journal, account_id))
   yield* importAll(
     source,
     checkedSummaryOf,

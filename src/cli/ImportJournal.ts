@@ -5,12 +5,19 @@ import { AccountId } from "../domain/Identifiers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { CommandFailed } from "./Output.ts"
 
-/** An hour less than the 24 for which creates are recognised, so that a run that begins in time also ends in time. */
+/**
+ * How old a journal may be. The service recognises repeated creates for 24 hours; the hour less lets a run that begins in time
+ * also end in time.
+ */
 const maxAge = Duration.hours(23)
 
 /** How much the clocks of two machines may differ. */
-const clockDifference = Duration.minutes(5)
+const maxClockSkew = Duration.minutes(5)
 
+/**
+ * What a repeated run of an import needs. The idempotency key of each create derives from the salt, so a run with the same salt
+ * creates nothing twice.
+ */
 const Journal = Schema.fromJsonString(
   Schema.Struct({
     account_id: AccountId,
@@ -19,8 +26,11 @@ const Journal = Schema.fromJsonString(
   })
 )
 
-/** The salt of the journal, or a new one. Refuses a journal so old that the service may not recognise its creates. */
-export const saltOf = Effect.fnUntraced(function* (path: string | undefined, account_id: AccountId) {
+/**
+ * Reads the salt of the journal, or makes one if there is no journal. Refuses a journal so old that the service may not
+ * recognise its creates.
+ */
+export const readSalt = Effect.fnUntraced(function* (path: string | undefined, account_id: AccountId) {
   if (path === undefined || !existsSync(path)) return randomBytes(32)
   const now = yield* DateTime.now
   const journal = yield* Effect.mapError(
@@ -32,7 +42,7 @@ export const saltOf = Effect.fnUntraced(function* (path: string | undefined, acc
     return yield* new CommandFailed({ message: `${path} is the journal of an import into another account.` })
   }
   const age = now.epochMilliseconds - journal.created_at.epochMilliseconds
-  if (age < -Duration.toMillis(clockDifference)) {
+  if (age < -Duration.toMillis(maxClockSkew)) {
     return yield* new CommandFailed({
       message: `${path} is from ${DateTime.formatIso(journal.created_at)}, which is in the future: set the clock right.`
     })
@@ -45,10 +55,10 @@ export const saltOf = Effect.fnUntraced(function* (path: string | undefined, acc
   return journal.salt
 })
 
-/** The salt of the journal, which the first run creates. */
+/** Returns the salt of the journal, and creates the journal unless it exists. */
 export const openJournal = Effect.fnUntraced(function* (path: string, account_id: AccountId) {
   const isNew = !existsSync(path)
-  const salt = yield* saltOf(path, account_id)
+  const salt = yield* readSalt(path, account_id)
   const journal = { account_id, created_at: yield* DateTime.now, salt }
   if (isNew) yield* PrivateFiles.create(path, yield* Effect.orDie(Schema.encodeEffect(Journal)(journal)))
   return salt

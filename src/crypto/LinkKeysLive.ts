@@ -8,9 +8,10 @@ import { LinkKeys, NotForThisLink } from "../port/Links.ts"
 
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
-/** Parameters for importing private keys with WebCrypto: the library makes Node warn about experimental cryptography. */
+/** For importing private keys with WebCrypto: importing with the library makes Node warn about an experimental feature. */
 const ecdh = { name: "ECDH", namedCurve: "P-256" }
 
+/** Seals private keys, as base64 of PKCS #8, with the service's own cipher. */
 export const layer = Layer.effect(
   LinkKeys,
   Effect.map(Cipher, ({ read, seal }) => ({
@@ -18,9 +19,9 @@ export const layer = Layer.effect(
       const { privateKey, publicKey } = yield* Effect.promise(() => suite.GenerateKeyPair(true))
       const public_key = yield* Effect.promise(() => suite.SerializePublicKey(publicKey))
       const bytes = new Uint8Array(yield* Effect.promise(() => crypto.subtle.exportKey("pkcs8", privateKey)))
-      const text = Redacted.make(Buffer.from(bytes).toString("base64"))
+      const encodedKey = Redacted.make(Buffer.from(bytes).toString("base64"))
       bytes.fill(0)
-      return { public_key, private_key: yield* seal(text, linkContext(link)) }
+      return { public_key, private_key: yield* seal(encodedKey, linkContext(link)) }
     }),
     open: Effect.fnUntraced(function* (link, { private_key, public_key }, { ciphertext, enc }, target) {
       const notForThisLink = () => new NotForThisLink()

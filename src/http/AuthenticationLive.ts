@@ -24,7 +24,7 @@ const refusal = (error: Unauthorized | Forbidden, reason?: string) => {
 const missingFor = (problem?: string) => refusal(Unauthorized.missing(problem))
 
 /** Built once, so that refusing a request is cheap. */
-const missing = {
+const missingByKind = {
   none: missingFor(),
   empty: missingFor("must be Bearer and a management key, but is empty"),
   repeated: missingFor("must be sent once, but was sent more often"),
@@ -57,11 +57,10 @@ export interface Resolved {
   readonly prefetched?: ResolvedApiKey["prefetched"]
 }
 
-/** The credential to read along with the token. */
+/** The credential to read along with the token, if any. */
 interface ReadAlong {
   readonly id: CredentialId | undefined
-  /** Whether the endpoint needs the sealed key too. */
-  readonly isSealed: boolean
+  readonly withSealedKey: boolean
 }
 
 /** How to look up tokens of one kind by their hash, and how to answer those that are refused. */
@@ -73,7 +72,7 @@ export interface Tokens {
   readonly forbidden: Refusal
 }
 
-/** The tenant of all tokens whose account is unknown, in the queue. */
+/** The queue's tenant for every token whose account is unknown. */
 const strangers = "strangers"
 
 /** Remembers the accounts of recently used keys, only to choose a tenant of the queue: every request looks up its key (D42). */
@@ -115,33 +114,36 @@ const logContextOf = ({ account_id, ...principal }: Resolved["principal"]) =>
     : { account_id, api_key_hash: principal.api_key_hash }
 
 /** Resolves the token of each request to a principal, and checks that it may call the endpoint. */
-export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, invalid, missing, resolve }: Tokens) {
+export const makeAuthentication = Effect.fnUntraced(function* (tokens: Tokens) {
   const { reads } = yield* RequestQueues
-  const known = makeKnownAccounts()
+  const knownAccounts = makeKnownAccounts()
   const withReservation = reserveUntilSent(yield* MemoryBudget)
   return Authentication.of({
     management_key: (app, { credential, endpoint }) =>
       Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
         const request = Context.get(context, HttpServerRequest.HttpServerRequest)
-        if (Redacted.value(credential) === "" || isRepeated(request, "authorization")) return missing(request)
-        if (hasWrongChecksum(Redacted.value(credential))) return invalid
+        if (Redacted.value(credential) === "" || isRepeated(request, "authorization")) return tokens.missing(request)
+        if (hasWrongChecksum(Redacted.value(credential))) return tokens.invalid
         const { params } = Context.get(context, HttpRouter.RouteContext)
         const reading = Context.get(endpoint.annotations, ReadsCredential)
         const id = reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
         const hash = hashApiKey(credential, "latin1")
-        const lookUp = reads(known.tenantOf(hash), resolve(hash, { id, isSealed: reading === "sealed" }))
+        const lookUp = reads(
+          knownAccounts.tenantOf(hash),
+          tokens.resolve(hash, { id, withSealedKey: reading === "sealed" })
+        )
         return Effect.flatMap(lookUp, (resolved): Answering => {
           if (Result.isFailure(resolved)) {
-            known.forget(hash)
+            knownAccounts.forget(hash)
             return resolved.failure
           }
           const { principal } = resolved.success
-          known.remember(hash, principal.account_id)
+          knownAccounts.remember(hash, principal.account_id)
           const log = Context.get(context, CurrentRequestLog)
           if (log !== undefined) Object.assign(log, logContextOf(principal))
-          if (!isAllowed(principal, endpoint.identifier)) return forbidden
+          if (!isAllowed(principal, endpoint.identifier)) return tokens.forbidden
           const { bytes = 0 } = resolved.success.prefetched ?? {}
-          // A longer credential is read again by `app`, once its memory is reserved.
+          // If the credential is too large to be prefetched, `app` reads it, once its memory is reserved.
           const answer =
             bytes > maxPrefetchedBytes
               ? asPrincipal(
@@ -153,7 +155,7 @@ export const makeAuthentication = Effect.fnUntraced(function* ({ forbidden, inva
           // If the link was closed meanwhile, looking it up again tells why.
           return Effect.catchDefect(answer, (defect) =>
             defect instanceof LinkClosed
-              ? Effect.flatMap(resolve(hash, { id: undefined, isSealed: false }), (again): Answering =>
+              ? Effect.flatMap(tokens.resolve(hash, { id: undefined, withSealedKey: false }), (again): Answering =>
                   Result.isFailure(again) ? again.failure : Effect.die(defect)
                 )
               : Effect.die(defect)
@@ -171,9 +173,9 @@ export const layer = Layer.effect(
   Authentication,
   Effect.flatMap(ApiKeys, ({ find }) =>
     makeAuthentication({
-      resolve: (api_key_hash, { id, isSealed }) =>
+      resolve: (api_key_hash, { id, withSealedKey }) =>
         Effect.map(
-          find(api_key_hash, id, isSealed),
+          find(api_key_hash, id, withSealedKey),
           Option.match({
             onNone: () => Result.fail(invalid),
             onSome: ({ account_id, prefetched, role }) =>
@@ -181,7 +183,9 @@ export const layer = Layer.effect(
           })
         ),
       missing: (request) =>
-        isRepeated(request, "authorization") ? missing.repeated : missing[kindOf(request.headers["authorization"])],
+        isRepeated(request, "authorization")
+          ? missingByKind.repeated
+          : missingByKind[kindOf(request.headers["authorization"])],
       invalid,
       forbidden
     })

@@ -24,24 +24,25 @@ const pinOf = ({ pin, pinFile }: Settings["pkcs11"]) =>
         refuseAs("BYOK_PKCS11_PIN_FILE")
       )
 
+/** Opens the token that the settings name. A refusal names the setting at fault. */
 const openNamedToken = Effect.fnUntraced(function* (settings: Settings["pkcs11"]) {
   const { deadline, keys, module, pinFile, token } = settings
-  const names = {
+  const settingNames = {
     module: "BYOK_PKCS11_MODULE",
     token: "BYOK_PKCS11_TOKEN",
     kek_ids: "BYOK_PKCS11_KEYS",
     pin: Option.isSome(pinFile) ? "BYOK_PKCS11_PIN_FILE" : "BYOK_PKCS11_PIN"
   }
   const target = {
-    module: yield* required(names.module, module),
-    token: yield* required(names.token, token),
-    kek_ids: yield* required(names.kek_ids, keys),
+    module: yield* required(settingNames.module, module),
+    token: yield* required(settingNames.token, token),
+    kek_ids: yield* required(settingNames.kek_ids, keys),
     pin: yield* pinOf(settings),
     deadline
   }
   return yield* Effect.catchTags(openToken(target), {
-    TokenRefused: ({ message, part }) => refuse(`${names[part]}: ${message}.`),
-    KeyStoreUnavailable: ({ reason }) => refuse(`${names.module}: ${reason}.`)
+    TokenRefused: ({ message, part }) => refuse(`${settingNames[part]}: ${message}.`),
+    KeyStoreUnavailable: ({ reason }) => refuse(`${settingNames.module}: ${reason}.`)
   })
 })
 
@@ -58,7 +59,10 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
 /** The keys of the keyring. If the settings name a token, the token's keys seal and the keyring's only open. */
 const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))
 
-/** Keys and the stores that they must match. Refuses a missing or malformed keyring before opening the stores. */
+/**
+ * Provides key encryption and the stores, and checks that the keys can open what is stored. Refuses a missing or malformed
+ * keyring before opening the stores. `user` is what opens them: the service, by default, or a command.
+ */
 export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>
   WrapBudget.layer.pipe(
     Layer.provideMerge(layer(settings)),

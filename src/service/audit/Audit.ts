@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Option } from "effect"
 import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog } from "../../port/AuditLog.ts"
 
-/** The first audit entry, by `seq`, that differs from what the checkpoints sealed, or a checkpoint that does. */
+/** The first fault of the log: an entry that differs from what its checkpoint sealed, or a checkpoint that breaks the chain. */
 export class AuditFault extends Data.TaggedError("AuditFault")<{
   readonly kind: "edited" | "removed" | "inserted" | "checkpoint" | "rewritten"
   readonly seq: bigint
@@ -19,10 +19,10 @@ export class AuditFault extends Data.TaggedError("AuditFault")<{
   }
 }
 
-/** Below the number of every entry and checkpoint. */
+/** Less than the `seq` of every entry and the number of every checkpoint, even of forged ones. */
 const belowAll = -(2n ** 63n)
 
-/** The head before the first checkpoint. */
+/** The head before the first checkpoint, which has number 1. */
 const initialHead: AuditHead = { number: 0n, last_seq: belowAll, hash: "" }
 
 /** How long sealing waits for transactions that write entries, in milliseconds. */
@@ -89,6 +89,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
 
       const checkAll = Effect.gen(function* () {
         if (Option.isNone(start)) return yield* new AuditFault({ kind: "rewritten", seq: newest.last_seq })
+        // Reading from below 1 exposes checkpoints that were inserted before the first.
         let after = from === undefined ? belowAll : previous.number
         while (previous.number < newest.number) {
           const page = yield* log.checkpoints(after)
@@ -123,7 +124,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
 
       /**
        * Passes the events of sealed entries after `after` to `write`, one page of JSON lines at a time, until it returns
-       * false. Returns the newest checkpoint; a later export begins with the entries that are still unsealed.
+       * false. Returns the newest checkpoint: a later export continues after its `last_seq`.
        */
       export: Effect.fn("Audit.export")(function* <E>(
         after: bigint,

@@ -6,7 +6,7 @@ interface WriteBehind<A> {
   /** Names the changes in the log. */
   readonly subject: string
   readonly keyOf: (change: A) => string
-  /** Combines two changes of one key. */
+  /** Combines two changes of one key, in either order. */
   readonly merge: (one: A, other: A) => A
   /** Must be idempotent. Returns changes whose rows were locked, to be stored later. */
   readonly store: (changes: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<A>, ServiceUnavailable>
@@ -21,7 +21,7 @@ interface WriteBehind<A> {
 const retryAfter = "1 second"
 const closingTimeout = "1 second"
 
-/** Whether a retry may succeed, because the database is away or busy. Otherwise a change is at fault. */
+/** Whether a retry may succeed, because the database is unreachable or busy. Otherwise a change is at fault. */
 const isTransient = (cause: Cause.Cause<unknown>): boolean => {
   const failure = Cause.squash(cause)
   return (
@@ -33,8 +33,8 @@ const isTransient = (cause: Cause.Cause<unknown>): boolean => {
 
 /**
  * Makes a buffer of changes that stores them in the background and, for up to a second, when the scope closes. Returns the
- * function that adds a change. Invariant: every added change, alone or merged with others of its key, is waiting, being
- * stored, stored, or dropped with a log line because it can never be stored.
+ * function that adds a change, unless its key would be one more than `max`. Invariant: every added change, alone or merged with
+ * others of its key, is waiting, being stored, stored, or dropped with a log line because it can never be stored.
  */
 export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBehind<A>) {
   const { batch, keyOf, max, merge, store, wait, subject } = options
@@ -46,8 +46,8 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   const enqueue = (change: A, key: string, other = waiting.get(key)): void => {
     waiting.set(key, other === undefined ? change : merge(other, change))
   }
-  const enqueueAndWake = (...change: Parameters<typeof enqueue>): void => {
-    enqueue(...change)
+  const enqueueAndWake = (...args: Parameters<typeof enqueue>): void => {
+    enqueue(...args)
     isFilled.openUnsafe()
   }
 
@@ -58,7 +58,7 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       return change
     })
 
-  /** Stores a batch; one by one if a change is at fault. Fails if the database is away or busy. */
+  /** Stores a batch; one by one if a change is at fault. Fails if the database is unreachable or busy. */
   const storeChanges = (changes: ReadonlyArray<A>): Effect.Effect<void, unknown> =>
     Effect.matchCauseEffect(
       Effect.suspend(() => store(changes)),

@@ -10,12 +10,12 @@ import type { Operation } from "../connection/Query.ts"
 import { hasMarks } from "../rows/parkingRows.ts"
 import {
   listBytes,
-  columns,
+  memberColumns,
   credentialOf,
-  type Stored,
+  type CredentialRow,
   storedColumns,
   storedOf,
-  type StoredSealed
+  type SealedCredentialRow
 } from "../rows/credentialRows.ts"
 
 const bytesOf = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
@@ -81,7 +81,7 @@ export const layer = Layer.effect(
         : value
     }
     const bytesOfLists = listBytes(sql, "credentials")
-    const makeFindWithCredential = <Row extends Stored>(
+    const makeFindWithCredential = <Row extends CredentialRow>(
       operation: Operation,
       selected: Statement.Fragment,
       size: Statement.Fragment,
@@ -103,13 +103,13 @@ export const layer = Layer.effect(
           return { account_id, role, prefetched: { account_id, bytes, ...prefetched } }
         }
       })
-    const findWithCredential = makeFindWithCredential<Stored>(
+    const findWithCredential = makeFindWithCredential<CredentialRow>(
       "api_keys.find_with_credential",
-      sql.csv(columns.map(valueOf)),
+      sql.csv(memberColumns.map(valueOf)),
       bytesOfLists,
       (id, credential) => ({ credential: { id, row: Option.map(credential, credentialOf) } })
     )
-    const findWithSealedCredential = makeFindWithCredential<StoredSealed>(
+    const findWithSealedCredential = makeFindWithCredential<SealedCredentialRow>(
       "api_keys.find_with_sealed_credential",
       storedColumns(sql, sql`credentials.account_id`, valueOf),
       sql`${bytesOfLists} + octet_length(credentials.sealed)`,

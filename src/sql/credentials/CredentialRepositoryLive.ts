@@ -6,12 +6,12 @@ import { findCredential, findSealed } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import {
-  columns,
+  memberColumns,
   credentialOf,
-  type Stored,
+  type CredentialRow,
   storedColumns,
   storedOf,
-  type StoredSealed
+  type SealedCredentialRow
 } from "../rows/credentialRows.ts"
 import { deleteCredential, reorderCredentials, updateCredential } from "./changeCredential.ts"
 import { createCredential } from "./createCredential.ts"
@@ -31,17 +31,17 @@ export const layer = Layer.effect(
 
     const { sql } = reads
     const by = { account_id: "uuid", id: "uuid" } as const
-    const find = makeLookUp<Wanted, Stored, Credential>(reads, {
+    const find = makeLookUp<Wanted, CredentialRow, Credential>(reads, {
       operation: "credentials.find",
       by,
-      select: ({ account_id, id }) => sql<Stored>`
-        SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
+      select: ({ account_id, id }) => sql<CredentialRow>`
+        SELECT account_id, ${sql.csv(memberColumns)} FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
       read: credentialOf
     })
-    const findStored = makeLookUp<Wanted, StoredSealed, StoredCredential>(reads, {
+    const findStored = makeLookUp<Wanted, SealedCredentialRow, StoredCredential>(reads, {
       operation: "credentials.find_sealed",
       by,
-      select: ({ account_id, id }) => sql<StoredSealed>`
+      select: ({ account_id, id }) => sql<SealedCredentialRow>`
         SELECT credentials.account_id, ${storedColumns(sql, sql`${account_id}`)} FROM credentials
         WHERE account_id = ${account_id} AND id = ${id}`,
       read: storedOf

@@ -12,15 +12,15 @@ import type {
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { compileOnce } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { listBytes, columns, credentialOf, type Stored } from "../rows/credentialRows.ts"
+import { listBytes, memberColumns, credentialOf, type CredentialRow } from "../rows/credentialRows.ts"
 import { isMarked } from "../rows/parkingRows.ts"
 
 /** A row of the page; an empty page is one row without a credential. Lists are null if they exceed the bytes to read. */
 type Row = { readonly total_count: number } & (
-  ({ readonly bytes: number } & Stored) | { readonly bytes: null; readonly id: null }
+  ({ readonly bytes: number } & CredentialRow) | { readonly bytes: null; readonly id: null }
 )
 
-const isStored = (row: Row): row is Row & Stored => row.id !== null
+const isStored = (row: Row): row is Row & CredentialRow => row.id !== null
 
 /** The state of a row of `credentials`, as the domain's `stateOf`, supposing that the key opens. */
 const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
@@ -94,7 +94,7 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
       filters.length === 0
         ? sql`SELECT coalesce(sum(members), 0)::int AS total_count FROM pools WHERE ${isInWorkspace}`
         : sql`SELECT count(*)::int AS total_count FROM credentials WHERE ${isListed}`
-    const values = columns.map((column) => {
+    const values = memberColumns.map((column) => {
       const value = sql`${sql(column)}`
       return isList(column)
         ? sql`CASE WHEN sum(list_bytes) OVER () <= ${valueOf("within")} THEN ${value} END AS ${value}`
@@ -103,7 +103,7 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
     return sql`
       SELECT total_count, page.* FROM (${counted}) AS counted LEFT JOIN (
         SELECT (sum(list_bytes) OVER ())::integer AS bytes, ${sql.csv(values)} FROM (
-          SELECT ${sql.csv(columns)}, ${listBytes(sql)} AS list_bytes FROM credentials
+          SELECT ${sql.csv(memberColumns)}, ${listBytes(sql)} AS list_bytes FROM credentials
           WHERE ${isListed} AND (created_at, id) >= (
             SELECT created_at, id FROM credentials WHERE ${isListed} ORDER BY created_at, id LIMIT 1 OFFSET ${valueOf("offset")}
           ) ORDER BY created_at, id LIMIT ${valueOf("limit")}
@@ -173,18 +173,20 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
 export const scanCredentials =
   ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { after, limit, provider, state, workspace_id }: CredentialScan) => {
-    const rows = sql<Stored & Pick<ScannedCredential, "state">>`
-      SELECT account_id, ${sql.csv(columns)}, ${stateOf(sql, account_id)} AS state FROM credentials WHERE ${sql.and([
-        sql`account_id = ${account_id}`,
-        ...(workspace_id === undefined ? [] : [sql`workspace_id = ${workspace_id}`]),
-        ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
-        ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
-        ...(after === undefined
-          ? []
-          : [
-              sql`(workspace_id, created_at, id) > (${after.workspace_id}::uuid, ${DateTime.toDate(after.created_at)}::timestamptz, ${after.id}::uuid)`
-            ])
-      ])}
+    const rows = sql<CredentialRow & Pick<ScannedCredential, "state">>`
+      SELECT account_id, ${sql.csv(memberColumns)}, ${stateOf(sql, account_id)} AS state FROM credentials WHERE ${sql.and(
+        [
+          sql`account_id = ${account_id}`,
+          ...(workspace_id === undefined ? [] : [sql`workspace_id = ${workspace_id}`]),
+          ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
+          ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
+          ...(after === undefined
+            ? []
+            : [
+                sql`(workspace_id, created_at, id) > (${after.workspace_id}::uuid, ${DateTime.toDate(after.created_at)}::timestamptz, ${after.id}::uuid)`
+              ])
+        ]
+      )}
       ORDER BY workspace_id, created_at, id LIMIT ${limit}`
     return Effect.map(ask(rows, "credentials.scan"), (scanned) =>
       scanned.map((row) => ({ ...credentialOf(row), state: row.state }))

@@ -14,7 +14,7 @@ import {
 } from "../../port/CredentialPools.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
-import { credentialOf, sealedColumns, type Stored } from "../rows/credentialRows.ts"
+import { credentialOf, sealedColumns, type CredentialRow } from "../rows/credentialRows.ts"
 
 /** The state of `pool` as text for `stateOf`, because the driver reads 64-bit integers as BigInt. */
 const stateText = (sql: SqlClient.SqlClient) =>
@@ -57,7 +57,7 @@ const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provid
   ))::text AS parkings ${parkedIn(sql, owner, provider)}
   GROUP BY parked.credential_id`
 
-type Member = Stored & SealedKey & { readonly key_version: number; readonly row: string }
+type Member = CredentialRow & SealedKey & { readonly key_version: number; readonly row: string }
 
 /** The state of the pool with a member, a key's parkings or both; an empty pool is one row with neither. */
 type Loaded = { readonly state: string } & (Member | { readonly id: null }) &

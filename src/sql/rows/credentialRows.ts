@@ -7,31 +7,34 @@ import type { StoredCredential, UnstoredCredential } from "../../port/Credential
 
 export type NewRow = { readonly account_id: AccountId } & UnstoredCredential & SealedKey
 
-export const columns = memberNames
+/** The columns of a credential's members, which have the members' names. */
+export const memberColumns = memberNames
+/** The columns of the context that a key is sealed to. */
 export const contextColumns = ["account_id", ...boundNames]
-export const sealedColumns = [...columns, "kek_id", "wrapped_dek", "sealed"]
+export const sealedColumns = [...memberColumns, "kek_id", "wrapped_dek", "sealed"]
+/** The columns of `NewRow`. The database assigns `created_at` and `sort_order`. */
 export const newColumns = [
   "account_id",
   ...sealedColumns.filter((column) => !["created_at", "sort_order"].includes(column))
 ] as ReadonlyArray<keyof NewRow>
 
 /** A row as the driver reads it. The database's types and constraints guarantee the form of every field. */
-export interface Stored extends Omit<Credential, "created_at"> {
+export interface CredentialRow extends Omit<Credential, "created_at"> {
   readonly account_id: AccountId
   readonly created_at: Date
 }
 
 /** The credential of a row, without the other columns. */
-export const credentialOf = (row: Omit<Stored, "account_id">): Credential => {
+export const credentialOf = (row: Omit<CredentialRow, "account_id">): Credential => {
   const credential = membersOf<unknown>(row)
   credential.created_at = DateTime.fromDateUnsafe(row.created_at)
   return credential as unknown as Credential
 }
 
-/** A row with its sealed key: the columns `storedColumns`. */
-export type StoredSealed = Stored & SealedKey & Omit<StoredCredential, "credential" | "sealed">
+/** A row with everything in a `StoredCredential`: `storedColumns` selects it, and `storedOf` decodes it. */
+export type SealedCredentialRow = CredentialRow & SealedKey & Omit<StoredCredential, "credential" | "sealed">
 
-/** The columns of `StoredSealed`. Citus needs the account as a value to run the statement on one node. */
+/** The columns of `SealedCredentialRow`. With Citus, `account_id` must be a value, so that one node runs the statement. */
 export const storedColumns = (
   sql: SqlClient.SqlClient,
   account_id: Statement.Fragment,
@@ -45,7 +48,7 @@ export const storedColumns = (
     ) AS workspace_deleted`
   ])
 
-export const storedOf = (row: Omit<StoredSealed, "account_id">): StoredCredential => ({
+export const storedOf = (row: Omit<SealedCredentialRow, "account_id">): StoredCredential => ({
   credential: credentialOf(row),
   sealed: { kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek },
   revision: row.revision,
@@ -53,8 +56,8 @@ export const storedOf = (row: Omit<StoredSealed, "account_id">): StoredCredentia
   workspace_deleted: row.workspace_deleted
 })
 
-/** The columns of a credential in audit events. */
-export type Recorded = Pick<Stored, "account_id" | "workspace_id" | "id" | "provider" | "label">
+/** What audit events record of a credential. */
+export type Recorded = Pick<CredentialRow, "account_id" | "workspace_id" | "id" | "provider" | "label">
 export const recordedColumns = ["account_id", "workspace_id", "id", "provider", "label"] as const
 export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Recorded) => ({
   account_id,
@@ -64,7 +67,10 @@ export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Re
   label
 })
 
-/** The bytes of a row's lists and sealed key, as the database counts them; `sealed` is null in an update that keeps the key. */
+/**
+ * How much a row adds to the bytes of its pool: the sizes of its lists and its sealed key. Counts like `memberBytes` in SQL,
+ * except that `sealed` is null in an update that keeps the key.
+ */
 export const memberBytesOf = (
   row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed?: Uint8Array | null }
 ) =>
@@ -72,7 +78,7 @@ export const memberBytesOf = (
     .flatMap((list) => row[list] ?? [])
     .reduce((sum, element) => sum + Buffer.byteLength(element), row.sealed?.length ?? 0)
 
-/** Maximum bytes of a page of credentials of all accounts, unless its first row alone has more. */
+/** Maximum bytes of a page in a scan of all accounts' credentials. A first row with more is a page by itself. */
 export const pageBytes = 8 * 1024 * 1024
 
 /** SQL for the bytes of the lists in a row. */
@@ -83,25 +89,30 @@ export const listBytes = (sql: SqlClient.SqlClient, row?: string) =>
       .join(" + ")
   )
 
+/** The type of each column in PostgreSQL. */
 const types: Readonly<Record<string, string>> = {
   ...Object.fromEntries(memberNames.map((name) => [name, members[name].column])),
   ...{ account_id: "uuid", kek_id: "text", wrapped_dek: "bytea", sealed: "bytea" }
 }
 
+/** The types of `newColumns`. */
 export const columnTypes = Object.fromEntries(newColumns.map((column) => [column, types[column]])) as Readonly<
   Record<keyof NewRow, Exclude<Column, "timestamptz"> | "bytea">
 >
 
-/** The key of a row of credentials, and the order of reading the credentials of all accounts. */
+/** The primary key of a row of credentials. Scans of all accounts read the rows in its order. */
 export interface CredentialKey {
   readonly account_id: string
   readonly id: string
 }
 
-const keyOfBoth = (uuid: string): CredentialKey => ({ account_id: uuid, id: uuid })
-export const lowestKey = keyOfBoth("00000000-0000-0000-0000-000000000000")
-export const highestKey = keyOfBoth("ffffffff-ffff-ffff-ffff-ffffffffffff")
+const keyWithUuid = (uuid: string): CredentialKey => ({ account_id: uuid, id: uuid })
 
+/** The bounds of all keys. */
+export const lowestKey = keyWithUuid("00000000-0000-0000-0000-000000000000")
+export const highestKey = keyWithUuid("ffffffff-ffff-ffff-ffff-ffffffffffff")
+
+/** Encodes a key as the cursor of a scan. */
 export const cursorOf = ({ account_id, id }: CredentialKey) => `${account_id}/${id}`
 
 export const keyOfCursor = (cursor: string): CredentialKey => {

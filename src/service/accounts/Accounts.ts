@@ -12,7 +12,6 @@ export class NotKnown extends Data.TaggedError("NotKnown")<{
   readonly kind: "account" | "workspace" | "API key" | "credential" | "link"
 }> {}
 
-/** Another API key already has this hash. */
 export class HashTaken extends Data.TaggedError("HashTaken") {}
 
 /** The account that this idempotency key created has been deleted; a repeat must not create it again. */

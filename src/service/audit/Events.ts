@@ -6,8 +6,7 @@ import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
 import { Events, type FeedEvent } from "../../port/Events.ts"
 import { parseEvents } from "./Audit.ts"
 
-/** Interval in milliseconds between polls while a subscriber waits. */
-const pollInterval = 500
+const pollIntervalMillis = 500
 
 const feedEventsOf = (entry: ReadEntry) => {
   const { actor_name: name, at, seq } = entry
@@ -42,7 +41,7 @@ export const layer = Layer.effect(
         const after = Math.min(...Array.from(waiters, ({ after }) => after))
         const result = yield* Effect.exit(withinDeadline(read({ after, limit: 1 })))
         if (Exit.isFailure(result) || result.value.length > 0) for (const { wake } of waiters) wake()
-        yield* Effect.sleep(pollInterval)
+        yield* Effect.sleep(pollIntervalMillis)
       }
       isPolling = false
     })
@@ -52,7 +51,7 @@ export const layer = Layer.effect(
         waiters.add(waiter)
         if (!isPolling) {
           isPolling = true
-          fork(Effect.andThen(Effect.sleep(pollInterval), poll))
+          fork(Effect.andThen(Effect.sleep(pollIntervalMillis), poll))
         }
         return Effect.sync(() => waiters.delete(waiter))
       })

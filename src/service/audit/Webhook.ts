@@ -22,9 +22,7 @@ interface Message {
   readonly data: object
 }
 
-/** Timeout of one post, in milliseconds. */
-const timeout = 10_000
-
+const postTimeoutMillis = 10_000
 const entriesPerPage = 100
 
 /** The headers of Standard Webhooks; `now` is in seconds since 1970. */
@@ -40,7 +38,7 @@ export const signedHeaders = ({ secrets }: Pick<Endpoint, "secrets">, id: string
 
 /** Describes a failed post without the endpoint's address. */
 const describeFailure = (error: unknown) => {
-  if (error instanceof DOMException) return `did not answer in ${timeout / 1000} seconds`
+  if (error instanceof DOMException) return `did not answer in ${postTimeoutMillis / 1000} seconds`
   const { code } = Object((error as Error).cause) as { readonly code?: unknown }
   return `could not be reached${typeof code === "string" ? ` (${code})` : ""}`
 }
@@ -53,7 +51,7 @@ export const post = (endpoint: Endpoint, { id, ...message }: Message) =>
     try {
       const response = await fetch(endpoint.url, {
         ...{ method: "POST", redirect: "manual", headers, body },
-        signal: AbortSignal.any([signal, AbortSignal.timeout(timeout)])
+        signal: AbortSignal.any([signal, AbortSignal.timeout(postTimeoutMillis)])
       })
       await response.body?.cancel()
       return response.status

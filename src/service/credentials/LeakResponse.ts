@@ -144,7 +144,6 @@ export const makeLeakCheck = Effect.gen(function* () {
   }
 })
 
-/** Maximum suspects to list that did not open. */
 const maxUnopened = 1000
 
 /** Keys opened at a time, for slow key stores. */

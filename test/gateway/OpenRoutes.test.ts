@@ -192,8 +192,27 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
+  it.effect("answer the last report alike, even before they know when to retry", () =>
+    within(1_000_000, ({ abandon, open, report }, _held, { state }) =>
+      Effect.gen(function* () {
+        const { id } = yield* open(plan)
+        state.latch.closeUnsafe()
+        state.retryAt = 7
+        const reports = yield* Effect.forEach([true, true, false], (goesOn) =>
+          Effect.forkChild(report(id, 1, { _tag: "Rejected" }, goesOn), { startImmediately: true })
+        )
+        for (const late of [report(id, 2, { _tag: "Rejected" }), abandon(id)]) {
+          assert.instanceOf(yield* Effect.flip(late as Effect.Effect<unknown, unknown>), NotFound)
+        }
+        yield* state.latch.open
+        const answer = { next: undefined, retry_at: 7, outcome: { _tag: "Rejected" } }
+        assert.deepStrictEqual<unknown>(yield* Effect.forEach(reports, Fiber.join), [answer, answer, answer])
+      })
+    )
+  )
+
   it.effect("end after ten minutes, asked or not", () =>
-    within(4_500, ({ abandon, open, report }, held, { outcomes }) =>
+    within(9_000, ({ abandon, open, report }, held, { outcomes }) =>
       Effect.gen(function* () {
         // Nothing expires at the whole seconds when routes are ended unasked.
         yield* TestClock.adjust(30_500)
@@ -205,7 +224,9 @@ describe("the routes that gateways drive over HTTP", () => {
         const answers: Array<unknown> = []
         for (const ask of asks) {
           const { id } = yield* inTime(open(two))
-          yield* TestClock.adjust(599_999)
+          yield* TestClock.adjust(10_000)
+          const later = yield* inTime(open(two))
+          yield* TestClock.adjust(589_999)
           assert.strictEqual((yield* report(id, 1, { _tag: "Rejected" })).next?.n, 2)
           yield* TestClock.adjust(1)
           const asked = Effect.match(ask(id), {
@@ -213,11 +234,13 @@ describe("the routes that gateways drive over HTTP", () => {
             onSuccess: () => "opened"
           })
           answers.push(yield* inTime(asked))
+          yield* TestClock.adjust(10_000)
+          assert.instanceOf(yield* Effect.flip(abandon(later.id)), NotFound)
         }
         assert.deepStrictEqual(answers, [true, true, "opened"])
         yield* TestClock.adjust(601_000)
         assert.strictEqual(held(), 0)
-        const ended = ["Rejected", "Abandoned"] as const
+        const ended = ["Rejected", "Abandoned", "Abandoned"] as const
         assert.deepStrictEqual(outcomes, [...ended, ...ended, ...ended, "Abandoned"])
       })
     )
@@ -229,12 +252,11 @@ describe("the routes that gateways drive over HTTP", () => {
         const keys = Array.from({ length: 20 }, () => ({ provider: "azure", refused: false }) as const)
         const { id } = yield* open(Effect.succeed(planOf(keys)))
         const alone = held()
-        const other = yield* open(
-          Effect.map(planWith("x".repeat(145_000)), (planned) => ({
-            ...planned,
-            request: { ...planned.request, account_id: another }
-          }))
-        )
+        const large = Effect.map(planWith("x".repeat(145_000)), (planned) => ({
+          ...planned,
+          request: { ...planned.request, account_id: another }
+        }))
+        const other = yield* open(large)
         for (let n = 1; n < 8; n++) yield* report(id, n, { _tag: "Rejected" })
         const before = held()
         for (const _ of ["first", "again"]) {
@@ -243,7 +265,10 @@ describe("the routes that gateways drive over HTTP", () => {
         assert.strictEqual(held(), before)
         yield* abandon(other.id)
         assert.strictEqual(held(), alone, "a report that failed reserves nothing later")
-        assert.strictEqual((yield* report(id, 8, { _tag: "Rejected" })).next?.n, 9)
+        const again = yield* open(large)
+        const waiting = yield* Effect.forkChild(report(id, 8, { _tag: "Rejected" }), { startImmediately: true })
+        yield* abandon(again.id)
+        assert.strictEqual((yield* Fiber.join(waiting)).next?.n, 9)
         assert.strictEqual(held(), alone + 8 * 384)
         yield* abandon(id)
       })

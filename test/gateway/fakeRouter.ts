@@ -44,12 +44,13 @@ export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id):
   start: { versions: "", position: searchStart }
 })
 
-/** A router whose leases are counted and can be held back, and whose database can be cut off. */
+/** A router whose leases are counted, whose answers can be held back, and whose database can be cut off. */
 export const fakeRouter = () => {
   const leased = new Set<Lease>()
   const outcomes: Array<Outcome["_tag"]> = []
-  const state = { away: false, latch: Latch.makeUnsafe(true) }
-  /** Leases at once, as with keys in memory, unless held back. */
+  const state = { away: false, latch: Latch.makeUnsafe(true), retryAt: null as number | null }
+  /** Answers at once, as with keys in memory, unless held back. */
+  const whenFree: Latch.Latch["whenOpen"] = (answer) => (state.latch.isOpen() ? answer : state.latch.whenOpen(answer))
   const lease: RouterOperations["lease"] = (_request, step, made) => {
     const answer = (): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable> => {
       if (state.away) return Effect.fail(new PoolsUnavailable())
@@ -72,7 +73,7 @@ export const fakeRouter = () => {
       made(lease)
       return Effect.succeed(lease)
     }
-    return state.latch.isOpen() ? Effect.suspend(answer) : state.latch.whenOpen(Effect.suspend(answer))
+    return whenFree(Effect.suspend(answer))
   }
   const layer = Layer.mock(Router, {
     redact: (text) => text,
@@ -85,7 +86,7 @@ export const fakeRouter = () => {
             steps.find((step) => isWanted(step.provider, step._tag === "Own" ? step.credential_id : undefined))
           )
       }),
-      retryAt: () => Effect.succeed(null),
+      retryAt: () => whenFree(Effect.sync(() => state.retryAt)),
       end: (lease, { _tag }) => {
         outcomes.push(_tag)
         assert.isTrue(leased.delete(lease), "an attempt is reported while its lease lasts")

@@ -6,26 +6,26 @@ import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, name, toggle } from "./Arguments.ts"
 import { thenPrint, printList } from "./Output.ts"
 
-const hash = argument(
+const knownHash = argument(
   "HASH",
   "SHA-256 of the key, as shown by `api-key list`",
   ApiKeyHash,
   "be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it"
 )
 
-const foreignHash = argument(
+const importedHash = argument(
   "HASH",
   "SHA-256 of the whole key as UTF-8",
   ApiKeyHash,
   'be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it'
 )
 
-/** The role of the key; `--management` is short for `--role management`. */
-const role = {
+/** The flags for the role of the key; `--management` is short for `--role management`. */
+const roleFlags = {
   management: toggle("management", "Allow the key to manage credentials: --role management"),
   role: flag(
     "role",
-    "management: may manage credentials; viewer: may read; ordinary (the default): may be routed by a gateway",
+    "management: may manage credentials; viewer: may read; ordinary (the default): may use gateways",
     ApiKeyRole,
     "be management, viewer or ordinary"
   ).pipe(Flag.optional)
@@ -36,7 +36,7 @@ interface RoleFlags {
   readonly role: Option.Option<ApiKeyRole>
 }
 
-/** Fails if the flags contradict each other. */
+/** Returns the role that the flags name; fails if they contradict each other. */
 const roleOf = ({ management, role }: RoleFlags) => {
   const named = Option.getOrElse(role, () => (management ? "management" : "ordinary"))
   return management && named !== "management"
@@ -44,7 +44,7 @@ const roleOf = ({ management, role }: RoleFlags) => {
     : Effect.succeed(named)
 }
 
-const issue = Command.make("issue", { account, name, ...role }, ({ account, name, ...flags }) =>
+const issue = Command.make("issue", { account, name, ...roleFlags }, ({ account, name, ...flags }) =>
   Effect.flatMap(roleOf(flags), (role) =>
     CommandLayers.withAccounts((accounts) => accounts.issueApiKey(account, { name, role }))
   ).pipe(thenPrint(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`))
@@ -52,14 +52,14 @@ const issue = Command.make("issue", { account, name, ...role }, ({ account, name
 
 const importKey = Command.make(
   "import",
-  { hash: foreignHash, account, name, ...role },
+  { hash: importedHash, account, name, ...roleFlags },
   ({ account, hash, name, ...flags }) =>
     Effect.flatMap(roleOf(flags), (role) =>
       CommandLayers.withAccounts((accounts) => accounts.importApiKey(account, { hash, name, role }))
     ).pipe(thenPrint(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Import an API key of any form by its hash"))
 
-const revoke = Command.make("revoke", { hash }, ({ hash }) =>
+const revoke = Command.make("revoke", { hash: knownHash }, ({ hash }) =>
   CommandLayers.withAccounts((accounts) => accounts.revokeApiKey(hash)).pipe(thenPrint(() => "the key is revoked"))
 ).pipe(Command.withDescription("Revoke an API key; its next request is refused"))
 

@@ -82,7 +82,7 @@ const list = Command.make(
   }, CommandLayers.asOperator(CommandLayers.withoutKeyring))
 ).pipe(
   Command.withDescription(
-    "List the credentials of an account, of every workspace and provider unless given: id, provider, name, label, state"
+    "List the credentials of an account, by default of all workspaces and providers: id, provider, name, label, state"
   )
 )
 
@@ -125,7 +125,7 @@ const remove = Command.make("delete", { account, id: credentialId }, ({ account,
 ).pipe(Command.withDescription("Delete a credential and its key for good"))
 
 const ids = Argument.String("ID").pipe(
-  Argument.withDescription("Ids of all credentials of the workspace and provider, the first to be tried first"),
+  Argument.withDescription("Ids of all credentials of the workspace and provider, in the order in which to try them"),
   Argument.mapEffect(parse(CredentialId, "ID must be a UUID.")),
   Argument.variadic({ min: 1 }),
   Argument.mapEffect((ids) =>

@@ -2,7 +2,7 @@ import { Context, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Reads the audit log, and seals its entries by a chain of hashes that shows later changes. Writers wait for neither. */
+/** Reads the audit log, and seals its entries with a chain of hashes that reveals later changes. Writers wait for neither. */
 export class AuditLog extends Context.Service<
   AuditLog,
   {
@@ -10,27 +10,27 @@ export class AuditLog extends Context.Service<
     readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
     /** Finds a checkpoint by its hash, in hexadecimal. */
     readonly checkpointOf: (hash: string) => Answer<Option.Option<AuditHead>>
-    /** The next page of checkpoints after a number, in order. */
+    /** The next page of checkpoints whose `number` is larger, in order. */
     readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
-    /** The next page of entries after a number, in order. */
+    /** For verification: the next page of entries with a `seq` above `after` and at most `upTo`, in order. */
     readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
-    /** The newest entries, or the oldest `after` a number: up to `limit`, fewer if they are large, at least one if any. */
+    /** For readers: matching entries, newest first unless `after` is set. Large entries shorten the page, but to no less than one. */
     readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
-    /** Counts the entries that no checkpoint covers, up to `limit`. */
+    /** Counts the entries that no checkpoint covers; stops at `limit`. */
     readonly countUnsealed: (limit?: number) => Answer<number>
   }
 >()("byok/AuditLog") {}
 
-/** Number of rows at which the service stops counting, so that counts take no longer as a table grows. */
+/** Largest count that the service reports exactly, so that counts take no longer as a table grows. */
 export const countLimit = 10_000
 
-/** Formats a count that stops at one more than the limit. */
+/** Formats a count that stops at `countLimit + 1`. */
 export const countOf = (count: number): string =>
   count > countLimit ? `more than ${countLimit.toLocaleString("en")}` : String(count)
 
 /**
- * A stored row of the audit log: the events of one transaction about one credential; or about one account and none of its
- * credentials; or about no account.
+ * A stored row of the audit log: the events of one transaction that share a subject, which is a credential, an account as a whole,
+ * or neither.
  */
 export interface AuditEntry {
   readonly seq: bigint
@@ -47,7 +47,7 @@ export interface ReadEntry extends Omit<AuditEntry, "stamp"> {
   readonly actor_name: string | null
 }
 
-/** Filters entries by account and credential. */
+/** Selects a page of entries, of one account or credential if set. */
 export interface EntryPage {
   readonly account_id?: AccountId
   readonly credential_id?: CredentialId
@@ -68,4 +68,5 @@ export interface AuditCheckpoint {
   readonly hash: string
 }
 
+/** A checkpoint without its digests: enough to continue the chain of hashes from. */
 export type AuditHead = Omit<AuditCheckpoint, "digests">

@@ -20,6 +20,7 @@ import { makeMeter } from "../runtime/Meter.ts"
 
 type LoadCertificate = Effect.Effect<Certificate, InvalidSetting>
 
+/** Makes the effect that reloads the certificate, and counts and logs the result. */
 const makeCertificateReload = Effect.fnUntraced(function* (loadCertificate: LoadCertificate) {
   const { replace } = yield* CertificateInUse
   const { counter } = yield* makeMeter
@@ -35,7 +36,10 @@ const makeCertificateReload = Effect.fnUntraced(function* (loadCertificate: Load
   )
 })
 
-/** Reloads the keyring and the certificate on each SIGHUP. If one of them cannot be reloaded, its current version stays in use. */
+/**
+ * Listens for SIGHUP at once, so that none is lost during startup. The returned layer reloads the keyring and the certificate on
+ * each. If one of them cannot be reloaded, its current version stays in use.
+ */
 const reloadOnSighup = Effect.fnUntraced(function* (loadCertificate: Option.Option<LoadCertificate>) {
   const signals = yield* Queue.sliding<true>(1)
   const offer = () => void Queue.offerUnsafe(signals, true)
@@ -55,7 +59,7 @@ const reloadOnSighup = Effect.fnUntraced(function* (loadCertificate: Option.Opti
   )
 })
 
-/** On a signal to stop, reports not ready at once but serves on for the delay. A second signal ends the delay. */
+/** After a signal to stop, reports not ready at once but keeps serving for the delay. A second signal ends the delay. */
 const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
   let signals = 0
   let endDelay = () => {}
@@ -79,7 +83,7 @@ const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
   })
   return {
     isDraining: () => signals > 0,
-    /** Depends on the server, so that the delay passes before the server stops. */
+    /** Waits when it stops. Provide it with the server, so that the server stops only after the delay. */
     layer: Layer.effectDiscard(Effect.addFinalizer(() => wait))
   }
 })
@@ -147,12 +151,12 @@ const gatewaySocket = (settings: Settings) =>
       )
   })
 
-/** The service. Its layers stop from top to bottom. */
+/** The service. Its layers stop from top to bottom. With `json`, it prints its address as JSON. */
 export const serve = (settings: Settings, json = false) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const loadCertificate = Option.map(settings.tls, readCertificate)
-      const reloading = yield* reloadOnSighup(loadCertificate)
+      const reloads = yield* reloadOnSighup(loadCertificate)
       const certificate = Option.isSome(loadCertificate) ? yield* loadCertificate.value : undefined
       yield* warnOfResets(settings)
       const drain = yield* makeDrain(settings.drainDelay)
@@ -162,7 +166,7 @@ export const serve = (settings: Settings, json = false) =>
       return Layer.mergeAll(
         welcome(settings, json),
         Layer.effectDiscard(warnOfPlainHttp(settings)),
-        reloading,
+        reloads,
         drain.layer
       ).pipe(
         Layer.provide(server),

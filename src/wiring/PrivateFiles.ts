@@ -5,27 +5,28 @@ import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { readPrivateBytes, readPrivateText, refuseShared, UnusableFile } from "../crypto/keyring/SecretFile.ts"
 import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 
-const attempt = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.cannotBe("read") })
+const tryToRead = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.cannotBe("read") })
 
-/** Opens a file for reading until the scope closes; like a keyring file, it must be private. */
+/** Opens a file for reading until the scope closes. Like a keyring file, it must be private. */
 export const open = (path: string) =>
   Effect.acquireRelease(
-    attempt(() => openSync(path, "r")),
+    tryToRead(() => openSync(path, "r")),
     (file) => Effect.sync(() => closeSync(file))
   ).pipe(
-    Effect.tap((file) => attempt(() => refuseShared(file))),
+    Effect.tap((file) => tryToRead(() => refuseShared(file))),
     refuseAs(path)
   )
 
+/** Reads the text of a private file. */
 export const read = (path: string) => refuseAs(path)(readPrivateText(path))
 
 /** Creates a file of mode 0600 atomically; fails if it exists. */
 export const create = (path: string, text: string) => refuseAs(path)(writeKeyringFile(path, text))
 
-/** The greatest size of a secret: that of a create's body. */
+/** Maximum bytes of a secret, the same as of the body of a create request. */
 const maxBytes = 256 * 1024
 
-/** Reads to the end, or a little beyond the limit. */
+/** Reads to the end, or until there are more bytes than a secret may have. */
 const readStandardInput = (name: string, stdin: AsyncIterable<Buffer>) =>
   Effect.tryPromise(async () => {
     const parts: Array<Buffer> = []
@@ -54,8 +55,8 @@ export const readSecretText = (
   file: Option.Option<string>,
   stdin: AsyncIterable<Buffer>
 ): Effect.Effect<Redacted.Redacted, InvalidSetting> => {
-  const read = Option.isSome(file) ? refuseAs("--file")(readPrivateBytes(file.value)) : readStandardInput(name, stdin)
-  return Effect.flatMap(read, (bytes) =>
+  const source = Option.isSome(file) ? refuseAs("--file")(readPrivateBytes(file.value)) : readStandardInput(name, stdin)
+  return Effect.flatMap(source, (bytes) =>
     Effect.ensuring(
       decode(name, bytes),
       Effect.sync(() => bytes.fill(0))

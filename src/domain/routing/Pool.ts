@@ -2,8 +2,9 @@ import type { Credential } from "../Credential.ts"
 import type { Cooldowns } from "./Health.ts"
 
 /**
- * Whether a row matches its seal. Plans use `verified` rows; explanations without a keyring use `unverified` ones. Others are
- * excluded and remove shared capacity, because they may have forbidden it (E16, E17).
+ * Result of checking a credential's row against its seal. Plans use `verified` rows; explanations without a keyring to check with
+ * use `unverified` ones. Any other result excludes the credential. It also removes the provider's shared capacity, which
+ * the credential may forbid: what its row says about that cannot be trusted (E16, E17).
  */
 export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
 
@@ -14,10 +15,10 @@ export interface PooledCredential {
   readonly credential: Credential
   readonly key_version: number
   readonly leaked: boolean
-  /** Version of the database row. */
+  /** Opaque version of the database row: changes with every change of the row. */
   readonly row: string
   readonly seal: Seal
-  /** Whether only tokens may leave the process and the key cannot sign them (D58). */
+  /** Whether the key cannot be used, because only signed tokens may leave the process and it cannot sign them (D58). */
   readonly cannotSign?: boolean
   /** Cooldowns in the database when the row was read. */
   readonly stored: Cooldowns
@@ -29,10 +30,10 @@ export interface PooledCredential {
 /** The credentials of a workspace and provider in the order of attempts. */
 export type Pool = ReadonlyArray<PooledCredential>
 
-/** Maximum length of a list that is searched. Longer ones become sets: searching 100 models takes longer than the rest of a plan. */
+/** Maximum length of a list that is searched. Longer lists become sets: searching 100 models takes longer than the rest of a plan. */
 const maxSearched = 8
 
-/** `null` allows everything and `[]` nothing. No list allows a missing value (E9). */
+/** Indexes a list: `null` allows everything, `[]` nothing. No list allows a missing value (E9). */
 const allows = (list: ReadonlyArray<string | null> | null): Allows => {
   if (list === null) return () => true
   if (list.length <= maxSearched) return (value) => list.includes(value)
@@ -43,7 +44,7 @@ const allows = (list: ReadonlyArray<string | null> | null): Allows => {
 type Predicate = "allowsApiKey" | "allowsUser" | "allowsModel"
 type UnindexedCredential = Omit<PooledCredential, Predicate>
 
-/** Prioritized before fallback, then `sort_order`, `created_at` and `id` (D32). */
+/** Orders prioritized before fallback, then `sort_order`, `created_at` and `id` (D32). */
 const compare = ({ credential: a }: UnindexedCredential, { credential: b }: UnindexedCredential): number =>
   Number(a.is_fallback) - Number(b.is_fallback) ||
   a.sort_order - b.sort_order ||

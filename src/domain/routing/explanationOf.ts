@@ -24,12 +24,12 @@ const regionMessage = (declared: Credential["declared_region"], host: string) =>
     : `it declares ${declared}, and the host is ${host}`
 }
 
-const endpointRetains = "the request requires ZDR, which the endpoint does not have"
+const endpointLacksZdr = "the request requires ZDR, which the endpoint does not have"
 
 const zdrMessage = (declared: boolean | null) => {
-  if (declared === null) return endpointRetains
+  if (declared === null) return endpointLacksZdr
   return declared
-    ? `${endpointRetains}, and this kind of endpoint does not honour declared_zdr`
+    ? `${endpointLacksZdr}, and this kind of endpoint does not honour declared_zdr`
     : "the request requires ZDR, which it declares not to have"
 }
 
@@ -48,7 +48,7 @@ const parkedMessages: Record<ParkedCause, string> = {
   leaked: "the key is known to have leaked"
 }
 
-/** Rounds up, so that nobody returns a moment early. */
+/** Formats a time in whole seconds, rounded up so that nobody returns a moment early. */
 const timeOf = (millis: number) => `${new Date(Math.ceil(millis / 1000) * 1000).toISOString().slice(0, 19)}Z`
 
 const parkedMessage = (cause: ParkedCause, until: number | null) => {
@@ -56,7 +56,7 @@ const parkedMessage = (cause: ParkedCause, until: number | null) => {
   return `${parkedMessages[cause]}; it is ${end}`
 }
 
-/** Maximum number of lists that are searched for a near miss, because long lists take time. */
+/** Maximum number of lists that an explanation searches for a near miss, because long lists take time. */
 const maxHints = 100
 
 const exclusionMessage = (exclusion: Exclusion, credential: Credential, request: RoutingRequest): string => {
@@ -90,7 +90,7 @@ const removalMessage = (removal: SharedReason, idWithName: (id: Credential["id"]
     case "region":
       return `the endpoint is not recorded in ${host}`
     case "zdr":
-      return endpointRetains
+      return endpointLacksZdr
     case "is_required":
       return `${idWithName(removal.credential_id)} forbids it for every model`
     case "is_byok_only":
@@ -162,7 +162,10 @@ export const explanationOf = (
   }
 }
 
-/** Differences between slugs that people overlook, smallest first. Matching itself is verbatim (E18). */
+/**
+ * Differences between slugs that people overlook, smallest first: `without` removes the difference, `why` explains it. Matching
+ * itself is verbatim (E18).
+ */
 const differences: ReadonlyArray<{
   readonly without: (slug: string) => string
   readonly why: (listed: string, model: string) => string

@@ -35,6 +35,7 @@ const readAll = async () => {
   }
 }
 
+/** Whether the search is part of a key's name or provider, or the end of its label. */
 const matches =
   (/** @type {string} */ search) =>
   (/** @type {Key} */ { label, name, provider }) => {
@@ -48,7 +49,7 @@ const matches =
 /** Maximum keys shown at a time. */
 const maxShown = 100
 
-/** The view in the current entry of the browser's history. @returns {{ name: string, id: string }} */
+/** Reads the view from the current entry of the browser's history. @returns {{ name: string, id: string }} */
 const viewNow = () => history.state?.view ?? { name: "list", id: "" }
 
 /**
@@ -62,7 +63,10 @@ export const Keys = ({ about, onClosed }) => {
   const isActing = useRef(false)
   const manages = about.purpose === "manage"
 
-  /** Runs one act at a time, then reads the keys again and shows the result. Returns whether the act succeeded. @param {() => Promise<unknown>} act @param {any} [done] */
+  /**
+   * Runs `act` unless another act runs, then reads the keys again. Says `done`, or why it failed. Returns whether it succeeded.
+   * @param {() => Promise<unknown>} act @param {any} [done]
+   */
   const perform = async (act, done = "") => {
     if (isActing.current) return false
     isActing.current = true
@@ -70,7 +74,7 @@ export const Keys = ({ about, onClosed }) => {
     const refusal = await act()
       .then(() => null)
       .catch((error) => error)
-    // Also after a refusal: the keys on the page may be out of date.
+    // Reads after a refusal too, because the keys on the page may be out of date, but not if no answer came (status 0).
     const readFailure = refusal?.status === 0 ? null : await readAll().then(setKeys, (error) => error)
     isActing.current = false
     if (readFailure && (keys === null || readFailure.status === 401)) onClosed(readFailure)
@@ -84,8 +88,8 @@ export const Keys = ({ about, onClosed }) => {
       )
     return !refusal
   }
-  const read = (/** @type {any} */ done) => void perform(async () => {}, done)
-  useEffect(() => read(""), [])
+  const readAgain = (/** @type {any} */ done) => void perform(async () => {}, done)
+  useEffect(() => readAgain(""), [])
   useEffect(() => {
     const showEntry = () => {
       say("")
@@ -103,9 +107,9 @@ export const Keys = ({ about, onClosed }) => {
   }
   const shown = keys?.find(({ id }) => id === view.id)
 
-  /** Leaves a form by going back in the history, so that the Back button does not return to the form. */
+  /** Leaves a form by going back in the history, so that the Back button does not return to it. Then says `done`, if any. */
   const leave = (/** @type {string} */ done) => {
-    if (done) addEventListener("popstate", () => read(done), { once: true })
+    if (done) addEventListener("popstate", () => readAgain(done), { once: true })
     history.back()
   }
   if (view.name === "add" || (view.name === "replace" && shown)) {

@@ -3,10 +3,13 @@ import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { Step } from "../../domain/routing/Plan.ts"
 import type { Seal } from "../../domain/routing/Pool.ts"
 
-/** Why the router does not open the key of a step. */
+/**
+ * Why the router does not open a step's key. `changed`: the row changed after the plan. `on_trial`: another request is trying the
+ * key after its cooldown. `no_token`: only signed tokens may leave the process, and the key cannot sign any.
+ */
 export type Refusal = "changed" | "parked" | "on_trial" | "no_token" | Exclude<Seal, "verified" | "unverified">
 
-/** The key of a step is not leased. After `changed`, plan again. */
+/** The router refuses to lease the key of a step. After `changed`, plan again. */
 export class LeaseRefused extends Data.TaggedError("LeaseRefused")<{ readonly reason: Refusal }> {}
 
 /** The database does not answer. Answer 503; do not use the operator's key, which a credential may forbid (E21). */

@@ -121,12 +121,12 @@ export const layer = Layer.effect(
         id === undefined || distributed
           ? findKey({ hash })
           : (withSealedKey ? findWithSealedCredential : findWithCredential)({ hash, id }),
-      ownedBy: (account_id, wanted) =>
+      ownedBy: (account_id, hashes) =>
         Effect.map(
           ask(
             sql<{ hash: ApiKeyHash }>`
               SELECT encode(hash, 'hex') AS hash FROM api_keys
-              WHERE hash = ANY(${wanted.map(bytesOf)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`,
+              WHERE hash = ANY(${hashes.map(bytesOf)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`,
             "api_keys.owned_by"
           ),
           (rows) => new Set(rows.map(({ hash }) => hash))

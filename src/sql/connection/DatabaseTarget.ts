@@ -38,12 +38,12 @@ const tlsOptions = (host: string, ca: string | undefined): ConnectionOptions => 
 })
 
 /**
- * Parses `postgres://user:password@host:port/database?sslmode=verify-full`. Requires TLS for other machines, whose certificate
- * is checked in every mode against `ca` or the system's authorities. Throws `InvalidDatabaseUrl`.
+ * Parses `postgres://user:password@host:port/database?sslmode=verify-full`. Requires TLS for other machines. Every TLS mode
+ * checks the server's certificate against `ca` or the system's authorities. Throws `InvalidDatabaseUrl`.
  */
 export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): DatabaseTarget => {
   const refuse = (message: string) => new InvalidDatabaseUrl({ message })
-  // The URL class rejects a percent-encoded path as the host, and its errors contain the whole input.
+  // Not the URL class: it rejects a percent-encoded path as the host, and its errors contain the whole input.
   const raw = Redacted.value(text)
   const parts =
     /^postgres(?:ql)?:\/\/(?:([^:@/?#\s]*)(?::([^@/?#\s]*))?@)?(\[[0-9a-fA-F:.]+\]|[^:@/?#\s,[\]]*)(?::(\d{1,5}))?(?:\/([^/?#\s]*))?(?:\?([^#\s]*))?$/.exec(

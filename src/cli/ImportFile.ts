@@ -25,6 +25,7 @@ const maxBytes = 256 * 1024
 const newline = 10
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
 
+/** Joins the parts of a line, and wipes them if it copied them. */
 const joined = (parts: ReadonlyArray<Buffer>) => {
   const [first] = parts
   if (parts.length === 1 && first !== undefined) return first

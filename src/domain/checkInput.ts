@@ -44,6 +44,7 @@ export const withDefault = Struct.lambda<WithDefault>((schema) =>
 export const closed = <T, E>(schema: Schema.Codec<T, E>): Schema.Codec<T, E> => {
   const parse = SchemaParser.decodeUnknownEffect(schema)
   const toJsonSchema = () => Schema.toJsonSchemaDocument(schema, { onExcessProperty: "error" }).schema
+  // Accepts every value: the filter only gives OpenAPI the schema, and `parse` checks.
   const input: Schema.Codec<E> = Schema.Any.check(Schema.makeFilter(() => true, { toJsonSchema }))
   const output: Schema.Codec<T> = Schema.Any
   return input.pipe(
@@ -57,7 +58,7 @@ export const closed = <T, E>(schema: Schema.Codec<T, E>): Schema.Codec<T, E> => 
   )
 }
 
-/** Levenshtein distance. */
+/** Levenshtein distance: the fewest characters to insert, delete or replace. */
 const distance = (one: string, other: string): number => {
   let row = Array.from({ length: other.length + 1 }, (_, index) => index)
   for (const [index, character] of Array.from(one).entries()) {
@@ -71,7 +72,7 @@ const distance = (one: string, other: string): number => {
   return row[other.length] ?? 0
 }
 
-/** The closest word, ignoring case; undefined if all differ in more than two characters or half of the text or more. */
+/** The word with the fewest edits from `text`, ignoring case: at most two, and fewer than half of its characters. */
 export const nearestWord = (text: string, words: ReadonlyArray<string>): string | undefined => {
   const nearby = words
     .filter(({ length }) => Math.abs(length - text.length) <= 2)

@@ -24,8 +24,8 @@ export class AuditLog extends Context.Service<
 /** Largest count that the service reports exactly, so that counts take no longer as a table grows. */
 export const countLimit = 10_000
 
-/** Formats a count that stops at `countLimit + 1`. */
-export const countOf = (count: number): string =>
+/** Formats a count that stopped at `countLimit` + 1 as "more than 10,000". */
+export const formatCount = (count: number): string =>
   count > countLimit ? `more than ${countLimit.toLocaleString("en")}` : String(count)
 
 /**

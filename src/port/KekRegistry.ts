@@ -48,9 +48,10 @@ export class KekRegistry extends Context.Service<
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
     readonly findNaming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
     /**
-     * Rewraps up to `size` unlocked credentials that name another key than `primary`, beginning at `after`, the previous `next`.
-     * Stores the results of `rewrap` for credentials that did not change meanwhile: the whole batch, or nothing if the key store
-     * is unavailable. `rewrap` gets only two bytes of `sealed`, and may be called again for a credential.
+     * Rewraps up to `size` credentials that name another key than `primary`, beginning at `after`, the previous `next`. Skips
+     * rows that a transaction has locked. Stores the results of `rewrap` for credentials that did not change meanwhile: the
+     * whole batch, or nothing if the key store is unavailable. `rewrap` may be called again for a credential, and gets only the
+     * first two bytes of `sealed`, which name its format: it needs no more.
      */
     readonly rewrapBatch: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },

@@ -1,6 +1,6 @@
 import { Cause, Effect, Layer, Option } from "effect"
 import { KeyEncryption } from "../crypto/KeyEncryption.ts"
-import { countLimit, countOf } from "../port/AuditLog.ts"
+import { countLimit, formatCount } from "../port/AuditLog.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
@@ -75,7 +75,7 @@ export const layer = Layer.effect(
       (keys) =>
         keys.map(
           ({ credentials, kek_id }) =>
-            `key ${kek_id} is missing from the keyring; credentials that cannot be opened: ${countOf(credentials)}`
+            `key ${kek_id} is missing from the keyring; credentials that cannot be opened: ${formatCount(credentials)}`
         )
     )
     /** Only a warning: reads go on, and all instances have the same disk. */

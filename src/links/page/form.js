@@ -3,7 +3,7 @@ import { ask, Refused, store } from "./api.js"
 import { labelOf } from "./label.js"
 import { Field } from "./parts.js"
 import { html, useEffect, useRef, useState } from "./preact.js"
-import { AfterLife, doubtOf, KeyPlace, providerName, shapeOf, slugOf } from "./providers.js"
+import { AfterLife, doubtOf, KeyPlace, multilineHintOf, providerName, slugOf } from "./providers.js"
 
 /** @typedef {import("./api.js").Credential} Credential */
 /** @typedef {import("./api.js").Stored} Stored */
@@ -24,7 +24,7 @@ export const Read = ({ at, children, path }) => {
     <button type="button" onClick=${retry}>Try again</button>`
 }
 
-/** Keeps the issues of a form's fields, the first of which gets the focus, and a failure of the whole form. */
+/** Keeps the issues of a form's fields and a failure of the whole form. Focuses the first field that has an issue. */
 export const useRefusal = () => {
   const form = useRef(/** @type {HTMLFormElement | null} */ (null))
   const [{ failure, issues }, set] = useState({ failure: "", issues: /** @type {Record<string, string>} */ ({}) })
@@ -70,9 +70,10 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
   const [busy, setBusy] = useState(false)
   const [key, setKey] = useState("")
   const [chosen, choose] = useState(provider ?? undefined)
+  /** The doubt that the last submit showed. Submitting again despite it sends the key. */
   const [shownDoubt, setShownDoubt] = useState("")
-  /** The idempotency key of a create, and whether an earlier try may have stored the key. Changes after a definite answer. */
-  const attempt = useRef({ id: crypto.randomUUID(), mayBeDone: false })
+  /** The idempotency key of a create, and whether an earlier try may have stored the key. Renewed after a definite answer. */
+  const attempt = useRef({ id: crypto.randomUUID(), mayBeStored: false })
 
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault()
@@ -100,13 +101,15 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
     } catch (error) {
       setBusy(false)
       if (!(error instanceof Refused)) return showFailure(error)
-      const { mayBeDone: mayBeDoneBefore } = attempt.current
-      if (error.status === 401) return error.stored && mayBeDoneBefore ? onStored(error.stored) : onClosed(error)
+      const { mayBeStored } = attempt.current
+      // The link is closed: by the earlier try, if that stored a key.
+      if (error.status === 401) return error.stored && mayBeStored ? onStored(error.stored) : onClosed(error)
       attempt.current = error.mayBeDone
-        ? { ...attempt.current, mayBeDone: true }
-        : { id: crypto.randomUUID(), mayBeDone: false }
+        ? { ...attempt.current, mayBeStored: true }
+        : { id: crypto.randomUUID(), mayBeStored: false }
       if (error.mayBeDone) return showIssues({}, `${error.message} What is sent again is stored once.`)
-      if (error.status === 409 && mayBeDoneBefore && !credential)
+      // The earlier try was stored, with other content.
+      if (error.status === 409 && mayBeStored && !credential)
         return showIssues({}, "What you sent before was stored. Look at your keys before you add this one.")
       showFailure(error)
     }
@@ -125,7 +128,7 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
     else if (file) setKey((await file.text()).trim())
   }
 
-  const shape = chosen && shapeOf(chosen)
+  const multilineHint = chosen && multilineHintOf(chosen)
   const doubt = key.length >= 8 && chosen ? doubtOf(key, chosen) : undefined
   const label = previewOf(key)
   return html`
@@ -152,11 +155,11 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
         id="key"
         label="API key"
         error=${issues["key"]}
-        hint=${html`${shape && `${shape} `}${label === "" ? "It is sealed in this browser before it is sent, and is never shown again." : html`It will be shown as <code>${label}</code>`}`}
-        multiline=${shape}
+        hint=${html`${multilineHint && `${multilineHint} `}${label === "" ? "It is sealed in this browser before it is sent, and is never shown again." : html`It will be shown as <code>${label}</code>`}`}
+        multiline=${multilineHint}
         rows="5"
         class="secret"
-        type=${shape ? undefined : "password"}
+        type=${multilineHint ? undefined : "password"}
         autocomplete="off"
         autocapitalize="off"
         spellcheck=${false}
@@ -164,7 +167,7 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
         required
       />
       <div role="status">${doubt && doubt !== shownDoubt && html`<small class="warn">${doubt}</small>`}</div>
-      ${shape && html`<${Field} id="file" label="Or take it from a file" type="file" error=${issues["file"]} onChange=${readFile} />`}
+      ${multilineHint && html`<${Field} id="file" label="Or take it from a file" type="file" error=${issues["file"]} onChange=${readFile} />`}
       ${
         credential
           ? html`<${AfterLife} of=${credential.provider} />`

@@ -60,8 +60,8 @@ const structured = {
 const formOf = (/** @type {string} */ slug) =>
   structured[slug === "claude-on-aws" ? "amazon-bedrock" : (slug.split("/")[0] ?? slug)]
 
-/** Describes the form of keys that have several lines; undefined for providers with keys of one line. */
-export const shapeOf = (/** @type {string} */ slug) => formOf(slug)?.[1]
+/** Describes the form of a provider's keys if they may have several lines; undefined otherwise. */
+export const multilineHintOf = (/** @type {string} */ slug) => formOf(slug)?.[1]
 
 /** How keys begin, by provider. @type {[string, string][]} */
 // prettier-ignore

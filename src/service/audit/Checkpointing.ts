@@ -1,5 +1,5 @@
 import { Clock, Effect, Layer, Option } from "effect"
-import { AuditLog, countLimit, countOf } from "../../port/AuditLog.ts"
+import { AuditLog, countLimit, formatCount } from "../../port/AuditLog.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 /** Minimum interval between logged hashes, in milliseconds. */
@@ -31,7 +31,7 @@ export const layer = Layer.effectDiscard(
       if (unsealed === 0) return
       hasWarned = true
       yield* Effect.logWarning(
-        `Audit entries have waited to be sealed for more than a minute, ${countOf(unsealed)} after ${last_seq}: a transaction that does not end is in the way`
+        `Audit entries have waited to be sealed for more than a minute, ${formatCount(unsealed)} after ${last_seq}: a transaction that does not end is in the way`
       )
     })
 

@@ -7,8 +7,8 @@ import { Database } from "../connection/Database.ts"
 /** How long a holder keeps the cursor after a step: longer than one delivery and its statements take. */
 const lease = "30 seconds"
 
-/** The longest pause between two attempts, in seconds. */
-const longestPause = 300
+/** The longest pause between two attempts. */
+const maxPauseSeconds = 300
 
 export const layer = Layer.effect(
   EventCursor,
@@ -36,7 +36,7 @@ export const layer = Layer.effect(
     free: (holder, hasFailed) =>
       Effect.asVoid(askRows(background, "event_cursors.free")`
         UPDATE event_cursors SET holder = NULL, failures = failures + ${hasFailed ? 1 : 0}, retry_at = CASE WHEN ${hasFailed}
-          THEN now() + least(${longestPause}, power(2, least(failures, 20))) * interval '1 second' ELSE retry_at END
+          THEN now() + least(${maxPauseSeconds}, power(2, least(failures, 20))) * interval '1 second' ELSE retry_at END
         WHERE holder = ${holder}`)
   }))
 )

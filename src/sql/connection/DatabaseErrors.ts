@@ -1,7 +1,7 @@
 import type { SqlError } from "effect/sql"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
-/** Reads a member of a driver's error, if its text is one word: longer ones quote values. */
+/** Reads a member of a driver's error, if its text is one word: longer texts may quote stored values. */
 const wordOf = (value: unknown, key: string) => {
   const word: unknown = typeof value === "object" && value !== null ? Reflect.get(value, key) : undefined
   return typeof word === "string" && /^[\w.]{1,63}$/.test(word) ? word : undefined
@@ -17,7 +17,7 @@ const uncoded: Readonly<Record<string, { readonly kind?: string; readonly sqlsta
   "PgConnection: Server refused TLS": { kind: "TlsDeclined" }
 }
 
-/** Reduces a driver's error to members that hold no value. */
+/** Reduces a driver's error to members that quote no stored value. */
 export const failureOf = ({ reason }: SqlError.SqlError): DatabaseFailure =>
   new DatabaseFailure({
     kind: reason._tag,

@@ -1,14 +1,15 @@
-/** The types of the messages that are read; the others are skipped. */
+/** The types of the messages to inspect; the others are skipped. */
 const notice = 0x4e // N
 const error = 0x45 // E
 const parameterStatus = 0x53 // S
 const readyForQuery = 0x5a // Z
 
-/** Members of notices and errors: C is the SQLSTATE, F the server's source file. */
+/** Fields of notices and errors: C is the SQLSTATE, F the server's source file. */
 const unreplicated = "C01000\0"
 const readOnly = "C25006\0"
-/** Marks Citus's warning that it reached no node. Ignored: a statement that needs the node fails anyway. */
-const unreached = "Fremote_commands.c\0"
+/** Marks a notice 01000 of Citus that it reached no node, not reported: a statement that needs the node fails anyway. */
+const citusUnreached = "Fremote_commands.c\0"
+/** The name and value of a parameter status. */
 const standby = "in_hot_standby\0on\0"
 
 /** Events that the driver does not report. */
@@ -17,17 +18,19 @@ interface Events {
   readonly onUnreplicated: () => void
   /** The server refused a write (25006). */
   readonly onReadOnly: () => void
-  /** The server is a standby. A pooler repeats the state at its first connection. */
+  /** The server is a standby. A pooler reports what its first connection to the server found, which may be outdated. */
   readonly onStandby: () => void
+  /** The server awaits the next statement. */
   readonly onReady: () => void
 }
 
-/** Reads the server's messages along with the driver. */
+/** Reads the bytes that the driver also gets from the server, and reports the `Events`. */
 export class MessageTap {
   readonly #events: Events
   /** How many bytes of the current message to skip. */
   #skip = 0
-  #ready = false
+  /** Whether the connection is set up. Earlier notices belong to no statement. */
+  #isReady = false
   /** The start of an incomplete message. */
   #partial: Buffer = Buffer.alloc(0)
 
@@ -47,12 +50,12 @@ export class MessageTap {
       }
       const type = rest[0]
       const length = rest.length < 5 ? Number.POSITIVE_INFINITY : 1 + rest.readUInt32BE(1)
-      const isRead = type === notice || type === error || type === parameterStatus || type === readyForQuery
-      if (rest.length < 5 || (isRead && rest.length < length)) {
+      const isInspected = type === notice || type === error || type === parameterStatus || type === readyForQuery
+      if (rest.length < 5 || (isInspected && rest.length < length)) {
         this.#partial = rest
         return
       }
-      if (isRead) this.#report(type, rest.subarray(5, length))
+      if (isInspected) this.#report(type, rest.subarray(5, length))
       this.#skip = length
     }
   }
@@ -60,10 +63,11 @@ export class MessageTap {
   #report(type: number, body: Buffer): void {
     switch (type) {
       case readyForQuery:
-        this.#ready = true
+        this.#isReady = true
         return this.#events.onReady()
       case notice:
-        if (this.#ready && body.includes(unreplicated) && !body.includes(unreached)) this.#events.onUnreplicated()
+        if (this.#isReady && body.includes(unreplicated) && !body.includes(citusUnreached))
+          this.#events.onUnreplicated()
         return
       case error:
         if (body.includes(readOnly, 0, "latin1")) this.#events.onReadOnly()

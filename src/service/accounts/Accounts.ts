@@ -84,7 +84,8 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         if (outcome === "differs") return yield* Conflict.reused()
         const isIssued =
           outcome === "exists" &&
-          (yield* repository.addApiKey(account_id, { ...firstKey, name: "management key of a repeated create" }))
+          (yield* repository.addApiKey(account_id, { ...firstKey, name: "management key of a repeated create" })) ===
+            "added"
         return isIssued ? { ...account, replayed: true } : yield* new AccountDeleted()
       }),
 

@@ -1,8 +1,10 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { DateTime, Effect, Layer, Redacted } from "effect"
 import { TestClock } from "effect/testing"
+import { IdempotencyKey } from "../../../src/domain/Identifiers.ts"
+import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { hashApiKey } from "../../../src/runtime/ApiKey.ts"
-import { Accounts } from "../../../src/service/accounts/Accounts.ts"
+import { AccountDeleted, Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { faultOf } from "../../support/keys/issuedKey.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { assert, it } from "../../support/it.ts"
@@ -60,5 +62,19 @@ it.effect("an account has workspaces and keys of its own, each with the time of 
       assert.isUndefined(faultOf(Redacted.value(shown.key), shown.role === "management" ? "mk" : "ak"))
       assert.strictEqual(shown.hash, hashApiKey(shown.key))
     }
+  }).pipe(Effect.provide(service))
+)
+
+it.effect("a repeated create issues no key of an account that is deleted meanwhile", () =>
+  Effect.gen(function* () {
+    const repository = yield* AccountRepository
+    const create = (store: AccountRepository["Service"]) =>
+      Effect.flatMap(Accounts.make, ({ createAccountOnce }) =>
+        createAccountOnce("One Ltd", IdempotencyKey.make("once"))
+      ).pipe(Effect.provideService(AccountRepository, store), Effect.provide(NodeCrypto.layerSecureRandom))
+    const { account_id } = yield* create(repository)
+    assert.deepInclude(yield* create(repository), { account_id, replayed: true })
+    const deletedMeanwhile = { ...repository, addApiKey: () => Effect.succeed("no account" as const) }
+    assert.instanceOf(yield* Effect.flip(create(deletedMeanwhile)), AccountDeleted)
   }).pipe(Effect.provide(service))
 )

@@ -455,14 +455,14 @@ export class AccountCaller extends HttpApiMiddleware.Service<AccountCaller, { pr
   { error: [NotFound, ServiceUnavailable] }
 ) {}
 
-/** The tenants' operations, with their handlers. */
+/** The tenants' operations, under the path of an account. The handlers of the tenants' API serve them. */
 class CredentialsGroup extends HttpApiGroup.make("credentials")
   .add(...operationsAt({ account_id: AccountId, id: CredentialId }))
   .prefix("/accounts/:account_id/credentials")
   .middleware(AccountCaller)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all" }) {}
 
-/** For the probes of a gateway that cannot reach the port. */
+/** The health check, for a gateway that cannot reach the port of the tenants' API. */
 class HealthGroup extends HttpApiGroup.make("health").add(ready) {}
 
 /** The API for gateways in any language. Answers hold provider keys, so only the Unix socket serves it. */

@@ -26,7 +26,7 @@ import {
 } from "../contract/GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
-/** Opens routes and records reports of their attempts, as `OpenRoutes` does, from requests of gateways to answers in JSON. */
+/** Serves gateways with `OpenRoutes`: opens routes and records reports from decoded requests, and encodes answers as JSON. */
 export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
   make: Effect.gen(function* () {
     const { plan, planForKey, verdicts } = yield* Router
@@ -217,7 +217,7 @@ const jsonResponse = (status: RouteResponse["status"], data: object): RouteRespo
 /** Approximate memory of the verdict on one credential, in bytes. */
 const verdictBytes = 1000
 
-/** Whether a provider has credentials for the request: if the request names a credential, that one. */
+/** Whether a provider has credentials for the request. If the request names one, the plan has no other. */
 const hasCredentials = ({ credentials }: ProviderPlan) => credentials.length > 0
 
 const decodeReport = Schema.decodeUnknownExit(RouteReport, { errors: "all", onExcessProperty: "error" })

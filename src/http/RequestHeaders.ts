@@ -7,7 +7,7 @@ export const requestIdOf = (header: string | ReadonlyArray<string> | undefined):
 
 type Headers = Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
 
-/** Whether a header was sent more than once: the server joins the values with a comma. */
+/** Whether a header was sent more than once. Node joins the values with a comma, so the raw headers decide. */
 export const isRepeated = (
   { headers, source }: Pick<HttpServerRequest.HttpServerRequest, "source"> & { readonly headers: Headers },
   header: string

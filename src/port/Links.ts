@@ -29,7 +29,7 @@ export class LinkRepository extends Context.Service<
       link: Pick<LinkRecord, "account_id" | "hash" | "link_id">,
       hash: ApiKeyHash
     ) => Answer<boolean>
-    /** Replaces the key pair of an open link and returns the old one. */
+    /** Replaces the key pair of an open link and returns the old one; none if the link is closed. */
     readonly replaceKeys: (link: Link, next: LinkKeyPair) => Answer<Option.Option<LinkKeyPair>>
     /** Deletes the private keys of closed links, and links closed for a week. */
     readonly deleteExpired: Answer<void>
@@ -39,7 +39,7 @@ export class LinkRepository extends Context.Service<
 /** Whether only this machine reaches a host. */
 export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
 
-/** The service's address for browsers, without a trailing slash; undefined unless configured. */
+/** The service's address for browsers, without a trailing slash; undefined if none is set and other machines reach the host. */
 export const PublicUrl = Context.Reference<string | undefined>("byok/PublicUrl", {
   defaultValue: () => "http://127.0.0.1:3000"
 })

@@ -24,7 +24,10 @@ export interface Sampling {
   readonly parentDecides: boolean
 }
 
-/** Decides whether to record each trace that begins in this process. Other spans follow the decision for their trace. */
+/**
+ * Decides whether to record a trace at its first span in this process: by the ratio, or as the caller decided. Spans below it
+ * and explicit roots keep the decision that Effect made.
+ */
 export const sampledBy = ({ parentDecides, ratio }: Sampling, tracer: Tracer.Tracer) =>
   Tracer.make({
     span: (options) => {

@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { Cause, Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import {
   checkKeyring,
-  checkOpening,
+  checkOpeningKeyring,
   generateKeyring,
   InvalidKeyring,
   Keyring,
@@ -62,7 +62,7 @@ const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
 /** Makes the check of a keyring. Refuses a keyring that shares an id with the token, before anything is recorded under the id. */
 const checkFor = (settings: Settings) => {
   const tokenIds = Option.getOrElse(settings.pkcs11.keys, () => [])
-  const check = namesToken(settings) ? checkOpening : checkKeyring
+  const check = namesToken(settings) ? checkOpeningKeyring : checkKeyring
   return (ring: KeyringSnapshot) => {
     const shared = tokenIds.find((kek_id) => ring.byId.has(kek_id))
     const message = `expected ids that are not in BYOK_PKCS11_KEYS; found ${shared} in both`

@@ -8,7 +8,7 @@ import * as StoreGauges from "../telemetry/StoreGauges.ts"
 import { version } from "./OtlpSettings.ts"
 import type { Settings } from "./Settings.ts"
 
-/** How long the process waits for a collector at its end: short, also for a start that was refused. */
+/** How long an exiting process waits for the collector. Short, because a process that fails to start waits too. */
 const shutdownTimeout = "1 second" as const
 
 const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
@@ -25,6 +25,7 @@ export const traces = (settings: Settings): Layer.Layer<never> =>
     onSome: (url) => Otlp.tracer({ ...targetAt(url, settings), sampling: settings.otlp.sampling })
   })
 
+/** Sends metrics to the collector in the settings; empty if there is none. */
 export const pushedMetrics = (settings: Settings): Layer.Layer<never> =>
   Option.match(settings.otlp.metrics, {
     onNone: () => Layer.empty,
@@ -38,7 +39,7 @@ const storeGauges = Layer.unwrap(
   Effect.map(KeyEncryption, ({ primary }) => StoreGauges.layer({ wrapsLimit: limits.refuse, primary }))
 )
 
-/** The gauges read at export, and the export to a collector; empty if nobody receives the series. */
+/** Registers the gauges that are read at export, and sends metrics to a collector; empty if nothing reads the metrics. */
 export const metrics = (settings: Settings) =>
   Option.isNone(settings.management) && Option.isNone(settings.otlp.metrics)
     ? Layer.empty

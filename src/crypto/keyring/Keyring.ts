@@ -14,7 +14,10 @@ export interface Kek {
   readonly check_value: Uint8Array
 }
 
-/** Turns 32 bytes into a KEK and zero-fills them. The check value is 16 bytes of HMAC-SHA-256 over the id. */
+/**
+ * Makes a KEK from 32 bytes, which it zero-fills. Its check value is 16 bytes of HMAC-SHA-256 over the id, by a key derived
+ * from the bytes.
+ */
 export const makeKek = (id: string, bytes: Uint8Array): Kek => {
   const checkKey = new Uint8Array(hkdfSync("sha256", bytes, "", "byok/kcv", 32))
   const check_value = new Uint8Array(createHmac("sha256", checkKey).update(id).digest().subarray(0, 16))
@@ -90,7 +93,7 @@ export const generateKeyring = (
   return line
 }
 
-/** The database has registered other bytes under these ids. */
+/** Makes the error that the database has registered other bytes under these ids. */
 export const differentBytes = (kek_ids: ReadonlyArray<string>) =>
   new InvalidKeyring({
     message: `expected the keys that the database knows; found other bytes under ${kek_ids.join(", ")}`
@@ -109,15 +112,17 @@ export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
   return yield* new InvalidKeyring({ message: `expected a primary key that is not retired; found ${kek_id}` })
 })
 
-/** Returns a keyring that need not seal, after `checkKeks`. */
-export const checkOpening = (ring: KeyringSnapshot) =>
+/** Checks the keys of a keyring with `checkKeks`, but not that its primary key may seal. Returns the keyring. */
+export const checkOpeningKeyring = (ring: KeyringSnapshot) =>
   Effect.as(checkKeks(Array.from(ring.byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value }))), ring)
 
-/** Returns a keyring that seals, after `checkKeks` and `checkPrimary`. */
+/** Checks the keys of a keyring with `checkKeks`, and its primary key, if any, with `checkPrimary`. Returns the keyring. */
 export const checkKeyring = (ring: KeyringSnapshot) =>
-  Effect.tap(checkOpening(ring), ({ primary }) => (primary === undefined ? Effect.void : checkPrimary(primary.id)))
+  Effect.tap(checkOpeningKeyring(ring), ({ primary }) =>
+    primary === undefined ? Effect.void : checkPrimary(primary.id)
+  )
 
-/** Wraps synchronously in this process, with the current keys of the keyring. */
+/** Wraps and unwraps data keys synchronously in this process, with the current keys of the keyring. */
 export const makeKeyringEncryption = (
   { current }: Pick<Keyring["Service"], "current">,
   fill: FillRandom = fillRandom

@@ -14,6 +14,7 @@ type IsWanted = Search["isWanted"]
 export interface StepSearch {
   /** The next wanted step; undefined if there is none, the workspace is gone or the API key is revoked. */
   readonly next: (isWanted: IsWanted) => Effect.Effect<Step | undefined, PoolsUnavailable>
+  /** Searches from the first step again. */
   readonly restart: () => void
 }
 
@@ -39,7 +40,7 @@ export interface OpenAttempt {
 
 /** One pass over the steps of a plan, with at most one open attempt. */
 export interface Walk {
-  /** Opens the next attempt; undefined after the last one. Retryable. Call `close` before the next, however this ends. */
+  /** Opens the next attempt; undefined after the last one. May be run again after a failure. Call `close` after each run. */
   readonly next: Effect.Effect<OpenAttempt | undefined, PoolsUnavailable>
   readonly attemptCount: () => number
   /** Ends the lease of the latest attempt, if it has one, with the attempt's outcome. */
@@ -55,7 +56,7 @@ const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "Request
 /** Failures in a row after which a walk skips the other steps of a provider. */
 const maxFailures = 2
 
-/** When to retry while another request tries a key or the key store is away, in milliseconds from now. */
+/** Milliseconds until a retry, if another request tries a key or the key store does not answer. */
 export const retrySoon = 1000
 
 const nameOf = (provider: Provider, credential_id: CredentialId | undefined) => credential_id ?? `${provider} shared`
@@ -145,14 +146,14 @@ export const makeWalk =
         return isOver
       },
       exhausted: Effect.gen(function* () {
-        const mayPass = attempts.some(
+        const mayServeSoon = attempts.some(
           ({ result }) => result._tag === "Refused" && (result.reason === "on_trial" || result.reason === "unavailable")
         )
         const retry_at = yield* retryAt(resolved)
         const now = yield* Clock.currentTimeMillis
         return new Exhausted({
           attempts,
-          retry_at: mayPass ? Math.min(retry_at ?? Infinity, now + retrySoon) : retry_at
+          retry_at: mayServeSoon ? Math.min(retry_at ?? Infinity, now + retrySoon) : retry_at
         })
       })
     }

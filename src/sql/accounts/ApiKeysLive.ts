@@ -26,7 +26,7 @@ interface KeyRow {
   readonly role: ApiKeyRole
   /** Undefined with Citus: its statements must name the account, which is not known before this row is read. */
   readonly default_workspace_id?: WorkspaceId | null
-  /** Whether a key of the account is marked as leaked, or was until it was replaced; undefined with Citus. */
+  /** Whether a provider key of the account is marked as leaked, or was until it was replaced; undefined with Citus. */
   readonly has_marks?: boolean
 }
 
@@ -43,7 +43,7 @@ type KeyAndCredentialRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
 const longColumns: ReadonlySet<string> = new Set([...listNames, "sealed"])
 
 /**
- * Reads the rows that a request needs next together with its API key, so that a get takes one round trip, and a create or
+ * Reads an API key together with the rows that its request needs next, so that a get takes one round trip, and a create or
  * update two.
  */
 export const layer = Layer.effect(

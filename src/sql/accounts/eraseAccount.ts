@@ -9,7 +9,7 @@ import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { type Recorded, recordedOf } from "../rows/credentialRows.ts"
 import { keyColumns } from "../rows/poolRows.ts"
-import { lockApiKeys } from "../rows/principalRows.ts"
+import { lockDistributedAccount } from "../rows/principalRows.ts"
 import { erasingRights, missingRights } from "../schema/inspectSession.ts"
 
 const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })
@@ -26,7 +26,7 @@ export const eraseAccount =
     const step = Effect.gen(function* () {
       // Fails before the first step if the role lacks a right for the last.
       if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* Effect.die(notGranted)
-      yield* lockApiKeys({ distributed, sql }, account_id, "")
+      yield* lockDistributedAccount({ distributed, sql }, account_id, "")
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
       if (accounts.length === 0) {
         // An earlier attempt may have deleted the account, and its answer was lost.

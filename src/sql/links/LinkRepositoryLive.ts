@@ -7,7 +7,7 @@ import { type LinkRecord, type LinkKeyPair, LinkRepository } from "../../port/Li
 import { record } from "../audit/auditing.ts"
 import { askFirst, askRows, type Dated, fromDated } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
-import { linkKeyColumns, lockApiKeys, lockOpenLink, noKeys, isOpenLink } from "../rows/principalRows.ts"
+import { linkKeyColumns, lockDistributedAccount, lockOpenLink, noKeys, isOpenLink } from "../rows/principalRows.ts"
 import type { SqlClient } from "effect/sql"
 
 /** Ends a link. Returns whether it was open. */
@@ -35,7 +35,7 @@ export const layer = Layer.effect(
     /** Inserts a link; an existing row with its id counts as inserted, because a retry meets its own row. */
     const insert = Effect.fnUntraced(function* (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) {
       const { account_id, credential_id, link_id, provider, purpose, return_url, workspace_id } = link
-      yield* lockApiKeys(writes, account_id, "_shared")
+      yield* lockDistributedAccount(writes, account_id, "_shared")
       const [inserted] = yield* sql<{ is_new: boolean }>`
         INSERT INTO links (id, account_id, workspace_id, purpose, provider, credential_id, return_url, hash, created_at,
           expires_at, ${sql.csv(linkKeyColumns)})

@@ -29,14 +29,16 @@ const databaseIn = /^(postgres(?:ql)?:\/\/[^/?]*)(?:\/([^?]*))?/
 const newDatabase = Effect.fnUntraced(function* (original?: string) {
   const server = inject("serverUrl")
   const name = `byok_test_${randomBytes(6).toString("hex")}`
-  const admin = yield* adminClient(server)
+  /** On a connection of its own: one of minutes ago is closed, and a scope that closes opens none. */
+  const run = (statement: string) =>
+    Effect.scoped(Effect.flatMap(adminClient(server), (admin) => admin.unsafe(statement)))
   if (original !== undefined) {
-    const sessions = admin`SELECT 1 FROM pg_stat_activity WHERE datname = ${original}`
+    const sessions = run(`SELECT 1 FROM pg_stat_activity WHERE datname = '${original}'`)
     yield* eventually("nobody uses the database", Effect.orDie(sessions), ({ length }) => length === 0)
   }
   const template = original === undefined ? "" : ` TEMPLATE ${original}`
-  yield* Effect.acquireRelease(admin.unsafe(`CREATE DATABASE ${name}${template}`), () =>
-    Effect.orDie(admin.unsafe(`DROP DATABASE ${name} WITH (FORCE)`))
+  yield* Effect.acquireRelease(run(`CREATE DATABASE ${name}${template}`), () =>
+    Effect.orDie(run(`DROP DATABASE ${name} WITH (FORCE)`))
   )
   return server.replace(databaseIn, `$1/${name}`)
 })

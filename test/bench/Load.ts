@@ -171,7 +171,7 @@ interface AutocannonResult {
 
 const withAutocannon = async (traffic: Traffic): Promise<Seen> => {
   const program = fileURLToPath(new URL("./autocannon.js", import.meta.url))
-  const { stdout } = await run(process.execPath, [program, JSON.stringify(traffic)], { maxBuffer: 2 ** 24 })
+  const stdout = await runScript(process.execPath, JSON.stringify(traffic), (path) => [program, path])
   const { duration, errors, latency, non2xx, requests } = JSON.parse(stdout) as AutocannonResult
   return { requests: requests.total, seconds: duration, p50: latency.p50, p99: latency.p99, errors: errors + non2xx }
 }

@@ -1,6 +1,7 @@
+import { readFileSync } from "node:fs"
 import autocannon from "autocannon"
 
-const { connections, headers, keys, requests, seconds, url } = JSON.parse(process.argv[2] ?? "{}")
+const { connections, headers, keys, requests, seconds, url } = JSON.parse(readFileSync(process.argv[2] ?? "", "utf8"))
 
 const result = await autocannon({
   url,

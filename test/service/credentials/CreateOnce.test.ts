@@ -9,7 +9,7 @@ import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
 import { CredentialRepository, PoolFull } from "../../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
-import { acceptedBody, elementOf, givenKey, oneOf, text } from "../../support/memory/arbitraries.ts"
+import { acceptedBody, elementOf, givenKey, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { inMemory, own } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
@@ -302,6 +302,31 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.strictEqual((yield* rotation.rewrap({ rate: 1000 })).rewrapped, 1)
     assert.deepEqual(yield* withRing("new"), { ...made, replayed: true })
   })
+
+  const positions = Arbitrary.array(integer(0, 2), { minLength: 2, maxLength: 12 })
+  inService.prop(
+    "is stored once per key, however many concurrent requests there are",
+    [positions],
+    function* ([given]) {
+      const { account_id } = yield* newTenant
+      const repository = yield* CredentialRepository
+      const answers = yield* Effect.forEach(
+        given,
+        (n) => createOnce(account_id, { ...minimal, name: `n${n}` }, IdempotencyKey.make(`k${n}`)),
+        { concurrency: "unbounded" }
+      )
+      const distinct = new Set(given)
+      assert.strictEqual(yield* rowCount, distinct.size)
+      assert.lengthOf(
+        answers.filter(({ replayed }) => !replayed),
+        distinct.size
+      )
+      for (const { credential } of answers) {
+        assert.deepEqual(yield* repository.findById(account_id, credential.id), Option.some(credential))
+      }
+    },
+    { arbitrary: { runs: 30 } }
+  )
 })
 
 describe("a create that is repeated after its key was replaced", () => {

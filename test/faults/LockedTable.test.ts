@@ -1,0 +1,51 @@
+import { Context, Effect, Fiber, Layer } from "effect"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { databaseSettings } from "../support/database/freshDatabase.ts"
+import { create, get, send } from "../support/http/HttpProbe.ts"
+import { Recording } from "../support/process/Recording.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
+import { assert, describe, it } from "../support/it.ts"
+
+const { poolSize } = databaseSettings
+
+describe("while every connection for writes waits for a lock", () => {
+  it.live.each([
+    ["a statement for each request", false, poolSize],
+    ["requests share statements", true, 2]
+  ] as const)(
+    "(%s) create is 500 at the deadline; get and liveness are answered (R5, D11)",
+    function* ([, batching, waiting]) {
+      const service = TestService.layerWith({
+        settings: (settings) => ({ ...settings, database: { ...settings.database, batching } })
+      })
+      const { sql, tenant, url } = Context.get(
+        yield* Layer.build(Layer.provideMerge(service, Recording.layer)),
+        TestService
+      )
+      const { management_key } = yield* tenant
+      const first = yield* create(url, management_key, minimal)
+      const unlock = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
+      const one = yield* Effect.forkChild(create(url, management_key, minimal))
+      yield* untilWaiting(sql, 1)
+      const more = yield* Effect.forkChild(
+        Effect.forEach(
+          Array.from({ length: 3 * poolSize }, (_, n) => (n % 2 === 0 ? "openai" : "anthropic")),
+          (provider) => create(url, management_key, { ...minimal, provider }),
+          { concurrency: "unbounded" }
+        )
+      )
+      yield* untilWaiting(sql, waiting)
+      const read = get(url, management_key, createdId(first))
+      const reads = yield* Effect.all([read, read, read, read, read, read], { concurrency: "unbounded" })
+      for (const answer of reads) assert.deepStrictEqual([answer.status, answer.body], [200, first.body])
+      assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
+
+      const answers = [yield* Fiber.join(one), ...(yield* Fiber.join(more))]
+      for (const answer of answers) assertRefused(answer, "InternalError")
+      yield* unlock
+      created(yield* create(url, management_key, minimal))
+    }
+  )
+})

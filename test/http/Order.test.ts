@@ -45,6 +45,12 @@ layerLive(TestService.layer)("PUT /api/v1/byok/order", (it) => {
         message: "is not one of these credentials"
       })
     }
+    const strangers = Array.from({ length: 99 }, (_, n) => unknownId.slice(0, -2) + String(n).padStart(2, "0"))
+    assertInvalid(
+      yield* order(strangers),
+      ...strangers.map((_, n) => ({ path: ["ids", n], message: "is not one of these credentials" })),
+      { path: ["ids"], message: `must have ${one} as well` }
+    )
     assertInvalid(yield* order([one, one]), { path: ["ids"], message: "must name each credential once" })
     assertInvalid(yield* order([two, one], { workspace_id: stranger.workspace_id }), {
       path: ["workspace_id"],

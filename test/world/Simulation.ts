@@ -122,7 +122,7 @@ export class Simulation {
   }
 
   /** Time passes while nothing runs, as on a machine that sleeps. */
-  skip(millis: number): void {
+  jump(millis: number): void {
     this.now += millis
   }
 

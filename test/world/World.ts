@@ -97,17 +97,17 @@ export class World {
     return { deeds, plans, routes, scene }
   })
 
-  /** Of a long time only the end is lived through: whoever waits meanwhile may be late. */
+  /** Simulates only the first and last seconds of a long time, and jumps over the rest: waits that end there end late. */
   #wait({ instances, shared }: Scene, millis: number) {
-    const skipped = millis - 7 * second
-    if (skipped < 10 * second) return millis > 0 ? Effect.sleep(millis) : Effect.void
-    const skip: Effect.Effect<void> = Effect.suspend(() => {
-      if (shared.statements > 0 || this.simulation.isBusy) return Effect.andThen(Effect.sleep(10), skip)
-      for (const instance of instances) instance.faultAt = this.simulation.now + skipped
-      this.simulation.skip(skipped)
+    const jumped = millis - 7 * second
+    if (jumped < 10 * second) return millis > 0 ? Effect.sleep(millis) : Effect.void
+    const jump: Effect.Effect<void> = Effect.suspend(() => {
+      if (shared.statements > 0 || this.simulation.isBusy) return Effect.andThen(Effect.sleep(10), jump)
+      for (const instance of instances) instance.faultAt = this.simulation.now + jumped
+      this.simulation.jump(jumped)
       return Effect.void
     })
-    return Effect.andThen(Effect.andThen(Effect.sleep(5 * second), skip), Effect.sleep(2 * second))
+    return Effect.andThen(Effect.andThen(Effect.sleep(5 * second), jump), Effect.sleep(2 * second))
   }
 
   /** Whatever was done, everything comes to rest, and then nothing is held. */

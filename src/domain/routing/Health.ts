@@ -136,7 +136,7 @@ export const contributionOf = (atLease: Health, outcome: Outcome, now: number, p
   return { ...atLease, [scope]: afterRefusal(atLease[scope], outcome, now) }
 }
 
-/** Of the two cooldowns with strikes, the one that ends last; undefined if neither has any. */
+/** The cooldown with strikes that ends last; undefined if neither cooldown has strikes. */
 const longerCooldown = ({ model, whole }: Health): Cooldown | undefined => {
   const [first, last] = whole.until < model.until ? [whole, model] : [model, whole]
   return last.strikes > 0 ? last : first.strikes > 0 ? first : undefined

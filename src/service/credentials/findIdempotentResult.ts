@@ -66,8 +66,8 @@ export const idempotencyRecordOf = (
 
 /**
  * Identifies a request by its decoded fields and the label of its provider key; the id of its credential tells equal requests
- * apart. Does not cover the provider key, so that a reader of the store who guesses an idempotency key cannot test provider
- * keys against it.
+ * apart. The MAC key is the idempotency key, which is not stored. Does not cover the provider key, so that a reader of the
+ * store who guesses an idempotency key cannot test provider keys against it.
  */
 const fingerprintOf = (
   idempotency_key: IdempotencyKey,

@@ -413,7 +413,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
 
   /**
    * Reads a pool; without its rows, for which `rowsBytes` is 0, if it still has the `previousVersion`. Reserves the memory of
-   * rows and parkings at once, because whoever waits for memory must hold none. Checks only seals that may have changed.
+   * rows and parkings at once, because a request that waits for memory must hold none. Checks only seals that may have changed.
    */
   const readSnapshot = Effect.fnUntraced(function* (
     owner: PoolOwner,

@@ -134,7 +134,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
       settle(exit)
     }
     const traced = <A, E>(entries: ReadonlyArray<Entry>, statement: Effect.Effect<A, E>) => {
-      const spans = entries.flatMap(({ settle, span }) => (settle === undefined || span === undefined ? [] : [span]))
+      const spans = entries.flatMap(({ span }) => span ?? [])
       const span = beginStatement(spans, entries.length)
       return span === undefined ? statement : Effect.onExit(statement, (exit) => Effect.sync(() => endSpan(span, exit)))
     }

@@ -103,8 +103,8 @@ describe("concurrent requests", () => {
   it.live("have their own statement if they arrive one by one", function* () {
     const { ask, statements } = yield* pool()
     yield* ask(1)
-    yield* ask(2)
-    assert.deepStrictEqual(statements, [[1], [2]])
+    assert.strictEqual(yield* ask(unwritable), "answer to -1", "in the statement for one")
+    assert.deepStrictEqual(statements, [[1], [unwritable]])
   })
 
   it.live("are sent at once after a single one, and share a statement after a shared one", function* () {
@@ -252,6 +252,17 @@ describe("concurrent requests", () => {
     assert.strictEqual(yield* ask(4), "answer to 4")
   })
 
+  it.live("are not answered at the deadline of another in their statement (D11)", function* () {
+    const { ask, state } = yield* pool()
+    state.held = true
+    const exits = yield* Effect.forkChild(all([within(30)(ask(1)), ask(2)].map(Effect.exit)), {
+      startImmediately: true
+    })
+    yield* Effect.exit(within(60)(ask(3)))
+    state.held = false
+    assert.deepStrictEqual(yield* Fiber.join(exits), [timedOut, Exit.succeed("answer to 2")])
+  })
+
   it.live("are refused while too many wait (D14)", function* () {
     const { ask, state } = yield* pool({ queue: 2 })
     state.held = true
@@ -334,7 +345,11 @@ describe("a batch", () => {
     }
     assert.deepStrictEqual(lasts, [5, 5, 3, 1])
     assert.strictEqual(untils[0]?.(), 0)
+    const alone = yield* Effect.forkChild(within(2_000)(ask(5)))
+    yield* eventually("a single request is in progress", () => untils.length === 2)
+    assert.strictEqual(Math.floor(((untils[1]?.() ?? 0) - began) / 1_000), 2)
     state.held = false
+    yield* Fiber.join(alone)
   })
 
   it.live("omits a caller whose deadline has passed, whether or not others wait", function* () {

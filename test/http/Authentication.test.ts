@@ -2,19 +2,8 @@ import { Context, Effect, Option, Redacted } from "effect"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { formatApiKey } from "../../src/runtime/ApiKey.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
-import { created, createdId, minimal, unknownId } from "../support/http/Bodies.ts"
-import {
-  bearer,
-  create,
-  creation,
-  exchange,
-  get,
-  type Header,
-  json,
-  operationsOf,
-  type Request,
-  send
-} from "../support/http/HttpProbe.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { bearer, create, creation, exchange, get, type Header, json, type Request } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, type Tenant, TestService } from "../support/http/TestService.ts"
@@ -155,35 +144,12 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     assertForbidden(yield* TestService.storing(0, create(url, yield* ordinaryKey, body)))
   })
 
-  it.effect("403 for an ordinary key on every other operation, whatever the id (D4)", function* () {
-    const { url } = yield* TestService
-    const tenant = yield* TestService.tenant
-    const own = createdId(yield* tenant.create(minimal))
-    const key = yield* ordinaryKey
-    const ordinary = operationsOf(url, key)
-    for (const id of [own, unknownId, "nonsense"]) {
-      const status = send(url, { path: `/api/v1/byok/${id}/status`, headers: [bearer(key)] })
-      const requests = [ordinary.get(id), status, ordinary.update(id, { name: "x" }), ordinary.delete(id)]
-      for (const answer of yield* Effect.all(requests)) assertForbidden(answer)
-    }
-    for (const answer of [yield* ordinary.list(), yield* ordinary.plan("{")]) assertForbidden(answer)
-    assert.strictEqual((yield* tenant.get(own)).status, 200)
-  })
-
   it.effect.each(["1000", "10737418240"])(
     "403 before the body is read: %s bytes, none sent (D4, T7)",
     function* (length) {
       assertForbidden(yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds"))
     }
   )
-
-  it.effect("403 for a key that is no longer a management key, from the next request on (D42)", function* () {
-    const { sql } = yield* TestService
-    const { account_id, create } = yield* TestService.newTenant
-    created(yield* create(minimal))
-    yield* sql`UPDATE api_keys SET role = 'ordinary' WHERE account_id = ${account_id}`
-    assertForbidden(yield* create(minimal))
-  })
 })
 
 /** A build that treats every live key as a management key. */

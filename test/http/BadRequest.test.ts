@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { assert, layerLive } from "../support/it.ts"
+import { layerLive } from "../support/it.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { type Header, json } from "../support/http/HttpProbe.ts"
 import { assertInvalid, type Issue } from "../support/http/Refusal.ts"
@@ -8,22 +8,6 @@ import { TestService } from "../support/http/TestService.ts"
 type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: ReadonlyArray<Issue>]>
 
 const issue = (message: string, ...path: Issue["path"]): Issue => ({ path, message })
-
-/** test/domain/NewCredential.test.ts has the fields, test/service/credentials/Refused.test.ts what belongs to others. */
-const fields: Cases = [
-  ["neither key nor provider (rule 1)", {}, issue("is required", "key"), issue("is required", "provider")],
-  [
-    "every field that is wrong is named (D7)",
-    { key: "", provider: "nobody", name: 5, allowed_models: ["a", 1, "b", 2], disabled: "no", declared_zdr: 0 },
-    issue("must not be empty", "key"),
-    issue("must be a known provider slug", "provider"),
-    issue("must be a string or null", "name"),
-    issue("must be true or false", "disabled"),
-    issue("must be a string", "allowed_models", 1),
-    issue("must be a string", "allowed_models", 3),
-    issue("must be true, false or null", "declared_zdr")
-  ]
-]
 
 const bodies: Cases = [
   ["nothing", "", issue("must be a JSON object")],
@@ -80,8 +64,6 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
     assertInvalid(yield* TestService.storing(0, create(body)), ...issues)
   })
 
-  it.effect.each(fields)("%s (section 4.1)", ([, body, ...issues]) => refuses(body, ...issues))
-
   it.effect.each(bodies)("the body is %s (D8)", ([, body, ...issues]) => refuses(body, ...issues))
 
   it.effect.each(contentTypes)("the content type is %s (D8)", function* ([, headers]) {
@@ -110,15 +92,5 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
   it.effect("but accepts a byte order mark before the object (RFC 8259, section 8.1)", function* () {
     const { create } = yield* TestService.tenant
     created(yield* create(`\ufeff${JSON.stringify(minimal)}`))
-  })
-
-  it.effect("names at most 100 of 100,000 wrong fields (D7)", function* () {
-    const { create } = yield* TestService.tenant
-    const answer = yield* create({
-      ...minimal,
-      allowed_models: Array.from({ length: 100_000 }, () => 1)
-    })
-    assert.strictEqual(answer.status, 400)
-    assert.isBelow(answer.body.length, 10_000)
   })
 })

@@ -1,10 +1,7 @@
 import { Effect } from "effect"
-import { MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { create, creation } from "../support/http/HttpProbe.ts"
-import { open } from "../support/http/RawConnection.ts"
+import { minimal } from "../support/http/Bodies.ts"
+import { create } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { eventually } from "../support/process/eventually.ts"
 import { wipedBy } from "../support/http/wipedBy.ts"
 import { assert, layerLive } from "../support/it.ts"
 
@@ -24,22 +21,5 @@ layerLive(TestService.layer)("the buffer of a body is overwritten after use", (i
     )
     assert.strictEqual(answered, status)
     assert.include(wiped, body)
-  })
-
-  it.effect("each chunk of a body that arrives in chunks", function* () {
-    const { tenant, url } = yield* TestService
-    const { held } = yield* MemoryBudget
-    const body = JSON.stringify(minimal)
-    const sent = creation((yield* tenant).management_key, body)
-    const connection = yield* open(url)
-    const wiped = yield* wipedBy(
-      Effect.gen(function* () {
-        yield* connection.write(sent.subarray(0, -20))
-        yield* eventually("the first part is held", () => held.body > 0)
-        yield* connection.write(sent.subarray(-20))
-        created(yield* connection.answer)
-      })
-    )
-    assert.includeMembers(wiped, [body.slice(0, -20), body.slice(-20), body])
   })
 })

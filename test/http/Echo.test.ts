@@ -38,6 +38,7 @@ const paths = [
 const headers: ReadonlyArray<Header> = [
   ["Host", `${word}.test`],
   ["X-Request-Id", `not an id ${word}`],
+  ["Idempotency-Key", secret],
   ["Content-Type", `application/${word}`],
   ["Content-Type", `application/json; charset=${word}`],
   ["Content-Encoding", word],

@@ -1,10 +1,11 @@
 import { Cause, Effect, Exit, Layer } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import * as Envelope from "../../src/http/Envelope.ts"
+import { requestIdOf } from "../../src/http/RequestHeaders.ts"
 import { makeRouting, Routing } from "../../src/http/Routing.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import { assert, describe, itWith } from "../support/it.ts"
+import { assert, describe, it, itWith } from "../support/it.ts"
 
 const canary = "a canary of a cause"
 const died = Cause.die(new Error(canary))
@@ -83,4 +84,20 @@ describe("the envelope around every answer (section 7)", () => {
   recorded("a response that may be stored keeps its Cache-Control: the rule is for /api/v1 (D12)", function* () {
     assert.strictEqual((yield* ask("GET", "/kept")).headers["cache-control"], "public")
   })
+})
+
+describe("a request id (D12)", () => {
+  it.each(["a", "0", "-", "request-1_2.3", "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11", "A".repeat(128)])(
+    "is the client's: %s",
+    (id) => assert.strictEqual(requestIdOf(id), id)
+  )
+
+  it.each([undefined, "", " ", "A".repeat(129), "a b", "a, b", "a/b", "a:b", "é", "<script>", '"', "%0a", "{}"])(
+    "is new instead of %j",
+    (id) => {
+      const made = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+      assert.match(requestIdOf(id), made)
+      assert.notStrictEqual(requestIdOf(id), requestIdOf(id))
+    }
+  )
 })

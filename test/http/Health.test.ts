@@ -1,12 +1,8 @@
 import { Context, Effect, Fiber, Layer } from "effect"
-import { HttpServer } from "effect/http"
-import * as Byok from "../../src/wiring/Byok.ts"
-import * as Server from "../../src/http/Server.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
-import { settingsFor } from "../support/database/freshDatabase.ts"
 import { holdOpen, refuseInserts, untilWaiting } from "../support/database/transactions.ts"
-import { created, createdId, minimal } from "../support/http/Bodies.ts"
-import { create, get, send } from "../support/http/HttpProbe.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { create, send } from "../support/http/HttpProbe.ts"
 import { assertDeclared } from "../support/http/JsonSchema.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
@@ -29,26 +25,6 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
       assertHeaders(answer)
       assertDeclared(["get", path], answer)
     }
-  })
-
-  it.effect("an instance whose keyring has no key that ever sealed is live and not ready (F3)", function* () {
-    const { databaseUrl, url } = yield* TestService
-    const { create: createHere, management_key } = yield* TestService.tenant
-    const made = yield* createHere(minimal)
-    const settings = settingsFor(databaseUrl)
-    const other = Layer.effectDiscard(
-      Effect.gen(function* () {
-        const { address } = yield* HttpServer.HttpServer
-        const otherUrl = HttpServer.formatAddress(address)
-        assertRefused(yield* send(otherUrl, ready), "ServiceUnavailable")
-        assertRefused(yield* create(otherUrl, management_key, minimal), "InternalError")
-        assert.strictEqual((yield* send(otherUrl, { path: "/health/live" })).status, 200)
-        const found = yield* get(otherUrl, management_key, createdId(made))
-        assert.strictEqual(found.body, made.body)
-      })
-    ).pipe(Layer.provide(Layer.fresh(Server.layer(settings))), Layer.provide(Layer.fresh(Byok.layerWith(settings))))
-    yield* Effect.scoped(Layer.build(other))
-    assert.strictEqual((yield* send(url, ready)).status, 200)
   })
 })
 

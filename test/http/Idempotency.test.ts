@@ -1,10 +1,6 @@
-import { answerText } from "../support/http/RawConnection.ts"
-import { randomBytes } from "node:crypto"
 import { assert, layerLive } from "../support/it.ts"
-import { created, createdId, minimal, statusesOf } from "../support/http/Bodies.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import type { Header } from "../support/http/HttpProbe.ts"
-import { leakOf } from "../support/keys/leakSearch.ts"
-import { Recording } from "../support/process/Recording.ts"
 import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 
@@ -18,30 +14,6 @@ const forms: ReadonlyArray<readonly [name: string, headers: ReadonlyArray<Header
   ["two equal headers", [under("one"), under("one")]],
   ["two headers, one of them empty", [under("one"), under("")]]
 ]
-
-layerLive(TestService.recordedWith({}))("logs and traces", (it) => {
-  it.effect(
-    "of repeated, refused and changed creates show neither key; the search finds a planted one (T4)",
-    function* () {
-      const { create } = yield* TestService.tenant
-      const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
-      const headers = [under(idempotency_key)]
-      const answers = [
-        yield* create({ ...minimal, key }, headers),
-        yield* create({ ...minimal, key }, headers),
-        yield* create({ ...minimal, key, name: "n" }, headers),
-        yield* create({ ...minimal, key: `${key}x` }, headers),
-        yield* create({ ...minimal, key }, [...headers, ...headers])
-      ]
-      assert.deepStrictEqual(statusesOf(answers), [201, 201, 409, 409, 400])
-      const { all, spans } = yield* Recording
-      assert.include(spans.join(), "INSERT INTO idempotency_records")
-      assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
-      const planted = yield* create({ ...minimal, name: idempotency_key }, headers.slice(1))
-      assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)
-    }
-  )
-})
 
 layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idempotency records)", (it) => {
   it.effect("answers as without one, and repeats the answer with a header", function* () {

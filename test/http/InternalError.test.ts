@@ -8,7 +8,7 @@ import { send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import { TestService, withoutTable } from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 /** Requires a 500 whose cause is logged under the request id, as one error. */
 const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string) {
@@ -22,52 +22,7 @@ const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string)
   assert.include(entries[0]?.text, cause)
 })
 
-const undefinedTable = "42P01"
-
 layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
-  it.effect.each([
-    ["api_keys", undefinedTable],
-    ["credentials", undefinedTable],
-    ["workspaces", undefined]
-  ] as const)(
-    "create and get without the table %s, which fails get: %s; no row is stored (D11)",
-    function* ([table, cause]) {
-      const { create, get } = yield* TestService.tenant
-      const id = createdId(yield* create(minimal))
-      const asked = withoutTable(table, Effect.all([create(minimal), get(id)]))
-      const [failed, found] = yield* TestService.storing(0, asked)
-      yield* assertFailed(failed, undefinedTable)
-      if (cause !== undefined) yield* assertFailed(found, cause)
-      else assert.strictEqual(found.status, 200)
-      assert.strictEqual((yield* get(id)).status, 200)
-    }
-  )
-
-  it.effect(
-    "the database refuses the row: the answer does not repeat its message, which quotes the row (D11)",
-    function* () {
-      const { sql } = yield* TestService
-      const { create } = yield* TestService.tenant
-      const refused = Effect.acquireUseRelease(
-        Effect.orDie(
-          sql`ALTER TABLE credentials ADD CONSTRAINT name_of_another_length CHECK (char_length(name) <> 18)`
-        ),
-        () => create({ ...minimal, name: "a-canary-of-a-name" }),
-        () => Effect.orDie(sql`ALTER TABLE credentials DROP CONSTRAINT name_of_another_length`)
-      )
-      yield* assertFailed(yield* TestService.storing(0, refused), "23514 name_of_another_length")
-      assert.notInclude(yield* (yield* Recording).all, "a-canary-of-a-name")
-    }
-  )
-
-  it.effect("get of an invalid row (D11)", function* () {
-    const { sql } = yield* TestService
-    const { create, get } = yield* TestService.tenant
-    const id = createdId(yield* create(minimal))
-    yield* sql`UPDATE credentials SET created_at = 'infinity' WHERE id = ${id}`
-    yield* assertFailed(yield* get(id), "Unexpected failure")
-  })
-
   it.effect("the database is down: live but not ready, until it is back (D11)", function* () {
     const { databaseUrl, rowCount, url } = yield* TestService
     const { create, get } = yield* TestService.tenant

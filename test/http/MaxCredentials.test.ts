@@ -15,78 +15,57 @@ const under = (idempotency_key: string): ReadonlyArray<Header> => [["Idempotency
 const assertFull = (answer: Answer) =>
   assertInvalid(answer, { path: ["provider"], message: `must have at most ${limit} credentials in a workspace` })
 
-for (const batching of [true, false]) {
-  const limited = TestService.layerWith({
-    settings: ({ database, ...settings }) => ({
-      ...settings,
-      poolLimits: { credentials: limit, bytes },
-      database: { ...database, batching }
+const limited = TestService.layerWith({
+  settings: (settings) => ({ ...settings, poolLimits: { credentials: limit, bytes } })
+})
+
+layerLive(limited)("MAX_CREDENTIALS", (it) => {
+  it.effect("a create beyond it is 400 and stores nothing; other workspaces and providers have room", function* () {
+    const { account_id, create, delete: remove, list } = yield* TestService.newTenant
+    const [first] = yield* Effect.forEach(Arr.range(1, limit), (n) =>
+      Effect.map(create(minimal, n === 2 ? under("second") : []), createdId)
+    )
+    assertFull(yield* create(minimal))
+    assertFull(yield* create(minimal, under("new")))
+    const together = Arr.range(1, 6).flatMap((n) => [create(minimal), create(minimal, under(`new-${n}`))])
+    ;(yield* Effect.all(together, { concurrency: "unbounded" })).forEach(assertFull)
+    assert.include((yield* list()).body, `"total_count":${limit}`)
+
+    const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
+    created(yield* create({ ...minimal, workspace_id }))
+    created(yield* create({ ...minimal, provider: "xai" }))
+    const [, other] = yield* Effect.all([create(minimal), create({ ...minimal, provider: "cohere" })], {
+      concurrency: "unbounded"
     })
+    created(other)
+    assert.strictEqual((yield* create(minimal, under("second"))).headers["idempotent-replayed"], "true")
+
+    assert.strictEqual((yield* remove(first)).status, 200)
+    created(yield* create(minimal, under("new")))
+    assertFull(yield* create(minimal))
   })
-  layerLive(limited)(`MAX_CREDENTIALS${batching ? "" : ", without batching"}`, (it) => {
-    it.effect("a create beyond it is 400 and stores nothing; other workspaces and providers have room", function* () {
-      const { account_id, create, delete: remove, list } = yield* TestService.newTenant
-      const [first] = yield* Effect.forEach(Arr.range(1, limit), (n) =>
-        Effect.map(create(minimal, n === 2 ? under("second") : []), createdId)
-      )
-      assertFull(yield* create(minimal))
-      assertFull(yield* create(minimal, under("new")))
-      const together = Arr.range(1, 6).flatMap((n) => [create(minimal), create(minimal, under(`new-${n}`))])
-      ;(yield* Effect.all(together, { concurrency: "unbounded" })).forEach(assertFull)
-      assert.include((yield* list()).body, `"total_count":${limit}`)
 
-      const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
-      created(yield* create({ ...minimal, workspace_id }))
-      created(yield* create({ ...minimal, provider: "xai" }))
-      const [, other] = yield* Effect.all([create(minimal), create({ ...minimal, provider: "cohere" })], {
-        concurrency: "unbounded"
-      })
-      created(other)
-      assert.strictEqual((yield* create(minimal, under("second"))).headers["idempotent-replayed"], "true")
-
-      assert.strictEqual((yield* remove(first)).status, 200)
-      created(yield* create(minimal, under("new")))
-      assertFull(yield* create(minimal))
-    })
-
-    it.effect("a create or update beyond MAX_POOL_BYTES is 400, to the byte", function* () {
-      const { create, delete: remove, update } = yield* TestService.newTenant
-      const { sql } = yield* TestService
-      const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }
-      const id = createdId(yield* create(minimal))
-      const [other, last] = [createdId(yield* create(minimal)), createdId(yield* create(minimal))]
-      yield* sql`UPDATE pools SET bytes = ${bytes} - 24_000 WHERE provider = ${minimal.provider}`
-      const full = {
-        path: ["provider"],
-        message: `must have at most ${bytes} bytes of lists and keys in a workspace`
-      }
-      assertInvalid(yield* create({ ...minimal, ...large }), full)
-      assertInvalid(yield* update(id, large), full)
-      const half = { allowed_models: large.allowed_models.slice(0, 60) }
-      assert.deepStrictEqual(
-        (yield* Effect.all([update(id, half), update(other, half)], { concurrency: "unbounded" }))
-          .map(({ status }) => status)
-          .toSorted(),
-        [200, 400]
-      )
-      assert.strictEqual((yield* remove(last)).status, 200)
-      created(yield* create(minimal))
-    })
-
-    it.effect("credentials stored beyond it are still listed, updated and planned", function* () {
-      const { account_id, create, list, plan, update } = yield* TestService.newTenant
-      const { sql } = yield* TestService
-      const id = createdId(yield* create(minimal))
-      yield* sql`
-          INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
-            'id', gen_random_uuid(), 'sort_order', n
-          ))).* FROM credentials, generate_series(1, ${2 * limit - 1}::int) AS n WHERE account_id = ${account_id}`
-      yield* sql`UPDATE pools SET members = ${2 * limit} WHERE account_id = ${account_id}`
-      assertFull(yield* create(minimal))
-      assert.include((yield* list()).body, `"total_count":${2 * limit}`)
-      assert.strictEqual((yield* update(id, { name: "n" })).status, 200)
-      const planned = yield* plan({ model: "a/model", targets: [{ provider: "openai" }] })
-      assert.lengthOf(planned.body.match(/"position"/g) ?? [], 2 * limit + 1)
-    })
+  it.effect("a create or update beyond MAX_POOL_BYTES is 400, to the byte", function* () {
+    const { create, delete: remove, update } = yield* TestService.newTenant
+    const { sql } = yield* TestService
+    const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }
+    const id = createdId(yield* create(minimal))
+    const [other, last] = [createdId(yield* create(minimal)), createdId(yield* create(minimal))]
+    yield* sql`UPDATE pools SET bytes = ${bytes} - 24_000 WHERE provider = ${minimal.provider}`
+    const full = {
+      path: ["provider"],
+      message: `must have at most ${bytes} bytes of lists and keys in a workspace`
+    }
+    assertInvalid(yield* create({ ...minimal, ...large }), full)
+    assertInvalid(yield* update(id, large), full)
+    const half = { allowed_models: large.allowed_models.slice(0, 60) }
+    assert.deepStrictEqual(
+      (yield* Effect.all([update(id, half), update(other, half)], { concurrency: "unbounded" }))
+        .map(({ status }) => status)
+        .toSorted(),
+      [200, 400]
+    )
+    assert.strictEqual((yield* remove(last)).status, 200)
+    created(yield* create(minimal))
   })
-}
+})

@@ -5,33 +5,6 @@ import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 
 layerLive(TestService.layer)("PUT /api/v1/byok/order", (it) => {
-  it.effect("gives the credentials of a provider the order of the ids, with one event (L14)", function* () {
-    const { sql } = yield* TestService
-    const tenant = yield* TestService.newTenant
-    const [one = "", two = "", three = ""] = yield* Effect.forEach([1, 2, 3], () =>
-      Effect.map(tenant.create(minimal), createdId)
-    )
-    yield* tenant.create({ ...minimal, provider: "cohere" })
-    const ids = [three, one, two]
-    const stored = sql<{ id: string }>`
-        SELECT id FROM credentials WHERE account_id = ${tenant.account_id} AND provider = ${minimal.provider}
-        ORDER BY sort_order`
-    for (const _ of ["first", "repeated"]) {
-      const answer = yield* tenant.order({ provider: minimal.provider, ids })
-      assert.strictEqual(answer.status, 200, answer.body)
-      const { workspace_id } = tenant
-      assert.deepStrictEqual(JSON.parse(answer.body), { data: { workspace_id, provider: minimal.provider, ids } })
-      assert.deepStrictEqual(
-        (yield* stored).map(({ id }) => id),
-        ids
-      )
-    }
-    const { body } = yield* tenant.events("?limit=2")
-    const [event, before] = (JSON.parse(body) as { readonly data: ReadonlyArray<object> }).data
-    assert.deepInclude(event, { action: "credential.reorder", credential_ids: ids })
-    assert.deepInclude(before, { action: "credential.create", provider: "cohere" })
-  })
-
   it.effect("refuses ids that are missing, foreign or given twice, and changes nothing (L14, T6)", function* () {
     const [tenant, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
     const [one = "", two = ""] = yield* Effect.forEach([1, 2], () => Effect.map(tenant.create(minimal), createdId))

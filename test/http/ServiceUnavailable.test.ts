@@ -1,11 +1,11 @@
 import { Effect, Fiber } from "effect"
 import { assert, layerLive } from "../support/it.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
-import { create, send } from "../support/http/HttpProbe.ts"
+import { create } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
-import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
+import { lockTable, untilWaiting } from "../support/database/transactions.ts"
 
 /** Sends one request that has to wait for a table, and others meanwhile. */
 const whileOneWaits = Effect.fnUntraced(function* <A>(
@@ -28,19 +28,6 @@ const assertUnavailable = (answer: Answer) => {
 }
 
 layerLive(TestService.withDatabase({ queue: 1 }))("503 while the queue is full (D14)", (it) => {
-  it.effect("has Retry-After and stores no row; waiting requests are answered later (D14)", function* () {
-    const { create, get } = yield* TestService.tenant
-    const ask = create(minimal)
-    const read = get(createdId(yield* ask))
-    const { first, meanwhile } = yield* TestService.storing(1, whileOneWaits("credentials", ask, ask))
-    assertUnavailable(meanwhile)
-    created(first)
-    created(yield* ask)
-    const gets = yield* whileOneWaits("credentials", read, read)
-    assertUnavailable(gets.meanwhile)
-    assert.strictEqual(gets.first.status, 200)
-  })
-
   it.effect("comes before authentication, whether the key is valid or not (D14)", function* () {
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
@@ -51,21 +38,6 @@ layerLive(TestService.withDatabase({ queue: 1 }))("503 while the queue is full (
     )
     meanwhile.forEach(assertUnavailable)
     created(first)
-  })
-})
-
-layerLive(TestService.withDatabase({ queue: 4 }))("a queue of four (D14)", (it) => {
-  it.effect("with a lock on writes delays no read, and liveness always answers (D14)", function* () {
-    const { sql, url } = yield* TestService
-    const { create, get } = yield* TestService.tenant
-    const id = createdId(yield* create(minimal))
-    const release = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
-    const waiting = yield* Effect.forkChild(create(minimal))
-    yield* untilWaiting(sql, 1)
-    assert.strictEqual((yield* get(id)).status, 200)
-    assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
-    yield* release
-    created(yield* Fiber.join(waiting))
   })
 })
 

@@ -1,18 +1,16 @@
 import { Effect, Layer, Option, Redacted } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { prometheusText } from "../../src/management/ManagementServer.ts"
-import type { Sampling } from "../../src/telemetry/Otlp.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
-import { bearer, creation, exchange, type Header, render, send } from "../support/http/HttpProbe.ts"
-import { open } from "../support/http/RawConnection.ts"
+import { creation, exchange, type Header, send } from "../support/http/HttpProbe.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { type ReceivedSpan, SpanCollector } from "../support/http/SpanCollector.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { assert, it, layerLive } from "../support/it.ts"
+import { assert, layerLive } from "../support/it.ts"
 
 const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))
 
@@ -20,18 +18,17 @@ const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyr
 const batching = (given: Settings): Settings => ({ ...given, database: { ...given.database, batching: true } })
 
 /** The service, sending traces to a collector of its own. */
-const tracedWith = (sampling: Sampling) =>
-  Layer.unwrap(
-    Effect.map(SpanCollector, ({ url }) => {
-      const traces = Option.some(url.href)
-      const headers = Redacted.make({ "api-key": "the collector's" })
-      const resource = { ...settings.otlp.resource, serviceName: "keys" }
-      return Layer.provideMerge(
-        TestService.layerWith({ settings: batching }),
-        TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, headers, resource, traces, sampling } })
-      )
-    })
-  )
+const traced = Layer.unwrap(
+  Effect.map(SpanCollector, ({ url }) => {
+    const traces = Option.some(url.href)
+    const headers = Redacted.make({ "api-key": "the collector's" })
+    const resource = { ...settings.otlp.resource, serviceName: "keys" }
+    return Layer.provideMerge(
+      TestService.layerWith({ settings: batching }),
+      TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, headers, resource, traces } })
+    )
+  })
+)
 
 const kinds = ["", "internal", "server", "client"]
 
@@ -47,7 +44,7 @@ const reading = ["internal api_keys.find_with_credential", ["client api_keys.fin
 const route = "/api/v1/byok/:id"
 const parentOf = (traceId: string, flags: string): Header => ["traceparent", `00-${traceId}-${"b".repeat(16)}-${flags}`]
 
-layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), SpanCollector.layer))("a trace", (it) => {
+layerLive(Layer.provideMerge(traced, SpanCollector.layer))("a trace", (it) => {
   it.effect("of a get has its look-up and the statement", function* () {
     const { headers, traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
@@ -95,49 +92,6 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     yield* tenant.update(id, { disabled: true })
     const [tree] = treeOf(yield* traceOf(`PATCH ${route}`), undefined)
     assert.include(JSON.stringify(tree), `["client credentials.update"]`)
-  })
-
-  it.effect("of a get that shares a statement links to the statement's own trace", function* () {
-    const { spans, traceOf } = yield* SpanCollector
-    const { url } = yield* TestService
-    const tenant = yield* TestService.newTenant
-    const id = createdId(yield* tenant.create(minimal))
-    const path = `/api/v1/byok/${id}`
-    const traceIds = ["1", "2", "3"].map((digit) => digit.repeat(32))
-    const unrecorded = "4".repeat(32)
-    const left = parentOf(unrecorded, "00")
-    const parents = [left, ...traceIds.map((traceId) => parentOf(traceId, "01")), left]
-    // Concurrent requests share a statement, except the first one after a get that was alone.
-    yield* tenant.get(id)
-    const connections = yield* Effect.forEach(parents, () => open(url))
-    const sent = connections.map(({ answer, write }, n) => {
-      const headers = [bearer(tenant.management_key), parents[n] ?? left]
-      return Effect.andThen(write(render({ path, headers })), answer)
-    })
-    const answers = yield* Effect.all(sent, { concurrency: "unbounded" })
-    for (const { status } of answers) assert.strictEqual(status, 200)
-
-    const traces = yield* Effect.forEach(traceIds, (traceId) => traceOf(`GET ${route}`, traceId))
-    const shared = spans.filter(({ attributes }) => "db.operation.batch.size" in attributes)
-    assert.lengthOf(shared, 1)
-    const [{ attributes, parentSpanId, spanId, traceId }] = shared as [ReceivedSpan]
-    assert.deepStrictEqual(attributes, {
-      "db.operation.name": "api_keys.find_with_credential",
-      "db.system.name": "postgresql",
-      "db.operation.batch.size": 4
-    })
-    assert.isUndefined(parentSpanId)
-    assert.notInclude([...traceIds, unrecorded], traceId)
-    for (const trace of traces) {
-      assert.deepStrictEqual(treeOf(trace, "b".repeat(16)), [
-        [`server GET ${route}`, ["internal api_keys.find_with_credential"]]
-      ])
-      assert.deepStrictEqual(
-        trace[0]?.links.map((link) => [link.traceId, link.spanId]),
-        [[traceId, spanId]]
-      )
-    }
-    assert.isFalse(spans.some((span) => span.traceId === unrecorded))
   })
 
   it.effect("of a failed request says why in one word; of an unknown path, nothing else", function* () {
@@ -193,24 +147,3 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     assert.isFalse(spans.some(({ name }) => name.includes("health")))
   })
 })
-
-/** test/telemetry/TracerLive.test.ts has every combination of ratio and parent. */
-it.live("a trace is sampled by the ratio and its parent", () =>
-  Effect.gen(function* () {
-    const collector = yield* SpanCollector
-    yield* Effect.scoped(
-      Effect.gen(function* () {
-        const { list } = yield* TestService.tenant
-        for (const headers of [[], [parentOf("d".repeat(32), "01")], [parentOf("e".repeat(32), "00")]]) {
-          assert.strictEqual((yield* list("", headers)).status, 200)
-        }
-      }).pipe(Effect.provide(tracedWith({ ratio: 0, parentDecides: true })))
-    )
-    // All are sent before the service has stopped.
-    const requests = collector.spans.filter(({ kind }) => kind === 2)
-    assert.deepStrictEqual(
-      requests.map(({ traceId }) => traceId),
-      ["d".repeat(32)]
-    )
-  }).pipe(Effect.provide(SpanCollector.layer))
-)

@@ -16,12 +16,15 @@ const bodies: Readonly<Record<string, (id: string) => object>> = {
   update: () => ({ name: "another" })
 }
 
-layerLive(TestService.layer)("a viewer's key (D51)", (it) => {
-  it.effect("reads, plans and lists events; every other operation is 403 and does nothing", function* () {
+layerLive(TestService.layer)("a key (D4, D51)", (it) => {
+  it.effect.each([
+    ["viewer", ["get", "list", "status", "plan", "events"]],
+    ["ordinary", []]
+  ] as const)("of role %s may only %j; every other operation is 403 and does nothing", function* ([role, mayDo]) {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { issueApiKey } = yield* Accounts
-    const { key } = yield* issueApiKey(tenant.account_id, { name: "support", role: "viewer" })
+    const { key } = yield* issueApiKey(tenant.account_id, { name: "support", role })
     const id = createdId(yield* tenant.create(minimal))
     const credentials = Effect.map(databaseContent(sql), (content) =>
       content.split("\n").filter((line) => line.includes(id))
@@ -41,7 +44,7 @@ layerLive(TestService.layer)("a viewer's key (D51)", (it) => {
       if (answer.status === 200) allowed.push(name)
       else assertRefused(answer, "Forbidden")
     }
-    assert.sameMembers(allowed, ["get", "list", "status", "plan", "events"])
+    assert.sameMembers(allowed, Array.from<string>(mayDo))
     assert.deepStrictEqual(yield* credentials, before)
     for (const [name, { method, path }] of endpoints) {
       const body = bodies[name]?.(id)

@@ -3,7 +3,7 @@ import { GatewayApi } from "../../src/contract/GatewayApi.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
-import { ask, listening, own, socketPath } from "./socket.ts"
+import { ask, openSocket, own } from "./socket.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
 const operations = Object.values(Api.groups.byok.endpoints)
@@ -18,8 +18,7 @@ layerLive(TestService.layer)("the tenants' operations on the socket for gateways
     const { newTenant } = yield* TestService
     const [tenant, stranger] = [yield* newTenant, yield* newTenant]
     const id = createdId(yield* tenant.create({ provider: "azure", key }))
-    const path = yield* socketPath
-    yield* listening(path)
+    const path = yield* openSocket
     const bodies: Record<string, object> = {
       create: { provider: "azure", key },
       update: { name: "mine" },
@@ -42,8 +41,7 @@ layerLive(TestService.layer)("the tenants' operations on the socket for gateways
 
   it.effect("are recorded as acts of the gateway", function* () {
     const tenant = yield* (yield* TestService).newTenant
-    const path = yield* socketPath
-    yield* listening(path)
+    const path = yield* openSocket
     const at = `/v1/accounts/${tenant.account_id}/credentials`
     const once = { "Idempotency-Key": "once" }
     const [made, again] = [

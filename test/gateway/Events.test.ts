@@ -1,12 +1,11 @@
 import { Context, Duration, Effect, Fiber } from "effect"
-import { request } from "node:http"
 import { Events } from "../../src/port/Events.ts"
 import { Draining } from "../../src/port/Readiness.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, layerLive } from "../support/it.ts"
-import { ask, listening, socketPath } from "./socket.ts"
+import { ask, listening, openSocket, socketPath } from "./socket.ts"
 
 interface Page {
   readonly data: ReadonlyArray<{ readonly id: string; readonly action: string; readonly account_id?: string }>
@@ -30,14 +29,14 @@ const sealed = Effect.flatMap(TestService, ({ sql }) =>
   )
 )
 
-let [begun, left] = [0, 0]
+let begun = 0
 
-/** Counts the waits for events that begin, and those that are interrupted. */
+/** Counts the waits for events that begin. */
 const counting = Effect.map(Effect.context<Parts>(), (parts) => {
   const { list, next } = Context.get(parts, Events)
   const counted: typeof next = (...given) => {
     begun += 1
-    return Effect.onInterrupt(next(...given), () => Effect.sync(() => void (left += 1)))
+    return next(...given)
   }
   return Context.add(parts, Events, { list, next: counted })
 })
@@ -53,8 +52,7 @@ layerLive(
 )("the events of all accounts, over the socket", (it) => {
   it.effect("may be awaited beyond the deadline of requests, without delaying anybody", function* () {
     const { newTenant } = yield* TestService
-    const path = yield* socketPath
-    yield* listening(path)
+    const path = yield* openSocket
     const tenant = yield* newTenant
     yield* sealed
     const { last_seq } = yield* next(path, `after=${(yield* next(path, "limit=100")).last_seq}`)
@@ -71,18 +69,6 @@ layerLive(
     yield* eventually("all wait", () => begun === before + 50)
     createdId(yield* tenant.create({ provider: "azure", key: "sk-0123456789-0123456789-AbCd" }))
     for (const { data } of yield* Fiber.join(waiting)) assert.strictEqual(data[0]?.action, "credential.create")
-  })
-
-  it.effect("are no longer queried once the client has left", function* () {
-    const path = yield* socketPath
-    yield* listening(path)
-    const before = { begun, left }
-    const sent = request({ socketPath: path, path: "/v1/events?after=1000000&wait=60" })
-    sent.on("error", () => {}).end()
-    yield* eventually("it waits", () => begun === before.begun + 1)
-    assert.strictEqual(left, before.left, "control")
-    sent.destroy()
-    yield* eventually("the wait ends", () => left === before.left + 1)
   })
 
   it.effect("are answered at once when the service stops", function* () {
@@ -102,8 +88,7 @@ layerLive(
   })
 
   it.effect("are refused with an unknown parameter or too long a wait", function* () {
-    const path = yield* socketPath
-    yield* listening(path)
+    const path = yield* openSocket
     for (const [query, message] of [
       ["wait=61", "must be an integer from 0 to 60, given once"],
       ["limit=0", "must be an integer from 1 to 100, given once"],

@@ -15,7 +15,7 @@ import { serviceAccount } from "../support/keys/cloudKeys.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
-import { ask, listening, own, socketPath } from "./socket.ts"
+import { ask, listening, openSocket, own, socketPath } from "./socket.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
 const bad = "sk-rejected-0123456789-0123456789"
@@ -44,8 +44,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
       const ids = yield* Effect.forEach([bad, spent, key], (one) =>
         Effect.map(create({ provider: "openai", key: one }), createdId)
       )
-      const path = yield* socketPath
-      yield* listening(path)
+      const path = yield* openSocket
       let answer = (response: ServerResponse): unknown => response.end("hello\n")
       const upstream = yield* fakeUpstream((given, response) => {
         if (given === key) return answer(response)
@@ -114,8 +113,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
 
   it.effect("answers as docs/gateway.md says to curl", function* () {
     const { url } = yield* TestService
-    const path = yield* socketPath
-    yield* listening(path)
+    const path = yield* openSocket
     const page = readFileSync(join(import.meta.dirname, "../../docs/gateway.md"), "utf8")
     const account = JSON.stringify({ ...serviceAccount, project_id: "a-project", region: "us-east5" })
     const known: Record<string, string> = {}

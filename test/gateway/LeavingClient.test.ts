@@ -9,7 +9,7 @@ import { type Parts, TestService } from "../support/http/TestService.ts"
 import { wipedBy } from "../support/http/wipedBy.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, layerLive } from "../support/it.ts"
-import { listening, own, socketPath } from "./socket.ts"
+import { openSocket, own } from "./socket.ts"
 
 let began = 0
 let left = 0
@@ -34,17 +34,18 @@ const onPort = Effect.gen(function* () {
 })
 
 const onSocket = Effect.gen(function* () {
-  const to = yield* socketPath
-  yield* listening(to)
+  const to = yield* openSocket
   const body = JSON.stringify({ account_id: unknownId, model: "a/model", targets: [own] })
   return { to, path: "/v1/routes", headers: [json], body, use: "gateway" as const }
 })
 
+const places = [
+  ["the port", onPort],
+  ["the socket", onSocket]
+] as const
+
 layerLive(TestService.layerWith({ parts: waiting }))("a client that leaves", (it) => {
-  it.effect.each([
-    ["the port", onPort],
-    ["the socket", onSocket]
-  ] as const)("%s while it sends a body: the arrived part is wiped and released", function* ([, place]) {
+  it.effect.each(places)("%s while it sends a body: the arrived part is wiped and released", function* ([, place]) {
     const { body, headers, path, to, use } = yield* place
     const { held } = yield* MemoryBudget
     const before = held[use]
@@ -63,10 +64,7 @@ layerLive(TestService.layerWith({ parts: waiting }))("a client that leaves", (it
     assert.include(wiped, body)
   })
 
-  it.effect.each([
-    ["the port", onPort],
-    ["the socket", onSocket]
-  ] as const)("%s while its request is in progress: the request is interrupted", function* ([, place]) {
+  it.effect.each(places)("%s while its request is in progress: the request is interrupted", function* ([, place]) {
     const { body, headers, path, to } = yield* place
     const before = { began, left }
     yield* Effect.scoped(

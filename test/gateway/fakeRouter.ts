@@ -11,12 +11,6 @@ import { LeaseRefused, PoolsUnavailable } from "../../src/service/routing/Router
 import { makeWalk, type RouterOperations } from "../../src/service/routing/Walk.ts"
 import { requestOf } from "../support/service/planning.ts"
 
-/** A key of a plan: its provider, and whether its lease is refused. */
-interface Key {
-  readonly provider: "azure" | "cohere"
-  readonly refused: boolean
-}
-
 const idOf = (n: number) => CredentialId.make(`00000000-0000-7000-9000-${String(n).padStart(12, "0")}`)
 
 const owner = {
@@ -24,14 +18,18 @@ const owner = {
   workspace_id: WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
 }
 
-export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id): PlannedRequest => ({
-  steps: keys.map(({ provider }, n) => ({
+/** A plan of so many keys, and which of them get no lease. */
+export const planOf = (
+  keys: number,
+  { account_id = owner.account_id, isRefused = (_n: number): boolean => false } = {}
+): PlannedRequest => ({
+  steps: Array.from({ length: keys }, (_, n) => ({
     _tag: "Own",
-    provider,
+    provider: "azure",
     section: "prioritized",
     credential_id: idOf(n),
     key_version: 1,
-    row: keys[n]?.refused === true ? "refused" : "1",
+    row: isRefused(n) ? "refused" : "1",
     region: null,
     on_trial: false
   })),
@@ -39,8 +37,8 @@ export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id):
   retry_at: null,
   request: { ...requestOf({ ...owner, account_id }), workspace_id: owner.workspace_id },
   freshness: 0,
-  isEmpty: keys.length === 0,
-  members: keys.length,
+  isEmpty: keys === 0,
+  members: keys,
   start: { versions: "", position: searchStart }
 })
 

@@ -1,27 +1,26 @@
-import { request } from "node:http"
 import { join } from "node:path"
 import { Effect, Layer } from "effect"
 import * as GatewayServer from "../../src/gateway/GatewayServer.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
+import { json, send } from "../support/http/HttpProbe.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 /** Sends a request over a socket for gateways. */
-export const ask = (socketPath: string, method: string, path: string, body?: object, given: object = {}) =>
-  Effect.promise(
-    () =>
-      new Promise<{ status: number; text: string; replayed: boolean }>((resolve, reject) => {
-        const headers = { "content-type": "application/json", ...given }
-
-        const sent = request({ socketPath, method, path, headers, agent: false }, (response) => {
-          let text = ""
-          response.on("data", (part: Buffer) => (text += part.toString()))
-          response.once("end", () => {
-            const replayed = response.headers["idempotent-replayed"] === "true"
-            resolve({ status: response.statusCode ?? 0, text, replayed })
-          })
-        })
-        sent.once("error", reject).end(body === undefined ? undefined : JSON.stringify(body))
-      })
+export const ask = (
+  socket: string,
+  method: string,
+  path: string,
+  body?: object,
+  more: Readonly<Record<string, string>> = {}
+) =>
+  Effect.map(
+    send(socket, {
+      method,
+      path,
+      headers: [json, ...Object.entries(more)],
+      body: body === undefined ? undefined : JSON.stringify(body)
+    }),
+    ({ body: text, headers, status }) => ({ status, text, replayed: headers["idempotent-replayed"] === "true" })
   )
 
 /** A gateway's socket of the test's service, until the scope closes. */
@@ -29,6 +28,9 @@ export const listening = (path: string) => Layer.build(Layer.fresh(GatewayServer
 
 /** A path for a socket, in a temporary directory. */
 export const socketPath = Effect.map(temporaryDirectory, (directory) => join(directory, "gateway.sock"))
+
+/** The path of such a socket that is open until the scope closes. */
+export const openSocket = Effect.tap(socketPath, listening)
 
 /** A target that only its own keys serve. */
 export const own = { provider: "azure", endpoint: { shared: false } }

@@ -2,7 +2,7 @@ import { spawn, spawnSync } from "node:child_process"
 import { join } from "node:path"
 import { Effect } from "effect"
 import { fakeUpstream } from "../examples/FakeUpstream.ts"
-import { listening, socketPath } from "../gateway/socket.ts"
+import { openSocket } from "../gateway/socket.ts"
 import { isInstalled } from "../support/http/Browser.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -26,8 +26,7 @@ describe.skipIf(missing.length > 0)(
         function* () {
           const { url } = yield* TestService
           const { account_id } = yield* TestService.newTenant
-          const path = yield* socketPath
-          yield* listening(path)
+          const path = yield* openSocket
           const upstream = yield* fakeUpstream((key, response) =>
             response.writeHead(key === good ? 200 : 401).end("{}")
           )

@@ -44,7 +44,7 @@ const areas = [
   { tests: "test/sql/connection/Batching.test.ts", sources: "src/sql/connection/Batching.ts" },
   { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
   {
-    tests: "test/gateway/{Gateway{Server,Scenes},Credentials,Events,LeavingClient}.test.ts",
+    tests: "test/gateway/{GatewayServer,Credentials,Events,LeavingClient}.test.ts",
     sources: "src/gateway/{Handlers,Routes}.ts",
     database: true
   },

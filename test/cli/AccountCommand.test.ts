@@ -28,23 +28,6 @@ layerLive(CommandLine.layer)("byok account create", (it) => {
     assert.include(content, sha256(key))
     assert.isUndefined(leakOf(content, [withoutPrefix(key)]))
   })
-
-  it.effect("without --json the same is printed for a person, one line each (D40)", function* () {
-    const { run } = yield* CommandLine
-    const { code, stderr, stdout } = yield* run("account", "create", "--name", "Acme")
-    assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-    const pairs = stdout
-      .trimEnd()
-      .split("\n")
-      .map((line) => line.split(/ {2,}/))
-    assert.deepStrictEqual(
-      pairs.map(([name]) => name),
-      ["account_id", "workspace_id", "management_key", "management_key_hash"]
-    )
-    const [, , [, key = ""] = [], [, hash] = []] = pairs
-    assert.isUndefined(faultOf(key, "mk"))
-    assert.strictEqual(hash, sha256(key))
-  })
 })
 
 describe("the check of issued keys", () => {
@@ -85,32 +68,6 @@ layerLive(CommandLine.layer)("byok account list (F15)", (it) => {
     const times = accounts.map((account) => textIn(account, "created_at"))
     const blocks = ids.map((id, at) => `account_id  ${id}\nname        ${names[at]}\ncreated_at  ${times[at]}\n`)
     assert.strictEqual(stdout, blocks.join("\n"))
-  })
-
-  it.effect("names of older rows cannot control the terminal or forge a line", function* () {
-    const { run, runJson, sql } = yield* CommandLine
-    const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
-    const name = "\u001b[2J\nmanagement  true\u009b\u007f"
-    const shown = String.raw`\u001b[2J\u000amanagement  true\u009b\u007f`
-    for (const table of ["accounts", "workspaces", "api_keys"]) {
-      const column = table === "accounts" ? "id" : "account_id"
-      yield* sql`UPDATE ${sql(table)} SET name = ${name} WHERE ${sql(column)} = ${account_id}`
-    }
-    for (const [args, list] of [
-      [["account", "list"], "accounts"],
-      [["workspace", "list", "--account", account_id], "workspaces"],
-      [["api-key", "list", "--account", account_id], "api_keys"]
-    ] as const) {
-      const { stdout } = yield* run(...args)
-      assert.include(stdout.split("\n"), `${"name".padEnd(/^(\w+ +)/.exec(stdout)?.[1]?.length ?? 0)}${shown}`)
-      const json = yield* run(...args, "--json")
-      assert.notMatch(stdout + json.stdout, /[^\P{Cc}\n]/u)
-      const rows = (JSON.parse(json.stdout) as Record<string, Objects>)[list] ?? []
-      assert.include(
-        rows.map((row) => row["name"]),
-        name
-      )
-    }
   })
 
   it.effect("prints more accounts than a page has", function* () {

@@ -108,16 +108,6 @@ layerLive(CommandLine.layer, { concurrent: true })(
     it.effect.each<readonly [args: string, variables: Record<string, string>, sentence: string]>([
       ["serve", {}, missing],
       ["serve", { BYOK_KEYRING: canary }, "BYOK_KEYRING: key 1: expected id:base64 of 32 bytes"],
-      [
-        "serve",
-        { BYOK_KEYRING_FILE: canary },
-        "BYOK_KEYRING_FILE: expected a file that can be read: no such file or directory (ENOENT)"
-      ],
-      [
-        "serve",
-        { BYOK_KEYRING_FILE: import.meta.filename },
-        "BYOK_KEYRING_FILE: expected a file of mode 0400 or 0600; found 06"
-      ],
       ["keyring status", {}, missing],
       ["keyring add", {}, missing]
     ])(

@@ -1,4 +1,4 @@
-import { printable } from "../../src/cli/Output.ts"
+import { lines, printable } from "../../src/cli/Output.ts"
 import { text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -12,6 +12,7 @@ describe("printed output (F15)", () => {
     ["letters of any script, emoji and blanks", "Søren 株 👩‍👩‍👧 \u00a0", "Søren 株 👩‍👩‍👧 \u00a0"]
   ])("%s", (_, given, expected) => {
     assert.strictEqual(printable(given), expected)
+    assert.strictEqual(lines({ name: given, deleted_at: null }), `name        ${expected}\ndeleted_at  -`)
   })
 
   it.prop("has no control character, and its JSON means the same as without escaping", [text(0, 40)], ([given]) => {

@@ -1,15 +1,12 @@
 import { Effect } from "effect"
 import { statSync } from "node:fs"
 import { join } from "node:path"
-import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import { migratedDatabase } from "../support/database/freshDatabase.ts"
-import { listen } from "../support/database/listen.ts"
 import { textIn } from "../support/process/CommandLine.ts"
 import { assert, describe, it } from "../support/it.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { faultOf } from "../support/keys/issuedKey.ts"
-import { byokScript, runByok } from "../support/process/runByok.ts"
+import { byokScript } from "../support/process/runByok.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 
@@ -95,15 +92,5 @@ describe("serve --json (F16)", () => {
 
     const second = yield* startJson(settings)
     assert.sameMembers(Object.keys(yield* printedBy(second)), ["address", "port", "url", "pid"])
-  })
-
-  it.live("a taken port is reported with the setting to change", function* () {
-    const port = yield* listen(() => undefined)
-    const [DATABASE_URL, BYOK_KEYRING] = [yield* migratedDatabase, generateKeyring(new Date())]
-    assert.deepStrictEqual(yield* runByok(["serve"], { DATABASE_URL, BYOK_KEYRING, PORT: String(port) }), {
-      code: 1,
-      stdout: "",
-      stderr: `Port ${port} on 127.0.0.1 is in use: set PORT, e.g. PORT=${port + 1}.\n`
-    })
   })
 })

@@ -1,4 +1,4 @@
-import { Effect, Redacted, Schema } from "effect"
+import { Redacted, Schema } from "effect"
 import { hashApiKey } from "../../src/runtime/ApiKey.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, send } from "../support/http/HttpProbe.ts"
@@ -93,41 +93,5 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
     yield* eventually("both lines", () => requestsIn(stderr()).length === 2)
     const routes = requestsIn(stderr()).map(({ annotations: { route } }) => route)
     assert.deepStrictEqual(routes, asked)
-  })
-
-  it.effect("has one line a second per fault, with the number of omitted lines (F5)", function* () {
-    const { key, settings, sql } = yield* OnDatabase
-    const { ended, signal, stderr, url } = yield* startService({ ...settings, LOG_FORMAT: "json" })
-    const began = performance.now()
-    const asked = 300
-    yield* Effect.acquireUseRelease(
-      Effect.orDie(sql`ALTER TABLE api_keys RENAME TO gone`),
-      () =>
-        Effect.forEach(
-          Array.from({ length: asked }),
-          () =>
-            Effect.map(send(url, { path: "/api/v1/byok", headers: [bearer(key)] }), ({ status }) =>
-              assert.strictEqual(status, 500)
-            ),
-          { concurrency: 20 }
-        ),
-      () => Effect.orDie(sql`ALTER TABLE gone RENAME TO api_keys`)
-    )
-    yield* signal("SIGTERM")
-    yield* ended
-    const seconds = (performance.now() - began) / 1000
-    const lines = entriesIn(stderr()).filter(({ message }) => String(message).startsWith("Unexpected failure"))
-    // The first line, one at the end of each second, and one when the service stops.
-    assert.isAtMost(lines.length, seconds + 2)
-    const counts = lines.map(({ message }) =>
-      Number(/\((\d+) more in the last second[;)]/.exec(String(message))?.[1] ?? 1)
-    )
-    assert.strictEqual(
-      counts.reduce((sum, count) => sum + count, 0),
-      asked
-    )
-    assert.isDefined(lines[0]?.annotations["request_id"])
-    assert.isUndefined(lines[1]?.annotations["request_id"])
-    assert.isEmpty(requestsIn(stderr()), "no line for a request without ACCESS_LOG")
   })
 })

@@ -1,24 +1,15 @@
 import { chmodSync, mkdirSync } from "node:fs"
-import { createServer, type AddressInfo } from "node:net"
 import { join } from "node:path"
 import { Effect } from "effect"
+import { listen } from "../support/database/listen.ts"
 import { OnDatabase } from "../support/process/firstStart.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
-/** A port on which a server listens until the scope closes, and answers nothing. */
-const takenPort = Effect.acquireRelease(
-  Effect.callback<ReturnType<typeof createServer>>((resume) => {
-    const server = createServer()
-    server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-  }),
-  (server) => Effect.sync(() => server.close())
-).pipe(Effect.map((server) => String((server.address() as AddressInfo).port)))
-
 /** Each part that listens or sends, with settings for which it starts, and for which it is refused with a sentence. */
 const parts = Effect.gen(function* () {
-  const [directory, taken] = [yield* temporaryDirectory, yield* takenPort]
+  const [directory, taken] = [yield* temporaryDirectory, String(yield* listen(() => undefined))]
   const open = join(directory, "open")
   mkdirSync(open)
   chmodSync(open, 0o777)

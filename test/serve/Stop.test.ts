@@ -1,51 +1,20 @@
-import { Effect, Fiber, Option } from "effect"
-import { connect, type Socket } from "node:net"
+import { Effect, Exit, Fiber, Option } from "effect"
 import { assert, layerLive } from "../support/it.ts"
 import { minimal, statusesOf } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
+import { creation } from "../support/http/HttpProbe.ts"
+import { open } from "../support/http/RawConnection.ts"
 import { embeddedClient, StartedBefore } from "../support/process/firstStart.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { isRunning, isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
 
-/** A connection, or nothing if the port is closed. */
-const open = (url: string) =>
-  Effect.callback<Option.Option<Socket>>((resume) => {
-    const { hostname, port } = new URL(url)
-    const socket = connect(Number(port), hostname)
-    socket.once("connect", () => resume(Effect.succeed(Option.some(socket))))
-    socket.on("error", () => {
-      socket.destroy()
-      resume(Effect.succeed(Option.none()))
-    })
-  })
-
-const refuses = (url: string) =>
-  Effect.map(open(url), (opened) => {
-    Option.getOrUndefined(opened)?.destroy()
-    return Option.isNone(opened)
-  })
-
-/** Sends text on a new connection, which stays open, and answers with what has arrived on it. */
-const send = (url: string, text: string) =>
-  Effect.map(open(url), (opened) => {
-    const socket = Option.getOrThrow(opened)
-    let received = ""
-    socket.setEncoding("utf8").on("data", (part: string) => (received += part))
-    socket.write(text)
-    return { socket, received: () => received }
-  })
+const refuses = (url: string) => Effect.map(Effect.exit(Effect.scoped(open(url))), Exit.isFailure)
 
 const body = JSON.stringify(minimal)
 
-const head = (key: string) =>
-  [
-    "POST /api/v1/byok HTTP/1.1",
-    "Host: localhost",
-    `Authorization: Bearer ${key}`,
-    "Content-Type: application/json",
-    `Content-Length: ${body.length}`
-  ].join("\r\n")
+const beginning = (key: string) =>
+  Buffer.concat([creation(key, undefined, [["Content-Length", String(body.length)]]), Buffer.from(body.slice(0, 9))])
 
 layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
   it.effect.each(["SIGTERM", "SIGINT"] as const)(
@@ -84,18 +53,19 @@ layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
     }
   )
 
-  it.effect.each<readonly [name: string, sent: (key: string) => string, rest: string, answer: RegExp]>([
-    ["after its answer", (key) => `${head(key)}\r\n\r\n${body.slice(0, 9)}`, body.slice(9), /^HTTP\/1\.1 201 /],
+  it.effect.each<readonly [name: string, sent: (key: string) => string | Buffer, rest: string, answer: RegExp]>([
+    ["after its answer", beginning, body.slice(9), /^HTTP\/1\.1 201 /],
     ["that never sent anything", () => "", "", /^$/]
   ])("does not wait for a connection %s (R2)", function* ([, sent, rest, answer]) {
     const { key, settings } = yield* StartedBefore
     const { ended, signal, url } = yield* startService(settings)
-    const { received, socket } = yield* send(url, sent(key))
+    const { closed, write } = yield* open(url)
+    yield* write(sent(key))
     assert.strictEqual((yield* createOver(url, key, minimal)).status, 201)
     yield* signal("SIGTERM")
     yield* eventually("new connections are refused", refuses(url))
-    socket.write(rest)
+    yield* write(rest)
     assert.deepStrictEqual(yield* Effect.timeoutOption(ended, "4 seconds"), Option.some(0))
-    assert.match(received(), answer)
+    assert.match(yield* closed, answer)
   })
 })

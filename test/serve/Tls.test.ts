@@ -1,13 +1,12 @@
 import { chmodSync, writeFileSync } from "node:fs"
 import { request } from "node:https"
-import { connect as connectPlain } from "node:net"
-import { connect } from "node:tls"
 import { Effect } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { isLoopback } from "../../src/port/Links.ts"
 import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runByok } from "../support/process/runByok.ts"
+import { open } from "../support/http/RawConnection.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { managementUrl, startService } from "../support/process/ServiceProcess.ts"
 import { join } from "node:path"
@@ -45,18 +44,9 @@ const getOver = (url: string, ca: string) =>
       .end()
   })
 
-/** Bytes sent to a port, over TLS or not, and all that comes back until the connection closes. */
-const exchange = (url: string, bytes: string, tls: boolean) =>
-  Effect.callback<string>((resume) => {
-    const { hostname, port } = new URL(url)
-    const socket = tls
-      ? connect({ host: hostname, port: Number(port), rejectUnauthorized: false })
-      : connectPlain(Number(port), hostname)
-    let received = ""
-    socket.on("error", () => {}).once("close", () => resume(Effect.succeed(received)))
-    socket.on("data", (part: Buffer) => (received += part.toString("latin1")))
-    socket.write(bytes)
-  })
+/** Bytes sent to a port, and all that comes back until the connection closes. */
+const exchange = (url: string, bytes: string) =>
+  Effect.scoped(Effect.flatMap(open(url), ({ closed, write }) => Effect.andThen(write(bytes), closed)))
 
 describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
   it.live("the service speaks TLS with that certificate, with the same refusals as without", function* () {
@@ -67,12 +57,15 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
       status: 200,
       body: '{"status":"live"}'
     })
-    assert.match(yield* exchange(url, "nonsense\r\n\r\n", true), /^HTTP\/1\.1 400 [^]*"Invalid request parameters"/)
+    assert.match(yield* exchange(url, "nonsense\r\n\r\n"), /^HTTP\/1\.1 400 [^]*"Invalid request parameters"/)
     assert.match(
-      yield* exchange(url, `GET / HTTP/1.1\r\nHost: a\r\nA: ${"a".repeat(20_000)}\r\n\r\n`, true),
+      yield* exchange(url, `GET / HTTP/1.1\r\nHost: a\r\nA: ${"a".repeat(20_000)}\r\n\r\n`),
       /^HTTP\/1\.1 431 /
     )
-    assert.notInclude(yield* exchange(url, "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n", false), "HTTP/1.1")
+    assert.notInclude(
+      yield* exchange(url.replace("https:", "http:"), "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"),
+      "HTTP/1.1"
+    )
     assert.notInclude(stderr(), "terminator")
     yield* signal("SIGTERM")
     assert.strictEqual(yield* ended, 0)

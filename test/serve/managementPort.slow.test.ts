@@ -13,7 +13,6 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { managementUrl, startService } from "../support/process/ServiceProcess.ts"
-import { runByok } from "../support/process/runByok.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const promtool = "promtool"
@@ -182,16 +181,5 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "ok" }), 1)
     assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "failed" }), 1)
     writeFileSync(keyring, before)
-  })
-
-  it.effect("is refused in one sentence if it cannot listen", function* () {
-    const { settings } = yield* OnDatabase
-    const variables = { ...settings, BYOK_MANAGEMENT_HOST: "192.0.2.1", BYOK_MANAGEMENT_PORT: "0", PORT: "0" }
-    const stderr = "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"
-    assert.deepStrictEqual(yield* runByok(["serve"], { ...variables, LOG_LEVEL: "error" }), {
-      code: 1,
-      stdout: "",
-      stderr
-    })
   })
 })

@@ -1,18 +1,17 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { Cause, Context, Effect, Exit, Layer, Option, Schema } from "effect"
+import { Context, Effect, Layer, Option, Schema } from "effect"
 import * as Byok from "../../src/wiring/Byok.ts"
 import { CurrentPrincipal } from "../../src/domain/Principal.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { KekRegistry, KeyringReload } from "../../src/port/KekRegistry.ts"
+import { KeyringReload } from "../../src/port/KekRegistry.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
-import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
-import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { keysOf, openedWith, rotationWith } from "../support/keys/rotating.ts"
+import { keysOf, openedWith } from "../support/keys/rotating.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { byokScript } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
@@ -89,41 +88,6 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
       message,
       "BYOK_KEYRING: cannot be reloaded from the environment of a running process; restart with the new value"
     )
-  })
-
-  it.live("an instance that was not reloaded stores nothing under a retired key, and says why (T10)", function* () {
-    const { create, instance, problems, reload, settings, url, warnings, write } = yield* begin
-    const sql = yield* adminClient(url)
-    const { id } = yield* create
-    yield* Effect.gen(function* () {
-      const { rewrap } = yield* rotationWith(ringOf("new", "old"))
-      yield* rewrap({ rate: 1_000_000 })
-      assert.strictEqual(yield* (yield* KekRegistry).retire("old"), 0)
-    }).pipe(Effect.provide(instance))
-
-    const refused = yield* Effect.exit(create)
-    assert(Exit.isFailure(refused))
-    const failure = Cause.squash(refused.cause)
-    assert.instanceOf(failure, DatabaseFailure)
-    assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
-    assert.deepStrictEqual(yield* problems, [
-      "key old is retired but still first in the keyring: nothing can be sealed"
-    ])
-    assert.deepStrictEqual(yield* warnings, [
-      "key new is missing from the keyring; credentials that cannot be opened: 1"
-    ])
-    const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
-    assert.strictEqual(
-      "message" in again ? again.message : "",
-      "BYOK_KEYRING_FILE: expected a primary key that is not retired; found old."
-    )
-
-    write(ringOf("new", "old"))
-    yield* reload
-    assert.deepStrictEqual(yield* problems, [])
-    assert.strictEqual((yield* create).kek_id, "new")
-    assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
-    assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
   })
 })
 

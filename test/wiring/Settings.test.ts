@@ -7,9 +7,7 @@ import * as Environment from "../../src/wiring/Environment.ts"
 import { version } from "../../src/wiring/OtlpSettings.ts"
 import { InvalidSetting, publicUrlOf, readSettings, type Settings } from "../../src/wiring/Settings.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
-import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
-import { disguised, ringOf } from "../support/keys/keyrings.ts"
-import { databaseContent } from "../support/keys/leakSearch.ts"
+import { migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { assert, describe, it, layer } from "../support/it.ts"
@@ -439,19 +437,6 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
   })
 
 layer(GivenLive)("the service does not start", (it) => {
-  it.effect("with other bytes under a key id that the database knows (T12)", function* () {
-    const on = (keyring: string) => (given: Settings) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
-    const given = yield* Given
-    const sql = yield* adminClient(Redacted.value(Option.getOrThrow(given.databaseUrl)))
-    yield* Effect.scoped(Layer.build(Byok.layerWith(on(ringOf("kek-1"))(given))))
-    const before = yield* databaseContent(sql)
-    assert.strictEqual(
-      yield* refusalToStart(on(`${ringOf("kek-0")}\n${disguised("impostor", "kek-1")}`)),
-      "BYOK_KEYRING: expected the keys that the database knows; found other bytes under kek-1."
-    )
-    assert.strictEqual(yield* databaseContent(sql), before, "nothing is written")
-  })
-
   it.effect("with a DATABASE_CA_FILE that is missing or holds no certificates", function* () {
     const file = join(yield* temporaryDirectory, "canary")
     const refused = refusalToStart((given) => ({ ...given, databaseCaFile: Option.some(file) }))

@@ -25,88 +25,60 @@ const linesIn = (text: string) => Array.from(text.matchAll(/line (\d+)\./g), ([,
 const systemError = (code: string) => Object.assign(new Error(code), { code })
 
 describe("standard error", () => {
-  it.live.each(formats)("gets the lines of one turn in one write and in order, in %s", (format) =>
-    Effect.gen(function* () {
-      const { layer, writes } = takeLog()
-      const turns = Effect.gen(function* () {
-        yield* nextTurn
-        yield* logLines(0, 20)
-        yield* Console.error("line 20.")
-        yield* logLines(21, 30)
-        assert.deepStrictEqual(writes, [])
-        yield* nextTurn
-        yield* nextTurn
-        assert.lengthOf(writes, 1)
-        yield* logLines(30, 40)
-      })
-      yield* logTo(turns, layer, format)
-      assert.deepStrictEqual(writes.map(linesIn), [numbers(0, 30), numbers(30, 40)])
-      assert.match(writes[0] ?? "", /\n$/)
+  it.live.each(formats)("gets the lines of one turn in one write and in order, in %s", function* (format) {
+    const { layer, writes } = takeLog()
+    const turns = Effect.gen(function* () {
+      yield* nextTurn
+      yield* logLines(0, 20)
+      yield* Console.error("line 20.")
+      yield* logLines(21, 30)
+      assert.deepStrictEqual(writes, [])
+      yield* nextTurn
+      yield* nextTurn
+      assert.lengthOf(writes, 1)
+      yield* logLines(30, 40)
     })
-  )
+    yield* logTo(turns, layer, format)
+    assert.deepStrictEqual(writes.map(linesIn), [numbers(0, 30), numbers(30, 40)])
+    assert.match(writes[0] ?? "", /\n$/)
+  })
 
-  it.live("gets each line once, however few bytes a pipe accepts at a time", () =>
-    Effect.gen(function* () {
-      let [text, calls] = ["", 0]
-      const reluctant = Layer.succeed(WriteLog, (bytes) => {
-        calls += 1
-        if (calls % 3 === 0) throw systemError("EAGAIN")
-        text += bytes.subarray(0, 1000).toString()
-        return Math.min(1000, bytes.length)
-      })
-      const turns = Effect.forEach(numbers(0, 10), (n) =>
-        Effect.andThen(logLines(20 * n, 20 * n + 20), Effect.sleep("4 millis"))
-      )
-      yield* logTo(turns, reluctant)
-      assert.deepStrictEqual(linesIn(text), numbers(0, 200))
+  it.live("gets each line once, however few bytes a pipe accepts at a time", function* () {
+    let [text, calls] = ["", 0]
+    const reluctant = Layer.succeed(WriteLog, (bytes) => {
+      calls += 1
+      if (calls % 3 === 0) throw systemError("EAGAIN")
+      text += bytes.subarray(0, 1000).toString()
+      return Math.min(1000, bytes.length)
     })
-  )
+    const turns = Effect.forEach(numbers(0, 10), (n) =>
+      Effect.andThen(logLines(20 * n, 20 * n + 20), Effect.sleep("4 millis"))
+    )
+    yield* logTo(turns, reluctant)
+    assert.deepStrictEqual(linesIn(text), numbers(0, 200))
+  })
 
-  it.live("that nobody reads keeps a bounded number of lines, and later says how many are missing", () =>
-    Effect.gen(function* () {
-      let [isRead, text] = [false, ""]
-      const stuck = Layer.succeed(WriteLog, (bytes) => {
-        if (!isRead) throw systemError("EAGAIN")
-        text += bytes.toString()
-        return bytes.length
-      })
-      const written = 20_000
-      const turns = Effect.gen(function* () {
-        for (let n = 0; n < written; n += 1) yield* Effect.logInfo(`line ${n}.`, "x".repeat(400))
-        isRead = true
-        yield* eventually("the number", () => text.includes("missing"))
-        yield* Effect.logInfo("line 0.")
-      })
-      yield* logTo(turns, stuck)
-      const missing = Number(/"(\d+) lines are missing/.exec(text)?.[1])
-      const lines = linesIn(text)
-      assert.isBelow(text.length, 4.1 * 1024 * 1024)
-      assert.deepStrictEqual(lines, [...numbers(0, written - missing), 0])
-      assert.isBelow(missing, written - 5_000)
+  it.live("that nobody reads keeps a bounded number of lines, and later says how many are missing", function* () {
+    let [isRead, text] = [false, ""]
+    const stuck = Layer.succeed(WriteLog, (bytes) => {
+      if (!isRead) throw systemError("EAGAIN")
+      text += bytes.toString()
+      return bytes.length
     })
-  )
-
-  it.live.each(["EPIPE", "ENOSPC"])("that cannot be written (%s) ends nothing", (code) =>
-    Effect.gen(function* () {
-      let isBroken = true
-      const { layer, writes } = takeLog()
-      const broken = Layer.effect(
-        WriteLog,
-        Effect.map(WriteLog, (write) => (bytes: Buffer) => {
-          if (isBroken) throw systemError(code)
-          return write(bytes)
-        })
-      ).pipe(Layer.provide(layer))
-      const turns = Effect.gen(function* () {
-        yield* logLines(0, 3)
-        yield* Effect.sleep("5 millis")
-        isBroken = false
-        yield* logLines(3, 6)
-      })
-      yield* logTo(turns, broken)
-      assert.deepStrictEqual(linesIn(writes.join("")), [3, 4, 5])
+    const written = 20_000
+    const turns = Effect.gen(function* () {
+      for (let n = 0; n < written; n += 1) yield* Effect.logInfo(`line ${n}.`, "x".repeat(400))
+      isRead = true
+      yield* eventually("the number", () => text.includes("missing"))
+      yield* Effect.logInfo("line 0.")
     })
-  )
+    yield* logTo(turns, stuck)
+    const missing = Number(/"(\d+) lines are missing/.exec(text)?.[1])
+    const lines = linesIn(text)
+    assert.isBelow(text.length, 4.1 * 1024 * 1024)
+    assert.deepStrictEqual(lines, [...numbers(0, written - missing), 0])
+    assert.isBelow(missing, written - 5_000)
+  })
 })
 
 /** A console on a pipe with room as `hasRoom` says, what it has written, and its listener for the end of the process. */
@@ -233,18 +205,14 @@ const ends: Record<string, readonly [statement: string, code: number]> = {
 }
 
 describe("a process", () => {
-  it.live.each(Object.entries(ends))("writes its log before %s", ([, [statement, code]]) =>
-    Effect.gen(function* () {
-      const { stdout } = yield* endWith(statement)
-      assert.deepStrictEqual(linesIn(stdout), numbers(0, many))
-      assert.match(stdout, new RegExp(`^code ${code}$`, "m"))
-    })
-  )
+  it.live.each(Object.entries(ends))("writes its log before %s", function* ([, [statement, code]]) {
+    const { stdout } = yield* endWith(statement)
+    assert.deepStrictEqual(linesIn(stdout), numbers(0, many))
+    assert.match(stdout, new RegExp(`^code ${code}$`, "m"))
+  })
 
-  it.live("that does not flush loses lines (control)", () =>
-    Effect.gen(function* () {
-      const { stdout } = yield* endWith("process.exit(3)", `process.removeAllListeners("exit")`)
-      assert.isBelow(linesIn(stdout).length, many)
-    })
-  )
+  it.live("that does not flush loses lines (control)", function* () {
+    const { stdout } = yield* endWith("process.exit(3)", `process.removeAllListeners("exit")`)
+    assert.isBelow(linesIn(stdout).length, many)
+  })
 })

@@ -1,11 +1,11 @@
 import { connect } from "node:net"
 import { Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
-import { listening } from "../support/database/listen.ts"
+import { connectionsOf, listening } from "../support/database/listen.ts"
 import { assert, layerLive } from "../support/it.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { creation, exchange, type Header, render, send } from "../support/http/HttpProbe.ts"
+import { creation, exchange, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { assertInvalid, assertRefused, type Issue, refusals } from "../support/http/Refusal.ts"
@@ -138,10 +138,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
         socket.write(bytes)
       })
       assert.match(refused, /^HTTP\/1\.1 40[05] /)
-      const connections = Effect.callback<number>((resume) => {
-        server.getConnections((_error, count) => resume(Effect.succeed(count)))
-      })
-      yield* eventually("the service lets go", connections, (count) => count === 0)
+      yield* eventually("the service lets go", connectionsOf(server), (count) => count === 0)
     }
   )
 
@@ -166,19 +163,5 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   it.effect("a head of 15,000 bytes is accepted", function* () {
     const answer = yield* TestService.send({ path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
     assert.strictEqual(answer.status, 200)
-  })
-
-  it.effect.each(["h2c", "websocket", "TLS/1.2", "x"])("Upgrade: %s is ignored", function* (protocol) {
-    const { create } = yield* TestService.tenant
-    const upgrade: ReadonlyArray<Header> = [
-      ["Connection", "Upgrade, HTTP2-Settings"],
-      ["Upgrade", protocol],
-      ["HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"],
-      ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
-      ["Sec-WebSocket-Version", "13"]
-    ]
-    const live = yield* TestService.send({ path: "/health/live", headers: upgrade })
-    assert.strictEqual(live.body, '{"status":"live"}')
-    created(yield* create(minimal, upgrade))
   })
 })

@@ -4,7 +4,7 @@ import { Duration, Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import type { ServerSettings } from "../../src/http/Server.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
-import { listening } from "../support/database/listen.ts"
+import { connectionsOf, listening } from "../support/database/listen.ts"
 import { deafClient } from "../support/http/RawConnection.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, describe, it } from "../support/it.ts"
@@ -15,38 +15,12 @@ const serve = Effect.fnUntraced(function* (settings: Partial<ServerSettings>, li
   return { server, port: yield* listening(server) }
 })
 
-const connectionsOf = (server: Server) =>
-  Effect.callback<number>((resume) => {
-    server.getConnections((_error, count) => resume(Effect.succeed(count)))
-  })
-
 const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-
-/** More than the kernel takes for a client that does not read. */
-const large = Buffer.alloc(32 * 1024 * 1024)
 
 const untilConnected = (server: Server, count: number) =>
   eventually(`${count} are connected`, connectionsOf(server), (connected) => connected === count)
 
 describe("clients that do not read their answers (F7)", () => {
-  it.live.each([
-    { clients: 10, interval: undefined },
-    { clients: 1, interval: 20 }
-  ])("lose their connection once the time to send an answer is over: %j", function* ({ clients, interval }) {
-    const settings = { sendTimeout: Duration.millis(300) }
-    const { port, server } = yield* serve(settings, (_request, response) => response.end(large))
-    for (let n = 0; n < clients; n++) {
-      const client = yield* deafClient(`http://127.0.0.1:${port}`)
-      client.write(request)
-      if (interval === undefined) continue
-      // It sends more requests meanwhile.
-      const timer = setInterval(() => client.write(request), interval)
-      yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(timer)))
-    }
-    yield* untilConnected(server, clients)
-    yield* untilConnected(server, 0)
-  })
-
   it.live("keep their connection until the answer begins", function* () {
     let finish = () => {}
     const { port, server } = yield* serve({ sendTimeout: Duration.millis(20) }, (_request, response) => {

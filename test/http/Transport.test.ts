@@ -13,6 +13,7 @@ import { withJsonBody } from "../../src/http/RequestDecodingLive.ts"
 import { listen } from "../../src/http/Server.ts"
 import { makeMemoryBudget, type MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
+import { connectionsOf } from "../support/database/listen.ts"
 import { type Header, json, render } from "../support/http/HttpProbe.ts"
 import { deafClient, halfOpenClient, open } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
@@ -79,10 +80,7 @@ const serve = Effect.fnUntraced(function* (transport: "TCP" | "TLS" | "Unix", li
     address._tag === "UnixPathAddress"
       ? address.path
       : HttpServer.formatAddress(address).replace("http:", transport === "TLS" ? "https:" : "http:")
-  const connections = Effect.callback<number>((resume) => {
-    node.getConnections((_error, count) => resume(Effect.succeed(count)))
-  })
-  return { budget, node, seen, url, connections }
+  return { budget, node, seen, url, connections: connectionsOf(node) }
 }, Effect.provide(NodeHttpServer.layerHttpServices))
 
 const untilConnected = (connections: Effect.Effect<number>, count: number) =>

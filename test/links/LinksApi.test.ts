@@ -117,12 +117,6 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
         assert.deepStrictEqual(issues((yield* create(`Bearer ${key}`)).error), [
           { path: ["key"], message: "must not have a scheme such as Bearer before it" }
         ])
-        assert.deepStrictEqual(issues((yield* create("\u2022".repeat(12))).error), [
-          { path: ["key"], message: "must not have the form of a label or a mask" }
-        ])
-        assert.deepStrictEqual(issues((yield* create('{"type":"service_account"', "google-vertex")).error), [
-          { path: ["key"], message: "must be a plain key or a JSON object" }
-        ])
         assert.deepStrictEqual(issues((yield* create(key, "openai", "n".repeat(256))).error), [
           { path: ["name"], message: "must have at most 255 characters" }
         ])
@@ -252,31 +246,6 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* looking.ask("PATCH", `/byok/${id}`, settings)).status, 403)
     const once = yield* openLink(tenant, { purpose: "connect" })
     assert.strictEqual((yield* once.ask("GET", "/api-keys")).status, 403)
-  })
-
-  it.effect("view: shows what manage shows, and changes nothing", function* () {
-    const tenant = yield* TestService.newTenant
-    const id = createdId(yield* tenant.create(minimal))
-    const { about, ask } = yield* openLink(tenant, { purpose: "view" })
-    assert.deepInclude(yield* about as Effect.Effect<object>, { public_key: null, purpose: "view" })
-    const sealed_key = { enc: "", ciphertext: "" }
-    const asked = [
-      ask("GET", "/byok"),
-      ask("GET", `/byok/${id}`),
-      ask("GET", `/byok/${id}/status`),
-      ask("GET", `/byok/events?credential_id=${id}`),
-      ask("POST", "/byok/plan", { model: "a/model", targets: [{ provider: "openai" }] }),
-      ask("GET", "/byok/events"),
-      ask("POST", "/byok", { provider: "openai", name: null, sealed_key }),
-      ask("PATCH", `/byok/${id}`, { disabled: true }),
-      ask("PUT", "/byok/order", { provider: "openai", ids: [id] }),
-      ask("DELETE", `/byok/${id}`)
-    ]
-    const statuses = yield* Effect.forEach(
-      asked,
-      Effect.map(({ status }) => status)
-    )
-    assert.deepStrictEqual(statuses, [200, 200, 200, 200, 200, 400, 403, 403, 403, 403])
   })
 
   it.effect("is confined to the link's workspace and account", function* () {

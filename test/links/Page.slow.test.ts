@@ -1,15 +1,15 @@
 import { copyFileSync } from "node:fs"
 import { createServer, type IncomingMessage, request } from "node:http"
-import type { AddressInfo } from "node:net"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { Effect, Layer } from "effect"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
+import { listening } from "../support/database/listen.ts"
 import { raisePools } from "../support/database/raisePools.ts"
 import { isInstalled } from "../support/http/Browser.ts"
 import { create } from "../support/http/HttpProbe.ts"
-import { TestService } from "../support/http/TestService.ts"
+import { type Tenant, TestService } from "../support/http/TestService.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 import { withoutPrefix } from "../support/keys/issuedKey.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -52,14 +52,18 @@ const recordingProxy = Effect.fnUntraced(function* (
     )
     received.on("data", keep).pipe(sent)
   })
-  yield* Effect.acquireRelease(
-    Effect.promise(() => new Promise<void>((resolve) => void server.listen(0, "127.0.0.1", resolve))),
-    () => Effect.sync(() => (server.closeAllConnections(), server.close()))
-  )
+  const port = yield* listening(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     recorded: () => Buffer.concat(recorded).toString("latin1")
   }
+})
+
+/** The page that a new link of a tenant opens. */
+const visitLink = Effect.fnUntraced(function* (tenant: Tenant, asked: object, width?: number) {
+  const { url } = yield* TestService
+  const link = yield* openLink(tenant, asked)
+  return { link, ...(yield* visit(`${url}/keys${link.fragment}`, width)) }
 })
 
 describe.skipIf(!isInstalled)(
@@ -69,8 +73,7 @@ describe.skipIf(!isInstalled)(
       it.effect("connects a key", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
-        const link = yield* openLink(tenant, { purpose: "connect", return_url: "https://gateway.example/settings" })
-        const page = yield* visit(`${url}/keys${link.fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "connect", return_url: "https://gateway.example/settings" })
         yield* page.reads("Add your API key")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* page.click("Add key")
@@ -89,7 +92,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("Back to gateway.example")
         assert.deepStrictEqual(yield* page.faults, [])
         assert.include((yield* tenant.list()).body, '"name":"Production","label":"sk-...WxYz"')
-        const again = yield* visit(`${url}/keys${link.fragment}`)
+        const again = yield* visit(`${url}/keys${page.link.fragment}`)
         yield* again.reads("This link was used. Ask for a new one.")
         yield* again.reads("It has stored sk-...WxYz for OpenAI.")
         assert.deepStrictEqual(yield* again.faults, [])
@@ -97,11 +100,9 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("replaces a key", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create({ ...minimal, name: "Production" }))
-        const link = yield* openLink(tenant, { purpose: "replace", credential_id: id })
-        const page = yield* visit(`${url}/keys${link.fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "replace", credential_id: id })
         yield* page.reads("The new key takes the place of sk-...AbCd for a test account")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* page.fill("API key", key)
@@ -114,11 +115,9 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("manages keys", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         for (const name of ["First", "Second"]) yield* tenant.create({ ...minimal, name, allowed_models: ["a/model"] })
-        const link = yield* openLink(tenant, { purpose: "manage" })
-        const page = yield* visit(`${url}/keys${link.fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "manage" })
         yield* page.reads("Active")
         yield* page.reads("Not used yet")
         assert.deepStrictEqual(yield* page.faults, [])
@@ -179,11 +178,9 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("shows keys, and offers nothing that would change one", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         yield* tenant.create({ ...minimal, name: "First" })
-        const link = yield* openLink(tenant, { purpose: "view" })
-        const page = yield* visit(`${url}/keys${link.fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "view" })
         yield* page.reads("Active")
         yield* page.click("First")
         yield* page.reads("Added, by the API key first management key")
@@ -198,10 +195,8 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("works by keyboard alone, from the heading to the key that is stored", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
-        const link = yield* openLink(tenant, { purpose: "connect" })
-        const page = yield* visit(`${url}/keys${link.fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "connect" })
         const { focused } = page
         yield* page.reads("Add your API key")
         yield* eventually("the heading has the focus", focused, (id) => id === "H1")
@@ -231,10 +226,9 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("leaves the focus on what is there after each act, and tells a screen reader of all", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         for (const name of ["First", "Second"]) yield* tenant.create({ ...minimal, name })
-        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "manage" })
         const focus = (id: string) => eventually(`the focus is on ${id}`, page.focused, (now) => now === id)
         const act = (words: string) =>
           Effect.andThen(page.evaluate(`${page.button(words)}.focus()`), page.press("Space"))
@@ -301,16 +295,14 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("keeps no key; a reload continues with a token that only its tab has", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
-        const link = yield* openLink(tenant, { purpose: "manage" })
-        const page = yield* visit(`${url}/keys${link.fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "manage" })
         yield* page.click("Add key")
         yield* page.choose("Provider", "openai")
         yield* page.fill("API key", key)
         yield* page.click("Add key")
         yield* page.reads("was added")
-        const secrets = [key, withoutPrefix(link.token)]
+        const secrets = [key, withoutPrefix(page.link.token)]
         const kept = String(yield* page.kept)
         assert.include(kept, "/keys", "control")
         assert.isUndefined(leakOf(kept + String(yield* page.evaluate("document.documentElement.outerHTML")), secrets))
@@ -347,9 +339,7 @@ describe.skipIf(!isInstalled)(
       it.effect("opens a second link in its tab, and returns to the first", function* () {
         const { url } = yield* TestService
         const [first, second] = [yield* TestService.newTenant, yield* TestService.newTenant]
-        const page = yield* visit(
-          `${url}/keys${(yield* openLink(first, { purpose: "connect", provider: "openai" })).fragment}`
-        )
+        const page = yield* visitLink(first, { purpose: "connect", provider: "openai" })
         yield* page.reads("Provider: OpenAI")
         yield* page.go(
           `${url}/keys${(yield* openLink(second, { purpose: "connect", provider: "anthropic" })).fragment}`
@@ -372,10 +362,9 @@ describe.skipIf(!isInstalled)(
       it.effect(
         "stores a key once although it is sent again after a lost answer, by a lasting link and a single-use one",
         function* () {
-          const { url } = yield* TestService
           for (const purpose of ["manage", "connect"]) {
             const tenant = yield* TestService.newTenant
-            const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose })).fragment}`)
+            const page = yield* visitLink(tenant, { purpose })
             if (purpose === "manage") yield* page.click("Add key")
             yield* page.choose("Provider", "openai")
             yield* page.fill("API key", key)
@@ -405,10 +394,9 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("shows the result of an action in view at 390 pixels, and returns by Back", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         yield* tenant.create({ ...minimal, name: "n".repeat(200) })
-        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`, 390)
+        const page = yield* visitLink(tenant, { purpose: "manage" }, 390)
         yield* page.reads("Active")
         assert.deepStrictEqual(yield* page.faults, [])
         yield* page.click("nnnn")
@@ -511,10 +499,9 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("shows at 390 pixels why the service refused a hidden field, and keeps the input", function* () {
-        const { sql, url } = yield* TestService
+        const { sql } = yield* TestService
         const tenant = yield* TestService.newTenant
-        const link = yield* openLink(tenant, { purpose: "connect", provider: "openai" })
-        const page = yield* visit(`${url}/keys${link.fragment}`, 390)
+        const page = yield* visitLink(tenant, { purpose: "connect", provider: "openai" }, 390)
         yield* page.click("Add key")
         yield* page.reads("API key is required.")
         yield* page.fill("API key", key)
@@ -527,10 +514,10 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("treats an unreadable key like the service", function* () {
-        const { sql, url } = yield* TestService
+        const { sql } = yield* TestService
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create(minimal))
-        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "manage" })
         yield* page.click("sk-...AbCd")
         yield* page.reads("This key is used.")
         yield* sql`UPDATE credentials SET allowed_models = '{x}' WHERE id = ${id}`
@@ -547,10 +534,10 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("shows hidden characters in names, and keeps names from reversing their surroundings", function* () {
-        const { sql, url } = yield* TestService
+        const { sql } = yield* TestService
         const tenant = yield* TestService.newTenant
         yield* sql`UPDATE accounts SET name = ${"\u202Etroppus moc.elgoog"} WHERE id = ${tenant.account_id}`
-        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "connect" })).fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "connect" })
         yield* page.reads("It will be used on behalf of [U+202E]troppus moc.elgoog")
         assert.notInclude(yield* page.text, "\u202E")
         assert.strictEqual(
@@ -560,13 +547,12 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("changes the restrictions of a key, and nothing that others changed", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const { hash } = yield* Effect.orDie(
           (yield* Accounts).issueApiKey(tenant.account_id, { name: "A client", role: "ordinary" })
         )
         const id = createdId(yield* tenant.create({ ...minimal, name: "First", allowed_user_ids: ["u"] }))
-        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "manage" })
         yield* page.click("First")
         yield* page.reads("Every model")
         yield* page.click("Settings")
@@ -595,11 +581,9 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("knows providers by name, and the form of their keys", function* () {
-        const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
-        const link = yield* openLink(tenant, { purpose: "connect" })
-        const page = yield* visit(`${url}/keys${link.fragment}`)
-        const { providers } = yield* link.about
+        const page = yield* visitLink(tenant, { purpose: "connect" })
+        const { providers } = yield* page.link.about
         const known = (yield* page.evaluate(`import("/keys/providers.js").then(({ doubtOf, providerName, slugOf }) => {
           const slugs = ${JSON.stringify(providers)}
           const json = (members) => JSON.stringify(members)
@@ -654,13 +638,13 @@ describe.skipIf(!isInstalled)(
       })
 
       it.effect("shows the time until a parked key is tried again, and the remaining life of a token", function* () {
-        const { sql, url } = yield* TestService
+        const { sql } = yield* TestService
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create({ ...minimal, provider: "google-vertex", name: "Parked" }))
         yield* sql`INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
           VALUES (${tenant.account_id}, ${id}, '', 1, 'rejected', 1, now() + interval '20 seconds', now())`
         yield* raisePools(sql)
-        const page = yield* visit(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        const page = yield* visitLink(tenant, { purpose: "manage" })
         yield* page.click("Parked")
         yield* page.reads("It is tried again in")
         assert.deepStrictEqual(yield* page.faults, [])
@@ -688,10 +672,8 @@ describe.skipIf(!isInstalled)(
       "the service's records of it",
       (it) => {
         it.effect("holds neither token nor key in a log, trace or error", function* () {
-          const { url } = yield* TestService
           const tenant = yield* TestService.newTenant
-          const link = yield* openLink(tenant, { purpose: "manage" })
-          const page = yield* visit(`${url}/keys${link.fragment}`)
+          const page = yield* visitLink(tenant, { purpose: "manage" })
           yield* page.click("Add key")
           yield* page.choose("Provider", "openai")
           for (const [given, answer] of [
@@ -702,10 +684,10 @@ describe.skipIf(!isInstalled)(
             yield* page.click("Add key")
             yield* page.reads(answer)
           }
-          yield* link.ask("GET", `/${link.token}`)
+          yield* page.link.ask("GET", `/${page.link.token}`)
           const recorded = yield* (yield* Recording).all
-          assert.include(recorded, link.link_id, "control")
-          assert.isUndefined(leakOf(recorded, [key, withoutPrefix(link.token)]))
+          assert.include(recorded, page.link.link_id, "control")
+          assert.isUndefined(leakOf(recorded, [key, withoutPrefix(page.link.token)]))
         })
       }
     )

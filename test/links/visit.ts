@@ -27,7 +27,6 @@ export const visit = Effect.fnUntraced(function* (url: string, width?: number, f
     reads,
     button,
     has: (words: string) => Effect.map(evaluate(`${button(words)} !== undefined`), Boolean),
-    press: page.press,
     click: (words: string) =>
       Effect.andThen(
         eventually(`a button ${words}`, evaluate(`${button(words)} !== undefined`), Boolean),

@@ -24,5 +24,11 @@ export const listening = (server: Server, host = "127.0.0.1") =>
 export const listen = (serve: (socket: Socket) => void, host?: string) =>
   Effect.suspend(() => listening(createServer(serve), host))
 
+/** How many connections a server has. */
+export const connectionsOf = (server: Server) =>
+  Effect.callback<number>((resume) => {
+    server.getConnections((_error, count) => resume(Effect.succeed(count)))
+  })
+
 /** A port on which nobody listens. */
 export const freePort = Effect.scoped(listen(() => undefined))

@@ -22,13 +22,11 @@ export interface Page {
   /** Types a text into the focused element, as a keyboard does. */
   readonly type: (text: string) => Effect.Effect<unknown>
   /** Presses a key that types nothing, such as `Tab` or `Enter`. */
-  readonly press: (key: "Tab" | "Enter" | "Space" | "ArrowDown") => Effect.Effect<void>
+  readonly press: (key: "Tab" | "Enter" | "Space") => Effect.Effect<void>
   /** Sets the width of the window and the colour scheme. */
   readonly look: (width: number, scheme: "light" | "dark") => Effect.Effect<void>
   /** The accessibility tree: role and name of each element that has both, in order. */
   readonly told: Effect.Effect<ReadonlyArray<string>>
-  /** The whole page as it looks, in PNG. */
-  readonly screenshot: Effect.Effect<Buffer>
 }
 
 interface Message {
@@ -94,7 +92,7 @@ const connect = (endpoint: string, onEvent: (message: Message) => void) =>
 const member = (value: unknown, ...names: ReadonlyArray<string>) =>
   names.reduce<unknown>((found, name) => Reflect.get(Object(found), name), value)
 
-const keys = { Tab: [9, undefined], Enter: [13, "\r"], Space: [32, " "], ArrowDown: [40, undefined] } as const
+const keys = { Tab: [9, undefined], Enter: [13, "\r"], Space: [32, " "] } as const
 
 /** Opens a page of a given width and waits until it is loaded. */
 export const openPage = Effect.fnUntraced(function* (
@@ -160,9 +158,6 @@ export const openPage = Effect.fnUntraced(function* (
           ? [`${role} ${name}`]
           : []
       })
-    ),
-    screenshot: Effect.map(ask("Page.captureScreenshot", { captureBeyondViewport: true }), (shot) =>
-      Buffer.from(String(member(shot, "data")), "base64")
     )
   } satisfies Page
 })

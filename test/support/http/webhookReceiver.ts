@@ -1,7 +1,7 @@
 import { createServer, type IncomingHttpHeaders } from "node:http"
-import type { AddressInfo } from "node:net"
 import { Effect } from "effect"
 import { Webhook } from "standardwebhooks"
+import { listening } from "../database/listen.ts"
 
 /** What the endpoint answers to a request; it loses an answer by closing the connection. */
 export type Answer = 200 | 204 | 302 | 500 | "lost" | "never"
@@ -41,15 +41,8 @@ export const receiver = (answers: ReadonlyArray<Answer>) =>
       open.most = Math.max(open.most, (open.now += 1))
       response.once("close", () => (open.now -= 1))
     })
-    yield* Effect.acquireRelease(
-      Effect.promise(() => new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)))),
-      () =>
-        Effect.sync(() => {
-          server.close()
-          server.closeAllConnections()
-        })
-    )
-    return { url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`), received, open }
+    const port = yield* listening(server)
+    return { url: new URL(`http://127.0.0.1:${port}/hook`), received, open }
   })
 
 /** Whether the reference implementation of Standard Webhooks takes a message, with a secret as its file has it. */

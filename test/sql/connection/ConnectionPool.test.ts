@@ -1,4 +1,4 @@
-import { Duration, Effect, Fiber, Scheduler } from "effect"
+import { Duration, Effect, Fiber, Schedule, Scheduler } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeConnectionPool } from "../../../src/sql/connection/ConnectionPool.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
@@ -54,8 +54,11 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
       const asked = pool.ask(query("left", false), "tests.ask")
       const asking = Effect.provideService(asked, Scheduler.MaxOpsBeforeYield, operations)
       yield* Fiber.interrupt(yield* Effect.forkChild(asking, { startImmediately: true }))
-      yield* Effect.sleep(5)
-      assert.strictEqual(yield* pool.ask(query("next", false), "tests.ask"), "next", `after ${operations} operations`)
+      const next = Effect.retry(pool.ask(query("next", false), "tests.ask"), {
+        times: 400,
+        schedule: Schedule.spaced("5 millis")
+      })
+      assert.strictEqual(yield* next, "next", `after ${operations} operations`)
     }
   })
 

@@ -4,6 +4,9 @@ const algorithm: CipherGCMTypes = "aes-256-gcm"
 export const nonceLength = 12
 const tagLength = 16
 
+/** Fills a buffer with random bytes. Tests of golden ciphertexts use fixed bytes. */
+export type FillRandom = (target: Buffer) => void
+
 /** How many bytes `encrypt` adds: nonce and tag. */
 export const overhead = nonceLength + tagLength
 

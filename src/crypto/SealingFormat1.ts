@@ -1,4 +1,4 @@
-import { createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from "node:crypto"
+import { createSecretKey, hkdfSync, type KeyObject, randomFillSync, timingSafeEqual } from "node:crypto"
 import { Effect } from "effect"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import {
@@ -8,9 +8,8 @@ import {
   type UnknownKeyId,
   UnsupportedFormat
 } from "../port/Cipher.ts"
-import { decrypt, encrypt } from "./AesGcm.ts"
+import { decrypt, encrypt, type FillRandom } from "./AesGcm.ts"
 import type { KeyEncryption } from "./KeyEncryption.ts"
-import { type FillRandom, fillRandom } from "./SecureRandomLive.ts"
 
 const header = Buffer.from([1 /* version */, 1 /* suite: HKDF-SHA-256, AES-256-GCM */])
 const commitmentEnd = header.length + 32
@@ -56,7 +55,7 @@ export const seal = (
   kek_id: string,
   plaintext: Uint8Array,
   context: Uint8Array,
-  fill: FillRandom = fillRandom
+  fill: FillRandom = randomFillSync
 ): Effect.Effect<SealedKey, UnknownKeyId | KeyStoreUnavailable> => {
   const random = Buffer.allocUnsafeSlow(32 + 12)
   fill(random)

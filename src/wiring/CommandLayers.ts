@@ -1,8 +1,8 @@
 import { type Context, Duration, Effect, Layer } from "effect"
+import { SecureRandom } from "effect/crypto"
 import { generateKeyring } from "../crypto/keyring/Keyring.ts"
 import * as CipherLive from "../crypto/CipherLive.ts"
 import * as LinkKeysLive from "../crypto/LinkKeysLive.ts"
-import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Audit } from "../service/audit/Audit.ts"
 import * as Explanations from "../service/routing/Explanations.ts"
@@ -42,7 +42,7 @@ const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
 
 /** The stores of a command, which refuses a schema of a newer version. */
 const stores = (settings: Settings, rights?: Rights) =>
-  Layer.merge(Persistence.layer(settings, "command", rights), SecureRandomLive.layer)
+  Layer.merge(Persistence.layer(settings, "command", rights), SecureRandom.layerWebCrypto)
 
 /** Services that need no keyring: accounts, the audit log, and credentials without opening or sealing a key. */
 export const withoutKeyring = fromSettings((settings) =>

@@ -1,9 +1,9 @@
 import { Effect, Layer, Option, Redacted } from "effect"
+import { SecureRandom } from "effect/crypto"
 import { KeyEncryption, makeUnion } from "../crypto/KeyEncryption.ts"
 import { checkKeks, checkPrimary, Keyring, makeKeyringEncryption } from "../crypto/keyring/Keyring.ts"
 import { makeTokenEncryption, openToken } from "../crypto/pkcs11/Token.ts"
 import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
-import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
 import { refuse, refuseAs } from "./Environment.ts"
 import * as KeyringLive from "./KeyringLive.ts"
@@ -68,6 +68,6 @@ export const withStores = (settings: Settings, user?: Parameters<typeof Persiste
     Layer.provideMerge(layer(settings)),
     Layer.provideMerge(KeyringLive.layer(settings)),
     Layer.provideMerge(Persistence.layer(settings, user)),
-    Layer.provideMerge(SecureRandomLive.layer),
+    Layer.provideMerge(SecureRandom.layerWebCrypto),
     Layer.provide(KeyringLive.validate(settings))
   )

@@ -4,7 +4,6 @@ import { vi } from "vitest"
 import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
 import { contextOf } from "../../src/domain/SealedKey.ts"
 import { generateKeyring, makeKek, parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import { RandomBlock } from "../../src/crypto/SecureRandomLive.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { sealingContext } from "../support/memory/arbitraries.ts"
 import { cipherOn } from "../support/memory/inMemory.ts"
@@ -65,12 +64,6 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
       made = generateKeyring(new Date())
     })
     assert.include(wiped, Buffer.from(made.split(":")[1] ?? "", "base64").toString("hex"))
-  })
-
-  it("random bytes that have been handed out", () => {
-    const target = Buffer.alloc(32)
-    const wiped = wipedBy(() => new RandomBlock(100).fill(target))
-    assert.include(wiped, hex(target))
   })
 
   it.for([

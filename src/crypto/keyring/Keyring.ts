@@ -1,11 +1,10 @@
-import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from "node:crypto"
+import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes, randomFillSync } from "node:crypto"
 import { Context, Data, Effect } from "effect"
 import { isKekId, kekIdForm } from "../../domain/Identifiers.ts"
 import { KekRegistry } from "../../port/KekRegistry.ts"
 import type { KeyEncryption, KekIdentity } from "../KeyEncryption.ts"
 import { AuthenticationFailed, UnknownKeyId } from "../../port/Cipher.ts"
-import { decrypt, encrypt } from "../AesGcm.ts"
-import { type FillRandom, fillRandom } from "../SecureRandomLive.ts"
+import { decrypt, encrypt, type FillRandom } from "../AesGcm.ts"
 
 /** A key-encryption key (KEK) of the keyring, and the check value that identifies its bytes. */
 export interface Kek {
@@ -125,7 +124,7 @@ export const checkKeyring = (ring: KeyringSnapshot) =>
 /** Wraps and unwraps data keys synchronously in this process, with the current keys of the keyring. */
 export const makeKeyringEncryption = (
   { current }: Pick<Keyring["Service"], "current">,
-  fill: FillRandom = fillRandom
+  fill: FillRandom = randomFillSync
 ): KeyEncryption["Service"] => ({
   primary: () => current().primary?.id,
   keks: () => Array.from(current().byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value })),

@@ -1,4 +1,5 @@
 import { fork } from "node:child_process"
+import { randomFillSync } from "node:crypto"
 import { extname } from "node:path"
 import { fileURLToPath } from "node:url"
 import { Data, Duration, Effect, Redacted } from "effect"
@@ -15,7 +16,6 @@ import {
 } from "./TokenMessages.ts"
 import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { nonceLength, overhead } from "../AesGcm.ts"
-import { fillRandom } from "../SecureRandomLive.ts"
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly pin: Redacted.Redacted
@@ -196,7 +196,7 @@ export const makeTokenEncryption = ({ ask, keks }: Token): KeyEncryption["Servic
       Effect.suspend((): Effect.Effect<Buffer, UnknownKeyId | KeyStoreUnavailable> => {
         if (!has(kek_id)) return Effect.fail(new UnknownKeyId({ kek_id }))
         const nonce = Buffer.allocUnsafeSlow(nonceLength)
-        fillRandom(nonce)
+        randomFillSync(nonce)
         const answer = ask({ operation: "wrap", kek_id, nonce, input: dek, aad })
         return answer.pipe(
           Effect.map((box) => Buffer.concat([nonce, box])),

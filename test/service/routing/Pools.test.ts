@@ -1,6 +1,7 @@
 import { Cause, type Context, Deferred, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
+import { SecureRandom } from "effect/crypto"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
@@ -16,7 +17,6 @@ import { Parkings } from "../../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { Pools } from "../../../src/service/routing/Pools.ts"
 import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
-import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { addApiKey, addWorkspace, newHash, newTenant } from "../../support/database/newTenant.ts"
 import { raisePools } from "../../support/database/raisePools.ts"
 import { openStore, type Ports } from "../../support/database/stores.ts"
@@ -74,7 +74,7 @@ const instance = (store: Context.Context<Ports>, sealing: Layer.Layer<Cipher> = 
   Layer.fresh(
     Layer.mergeAll(CredentialsLive.layer, Pools.layer).pipe(
       Layer.provideMerge(sealing),
-      Layer.provide(SecureRandomLive.layer),
+      Layer.provide(SecureRandom.layerWebCrypto),
       Layer.provideMerge(Layer.succeedContext(store))
     )
   )

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto"
 import { Effect, Exit, Fiber, Layer, Option, Redacted, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
+import { SecureRandom } from "effect/crypto"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { contextOf } from "../../../src/domain/SealedKey.ts"
 import * as LinkKeysLive from "../../../src/crypto/LinkKeysLive.ts"
-import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { hashApiKey } from "../../../src/runtime/ApiKey.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
@@ -32,7 +32,7 @@ import { assert, describe, it } from "../../support/it.ts"
 const linksOn = (keyring: string) =>
   Links.layer.pipe(
     Layer.provide(Layer.provide(LinkKeysLive.layer, cipherOn(keyring))),
-    Layer.provide(SecureRandomLive.layer)
+    Layer.provide(SecureRandom.layerWebCrypto)
   )
 
 const rotated = ringOf("new", "old")

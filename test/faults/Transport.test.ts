@@ -1,6 +1,5 @@
 import { Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
 import { HttpServer } from "effect/http"
-import { Reactivity } from "effect/reactivity"
 import * as Byok from "../../src/wiring/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
@@ -42,10 +41,7 @@ const open = (batching: boolean, times: DatabaseSettings = shortDeadlines) =>
     const first = yield* create(url, key, minimal)
     const id = createdId(first)
 
-    const observer = yield* Effect.provide(
-      makeClient(parseDatabaseUrl(Redacted.make(databaseUrl)), { ...databaseSettings, poolSize: 1 }),
-      Reactivity.layer
-    )
+    const observer = yield* makeClient(parseDatabaseUrl(Redacted.make(databaseUrl)), databaseSettings)
     const connections = Effect.map(
       observer<{ n: number }>`
         SELECT count(*)::int AS n FROM pg_stat_activity

@@ -30,20 +30,15 @@ export class Database extends Context.Service<
   { readonly reads: ConnectionPool; readonly writes: ConnectionPool; readonly background: ConnectionPool }
 >()("byok/Database") {}
 
-const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Record<string, string>) => {
+const parametersOf = ({ statementTimeout }: DatabaseSettings) => {
   const milliseconds = String(Duration.toMillis(statementTimeout))
-  return pooler
-    ? {}
-    : {
-        startupParameters: {
-          ...session,
-          statement_timeout: milliseconds,
-          lock_timeout: milliseconds,
-          idle_in_transaction_session_timeout: milliseconds,
-          // Compiling takes longer than running any of these statements.
-          jit: "off"
-        }
-      }
+  return {
+    statement_timeout: milliseconds,
+    lock_timeout: milliseconds,
+    idle_in_transaction_session_timeout: milliseconds,
+    // Compiling takes longer than running any of these statements.
+    jit: "off"
+  }
 }
 
 const textOid = 25
@@ -74,23 +69,32 @@ const pgTypes = (): PgTypes.Registry => {
 /** The name of every session in PostgreSQL. */
 export const applicationName = "byok"
 
-/** A client whose errors are not scrubbed: only pools and migrations may run its statements. */
+export type ClientSettings = Pick<DatabaseSettings, "connectTimeout" | "pooler">
+
+/**
+ * A client of one connection by default, whose errors are not scrubbed: only pools and migrations may run its statements.
+ * `startupParameters` have no effect behind a transaction pooler.
+ */
 export const makeClient = (
   { tls, ...target }: DatabaseTarget,
-  { connectTimeout, poolSize, pooler }: Pick<DatabaseSettings, "connectTimeout" | "poolSize" | "pooler">,
-  options: Pick<PgClient.PgPoolConfig, "connectionTTL" | "startupParameters" | "stream"> = {}
+  { connectTimeout, pooler }: ClientSettings,
+  {
+    startupParameters = {},
+    ...options
+  }: Pick<PgClient.PgPoolConfig, "connectionTTL" | "maxConnections" | "startupParameters" | "stream"> = {}
 ) =>
   PgClient.make({
     ...target,
+    maxConnections: 1,
     ...options,
     // A stream of `makeTransport` is encrypted already.
     ssl: options.stream === undefined ? (tls ?? false) : false,
     applicationName,
     connectTimeout,
-    maxConnections: poolSize,
     prepare: !pooler,
+    startupParameters: pooler ? {} : startupParameters,
     types: pgTypes()
-  })
+  }).pipe(Effect.provide(Reactivity.layer))
 
 /** Connects on first use. `session` sets parameters on every connection, except behind a transaction pooler. */
 export const layer = (
@@ -105,7 +109,9 @@ export const layer = (
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
     // Random, so that the pools of several instances do not reconnect at the same time.
     const connectionTTL = Duration.times(settings.maxAge, 0.9 + 0.2 * Math.random())
-    const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream, connectionTTL })
+    const startupParameters = { ...session, ...parametersOf(settings) }
+    const options = { maxConnections: settings.poolSize, startupParameters, stream, connectionTTL }
+    const client = yield* makeClient(target, settings, options)
     const meter = yield* makePoolMeter(name)
     return yield* makeConnectionPool(client, {
       ...settings,
@@ -122,5 +128,5 @@ export const layer = (
     writes: poolOf("writes", settings, 0),
     background: poolOf("background", { ...settings, poolSize: 1, batching: false }, 0)
   }
-  return Layer.effect(Database, Effect.all(pools)).pipe(Layer.provide(Reactivity.layer))
+  return Layer.effect(Database, Effect.all(pools))
 }

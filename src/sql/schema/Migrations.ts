@@ -1,7 +1,6 @@
 import { Effect, Option, Schedule } from "effect"
-import { Reactivity } from "effect/reactivity"
 import { Migrator, SqlClient, type SqlError } from "effect/sql"
-import { type DatabaseSettings, makeClient } from "../connection/Database.ts"
+import { type ClientSettings, makeClient } from "../connection/Database.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
@@ -90,21 +89,13 @@ export type MigrationMode = "check" | "migrate"
  * Reads the version of the schema and, in mode `migrate`, runs missing migrations without a statement timeout. Instances that
  * start together migrate once. Returns the state and the names of the migrations that ran.
  */
-export const openSchema = (
-  target: DatabaseTarget,
-  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
-  mode: MigrationMode
-) =>
+export const openSchema = (target: DatabaseTarget, settings: ClientSettings, mode: MigrationMode) =>
   Effect.scoped(
     Effect.gen(function* () {
-      const client = yield* makeClient(target, { ...settings, poolSize: 1 })
+      const client = yield* makeClient(target, settings)
       const state = stateOf(yield* withLockTimeout(client, locking.timeout)(appliedMigration(client)))
       if (mode === "check" || state !== "behind") return { state, migrated: [] }
-      const migrator = yield* makeClient(
-        target,
-        { ...settings, poolSize: 1 },
-        settings.pooler ? {} : { startupParameters: changingSchema }
-      )
+      const migrator = yield* makeClient(target, settings, { startupParameters: changingSchema })
       for (;;) {
         const ran = yield* inTurn(client, migrate(migrator))
         if (Option.isSome(ran)) return { state: "current" as const, migrated: ran.value }
@@ -112,7 +103,6 @@ export const openSchema = (
       }
     })
   ).pipe(
-    Effect.provide(Reactivity.layer),
     Effect.mapError(scrubbed),
     Effect.retry({
       while: ({ sqlstate }) => sqlstate === lockNotAvailable,

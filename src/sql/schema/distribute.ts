@@ -1,7 +1,6 @@
 import { Effect, Option } from "effect"
-import { Reactivity } from "effect/reactivity"
-import type { SqlClient } from "effect/sql"
-import { type DatabaseSettings, makeClient } from "../connection/Database.ts"
+import type { SqlClient, SqlError } from "effect/sql"
+import { type ClientSettings, makeClient } from "../connection/Database.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { changingSchema, inTurn } from "./Migrations.ts"
@@ -104,47 +103,57 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
 const missingPrecondition = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const citus = yield* sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`
-    if (citus.length === 0) return Option.some("the extension citus is not installed in it")
+    if (citus.length === 0) return "the extension citus is not installed in it"
     const [nodes] = yield* sql<{ coordinator: boolean; workers: boolean }>`
       SELECT coalesce(bool_or(groupid = 0), false) AS coordinator, coalesce(bool_or(groupid > 0), false) AS workers
       FROM pg_dist_node WHERE isactive`
-    if (nodes?.coordinator !== true) return Option.some("Citus was not told its host: call citus_set_coordinator_host")
-    return nodes.workers ? Option.none() : Option.some("Citus has no worker: call citus_add_node")
+    if (nodes?.coordinator !== true) return "Citus was not told its host: call citus_set_coordinator_host"
+    return nodes.workers ? undefined : "Citus has no worker: call citus_add_node"
   })
+
+/** Changes the schema if no other instance migrates; none if one does. */
+const changeInTurn = <A>(
+  target: DatabaseTarget,
+  settings: ClientSettings,
+  change: (sql: SqlClient.SqlClient) => Effect.Effect<A, SqlError.SqlError>
+) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const lock = yield* makeClient(target, settings)
+      const sql = yield* makeClient(target, settings, { startupParameters: changingSchema })
+      return yield* inTurn(lock, change(sql))
+    })
+  ).pipe(Effect.mapError(failureOf))
 
 /**
  * Spreads the rows of tenants over the nodes of a Citus cluster by account, table by table. Skips tables that an earlier
  * attempt distributed. Returns the names of the distributed tables, or the missing precondition.
  */
-export const distribute = (target: DatabaseTarget, settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">) =>
-  Effect.scoped(
-    Effect.gen(function* () {
-      const lock = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const sql = yield* makeClient(target, { ...settings, poolSize: 1 }, { startupParameters: changingSchema })
-      const lacks = yield* missingPrecondition(sql)
-      if (Option.isSome(lacks)) return { lacks: lacks.value }
-      const distributing = Effect.filter(
-        distributedTables,
-        Effect.fnUntraced(function* (table) {
-          const done = yield* sql`SELECT 1 FROM pg_dist_partition WHERE logicalrelid = ${table}::text::regclass`
-          if (done.length === 0) yield* sql.withTransaction(stepOf(sql, table))
-          return done.length === 0
-        })
-      )
-      const distributed = yield* inTurn(lock, distributing)
-      return Option.isSome(distributed) ? { distributed: distributed.value } : { lacks: "another migration is running" }
-    })
-  ).pipe(Effect.provide(Reactivity.layer), Effect.mapError(failureOf))
+export const distribute = (target: DatabaseTarget, settings: ClientSettings) =>
+  Effect.map(
+    changeInTurn(
+      target,
+      settings,
+      Effect.fnUntraced(function* (sql) {
+        const lacks = yield* missingPrecondition(sql)
+        if (lacks !== undefined) return { lacks }
+        const distributed = yield* Effect.filter(
+          distributedTables,
+          Effect.fnUntraced(function* (table) {
+            const done = yield* sql`SELECT 1 FROM pg_dist_partition WHERE logicalrelid = ${table}::text::regclass`
+            if (done.length === 0) yield* sql.withTransaction(stepOf(sql, table))
+            return done.length === 0
+          })
+        )
+        return { distributed }
+      })
+    ),
+    Option.getOrElse(() => ({ lacks: "another migration is running", distributed: undefined }))
+  )
 
 /** Restores the foreign keys that undistributing from Citus drops, and returns their names. */
-export const restoreForeignKeys = (
-  target: DatabaseTarget,
-  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">
-) =>
-  Effect.scoped(
-    Effect.gen(function* () {
-      const lock = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const sql = yield* makeClient(target, { ...settings, poolSize: 1 }, { startupParameters: changingSchema })
-      return Option.getOrElse(yield* inTurn(lock, sql.withTransaction(restore(sql, droppedKeys))), () => [])
-    })
-  ).pipe(Effect.provide(Reactivity.layer), Effect.mapError(failureOf))
+export const restoreForeignKeys = (target: DatabaseTarget, settings: ClientSettings) =>
+  Effect.map(
+    changeInTurn(target, settings, (sql) => sql.withTransaction(restore(sql, droppedKeys))),
+    Option.getOrElse(() => [])
+  )

@@ -1,8 +1,7 @@
 import { Effect } from "effect"
-import { Reactivity } from "effect/reactivity"
 import type { SqlClient } from "effect/sql"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import { type DatabaseSettings, makeClient } from "../connection/Database.ts"
+import { type ClientSettings, makeClient } from "../connection/Database.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { distributionOf } from "./distribute.ts"
@@ -62,19 +61,12 @@ export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
 }
 
 /** Inspects the default session: early acknowledgement, missing rights and distribution. Fails if the session is read-only. */
-export const inspectSession = (
-  target: DatabaseTarget,
-  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
-  rights: Rights
-) =>
+export const inspectSession = (target: DatabaseTarget, settings: ClientSettings, rights: Rights) =>
   Effect.scoped(
     Effect.gen(function* () {
-      const sql = yield* makeClient(target, { ...settings, poolSize: 1 })
+      const sql = yield* makeClient(target, settings)
       const { acknowledgesEarly, readOnly } = yield* sessionState(sql)
       if (readOnly) return yield* new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })
       return { acknowledgesEarly, missing: yield* missingRights(sql, rights), distribution: yield* distributionOf(sql) }
     })
-  ).pipe(
-    Effect.provide(Reactivity.layer),
-    Effect.mapError((error) => (error._tag === "SqlError" ? failureOf(error) : error))
-  )
+  ).pipe(Effect.mapError((error) => (error._tag === "SqlError" ? failureOf(error) : error)))

@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto"
 import { Duration, Effect, Option, Redacted } from "effect"
-import { Reactivity } from "effect/reactivity"
 import { inject } from "vitest"
 import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
@@ -22,7 +21,7 @@ export const databaseSettings: DatabaseSettings = {
 
 /** A client with all rights on a database, with which tests change rows without the service. */
 export const adminClient = (url: string) =>
-  Effect.provide(makeClient(parseDatabaseUrl(Redacted.make(url)), databaseSettings), Reactivity.layer)
+  makeClient(parseDatabaseUrl(Redacted.make(url)), databaseSettings, { maxConnections: databaseSettings.poolSize })
 
 const databaseIn = /^(postgres(?:ql)?:\/\/[^/?]*)(?:\/([^?]*))?/
 

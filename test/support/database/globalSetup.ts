@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Duration, Effect, Exit, Redacted, Scope } from "effect"
-import { Reactivity } from "effect/reactivity"
 import type { TestProject } from "vitest/node"
 import { makeClient } from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
@@ -22,7 +21,7 @@ declare module "vitest" {
 
 const settings = { connectTimeout: Duration.seconds(5), pooler: false }
 
-const clientOf = (url: string) => makeClient(parseDatabaseUrl(Redacted.make(url)), { ...settings, poolSize: 1 })
+const clientOf = (url: string) => makeClient(parseDatabaseUrl(Redacted.make(url)), settings)
 
 const urlOf = ({ database, host, username }: Endpoint, ...password: ReadonlyArray<string>) =>
   `postgres://${[username, ...password].map(encodeURIComponent).join(":")}@localhost/${database}?host=${encodeURIComponent(host)}`
@@ -64,7 +63,7 @@ export default async function setup(project: TestProject) {
     project.provide("serverUrl", url)
     project.provide("migratedDatabase", yield* makeMigrated(url))
   })
-  await Effect.runPromise(Effect.provide(Scope.provide(opened, scope), Reactivity.layer))
+  await Effect.runPromise(Scope.provide(opened, scope))
   return async () => {
     await Effect.runPromise(Scope.close(scope, Exit.void))
     rmSync(directory, { recursive: true, force: true })

@@ -1,4 +1,4 @@
-import { Clock, DateTime, Duration, Effect, Exit, Layer } from "effect"
+import { Clock, DateTime, Duration, Effect, Layer } from "effect"
 import type { AccountEvent } from "../../domain/AuditEvent.ts"
 import { accountOf, type Actor, CurrentPrincipal } from "../../domain/Principal.ts"
 import { AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
@@ -6,6 +6,7 @@ import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
 import { Events, type FeedEvent } from "../../port/Events.ts"
 import { parseEvents } from "./Audit.ts"
 
+/** How often a waiting subscriber reads again. */
 const pollIntervalMillis = 500
 
 const feedEventsOf = (entry: ReadEntry) => {
@@ -26,35 +27,12 @@ const accountEventOf = (event: FeedEvent) => {
   return { ...rest, at: DateTime.makeUnsafe(at), actor: visibleActor } as AccountEvent
 }
 
-/** Reads events for accounts and for subscribers; those that wait for the next event share one poll. */
+/** Reads events for accounts and for subscribers. */
 export const layer = Layer.effect(
   Events,
   Effect.gen(function* () {
     const { read } = yield* AuditLog
     const withinDeadline = withDeadline(yield* RequestTimeout)
-    const fork = Effect.runForkWith(yield* Effect.context())
-    const waiters = new Set<{ readonly after: number; readonly wake: () => void }>()
-    let isPolling = false
-    /** Polls for all waiting subscribers. A failure wakes them too: each then reads, and fails, by itself. */
-    const poll = Effect.gen(function* () {
-      while (waiters.size > 0) {
-        const after = Math.min(...Array.from(waiters, ({ after }) => after))
-        const result = yield* Effect.exit(withinDeadline(read({ after, limit: 1 })))
-        if (Exit.isFailure(result) || result.value.length > 0) for (const { wake } of waiters) wake()
-        yield* Effect.sleep(pollIntervalMillis)
-      }
-      isPolling = false
-    })
-    const waitForEntry = (after: number) =>
-      Effect.callback<undefined>((resume) => {
-        const waiter = { after, wake: () => (waiters.delete(waiter), resume(Effect.undefined)) }
-        waiters.add(waiter)
-        if (!isPolling) {
-          isPolling = true
-          fork(Effect.andThen(Effect.sleep(pollIntervalMillis), poll))
-        }
-        return Effect.sync(() => waiters.delete(waiter))
-      })
     return {
       list: (page) =>
         Effect.flatMap(CurrentPrincipal, (principal) =>
@@ -72,7 +50,7 @@ export const layer = Layer.effect(
           if (entries.length > 0 || remaining <= 0) {
             return { events: entries.flatMap(feedEventsOf), last_seq: Number(entries.at(-1)?.seq ?? after) }
           }
-          yield* Effect.timeoutOption(waitForEntry(after), remaining)
+          yield* Effect.sleep(Math.min(remaining, pollIntervalMillis))
         }
       })
     }

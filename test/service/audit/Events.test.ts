@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util"
 import { Arbitrary, Effect, Exit, Fiber, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
-import { AuditLog, type EntryPage } from "../../../src/port/AuditLog.ts"
+import { AuditLog } from "../../../src/port/AuditLog.ts"
 import { Events } from "../../../src/port/Events.ts"
 import * as EventsLive from "../../../src/service/audit/Events.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
@@ -156,34 +156,5 @@ describe("a subscriber to events", () => {
     yield* log.seal(1000)
     const { events: found } = yield* Fiber.join(waiting)
     assert.deepInclude<object | undefined>(found[0], { action: "keyring.register", kek_id: "late" })
-  })
-
-  it.live("shares one query with all waiting subscribers", function* () {
-    const { logs, sql } = yield* open
-    const log = logs[0] ?? assert.fail("no instance")
-    let reads = 0
-    const counting = {
-      ...log,
-      read: (page: EntryPage) =>
-        Effect.andThen(
-          Effect.sync(() => (reads += 1)),
-          log.read(page)
-        )
-    }
-    const { next } = yield* Effect.provide(Events, EventsLive.layer).pipe(Effect.provideService(AuditLog, counting))
-    yield* log.seal(0)
-    const [newest] = yield* log.read({ limit: 1 })
-    const after = Number(newest?.seq ?? 0)
-    const wait = Effect.forEach(Array.from({ length: 20 }), () => next(after, 10, "20 seconds"), { concurrency: 20 })
-    const waiting = yield* Effect.forkChild(wait)
-    yield* Effect.sleep("1200 millis")
-    assert.isAtMost(reads, 20 + 2)
-    yield* (yield* begin(sql)).end("COMMIT")
-    yield* log.seal(0)
-    for (const { events } of yield* Fiber.join(waiting)) assert.isAbove(events.length, 0)
-    const { last_seq } = yield* next(after, 10)
-    reads = 0
-    assert.deepStrictEqual(yield* next(last_seq, 10, "1200 millis"), { events: [], last_seq })
-    assert.isAtMost(reads, 4, "nobody waits any longer")
   })
 })

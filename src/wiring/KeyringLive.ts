@@ -12,8 +12,7 @@ import {
   type KeyringSnapshot
 } from "../crypto/keyring/Keyring.ts"
 import { KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
-import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
-import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
+import { createPrivateFile, readPrivateText } from "../crypto/keyring/SecretFile.ts"
 import { KekRegistry, KeyringNotReloaded, KeyringReload } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 import { repeatInBackground } from "../runtime/repeatInBackground.ts"
@@ -54,7 +53,7 @@ export const validate = (settings: Settings) =>
 /** Creates the keyring file, unless it exists or stored credentials need another keyring. */
 const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
   if (existsSync(file) || (yield* (yield* KekRegistry).countMissing([], 1)).length > 0) return
-  yield* Effect.catch(writeKeyringFile(file, generateKeyring(new Date())), (error) =>
+  yield* Effect.catch(createPrivateFile(file, generateKeyring(new Date())), (error) =>
     existsSync(file) ? Effect.void : Effect.fail(error)
   )
 })

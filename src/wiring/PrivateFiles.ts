@@ -1,8 +1,13 @@
 import { isUtf8 } from "node:buffer"
 import { closeSync, openSync } from "node:fs"
 import { Effect, Option, Redacted } from "effect"
-import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
-import { readPrivateBytes, readPrivateText, refuseShared, UnusableFile } from "../crypto/keyring/SecretFile.ts"
+import {
+  createPrivateFile,
+  readPrivateBytes,
+  readPrivateText,
+  refuseShared,
+  UnusableFile
+} from "../crypto/keyring/SecretFile.ts"
 import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 
 const tryToRead = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.cannotBe("read") })
@@ -21,7 +26,7 @@ export const open = (path: string) =>
 export const read = (path: string) => refuseAs(path)(readPrivateText(path))
 
 /** Creates a file of mode 0600 atomically; fails if it exists. */
-export const create = (path: string, text: string) => refuseAs(path)(writeKeyringFile(path, text))
+export const create = (path: string, text: string) => refuseAs(path)(createPrivateFile(path, text))
 
 /** Maximum bytes of a secret, the same as of the body of a create request. */
 const maxBytes = 256 * 1024

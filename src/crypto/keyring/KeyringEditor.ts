@@ -9,7 +9,7 @@ import {
   parseSealingKeyring,
   type KeyringSnapshot
 } from "./Keyring.ts"
-import { editKeyringFile } from "./KeyringFile.ts"
+import { editKeyringFile } from "./SecretFile.ts"
 
 /** Refuses a change that the state of the keys does not allow, or that would make the keyring unusable. */
 class KeyringRefusal extends Data.TaggedError("KeyringRefusal")<{ readonly message: string }> {}

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { parentPort, workerData } from "node:worker_threads"
 import { Effect } from "effect"
-import { writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
+import { createPrivateFile } from "../../../src/crypto/keyring/SecretFile.ts"
 
 /** The input of one of two threads that create the same files at the same moment. */
 export interface Race {
@@ -25,7 +25,7 @@ const found = Array.from(arrived, (_, round): Found => {
   if (isLast) Atomics.notify(arrived, round)
   else Atomics.wait(arrived, round, 1)
   const told = Effect.runSync(
-    Effect.match(writeKeyringFile(file, text), { onFailure: ({ message }) => message, onSuccess: () => "" })
+    Effect.match(createPrivateFile(file, text), { onFailure: ({ message }) => message, onSuccess: () => "" })
   )
   return { told, text: readFileSync(file, "utf8") }
 })

@@ -2,20 +2,20 @@ import { chownSync, lstatSync, readFileSync, readdirSync, rmSync, statSync, syml
 import { dirname, join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { Effect, Exit } from "effect"
-import { editKeyringFile, writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
+import { editKeyringFile, createPrivateFile } from "../../../src/crypto/keyring/SecretFile.ts"
 import { runProgram } from "../../support/process/runNode.ts"
 import { fileOfMode, secret, temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import type { Found, Race } from "./RacingWriter.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 const root = join(import.meta.dirname, "../../..")
-const source = JSON.stringify(join(root, "src/crypto/keyring/KeyringFile.ts"))
+const source = JSON.stringify(join(root, "src/crypto/keyring/SecretFile.ts"))
 
 /** The settings of a process whose files can hardly grow, as on an almost full volume. */
 const toldWithLittleRoom = (effect: string, file: string) => {
   const script = `
     import { Effect } from "effect"
-    import { editKeyringFile, writeKeyringFile } from ${source}
+    import { editKeyringFile, createPrivateFile } from ${source}
     const [, file] = process.argv
     const { message } = await Effect.runPromise(Effect.flip(${effect}))
     process.stdout.write(message)`
@@ -52,27 +52,27 @@ const assertLeft = (file: string, text: string) => {
 describe("a new keyring file (SECURITY.md, Keyring)", () => {
   it.effect("has mode 0600 and can be read back", function* () {
     const file = join(yield* temporaryDirectory, "keyring")
-    yield* writeKeyringFile(file, secret)
+    yield* createPrivateFile(file, secret)
     assert.strictEqual(statSync(file).mode & 0o777, 0o600)
     assertLeft(file, `${secret}\n`)
   })
 
   it.effect("never replaces an existing one", function* () {
     const file = yield* fileOfMode(0o600)
-    const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
+    const { message } = yield* Effect.flip(createPrivateFile(file, "kek-2:other"))
     assert.strictEqual(message, "expected a file that can be written: file already exists (EEXIST)")
     assertLeft(file, secret)
   })
 
   it.effect("does not exist if it cannot be written completely", function* () {
     const path = yield* temporaryDirectory
-    const told = yield* toldWithLittleRoom('writeKeyringFile(file, "k".repeat(100_000))', join(path, "keyring"))
+    const told = yield* toldWithLittleRoom('createPrivateFile(file, "k".repeat(100_000))', join(path, "keyring"))
     assert.strictEqual(told, "expected a file that can be written: file too large (EFBIG)")
     assert.deepStrictEqual(readdirSync(path), [])
   })
 
   it.effect("is reported as not writable if its directory is missing", function* () {
-    const { message } = yield* Effect.flip(writeKeyringFile(join(yield* temporaryDirectory, "none/keyring"), secret))
+    const { message } = yield* Effect.flip(createPrivateFile(join(yield* temporaryDirectory, "none/keyring"), secret))
     assert.strictEqual(message, "expected a file that can be written: no such file or directory (ENOENT)")
   })
 

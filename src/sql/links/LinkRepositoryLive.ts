@@ -4,23 +4,13 @@ import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
 import type { Link } from "../../domain/Link.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { type LinkRecord, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
-import { record } from "../audit/auditing.ts"
-import { askFirst, askRows, type Dated, fromDated } from "../connection/statements.ts"
+import { record, recordEach } from "../audit/auditing.ts"
+import { askExists, askFirst, askRows, type Dated, fromDated } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 import { linkKeyColumns, lockDistributedAccount, lockOpenLink, noKeys, isOpenLink } from "../rows/principalRows.ts"
-import type { SqlClient } from "effect/sql"
-
-/** Ends a link. Returns whether it was open. */
-const revokeLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
-  Effect.map(
-    sql`UPDATE links SET ended = 'revoked', ${noKeys(sql)} WHERE ${isOpenLink(sql, account_id, link_id)} RETURNING 1`,
-    ({ length }) => length > 0
-  )
 
 type Row = Dated<LinkRecord>
 type Names = Record<"account_name" | "workspace_name", string>
-
-const linkOf = fromDated<LinkRecord>
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
@@ -52,10 +42,9 @@ export const layer = Layer.effect(
     }, sql.withTransaction)
 
     const revoke = Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {
-      if (yield* revokeLink(sql, account_id, link_id)) {
-        yield* record(sql, [{ action: "link.revoke", account_id, link_id }])
-        return true
-      }
+      const revoked = yield* sql`
+        UPDATE links SET ended = 'revoked', ${noKeys(sql)} WHERE ${isOpenLink(sql, account_id, link_id)} RETURNING 1`
+      yield* recordEach(sql, revoked, () => ({ action: "link.revoke", account_id, link_id }))
       return (yield* sql`SELECT 1 FROM links WHERE account_id = ${account_id} AND id = ${link_id}`).length > 0
     }, sql.withTransaction)
 
@@ -79,24 +68,21 @@ export const layer = Layer.effect(
         const rows = askRows(reads, "links.list")<Row>`
           SELECT ${columns} FROM links WHERE account_id = ${account_id} AND ended IS NULL AND expires_at > now()
           ORDER BY created_at, id LIMIT 1000`
-        return Effect.map(rows, Arr.map(linkOf))
+        return Effect.map(rows, Arr.map(fromDated<LinkRecord>))
       },
       revoke: (account_id, link_id) => ask(revoke(account_id, link_id), "links.revoke"),
       find: (hash) =>
         Effect.map(
           askFirst(reads, "links.find")<Row>`SELECT ${columns} FROM links WHERE hash = ${bytes(hash)}`,
-          Option.map((row) => ({ ...linkOf(row), hash }))
+          Option.map((row) => ({ ...fromDated<LinkRecord>(row), hash }))
         ),
       namesOf: ({ account_id, workspace_id }) => askFirst(reads, "links.names")<Names>`
         SELECT accounts.name AS account_name, workspaces.name AS workspace_name
         FROM accounts JOIN workspaces ON workspaces.account_id = accounts.id
         WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
-      replaceHash: ({ account_id, hash, link_id }, next) => {
-        const replaced = askRows(writes, "links.replace_hash")`
-          UPDATE links SET hash = ${bytes(next)} WHERE ${isOpenLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
-          RETURNING 1`
-        return Effect.map(replaced, ({ length }) => length > 0)
-      },
+      replaceHash: ({ account_id, hash, link_id }, next) => askExists(writes, "links.replace_hash")`
+        UPDATE links SET hash = ${bytes(next)} WHERE ${isOpenLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
+        RETURNING 1`,
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
       deleteExpired: Effect.asVoid(askRows(background, "links.forget")`
         WITH deleted AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')

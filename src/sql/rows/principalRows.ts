@@ -35,32 +35,12 @@ export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, li
     ({ length }) => length > 0
   )
 
-/** Ends a link that serves once, and records the id of the credential that it stored. */
-const useLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId, id: CredentialId) => sql`
-  UPDATE links SET ended = 'used', credential_id = ${id}, ${noKeys(sql)}
-  WHERE ${isOpenLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
-
 /** Stands for the result of a write if its principal is a link that is no longer open. */
 export const linkClosed = Symbol("linkClosed")
 
-/** Makes a link's write in its transaction, unless the link is closed. Ends a link that serves once. */
-const writeForLink = Effect.fnUntraced(function* <A>(
-  sql: SqlClient.SqlClient,
-  link_id: LinkId,
-  account_id: AccountId,
-  write: Query<A>,
-  storedBy: (result: A) => CredentialId | undefined
-) {
-  if (!(yield* lockOpenLink(sql, account_id, link_id))) return linkClosed
-  const result = yield* write
-  const stored = storedBy(result)
-  if (stored !== undefined) yield* useLink(sql, account_id, link_id, stored)
-  return result
-})
-
 /**
  * Makes a write for its principal. Invariants: a link's write commits before its revocation is answered, or not at all; and a
- * link that serves once ends in the transaction of its write.
+ * link that serves once ends in the transaction of its write, with the id of the credential that it stored.
  */
 export const whileLinkOpen = <A>(
   sql: SqlClient.SqlClient,
@@ -68,7 +48,19 @@ export const whileLinkOpen = <A>(
   account_id: AccountId,
   write: Query<A>,
   storedBy: (result: A) => CredentialId | undefined
-): Query<A | typeof linkClosed> =>
-  principal.kind === "link"
-    ? sql.withTransaction(writeForLink(sql, principal.link_id, account_id, write, storedBy))
-    : write
+): Query<A | typeof linkClosed> => {
+  if (principal.kind !== "link") return write
+  const { link_id } = principal
+  const writeForLink = Effect.gen(function* () {
+    if (!(yield* lockOpenLink(sql, account_id, link_id))) return linkClosed
+    const result = yield* write
+    const stored = storedBy(result)
+    if (stored !== undefined) {
+      yield* sql`
+        UPDATE links SET ended = 'used', credential_id = ${stored}, ${noKeys(sql)}
+        WHERE ${isOpenLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
+    }
+    return result
+  })
+  return sql.withTransaction(writeForLink)
+}

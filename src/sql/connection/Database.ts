@@ -43,25 +43,16 @@ const parametersOf = ({ statementTimeout }: DatabaseSettings) => {
 
 const textOid = 25
 
-/** The last array of bytes and its view, cached: a view for each text would cost as much as the text. */
-let lastBytes: Uint8Array = Buffer.alloc(0)
-let view = Buffer.from(lastBytes.buffer, 0, 0)
-
-const read = (bytes: Uint8Array, offset: number, size: number) => {
-  if (bytes !== lastBytes) {
-    lastBytes = bytes
-    view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  }
-  return view.toString("utf8", offset, offset + size)
-}
+const read = (bytes: Uint8Array, offset: number, size: number) =>
+  Result.succeed(Buffer.from(bytes.buffer, bytes.byteOffset + offset, size).toString())
 
 /** The driver's types with another codec for text: the driver's strips a leading byte order mark from some strings. */
 const pgTypes = (): PgTypes.Registry => {
   const types = PgTypes.makeRegistry()
   types.register<string>(textOid, {
     encode: (text) => Result.succeed(Buffer.from(text)),
-    decode: (bytes) => Result.succeed(read(bytes, 0, bytes.length)),
-    read: (bytes, offset, size) => Result.succeed(read(bytes, offset, size))
+    decode: (bytes) => read(bytes, 0, bytes.length),
+    read
   })
   return types
 }

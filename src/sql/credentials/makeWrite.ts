@@ -90,8 +90,6 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const { actsOf, change, keyOf = cursorOf, operation, recall, refusal, returning, untilRefused } = write
   const types = Object.entries({ ...write.columns, operation: "uuid", entry: "text" })
   const names = types.map(([name]) => name)
-  /** A template for rows, whose copies `JSON.stringify` writes fastest. */
-  const blank = JSON.parse(JSON.stringify(Object.fromEntries(names.map((name) => [name, null])))) as object
   const valuesOf = (input: object) => input as Readonly<Record<string, unknown>>
 
   const statement = (input: Statement.Fragment, skipLocked: string, confine: Confine) => sql`
@@ -169,11 +167,10 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       const firstOf = new Map<string, Input>()
       for (const input of all) if (!firstOf.has(keyOf(input))) firstOf.set(keyOf(input), input)
       const distinct = Array.from(firstOf.values())
-      const rows = distinct.map((input, n) => {
-        const row: Record<string, unknown> = { ...blank, n }
-        for (const name of names) row[name] = inJson(valuesOf(input)[name])
-        return row
-      })
+      const rows = distinct.map((input, n) => ({
+        ...Object.fromEntries(names.map((name) => [name, inJson(valuesOf(input)[name])])),
+        n
+      }))
       return Effect.map(runMany({ rows: JSON.stringify(rows) }), (rows) => {
         const changed = new Map(rows.map((row) => [cursorOf(row), row]))
         return all.map((input) =>

@@ -13,12 +13,11 @@ import {
   type WorkspaceUse
 } from "../../port/AccountRepository.ts"
 import { record, recordEach } from "../audit/auditing.ts"
-import { askFirst, askRows, askExists, type Dated, fromDated } from "../connection/statements.ts"
+import { askExists, askFirst, askRows, type Dated, fromDated, makeLookUp } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 import { lockDistributedAccount } from "../rows/principalRows.ts"
 import { eraseAccount } from "./eraseAccount.ts"
 import { findDefaultWorkspace } from "../../runtime/Prefetched.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
 
 /** The time at which a workspace was deleted or an API key revoked. */
 interface Ended {

@@ -5,7 +5,7 @@ import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../dom
 import type { ApiKeyRole } from "../../domain/Principal.ts"
 import { ApiKeys, maxPrefetchedBytes, type ResolvedApiKey, type Prefetched } from "../../port/ApiKeys.ts"
 import { Database } from "../connection/Database.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
+import { makeLookUp } from "../connection/statements.ts"
 import type { Operation } from "../connection/Query.ts"
 import { hasMarks } from "../rows/parkingRows.ts"
 import {

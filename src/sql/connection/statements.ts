@@ -58,3 +58,69 @@ export const compileOnce = <Name extends string, Row extends object>(
 /** Sorts rows into the order in which all statements lock them, so that no two transactions deadlock. */
 export const inLockOrder = <A>(nameOf: (one: A) => string, all: ReadonlyArray<A>) =>
   all.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))
+
+/** A table with a row per value of each column; `n` numbers the rows from 1. `types` has the columns and their types. */
+export const tableOf = <Column extends string>(
+  sql: SqlClient.SqlClient,
+  name: string,
+  types: Readonly<Record<Column, string>>,
+  valuesOf: (column: Column) => unknown
+) => {
+  const columns = Record.keys(types)
+  const arrays = columns.map((column) => sql`${valuesOf(column)}::${sql.literal(types[column])}[]`)
+  return sql`unnest(${sql.csv(arrays)}) WITH ORDINALITY AS ${sql.literal(name)} (${sql.csv(columns.map((column) => sql`${sql(column)}`))}, n)`
+}
+
+/** In a batch, a row also has the number of its request. `read` ignores it: copying rows without it would be slow. */
+interface Numbered {
+  readonly n?: number
+}
+
+/** A SELECT that finds at most one row. */
+interface LookUp<Wanted, Row extends object, A> {
+  readonly operation: Operation
+  /** The types of the values of a request. */
+  readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
+  readonly select: (values: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
+  readonly read: (row: Row & Numbered, wanted: Wanted) => A
+  /** For a SELECT that locks: requests of one name share a row, and rows are locked in the order of their names. */
+  readonly nameOf?: (wanted: Wanted) => string
+}
+
+/**
+ * Makes a look-up of one row, alone or in a batch. The statement of a batch runs the SELECT for each request; OFFSET 0 makes
+ * PostgreSQL use the same index as for one.
+ */
+export const makeLookUp = <Wanted extends object, Row extends object, A>(
+  { batch, sql }: ConnectionPool,
+  { by, nameOf, operation, read, select }: LookUp<Wanted, Row, A>
+) => {
+  type Name = keyof Wanted & string
+  const names = Object.keys(by) as Array<Name>
+  const each = <Value>(valueOf: (name: Name) => Value) =>
+    Object.fromEntries(names.map((name) => [name, valueOf(name)])) as Record<Name, Value>
+  const one = compileOnce(sql, names, (parameters) => select(each((name) => sql`${parameters[name]}`)))
+  const many = compileOnce(
+    sql,
+    names,
+    (parameters) => sql<Row & Required<Numbered>>`
+      SELECT wanted.n::int AS n, matching.* FROM ${tableOf(sql, "wanted", by, (name) => parameters[name])},
+      LATERAL (${select(each((name) => sql.literal(`wanted.${name}`)))} OFFSET 0) AS matching`
+  )
+  return batch<Wanted, Option.Option<A>>({
+    operation,
+    one: (wanted) =>
+      Effect.map(one(wanted), ([row]) => (row === undefined ? Option.none() : Option.some(read(row, wanted)))),
+    many: (all) => {
+      const keyOf = nameOf ?? ((wanted: Wanted) => wanted)
+      const distinct = Array.from(new Map(all.map((wanted) => [keyOf(wanted), wanted])).values())
+      const sorted = nameOf === undefined ? distinct : inLockOrder(nameOf, distinct)
+      return Effect.map(many(each((name) => sorted.map((wanted) => wanted[name]))), (rows) => {
+        const rowOf = new Map(rows.map((row) => [keyOf(sorted[row.n - 1] as Wanted), row]))
+        return all.map((wanted) =>
+          Option.map(Option.fromUndefinedOr(rowOf.get(keyOf(wanted))), (row) => read(row, wanted))
+        )
+      })
+    }
+  })
+}

@@ -4,7 +4,7 @@ import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { CredentialRepository, PoolLimits, type StoredCredential } from "../../port/CredentialRepository.ts"
 import { findCredential, findSealed } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
+import { makeLookUp } from "../connection/statements.ts"
 import {
   memberColumns,
   credentialOf,

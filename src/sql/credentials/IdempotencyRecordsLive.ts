@@ -2,7 +2,7 @@ import { Duration, Effect, Layer } from "effect"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { Database } from "../connection/Database.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
+import { makeLookUp } from "../connection/statements.ts"
 
 interface Wanted {
   readonly account_id: AccountId

@@ -9,7 +9,7 @@ import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKe
 import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { hasLeakMarks } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
+import { makeLookUp, tableOf } from "../connection/statements.ts"
 import {
   listBytes,
   contextColumns,
@@ -51,12 +51,10 @@ const suspectOf = (row: SuspectRow): Suspect => {
 }
 
 /** References to keys as rows `key`, numbered by `n` from 1. */
-const rowsOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql`
-  unnest(
-    ${keys.map(({ account_id }) => account_id)}::uuid[],
-    ${keys.map(({ credential_id }) => credential_id)}::uuid[],
-    ${keys.map(({ key_version }) => key_version)}::integer[]
-  ) WITH ORDINALITY AS key (account_id, credential_id, key_version, n)`
+const rowsOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => {
+  const types = { account_id: "uuid", credential_id: "uuid", key_version: "integer" } as const
+  return tableOf(sql, "key", types, (column) => keys.map((key) => key[column]))
+}
 
 type RecordedKey = Recorded & Pick<KeyReference, "key_version">
 

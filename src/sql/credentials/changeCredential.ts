@@ -17,7 +17,7 @@ import {
 import { makeWrite } from "./makeWrite.ts"
 import { fits, keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "../rows/poolRows.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
+import { makeLookUp } from "../connection/statements.ts"
 import { actingPrincipal } from "../../domain/Principal.ts"
 import { LinkClosed } from "../../port/Links.ts"
 import { record } from "../audit/auditing.ts"
@@ -77,11 +77,12 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }]),
     refusal: (row) =>
-      Effect.flatMap(findRoom(row), (room) =>
-        room === undefined || room.member_bytes === null
+      Effect.flatMap(findRoom(row), (found) => {
+        const room = Option.getOrUndefined(found)
+        return room?.sealed_bytes == null
           ? Effect.void
-          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? (room.sealed_bytes ?? 0) : 0))
-      )
+          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? room.sealed_bytes : 0))
+      })
   })
 
   return (account_id: AccountId, { credential, fields, key_version, revision, sealed }: CredentialUpdate) => {

@@ -137,7 +137,8 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       SELECT ${sql.csv(assigned)} FROM credentials
       WHERE account_id = ${account_id} AND id = ${id} AND sealed = ${sealed}`,
     refusal: (row) =>
-      Effect.flatMap(findRoom(row), (room): Effect.Effect<void, WorkspaceGone | PoolFull> => {
+      Effect.flatMap(findRoom(row), (found): Effect.Effect<void, WorkspaceGone | PoolFull> => {
+        const room = Option.getOrUndefined(found)
         if (room === undefined || room.workspace_deleted) return Effect.fail(new WorkspaceGone())
         if (room.members < limits.credentials) return refuseBytes(room, limits, memberBytesOf(row))
         return Effect.fail(new PoolFull({ unit: "credentials", limit: limits.credentials }))

@@ -10,7 +10,7 @@ import type {
   ScannedCredential
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { compileOnce } from "../connection/statements.ts"
+import { compileOnce, tableOf } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { listBytes, memberColumns, credentialOf, type CredentialRow } from "../rows/credentialRows.ts"
 import { isMarked } from "../rows/parkingRows.ts"
@@ -120,9 +120,7 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
     sql,
     pagingNames,
     (parameters) => sql<Row & { readonly n: number }>`
-      SELECT wanted.n::int AS n, listed.* FROM unnest(
-        ${sql.csv(pagingNames.map((name) => sql`${parameters[name]}::${sql.literal(paging[name])}[]`))}
-      ) WITH ORDINALITY AS wanted (${sql.csv(pagingNames.map((name) => sql`${sql(name)}`))}, n),
+      SELECT wanted.n::int AS n, listed.* FROM ${tableOf(sql, "wanted", paging, (name) => parameters[name])},
       LATERAL (${select((name) => sql`wanted.${sql(name)}`)}) AS listed ORDER BY n, created_at, id`
   )
   const readInBatch = batch<PageRequest, ReturnType<typeof pageOf>>({

@@ -5,6 +5,7 @@ import { type BoundCredential, contextOf, type SealedKey, type SealingContext } 
 import type { KekRegistry } from "../../port/KekRegistry.ts"
 import { record } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import { tableOf } from "../connection/statements.ts"
 import {
   listBytes,
   contextColumns,
@@ -22,7 +23,7 @@ const scanLimit = 10_000
 /** How many DEKs to rewrap at a time, for slow key stores. */
 const concurrency = 16
 
-const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
+const rewrappedTypes = { account_id: "uuid", id: "uuid", old: "bytea", kek_id: "text", wrapped_dek: "bytea" } as const
 
 type Row = CredentialKey & SealedKey
 
@@ -102,7 +103,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
               rewrap({ kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek }, contextOf(row)),
               Result.mapBoth({
                 onFailure: (failure) => ({ id: row.id, failure }),
-                onSuccess: (rewrapped) => ({ ...row, ...rewrapped, old: hex(row.wrapped_dek) })
+                onSuccess: (rewrapped) => ({ ...row, ...rewrapped, old: row.wrapped_dek })
               })
             ),
           { concurrency }
@@ -114,16 +115,10 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         wrapped.length === 0
           ? []
           : yield* sql<CredentialKey>`
-              UPDATE ${table} AS target SET kek_id = rewrapped.kek_id, wrapped_dek = decode(rewrapped.wrapped_dek, 'hex')
-              FROM unnest(
-                ${wrapped.map(({ account_id }) => account_id)}::uuid[],
-                ${wrapped.map(({ id }) => id)}::uuid[],
-                ${wrapped.map(({ old }) => old)}::text[],
-                ${wrapped.map(({ kek_id }) => kek_id)}::text[],
-                ${wrapped.map(({ wrapped_dek }) => hex(wrapped_dek))}::text[]
-              ) AS rewrapped (account_id, id, old, kek_id, wrapped_dek) ${joinRow(table)}
-              AND target.account_id = rewrapped.account_id AND target.id = rewrapped.id
-              AND target.wrapped_dek = decode(rewrapped.old, 'hex')
+              UPDATE ${table} AS target SET kek_id = rewrapped.kek_id, wrapped_dek = rewrapped.wrapped_dek
+              FROM ${tableOf(sql, "rewrapped", rewrappedTypes, (column) => wrapped.map((row) => row[column]))}
+              ${joinRow(table)} AND target.account_id = rewrapped.account_id AND target.id = rewrapped.id
+              AND target.wrapped_dek = rewrapped.old
               RETURNING target.account_id, target.id`
       if (replaced.length > 0) {
         const oldKeks = new Map(rows.map((row) => [cursorOf(row), row.kek_id]))

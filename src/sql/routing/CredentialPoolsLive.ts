@@ -13,7 +13,7 @@ import {
   type StoredParking
 } from "../../port/CredentialPools.ts"
 import { Database } from "../connection/Database.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
+import { makeLookUp } from "../connection/statements.ts"
 import { credentialOf, sealedColumns, type CredentialRow } from "../rows/credentialRows.ts"
 
 /** The state of `pool` as text for `stateOf`, because the driver reads 64-bit integers as BigInt. */

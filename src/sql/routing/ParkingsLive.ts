@@ -8,7 +8,7 @@ import { recordEach } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/statements.ts"
 import { type Recorded, recordedColumns, recordedOf } from "../rows/credentialRows.ts"
-import { changeHealth, setOf } from "../rows/parkingRows.ts"
+import { changeHealth, referencesOf, setOf } from "../rows/parkingRows.ts"
 
 /** The changes as rows `change`. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`
@@ -22,12 +22,6 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ strikes }) => strikes)}::integer[],
     ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
   ) AS change (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
-
-/** The ids of credentials as rows `owned`. */
-const idsOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<CredentialReference>) => sql`
-  unnest(
-    ${of.map(({ account_id }) => account_id)}::uuid[], ${of.map(({ credential_id }) => credential_id)}::uuid[]
-  ) AS owned (account_id, credential_id)`
 
 const changedKey = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
@@ -74,7 +68,7 @@ const recordChanges = Effect.fnUntraced(function* (
   if (changes.length === 0) return
   const rows = yield* sql<Recorded>`
     SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))} FROM credentials
-    JOIN (SELECT DISTINCT account_id, credential_id FROM ${idsOf(sql, changes)}) AS wanted
+    JOIN ${referencesOf(sql, setOf(changes).distinct)}
     ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id`
   const recorded = new Map(rows.map((row) => [`${row.account_id} ${row.id}`, row]))
   yield* recordEach(
@@ -96,7 +90,7 @@ const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
   const before = yield* sql<Stored>`
     SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS in_force
     FROM credential_parkings AS parked
-    JOIN (SELECT DISTINCT account_id, credential_id FROM ${idsOf(sql, sorted)}) AS wanted
+    JOIN ${referencesOf(sql, setOf(sorted).distinct)}
     ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
   const swept = yield* sql<CredentialReference>`
     DELETE FROM credential_parkings AS parked USING credentials

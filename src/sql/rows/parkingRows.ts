@@ -3,19 +3,14 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
+import { tableOf } from "../connection/statements.ts"
 import { keyColumns, samePool } from "./poolRows.ts"
 
-/** The existing rows of some credentials. `confined` confines them to one account for Citus. */
-const rowsOf = (
-  sql: SqlClient.SqlClient,
-  credentials: ReadonlyArray<CredentialReference>,
-  confined: Statement.Fragment
-) => sql`
-  credentials JOIN unnest(
-    ${credentials.map(({ account_id }) => account_id)}::uuid[],
-    ${credentials.map(({ credential_id }) => credential_id)}::uuid[]
-  ) AS wanted (account_id, credential_id)
-  ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${confined}`
+/** References to credentials as rows `wanted`. */
+export const referencesOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<CredentialReference>) =>
+  tableOf(sql, "wanted", { account_id: "uuid", credential_id: "uuid" }, (column) =>
+    credentials.map((one) => one[column])
+  )
 
 const nameOf = ({ account_id, credential_id }: CredentialReference) => `${account_id} ${credential_id}`
 
@@ -45,7 +40,9 @@ export const changeHealth = <A>(
   const [first] = credentials
   const confine = (table: string) =>
     distributed && first !== undefined ? sql`AND ${sql.literal(table)}.account_id = ${first.account_id}` : sql``
-  const rows = (owned: ReadonlyArray<CredentialReference>) => rowsOf(sql, owned, confine("credentials"))
+  const rows = (owned: ReadonlyArray<CredentialReference>) => sql`
+    credentials JOIN ${referencesOf(sql, owned)}
+    ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${confine("credentials")}`
   const columns = sql`credentials.account_id, credentials.id AS credential_id`
   return Effect.gen(function* () {
     const { distinct } = setOf(credentials)

@@ -1,9 +1,9 @@
-import { Effect, Option } from "effect"
+import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import { PoolFull, type PoolLimits } from "../../port/CredentialRepository.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
+import { makeLookUp } from "../connection/statements.ts"
 import { listBytes } from "./credentialRows.ts"
 
 /** Names a pool: the credentials of a workspace and provider. */
@@ -73,10 +73,10 @@ interface Room {
   readonly sealed_bytes: number | null
 }
 
-/** Makes a look-up of the room for a credential; undefined for an unknown workspace. */
+/** Makes a look-up of the room for a credential; none for an unknown workspace. */
 export const makeFindRoom = (pool: ConnectionPool) => {
   const { sql } = pool
-  const find = makeLookUp<PoolKey & { readonly id: CredentialId }, Room, Room>(pool, {
+  return makeLookUp<PoolKey & { readonly id: CredentialId }, Room, Room>(pool, {
     operation: "pools.room",
     by: { account_id: "uuid", workspace_id: "uuid", provider: "text", id: "uuid" },
     select: ({ account_id, id, provider, workspace_id }) => sql<Room>`
@@ -89,8 +89,6 @@ export const makeFindRoom = (pool: ConnectionPool) => {
       WHERE workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
     read: (room) => room
   })
-  return ({ account_id, id, provider, workspace_id }: PoolKey & { readonly id: CredentialId }) =>
-    Effect.map(find({ account_id, workspace_id, provider, id }), Option.getOrUndefined)
 }
 
 /**

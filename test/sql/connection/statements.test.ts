@@ -1,7 +1,7 @@
 import { Context, Effect, Layer, Option, Redacted } from "effect"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import { makeLookUp } from "../../../src/sql/connection/makeLookUp.ts"
+import { makeLookUp } from "../../../src/sql/connection/statements.ts"
 import { databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { assert, it } from "../../support/it.ts"
 

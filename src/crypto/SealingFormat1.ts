@@ -73,10 +73,10 @@ export const seal = (
 const unwrap = (
   keys: Pick<Keys, "unwrap">,
   { kek_id, sealed, wrapped_dek }: SealedKey,
-  aad: Uint8Array
+  context: Uint8Array
 ): Effect.Effect<Buffer, OpenFailure> =>
   sealed[0] === header[0] && sealed[1] === header[1]
-    ? keys.unwrap(kek_id, wrapped_dek, aad)
+    ? keys.unwrap(kek_id, wrapped_dek, wrapAad(kek_id, context))
     : Effect.fail(new UnsupportedFormat())
 
 /** Rewraps the DEK of a row with the KEK `to`. Reads only the first two bytes of `sealed`, version and suite. */
@@ -86,60 +86,40 @@ export const rewrap = (
   row: SealedKey,
   context: Uint8Array
 ): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, wrapAad(row.kek_id, context)), (dek) =>
+  Effect.flatMap(unwrap(keys, row, context), (dek) =>
     wiping(dek, (): Effect.Effect<Uint8Array, OpenFailure> =>
       dek.length === 32 ? keys.wrap(to, dek, wrapAad(to, context)) : Effect.fail(new AuthenticationFailed())
     )
   ).pipe(Effect.map((wrapped_dek) => ({ kek_id: to, wrapped_dek })))
 
-/** Splits `sealed` and computes the AADs. */
-const partsOf = ({ kek_id, sealed }: SealedKey, context: Uint8Array) => {
-  const commitment = sealed.subarray(header.length, commitmentEnd)
-  return {
-    commitment,
-    box: sealed.subarray(commitmentEnd),
-    wrapAad: wrapAad(kek_id, context),
-    dataAad: dataAad(context, commitment)
-  }
-}
-type Parts = ReturnType<typeof partsOf>
-
 /** Passes the content key of a row to `use` if KEK, wrapped DEK, context and commitment belong together. */
 const withContentKeyOf = <A>(
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
-  { commitment, wrapAad }: Parts,
-  use: (contentKey: KeyObject) => A | undefined
+  context: Uint8Array,
+  use: (contentKey: KeyObject, commitment: Uint8Array) => A | undefined
 ): Effect.Effect<A, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, wrapAad), (dek) => {
+  Effect.flatMap(unwrap(keys, row, context), (dek) => {
+    const commitment = row.sealed.subarray(header.length, commitmentEnd)
     const used =
       dek.length === 32 && commitment.length === 32
-        ? withContentKey(dek, (key, expected) => (timingSafeEqual(commitment, expected) ? use(key) : undefined))
+        ? withContentKey(dek, (key, expected) =>
+            timingSafeEqual(commitment, expected) ? use(key, commitment) : undefined
+          )
         : undefined
     dek.fill(0)
     return used === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(used)
   })
 
 /** Returns the plaintext if the row's KEK, both ciphertexts and the context are those of one `seal`. */
-export const open = (
-  keys: Pick<Keys, "unwrap">,
-  row: SealedKey,
-  context: Uint8Array
-): Effect.Effect<Buffer, OpenFailure> => {
-  const parts = partsOf(row, context)
-  return withContentKeyOf(keys, row, parts, (contentKey) => decrypt(contentKey, parts.box, parts.dataAad))
-}
+export const open = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8Array) =>
+  withContentKeyOf(keys, row, context, (contentKey, commitment) =>
+    decrypt(contentKey, row.sealed.subarray(commitmentEnd), dataAad(context, commitment))
+  )
 
 /** Proves that KEK, wrapped DEK, commitment and context are those of one `seal`, without decrypting the plaintext. */
-export const verify = (
-  keys: Pick<Keys, "unwrap">,
-  row: SealedKey,
-  context: Uint8Array
-): Effect.Effect<void, OpenFailure> =>
-  Effect.map(
-    withContentKeyOf(keys, row, partsOf(row, context), () => true),
-    () => undefined
-  )
+export const verify = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8Array) =>
+  Effect.asVoid(withContentKeyOf(keys, row, context, () => true))
 
 /** Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK. */
 export const reseal = (

@@ -4,7 +4,7 @@ import { Reactivity } from "effect/reactivity"
 import { queueLimits } from "../../runtime/FairQueue.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { type ConnectionPool, makeConnectionPool } from "./ConnectionPool.ts"
-import { makeTransport } from "./makeTransport.ts"
+import { makeTransport } from "./Transport.ts"
 import { makePoolMeter, type PoolName } from "./PoolMeter.ts"
 
 export interface DatabaseSettings {

@@ -15,7 +15,7 @@ import {
   recordedOf
 } from "../rows/credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { fits, keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "../rows/poolRows.ts"
+import { keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "../rows/poolRows.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { makeLookUp } from "../connection/statements.ts"
 import { actingPrincipal } from "../../domain/Principal.ts"
@@ -57,8 +57,10 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     )
   const growth = sql`
     ${listBytes(sql, "input")} + octet_length(coalesce(input.sealed, before.sealed)) - ${memberBytes(sql, "before")}`
+  /** A credential that does not grow fits even in a pool beyond its limit, which may have been lowered. */
   const isPossible = sql`
-    target.revision = wanted.revision AND ${fits(sql, limits, { alone: "growth", together: "pool_growth" })}`
+    target.revision = wanted.revision
+    AND (growth <= 0 OR pools.bytes + pool_growth <= ${sql.literal(String(limits.bytes))})`
 
   const write = makeWrite<Values, CredentialKey, PoolFull>(pool, {
     operation: "credentials.update",
@@ -70,7 +72,7 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
         SELECT input.*, ${growth} AS growth,
           sum(greatest(${growth}, 0)) OVER (PARTITION BY ${keyColumns(sql, "input")}) AS pool_growth
         FROM input JOIN credentials AS before ON ${sameRow("before")} ${confine("before")}
-      ), ${lockTargets(sql, { wanted: "sized", skipLocked, confine }, isPossible)}, changed AS (
+      ), ${lockTargets(sql, "sized", isPossible, skipLocked, confine)}, changed AS (
         UPDATE credentials SET ${assignments} FROM locked AS input WHERE ${sameRow("credentials")} ${confine("credentials")}
         RETURNING ${keyColumns(sql, "credentials")}, credentials.id, 0 AS members, input.growth AS bytes
       ), ${raisePools(sql, confine)}`,
@@ -107,7 +109,7 @@ export const deleteCredential = (pool: ConnectionPool) => {
     columns: { account_id, id, label, provider, workspace_id },
     actsOf: (row) => [{ action: "credential.delete", ...recordedOf(row) }],
     change: (skipLocked, confine) => sql`
-      ${lockTargets(sql, { wanted: "input", skipLocked, confine }, sql`target.label = wanted.label`)}, changed AS (
+      ${lockTargets(sql, "input", sql`target.label = wanted.label`, skipLocked, confine)}, changed AS (
         DELETE FROM credentials USING locked AS input
         WHERE credentials.account_id = input.account_id AND credentials.id = input.id ${confine("credentials")}
         RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members, -input.member_bytes AS bytes

@@ -33,12 +33,10 @@ export type Confine = (table: string) => Statement.Fragment
  */
 export const lockTargets = (
   sql: SqlClient.SqlClient,
-  {
-    confine,
-    skipLocked,
-    wanted
-  }: { readonly wanted: string; readonly skipLocked: Statement.Fragment; readonly confine: Confine },
-  condition: Statement.Fragment = sql`true`
+  wanted: string,
+  condition: Statement.Fragment,
+  skipLocked: Statement.Fragment,
+  confine: Confine
 ) => sql`
   locked AS (
     SELECT wanted.*, ${memberBytes(sql, "target")} AS member_bytes FROM ${sql.literal(wanted)} AS wanted
@@ -90,16 +88,6 @@ export const makeFindRoom = (pool: ConnectionPool) => {
     read: (room) => room
   })
 }
-
-/**
- * Whether a pool has room for a member that grows by `alone` bytes, and by `together` with the others of its batch. A member that
- * does not grow fits even in a pool beyond its limit, which may have been lowered.
- */
-export const fits = (
-  sql: SqlClient.SqlClient,
-  limits: PoolLimits,
-  growth: { readonly alone: string; readonly together: string }
-) => sql.literal(`(${growth.alone} <= 0 OR pools.bytes + ${growth.together} <= ${limits.bytes})`)
 
 /** Fails unless the pool has room for the member with its new `size` in bytes. */
 export const refuseBytes = ({ bytes, member_bytes }: Room, limits: PoolLimits, size: number) => {

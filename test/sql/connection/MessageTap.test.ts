@@ -1,7 +1,7 @@
 import { Arbitrary, Cause, Effect, Exit } from "effect"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
-import { MessageTap } from "../../../src/sql/connection/MessageTap.ts"
+import { MessageTap } from "../../../src/sql/connection/Transport.ts"
 import { assert, describe, it, layerLive } from "../../support/it.ts"
 import { bytes, elementOf, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { created, minimal } from "../../support/http/Bodies.ts"

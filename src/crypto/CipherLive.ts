@@ -40,17 +40,6 @@ const encode = (context: SealingContext) => Buffer.from(context.text)
 
 const digestOf = (bytes: Uint8Array) => hash("sha256", bytes, "buffer")
 
-/** Wipes a key after `use`, even if `use` throws. */
-const wipingAfter =
-  <A>(use: (key: Buffer) => A) =>
-  (opened: Buffer) => {
-    try {
-      return use(opened)
-    } finally {
-      opened.fill(0)
-    }
-  }
-
 /** Seals with sealing format 1 under the primary key of the key store, and opens with the key that a row names. */
 export const layer = Layer.effect(
   Cipher,
@@ -74,7 +63,15 @@ export const layer = Layer.effect(
     })
 
     const read: Cipher["Service"]["read"] = (sealed, context, use) =>
-      unwrapping(() => Effect.map(open(inTurn(keys, context.account_id), sealed, encode(context)), wipingAfter(use)))
+      unwrapping(() =>
+        Effect.map(open(inTurn(keys, context.account_id), sealed, encode(context)), (opened) => {
+          try {
+            return use(opened)
+          } finally {
+            opened.fill(0)
+          }
+        })
+      )
 
     return {
       seal: (key, context) =>

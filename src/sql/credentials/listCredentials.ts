@@ -148,9 +148,7 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
     ]
     const isFiltered = filters.length > 0 || provider !== undefined
     const readAlone = (request: PageRequest) => {
-      const rows = isFiltered
-        ? sql<Row>`${select((name) => sql`${request[name]}`, provider, filters)} ORDER BY created_at, id`
-        : one(request)
+      const rows = sql<Row>`${select((name) => sql`${request[name]}`, provider, filters)} ORDER BY created_at, id`
       return Effect.map(ask(rows, "credentials.list"), pageOf)
     }
     /** Reads again, with more memory, if the lists exceed `within`. */

@@ -15,7 +15,7 @@ import { type CredentialKey, cursorOf } from "../rows/credentialRows.ts"
 import { linkClosed, whileLinkOpen } from "../rows/principalRows.ts"
 import type { Confine, PoolKey } from "../rows/poolRows.ts"
 
-export type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
+type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
 
 interface Target extends PoolKey {
   readonly id: CredentialId

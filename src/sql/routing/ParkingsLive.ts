@@ -5,6 +5,7 @@ import type { Parking } from "../../domain/routing/CredentialStatus.ts"
 import { longestCooldown, cooldownCauseOf, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { recordEach } from "../audit/auditing.ts"
+import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/statements.ts"
 import { type Recorded, recordedColumns, recordedOf } from "../rows/credentialRows.ts"
@@ -125,20 +126,18 @@ const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
   return [...merged, ...swept]
 })
 
-/** Merges the changes of locked credentials. Returns the changes whose rows another transaction has locked. */
-const mergeLocked =
-  (
-    sql: SqlClient.SqlClient,
-    changes: ReadonlyArray<ParkingChange>
-  ): Parameters<typeof changeHealth<typeof changes>>[2] =>
-  ({ busy, locked }) => {
-    const mergeable = changes.filter(setOf(locked).has)
-    const answer = changes.filter(setOf(busy).has)
-    return Effect.map(mergeable.length > 0 ? sweepAndMerge(sql, mergeable) : Effect.succeed([]), (changed) => ({
-      changed,
-      answer
-    }))
-  }
+/** Merges changes. Returns those whose credentials another transaction has locked. */
+const mergeUnlocked = (pool: ConnectionPool, changes: ReadonlyArray<ParkingChange>) =>
+  changeHealth(
+    pool,
+    changes,
+    Effect.fnUntraced(function* ({ busy, locked }) {
+      const mergeable = changes.filter(setOf(locked).has)
+      const changed = mergeable.length > 0 ? yield* sweepAndMerge(pool.sql, mergeable) : []
+      return { changed, answer: changes.filter(setOf(busy).has) }
+    }),
+    true
+  )
 
 interface Row {
   readonly credential_id: CredentialId
@@ -162,7 +161,7 @@ export const layer = Layer.effect(
       // With Citus, a statement must name one account.
       const batches = background.distributed ? Map.groupBy(changes, ({ account_id }) => account_id).values() : [changes]
       return Effect.forEach(batches, (batch) =>
-        background.ask(changeHealth(background, batch, mergeLocked(background.sql, batch), true), "parkings.store")
+        background.ask(mergeUnlocked(background, batch), "parkings.store")
       ).pipe(Effect.map((skipped) => skipped.flat()))
     },
     find: (account_id, ids) => {

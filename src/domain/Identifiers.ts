@@ -3,21 +3,13 @@ import { Schema, SchemaTransformation } from "effect"
 /** UUIDs of versions 1 to 8, and the nil and max UUIDs, which identify nothing here (RFC 9562). */
 const lowercaseUuid =
   /^(?:[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}|0{8}(?:-0{4}){3}-0{12}|f{8}(?:-f{4}){3}-f{12})$/
-const anyCaseUuid =
-  /^(?:[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|0{8}(?:-0{4}){3}-0{12}|[fF]{8}(?:-[fF]{4}){3}-[fF]{12})$/
 
 const message = "must be a UUID"
 
 /** A UUID in either case, decoded to the lowercase form that sealed keys are bound to. */
 const uuid = (description: string) =>
   Schema.String.annotate({ message })
-    .check(
-      Schema.isPattern(anyCaseUuid, {
-        message,
-        description,
-        toJsonSchema: () => ({ pattern: anyCaseUuid.source, format: "uuid" })
-      })
-    )
+    .check(Schema.isUUID(undefined, { message, description }))
     .pipe(
       Schema.decodeTo(
         Schema.String.check(Schema.isPattern(lowercaseUuid, { message })),

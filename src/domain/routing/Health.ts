@@ -77,6 +77,10 @@ type Refusal = Extract<Outcome, { readonly _tag: keyof typeof refusals }>
 
 const isRefusal = (outcome: Outcome): outcome is Refusal => outcome._tag in refusals
 
+/** Why an upstream refused a key; undefined for other outcomes. */
+export const refusalCauseOf = (outcome: Outcome): CooldownCause | undefined =>
+  isRefusal(outcome) ? refusals[outcome._tag].cause : undefined
+
 /** The bottom of a key version: below its other cooldowns and above those of replaced keys. */
 export const initialCooldown = (key_version: number): Cooldown => ({
   key_version,

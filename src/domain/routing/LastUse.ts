@@ -1,6 +1,7 @@
+import { cooldownCauses, refusalCauseOf } from "./Health.ts"
 import type { Outcome } from "./Outcome.ts"
 
-export const failureCauses = ["rate_limited", "quota_exhausted", "rejected", "forbidden", "upstream_failed"] as const
+export const failureCauses = [...cooldownCauses, "upstream_failed"] as const
 export type FailureCause = (typeof failureCauses)[number]
 
 /** When a credential was last used. Times are in milliseconds since 1970; null if never. */
@@ -23,18 +24,10 @@ export const neverUsed: LastUse = {
 
 export const useFromLease = (last_leased_at: number): LastUse => ({ ...neverUsed, last_leased_at })
 
-const failures: Readonly<Partial<Record<Outcome["_tag"], FailureCause>>> = {
-  RateLimited: "rate_limited",
-  QuotaExhausted: "quota_exhausted",
-  Rejected: "rejected",
-  Forbidden: "forbidden",
-  UpstreamFailed: "upstream_failed"
-}
-
 /** The use that an attempt shows; `neverUsed` if its outcome says nothing about the key. */
-export const useFromOutcome = ({ _tag }: Outcome, at: number, last_failed_version: number): LastUse => {
-  if (_tag === "Succeeded") return { ...neverUsed, last_succeeded_at: at }
-  const last_failure = failures[_tag]
+export const useFromOutcome = (outcome: Outcome, at: number, last_failed_version: number): LastUse => {
+  if (outcome._tag === "Succeeded") return { ...neverUsed, last_succeeded_at: at }
+  const last_failure = outcome._tag === "UpstreamFailed" ? "upstream_failed" : refusalCauseOf(outcome)
   return last_failure === undefined
     ? neverUsed
     : { ...neverUsed, last_failed_at: at, last_failure, last_failed_version }

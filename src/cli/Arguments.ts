@@ -2,7 +2,7 @@ import { Effect, Option, Schema } from "effect"
 import { CliError, Command, Flag, Param } from "effect/cli"
 import { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
-import { Text } from "../domain/checkInput.ts"
+import { NonEmptyShortText } from "../domain/checkInput.ts"
 
 /** `byok`, with the flag that all subcommands share. */
 export const root = Command.make("byok").pipe(
@@ -22,11 +22,7 @@ export const root = Command.make("byok").pipe(
 /** Control characters and Unicode's line separators, which could control a terminal or forge a line. */
 export const unprintable = /[\p{Cc}\u2028\u2029]/gu
 
-const Name = Text.check(
-  Schema.isNonEmpty(),
-  Schema.isMaxCodePoints(255),
-  Schema.makeFilter((text: string) => text.search(unprintable) < 0)
-)
+const Name = NonEmptyShortText.check(Schema.makeFilter((text: string) => text.search(unprintable) < 0))
 
 /** Decodes a value. The error prints the help and `message`, which states the expectation, never the value. */
 export const parse =

@@ -18,7 +18,7 @@ import { NewLink, Purpose } from "../domain/Link.ts"
 import { actorKinds, ApiKeyRole, type CurrentPrincipal } from "../domain/Principal.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
-import { checkInput, Text } from "../domain/checkInput.ts"
+import { checkInput, NonEmptyShortText } from "../domain/checkInput.ts"
 import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
 export class NotForRouting extends Schema.Error<NotForRouting>("NotForRouting")(
@@ -249,10 +249,7 @@ export const NewRoute = Schema.Struct({
 
 const ReportAnswer = Schema.Struct({ outcome: OutcomeName, next, retry_at })
 
-const name = Text.check(
-  Schema.isNonEmpty({ message: "must not be empty" }),
-  Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })
-)
+const Named = Schema.Struct({ name: NonEmptyShortText })
 const time = timestamp("In UTC, to the millisecond.")
 const key = Schema.String.annotate({ description: "The key, shown this once." })
 const role = ApiKeyRole.annotate({
@@ -294,7 +291,7 @@ class RoutesGroup extends HttpApiGroup.make("routes").add(
 class AccountsGroup extends HttpApiGroup.make("accounts").add(
   HttpApiEndpoint.post("create", "/accounts", {
     headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
-    payload: Schema.Struct({ name }),
+    payload: Named,
     success: HttpApiSchema.WithHeaders(
       created(
         Schema.Struct({
@@ -328,7 +325,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
   }).annotateMerge(summary("Delete an account with everything in it, for good")),
   HttpApiEndpoint.post("createWorkspace", "/accounts/:account_id/workspaces", {
     params: inAccount,
-    payload: Schema.Struct({ name }),
+    payload: Named,
     success: created(Schema.Struct({ workspace_id: WorkspaceId })),
     error: NotFound
   })
@@ -353,7 +350,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
   HttpApiEndpoint.post("createApiKey", "/accounts/:account_id/api-keys", {
     params: inAccount,
     payload: Schema.Struct({
-      name,
+      ...Named.fields,
       role,
       hash: Schema.optionalKey(ApiKeyHash.annotate({ description: "Imports the key with this SHA-256." }))
     }),

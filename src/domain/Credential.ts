@@ -1,5 +1,5 @@
 import { DateTime, Schema, SchemaTransformation, Struct } from "effect"
-import { Text, withMaxLength } from "./checkInput.ts"
+import { ShortText, withMaxLength } from "./checkInput.ts"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
 import { RequestedProvider, StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
@@ -53,8 +53,6 @@ const listInput = <T extends string>(element: Schema.Codec<T, string>, minLength
   return { ...nullable, input: (operation: Operation) => nullable.input(operation).pipe(withMaxLength(100, tooLong)) }
 }
 
-const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" }))
-
 export type Column = "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
 
 interface Member {
@@ -78,7 +76,7 @@ export const members = {
   provider: { output: StoredProvider, createOnly: RequestedProvider, column: "text", bound: 3 },
   name: {
     output: nullableOutput(Schema.String, "Human-readable name; null if none was given."),
-    ...nullableInput(shortText, "must be a string or null", "Human-readable name."),
+    ...nullableInput(ShortText, "must be a string or null", "Human-readable name."),
     column: "text"
   },
   label: { output: Schema.String.annotate({ description: "Masked display form of the raw key." }), column: "text" },
@@ -125,7 +123,7 @@ export const members = {
       Schema.Array(Schema.String),
       "Model slugs; null for no restriction, an empty list matches nothing."
     ),
-    ...listInput(shortText, 0, "Model slugs; null for no restriction, an empty list matches nothing."),
+    ...listInput(ShortText, 0, "Model slugs; null for no restriction, an empty list matches nothing."),
     column: "text[]",
     bound: 9
   },
@@ -134,7 +132,7 @@ export const members = {
       Schema.Array(Schema.String),
       "User ids; null for no restriction, an empty list matches nothing."
     ),
-    ...listInput(shortText, 0, "User ids; null for no restriction, an empty list matches nothing."),
+    ...listInput(ShortText, 0, "User ids; null for no restriction, an empty list matches nothing."),
     column: "text[]",
     bound: 10
   },

@@ -1,10 +1,9 @@
-import { DateTime, Effect, Redacted, Result, Schema, Struct } from "effect"
-import { checkInput } from "./checkInput.ts"
+import { DateTime, Redacted, Result, Schema, Struct } from "effect"
+import { checkInput, decoderOf } from "./checkInput.ts"
 import { type Credential, type FixedName, fixedNames, inputFields } from "./Credential.ts"
-import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
 import { leakedKey, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
-import { labelOf } from "./Label.ts"
+import { labelOf } from "./labelOf.js"
 import { flagConflicts } from "./NewCredential.ts"
 import { takesRegionInKey } from "./Provider.ts"
 import { type Region, regionConflicts } from "./Region.ts"
@@ -109,8 +108,5 @@ export const changeCredential = (
   return Result.succeed({ credential, fields, mustSeal: fields.some((field) => field !== "name") })
 }
 
-const decode = Schema.decodeUnknownEffect(CredentialChanges, { errors: "all" })
-
 /** Decodes the input of update. Fails with every issue at once. */
-export const decodeCredentialChanges = (input: unknown): Effect.Effect<CredentialChanges, InvalidParams> =>
-  Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
+export const decodeCredentialChanges = decoderOf(CredentialChanges)

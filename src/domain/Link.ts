@@ -1,5 +1,5 @@
 import { type DateTime, Effect, Schema } from "effect"
-import { InvalidParams } from "./Errors.ts"
+import { decoderOf } from "./checkInput.ts"
 import { AccountId, CredentialId, LinkId, WorkspaceId } from "./Identifiers.ts"
 import { RequestedProvider, type Provider } from "./Provider.ts"
 import type { SealingContext } from "./SealedKey.ts"
@@ -62,10 +62,7 @@ export const NewLink = Schema.Struct({
   .annotate({ identifier: "NewLink" })
 export type NewLink = typeof NewLink.Type
 
-const decode = Schema.decodeUnknownEffect(NewLink, { errors: "all" })
-
-export const decodeNewLink = (input: unknown): Effect.Effect<NewLink, InvalidParams> =>
-  Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
+export const decodeNewLink = decoderOf(NewLink)
 
 /** The link and credential for which a browser seals a key. */
 export interface SealTarget extends Pick<Link, "link_id" | "account_id" | "workspace_id"> {

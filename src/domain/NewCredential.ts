@@ -1,7 +1,6 @@
 import { Effect, Result, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
-import { withDefault } from "./checkInput.ts"
+import { decoderOf, withDefault } from "./checkInput.ts"
 import { inputFields, memberNames, members } from "./Credential.ts"
-import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
 import { type KeyMaterial, RawKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { regionConflicts } from "./Region.ts"
@@ -71,11 +70,8 @@ export const NewCredential = Fields.annotate({ identifier: "NewCredential" }).pi
   )
 )
 
-const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
-
 /** Decodes the input of create. Fails with every issue at once. */
-export const decodeNewCredential = (input: unknown): Effect.Effect<NewCredential, InvalidParams> =>
-  Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
+export const decodeNewCredential = decoderOf(NewCredential)
 
 const createMemberNames = memberNames.filter((name) => "createOnly" in members[name] || "input" in members[name]).sort()
 

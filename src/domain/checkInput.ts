@@ -1,4 +1,5 @@
-import { Effect, Schema, SchemaParser, SchemaTransformation, Struct } from "effect"
+import { Effect, Schema, type SchemaAST, SchemaParser, SchemaTransformation, Struct } from "effect"
+import { InvalidParams } from "./Errors.ts"
 
 const isPreserved = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
@@ -8,6 +9,12 @@ export const Text = Schema.String.annotate({ message: "must be a string" }).chec
     message: "must not contain U+0000 or half of a surrogate pair"
   })
 )
+
+const maxLength = Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })
+
+export const ShortText = Text.check(maxLength)
+
+export const NonEmptyShortText = Text.check(Schema.isNonEmpty({ message: "must not be empty" }), maxLength)
 
 /**
  * Checks an input before the schema decodes it; `check` may return the issue's message. OpenAPI shows `documented`.
@@ -56,6 +63,13 @@ export const closed = <T, E>(schema: Schema.Codec<T, E>): Schema.Codec<T, E> => 
       })
     )
   )
+}
+
+/** Makes a decoder of input that fails with every issue at once. */
+export const decoderOf = <A>(schema: Schema.ConstraintCodec<A, unknown>, options: SchemaAST.ParseOptions = {}) => {
+  const decode = Schema.decodeUnknownEffect(schema, { errors: "all", ...options })
+  return (input: unknown): Effect.Effect<A, InvalidParams> =>
+    Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 }
 
 /** Levenshtein distance: the fewest characters to insert, delete or replace. */

@@ -1,6 +1,7 @@
 import type { ServerResponse } from "node:http"
-import { Clock, Context, Duration, Effect, Exit, Layer, Schema } from "effect"
+import { Clock, Context, Duration, Effect, Exit, Layer } from "effect"
 import { InvalidParams, type NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
+import { decoderOf } from "../domain/checkInput.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { whenLost } from "../http/Connection.ts"
@@ -46,9 +47,8 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
     }
     /** Records a report enclosed in a request for another route. Returns null, or why the report was refused. */
     const recordEnclosed = (input: unknown) => {
-      const recording = Effect.flatMap(
-        Effect.mapError(decodeReport(input), ({ issue }) => InvalidParams.ofSchema(issue)),
-        ({ attempt, route, ...report }) => record(route, attempt, report, false)
+      const recording = Effect.flatMap(decodeReport(input), ({ attempt, route, ...report }) =>
+        record(route, attempt, report, false)
       )
       return Effect.match(recording, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
     }
@@ -220,4 +220,4 @@ const verdictBytes = 1000
 /** Whether a provider has credentials for the request. If the request names one, the plan has no other. */
 const hasCredentials = ({ credentials }: ProviderPlan) => credentials.length > 0
 
-const decodeReport = Schema.decodeUnknownExit(RouteReport, { errors: "all", onExcessProperty: "error" })
+const decodeReport = decoderOf(RouteReport, { onExcessProperty: "error" })

@@ -2,6 +2,7 @@ import { Effect, Layer, Option, Redacted, Result, Schema } from "effect"
 import { HttpApiBuilder } from "effect/http-api"
 import { LinkRefused, LinksApi, NotAllowedByLink, NotSealedForLink, Replacement } from "../contract/LinksApi.ts"
 import { Authentication } from "../contract/Middleware.ts"
+import { decoderOf } from "../domain/checkInput.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { decodeCredentialChanges } from "../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound } from "../domain/Errors.ts"
@@ -50,10 +51,7 @@ const currentLink = Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<
   principal.kind === "link" ? Effect.succeed(principal) : Effect.die(new Error("The principal is not a link"))
 )
 
-const decodeReplacement = Schema.decodeUnknownEffect(Schema.toType(Replacement), {
-  errors: "all",
-  onExcessProperty: "error"
-})
+const decodeReplacement = decoderOf(Schema.toType(Replacement), { onExcessProperty: "error" })
 
 type Sealed = Parameters<Links["Service"]["open"]>[1]
 
@@ -127,7 +125,7 @@ const handlers = group(
         const { purpose } = yield* currentLink
         if (purpose === "replace") {
           const sent = sealed_key === undefined ? fields : { ...fields, sealed_key }
-          yield* Effect.mapError(decodeReplacement(sent), ({ issue }) => InvalidParams.ofSchema(issue))
+          yield* decodeReplacement(sent)
         }
         const key = sealed_key === undefined ? {} : { key: yield* openSealed(sealed_key, provider, params.id) }
         const payload = yield* decodeCredentialChanges({ ...fields, ...key })

@@ -2,7 +2,7 @@ import { Effect, Schema, Struct } from "effect"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../Identifiers.ts"
 import { RequestedProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
-import { closed, Text, withDefault, withMaxLength } from "../checkInput.ts"
+import { closed, NonEmptyShortText, ShortText, withDefault, withMaxLength } from "../checkInput.ts"
 
 /** Decides which declarations of a credential the endpoint honours (section 4.1, `declared_region`). */
 export const EndpointKind = Schema.Literals(["standard", "private", "pinned", "cross_region", "video"]).annotate({
@@ -73,18 +73,9 @@ export const routingFields = {
   credential_id: Schema.optionalKey(
     CredentialId.annotate({ description: "This credential alone, parked or not, and no shared capacity." })
   ),
-  model: Text.check(
-    Schema.isNonEmpty({ message: "must not be empty" }),
-    Schema.isMaxCodePoints(255, {
-      message: "must have at most 255 characters",
-      description: "Model slug, compared verbatim."
-    })
-  ),
+  model: NonEmptyShortText.annotate({ description: "Model slug, compared verbatim." }),
   api_key_hash: orNull(ApiKeyHash, "SHA-256 of the caller's API key; null without one."),
-  user_id: orNull(
-    Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })),
-    "The caller's user id; null without one."
-  ),
+  user_id: orNull(ShortText, "The caller's user id; null without one."),
   host: Region.annotate({
     message: "must be global, europe or us",
     description: "Regional host that the request came to.",

@@ -147,6 +147,13 @@ export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> =>
   return Array.from(new Set([...texts, ...secrets])).filter((secret) => secret !== "")
 }
 
+/**
+ * Matches labels that cannot rule out that their key contains a leaked secret. A fully masked label shows no character of the
+ * key. A label of JSON, which begins and ends with a bracket, brace, quotation mark or mask, may hide further secrets.
+ * PostgreSQL reads the pattern in the same way.
+ */
+export const inconclusiveLabel = /^[*{["].*([*}"]|\])$/
+
 /** Forms of a text that is no key, or a key with its surroundings. */
 const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
   [/^[\s\p{Cc}\p{Cf}]|[\s\p{Cc}\p{Cf}]$/u, "white space, a control character or a format character at either end"],

@@ -4,7 +4,7 @@ import { changeCredential, CredentialChanges, decodeCredentialChanges } from "..
 import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { type Issue, issuesOf } from "../../src/domain/Issue.ts"
 import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
-import { labelOf } from "../../src/domain/Label.ts"
+import { labelOf } from "../../src/domain/labelOf.js"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import {

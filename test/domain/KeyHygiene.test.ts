@@ -1,5 +1,5 @@
 import { keyFaultIn } from "../../src/domain/KeyMaterial.ts"
-import { labelOf } from "../../src/domain/Label.ts"
+import { labelOf } from "../../src/domain/labelOf.js"
 import { canary, elementOf, integer, text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 

@@ -1,5 +1,6 @@
 import { Arbitrary } from "effect"
-import { inconclusiveLabel, labelOf } from "../../src/domain/Label.ts"
+import { inconclusiveLabel } from "../../src/domain/KeyMaterial.ts"
+import { labelOf } from "../../src/domain/labelOf.js"
 import { anyString, elementOf, text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 

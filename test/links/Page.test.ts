@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs"
 import { Effect } from "effect"
-import { labelOf } from "../../src/domain/Label.ts"
+import { labelOf } from "../../src/domain/labelOf.js"
 import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 

@@ -1,7 +1,7 @@
 import { hash, timingSafeEqual } from "node:crypto"
 import { Context, Effect, Layer, Redacted, Result } from "effect"
 import { haveCommonSecret, hiddenSecretsIn, secretsIn, secretsOfLeak } from "../../domain/KeyMaterial.ts"
-import { labelOf } from "../../domain/Label.ts"
+import { labelOf } from "../../domain/labelOf.js"
 import { contextOf } from "../../domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, type RewrapFailure } from "../../port/Cipher.ts"
 import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto"
-import { labelOf } from "../../../src/domain/Label.ts"
+import { labelOf } from "../../../src/domain/labelOf.js"
 import type { NewCredential } from "../../../src/domain/NewCredential.ts"
 import { encodeSealingContext, type BoundCredential } from "../../../src/domain/SealedKey.ts"
 import { seal } from "./sealed.ts"

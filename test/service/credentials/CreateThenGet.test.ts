@@ -1,7 +1,7 @@
 import { Arbitrary, Effect, Option, Redacted, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Credential } from "../../../src/domain/Credential.ts"
-import { labelOf } from "../../../src/domain/Label.ts"
+import { labelOf } from "../../../src/domain/labelOf.js"
 import { Cipher } from "../../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { contextOf } from "../../../src/domain/SealedKey.ts"

@@ -1,5 +1,6 @@
 import { Arbitrary, Effect, Option, Result } from "effect"
-import { inconclusiveLabel, labelOf } from "../../../src/domain/Label.ts"
+import { inconclusiveLabel } from "../../../src/domain/KeyMaterial.ts"
+import { labelOf } from "../../../src/domain/labelOf.js"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { entriesIn, eventsIn } from "../../support/database/auditEntries.ts"

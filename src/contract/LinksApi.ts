@@ -5,7 +5,7 @@ import { AccountId, ApiKeyHash, CredentialId, IdempotencyKey, LinkId, WorkspaceI
 import { Purpose } from "../domain/Link.ts"
 import { type Credential, inputFields, timestamp } from "../domain/Credential.ts"
 import { RequestedProvider, Provider, StoredProvider } from "../domain/Provider.ts"
-import { credentialAnswer, eventsPage, get, list, order, plan, httpErrors, remove, status } from "./operations.ts"
+import { credentialAnswer, eventsPage, get, list, order, plan, remove, status } from "./operations.ts"
 import { Authentication, JsonBody } from "./Middleware.ts"
 
 const closedMessages = {
@@ -97,28 +97,28 @@ class LinksGroup extends HttpApiGroup.make("links")
     HttpApiEndpoint.put("replaceToken", "/link/token", {
       payload: Schema.Struct({ token: NextToken }),
       success: Schema.Struct({ data: Schema.Struct({ link_id: LinkId }) }),
-      error: [LinkRefused, ...httpErrors]
+      error: LinkRefused
     }).middleware(JsonBody),
     HttpApiEndpoint.post("create", "/byok", {
       headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
       payload: NewSealedCredential,
       success: credentialAnswer("The credential.").pipe(HttpApiSchema.status(201)),
-      error: [Conflict, NotSealedForLink, ...httpErrors]
+      error: [Conflict, NotSealedForLink]
     }).middleware(JsonBody),
     HttpApiEndpoint.patch("update", "/byok/:id", {
       params: { id: CredentialId },
       payload: Changes,
       success: credentialAnswer("The credential."),
-      error: [NotFound, NotSealedForLink, StoredKeyUnreadable, ...httpErrors]
+      error: [NotFound, NotSealedForLink, StoredKeyUnreadable]
     }).middleware(JsonBody),
     HttpApiEndpoint.get("apiKeys", "/api-keys", {
       success: Schema.Struct({ data: Schema.Array(Schema.Struct({ hash: ApiKeyHash, name: Schema.String })) }),
-      error: [NotFound, ...httpErrors]
+      error: NotFound
     }),
     list.prefix("/byok"),
     plan.prefix("/byok"),
     order.prefix("/byok"),
-    HttpApiEndpoint.get("events", "/byok/events", { ...eventsPage, error: [InvalidParams, NotFound, ...httpErrors] }),
+    HttpApiEndpoint.get("events", "/byok/events", { ...eventsPage, error: [InvalidParams, NotFound] }),
     get({ id: CredentialId }).prefix("/byok"),
     status({ id: CredentialId }).prefix("/byok"),
     remove({ id: CredentialId }).prefix("/byok")

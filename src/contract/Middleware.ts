@@ -2,7 +2,7 @@ import { Context } from "effect"
 import { HttpApiMiddleware, HttpApiSecurity, OpenApi } from "effect/http-api"
 import { Forbidden, InternalError, InvalidParams, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import type { CurrentPrincipal } from "../domain/Principal.ts"
-import { PayloadTooLarge } from "./HttpErrors.ts"
+import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "./HttpErrors.ts"
 
 /**
  * Checks that the caller's role allows the endpoint, by its name (section 5, D51). This is the outermost middleware, so that 401
@@ -11,7 +11,15 @@ import { PayloadTooLarge } from "./HttpErrors.ts"
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentPrincipal }>()(
   "byok/Authentication",
   {
-    error: [Unauthorized, Forbidden, InternalError, ServiceUnavailable],
+    error: [
+      Unauthorized,
+      Forbidden,
+      InternalError,
+      ServiceUnavailable,
+      RequestTimeout,
+      ExpectationFailed,
+      HeadersTooLarge
+    ],
     security: {
       management_key: HttpApiSecurity.bearer.pipe(
         HttpApiSecurity.annotate(

@@ -10,7 +10,6 @@ import { RequestedProvider, StoredProvider } from "../domain/Provider.ts"
 import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
-import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
 import { JsonBody, ReadsCredential } from "./Middleware.ts"
 
 /** A decimal number in a query, neither repeated nor empty (L2). */
@@ -75,9 +74,6 @@ const ListedCredential = Schema.Struct({
 
 export const credentialAnswer = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
 
-/** Errors of requests that never reach an operation, because the server cannot read them. */
-export const httpErrors = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
-
 const create = HttpApiEndpoint.post("create", "/", {
   headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
   payload: NewCredential,
@@ -88,7 +84,7 @@ const create = HttpApiEndpoint.post("create", "/", {
       })
     )
   }),
-  error: [Conflict, ...httpErrors]
+  error: Conflict
 })
   .annotate(OpenApi.Summary, "Create a credential")
   .annotate(
@@ -108,7 +104,7 @@ export const get = <const P extends Params>(params: P) =>
   HttpApiEndpoint.get("get", "/:id", {
     params,
     success: credentialAnswer("The credential."),
-    error: [NotFound, ...httpErrors]
+    error: NotFound
   })
     .annotate(OpenApi.Summary, "Get a credential")
     .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
@@ -120,7 +116,7 @@ export const list = HttpApiEndpoint.get("list", "/", {
     data: Schema.Array(ListedCredential),
     total_count: Schema.Int.annotate({ description: "How many credentials match, on this page and all others." })
   }).annotate({ description: "A page of credentials." }),
-  error: [InvalidParams, ...httpErrors]
+  error: InvalidParams
 })
   .annotate(OpenApi.Summary, "List credentials")
   .annotate(
@@ -136,7 +132,7 @@ export const status = <const P extends Params>(params: P) =>
   HttpApiEndpoint.get("status", "/:id/status", {
     params,
     success: Schema.Struct({ data: CredentialStatus }).annotate({ description: "The status." }),
-    error: [NotFound, ...httpErrors]
+    error: NotFound
   })
     .annotate(OpenApi.Summary, "Get the status of a credential")
     .annotate(
@@ -149,7 +145,7 @@ const update = <const P extends Params>(params: P) =>
     params,
     payload: CredentialChanges,
     success: credentialAnswer("The credential as it is now."),
-    error: [NotFound, StoredKeyUnreadable, ...httpErrors]
+    error: [NotFound, StoredKeyUnreadable]
   })
     .annotate(OpenApi.Summary, "Update a credential")
     .annotate(
@@ -168,7 +164,7 @@ export const remove = <const P extends Params>(params: P) =>
   HttpApiEndpoint.delete("delete", "/:id", {
     params,
     success: Schema.Struct({ deleted: Schema.Literal(true) }).annotate({ description: "The credential was deleted." }),
-    error: [NotFound, ...httpErrors]
+    error: NotFound
   })
     .annotate(OpenApi.Summary, "Delete a credential")
     .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
@@ -177,8 +173,7 @@ export const plan = HttpApiEndpoint.post("plan", "/plan", {
   payload: PlanRequest,
   success: Schema.Struct({ data: Explanation }).annotate({
     description: "The plan, with a verdict on every credential and on shared capacity."
-  }),
-  error: [...httpErrors]
+  })
 })
   .annotate(OpenApi.Summary, "Explain a plan")
   .annotate(
@@ -195,8 +190,7 @@ export const order = HttpApiEndpoint.put("order", "/order", {
   payload: Order,
   success: Schema.Struct({
     data: Schema.Struct({ ...Order.fields, workspace_id: WorkspaceId, provider: StoredProvider })
-  }).annotate({ description: "The order, with its workspace." }),
-  error: [...httpErrors]
+  }).annotate({ description: "The order, with its workspace." })
 })
   .annotate(OpenApi.Summary, "Order the credentials of a provider")
   .annotate(
@@ -214,7 +208,7 @@ export const eventsPage = {
   success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." })
 } as const
 
-const events = HttpApiEndpoint.get("events", "/events", { ...eventsPage, error: [InvalidParams, ...httpErrors] })
+const events = HttpApiEndpoint.get("events", "/events", { ...eventsPage, error: InvalidParams })
   .annotate(OpenApi.Summary, "List events")
   .annotate(
     OpenApi.Description,

@@ -32,28 +32,17 @@ const api = Api.annotate(OpenApi.Transform, (document) => {
   return spec
 })
 
-const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("base64")
-
-const [opening, closing] = ["<script>", "</script>"]
-
-/** The sources of a policy that allow the page's inline scripts. */
-const scriptHashes = (html: Buffer) => {
-  const hashes: Array<string> = []
-  let tag = html.indexOf(opening)
-  while (tag !== -1) {
-    const start = tag + opening.length
-    const end = html.indexOf(closing, start)
-    hashes.push(`'sha256-${sha256(html.subarray(start, end))}'`)
-    tag = html.indexOf(opening, end)
-  }
-  return hashes.join(" ")
-}
+const sha256 = (text: string) => createHash("sha256").update(text).digest("base64")
 
 /** Allows only the page's inline scripts and styles and requests to this service, and forbids framing. */
-const policyOf = (html: Buffer) =>
-  [
+const policyOf = (html: string) => {
+  const scripts = Array.from(
+    html.matchAll(/<script>(.*?)<\/script>/gs),
+    ([, script = ""]) => `'sha256-${sha256(script)}'`
+  )
+  return [
     "default-src 'none'",
-    `script-src ${scriptHashes(html)}`,
+    `script-src ${scripts.join(" ")}`,
     "style-src 'unsafe-inline'",
     "connect-src 'self'",
     "img-src data:",
@@ -61,6 +50,7 @@ const policyOf = (html: Buffer) =>
     "form-action 'none'",
     "frame-ancestors 'none'"
   ].join("; ")
+}
 
 /** Renders and compresses the page, which is 3 MB uncompressed. */
 const render = Effect.gen(function* () {
@@ -69,7 +59,7 @@ const render = Effect.gen(function* () {
     Effect.provideService(HttpRouter.HttpRouter, router)
   )
   const response = HttpServerResponse.toWeb(yield* Effect.orDie(router.asHttpEffect()))
-  const html = Buffer.from(yield* Effect.promise(() => response.arrayBuffer()))
+  const html = yield* Effect.promise(() => response.text())
   const headers = {
     "cache-control": "public, max-age=300",
     "content-encoding": "gzip",

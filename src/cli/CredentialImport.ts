@@ -1,10 +1,11 @@
-import { fstatSync, read } from "node:fs"
+import { randomBytes } from "node:crypto"
+import { existsSync, fstatSync, read } from "node:fs"
 import { extname } from "node:path"
 import { promisify } from "node:util"
-import { Console, Effect, Option, Stream } from "effect"
+import { Console, DateTime, Duration, Effect, Option, Schema, Stream } from "effect"
 import { Argument, CliError, Command } from "effect/cli"
 import { InvalidParams } from "../domain/Errors.ts"
-import type { AccountId } from "../domain/Identifiers.ts"
+import { AccountId } from "../domain/Identifiers.ts"
 import type { Issue } from "../domain/Issue.ts"
 import { QueueLimits } from "../runtime/FairQueue.ts"
 import { importCredential, makeImportCheck } from "../service/credentials/importCredential.ts"
@@ -12,7 +13,6 @@ import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
-import { openJournal, readSalt } from "./ImportJournal.ts"
 import { account, optionalText, toggle } from "./Arguments.ts"
 import { CommandFailed, makeProgress, StandardStreams, toJson, writeWhole } from "./Output.ts"
 
@@ -115,6 +115,65 @@ const importAll = Effect.fnUntraced(function* <E, R>(
     return yield* new CommandFailed({ message: "The file has no record: nothing was imported." })
   }
   yield* Console.error(sentence(summary(counts)))
+})
+
+/**
+ * How old a journal may be. The service recognises repeated creates for 24 hours; the hour less lets a run that begins in time
+ * also end in time.
+ */
+const maxAge = Duration.hours(23)
+
+/** How much the clocks of two machines may differ. */
+const maxClockSkew = Duration.minutes(5)
+
+/**
+ * What a repeated run of an import needs. The idempotency key of each create derives from the salt, so a run with the same salt
+ * creates nothing twice.
+ */
+const Journal = Schema.fromJsonString(
+  Schema.Struct({
+    account_id: AccountId,
+    created_at: Schema.DateTimeUtcFromString,
+    salt: Schema.Uint8ArrayFromBase64.check(Schema.isMinLength(32))
+  })
+)
+
+/**
+ * Reads the salt of the journal, or makes one if there is no journal. Refuses a journal so old that the service may not
+ * recognise its creates.
+ */
+const readSalt = Effect.fnUntraced(function* (path: string | undefined, account_id: AccountId) {
+  if (path === undefined || !existsSync(path)) return randomBytes(32)
+  const now = yield* DateTime.now
+  const journal = yield* Effect.mapError(
+    Effect.flatMap(PrivateFiles.read(path), Schema.decodeUnknownEffect(Journal)),
+    (error) =>
+      error._tag === "SchemaError" ? new CommandFailed({ message: `${path} is not the journal of an import.` }) : error
+  )
+  if (journal.account_id !== account_id) {
+    return yield* new CommandFailed({ message: `${path} is the journal of an import into another account.` })
+  }
+  const age = now.epochMilliseconds - journal.created_at.epochMilliseconds
+  if (age < -Duration.toMillis(maxClockSkew)) {
+    return yield* new CommandFailed({
+      message: `${path} is from ${DateTime.formatIso(journal.created_at)}, which is in the future: set the clock right.`
+    })
+  }
+  if (age >= Duration.toMillis(maxAge)) {
+    return yield* new CommandFailed({
+      message: `${path} is from ${DateTime.formatIso(journal.created_at)}, and an import can be resumed for ${Duration.toHours(maxAge)} hours: remove from the file what was imported since, then the journal.`
+    })
+  }
+  return journal.salt
+})
+
+/** Returns the salt of the journal, and creates the journal unless it exists. */
+const openJournal = Effect.fnUntraced(function* (path: string, account_id: AccountId) {
+  const isNew = !existsSync(path)
+  const salt = yield* readSalt(path, account_id)
+  const journal = { account_id, created_at: yield* DateTime.now, salt }
+  if (isNew) yield* PrivateFiles.create(path, yield* Effect.orDie(Schema.encodeEffect(Journal)(journal)))
+  return salt
 })
 
 const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string) {

@@ -1,3 +1,4 @@
+import { toIncomingMessage } from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, Layer, Option, Redacted, Result, Schema, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
 import { Authentication, ReadsCredential } from "../contract/Middleware.ts"
@@ -13,7 +14,7 @@ import { errorResponse } from "./Envelope.ts"
 import { reserveUntilSent } from "./Handlers.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
 import { MemoryBudget } from "../runtime/MemoryBudget.ts"
-import { isRepeated } from "./RequestHeaders.ts"
+import { isRepeated } from "./ArrivingRequest.ts"
 import { CurrentRequestLog } from "./traceAndLog.ts"
 
 const refusal = (error: Unauthorized | Forbidden, reason?: string) => {
@@ -122,7 +123,8 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: Tokens) {
     management_key: (app, { credential, endpoint }) =>
       Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
         const request = Context.get(context, HttpServerRequest.HttpServerRequest)
-        if (Redacted.value(credential) === "" || isRepeated(request, "authorization")) return tokens.missing(request)
+        if (Redacted.value(credential) === "" || isRepeated(toIncomingMessage(request), "authorization"))
+          return tokens.missing(request)
         if (hasWrongChecksum(Redacted.value(credential))) return tokens.invalid
         const { params } = Context.get(context, HttpRouter.RouteContext)
         const reading = Context.get(endpoint.annotations, ReadsCredential)
@@ -183,7 +185,7 @@ export const layer = Layer.effect(
           })
         ),
       missing: (request) =>
-        isRepeated(request, "authorization")
+        isRepeated(toIncomingMessage(request), "authorization")
           ? missingByKind.repeated
           : missingByKind[kindOf(request.headers["authorization"])],
       invalid,

@@ -7,7 +7,7 @@ import { MethodNotAllowed } from "../contract/HttpErrors.ts"
 import { InternalError, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { RequestTimeout, withDeadline } from "../runtime/Deadline.ts"
-import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
+import { isRepeated, requestIdOf } from "./ArrivingRequest.ts"
 import { routableUrl, Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 
@@ -29,8 +29,8 @@ const hostMissing = Effect.succeed(
 )
 
 /** Whether a request has exactly one Host header, as RFC 9112 requires in section 3.2; HTTP/1.0 needs none. */
-const namesOneHost = ({ headers, httpVersion, rawHeaders }: IncomingMessage) =>
-  headers.host === undefined ? httpVersion !== "1.1" : !isRepeated({ headers, source: { rawHeaders } }, "host")
+const namesOneHost = (request: IncomingMessage) =>
+  request.headers.host === undefined ? request.httpVersion !== "1.1" : !isRepeated(request, "host")
 
 /** Logs a self-explanatory database failure, such as an outage, in one sentence; any other failure with its cause (D11). */
 const logFailure = (cause: Cause.Cause<unknown>) => {

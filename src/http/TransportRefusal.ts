@@ -2,7 +2,7 @@ import { type IncomingMessage, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../contract/HttpErrors.ts"
 import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
-import { requestIdOf } from "./RequestHeaders.ts"
+import { requestIdOf } from "./ArrivingRequest.ts"
 
 /** How long a client may take to read a refusal, in milliseconds. */
 const lingerTimeout = 1_000

@@ -48,7 +48,7 @@ export const known: Readonly<Record<string, number>> = {
   "a write does not raise the version of the pool": 20,
   "a lease accepts a row that has changed": 1165,
   "a deleted workspace still routes with fresh snapshots": 671,
-  "a cached token is used although its key does not open": 1305,
+  "a cached token is used although its key does not open": 2190,
   "a row is visible to every account": 15,
   "a credential may name any API key": 90,
   "the database deletes cooldowns that processes still remember": 450,

@@ -24,11 +24,11 @@ import {
 } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../runtime/Deadline.ts"
+import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { isUnableToSign } from "../tokens/mint.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
-import { makeTurns } from "./Turns.ts"
 
 /** A workspace of an account, the default one unless `workspace_id` is set. */
 type WorkspaceSelector = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId }
@@ -82,6 +82,21 @@ export class Pools extends Context.Service<
   )
 }
 
+/**
+ * Keeps work that takes longer for larger pools from blocking requests. `inTurn` runs one effect at a time, of one account
+ * after another. `throttled` runs synchronous work, and then pauses for as long as the work took.
+ */
+export const makeTurns = Effect.map(Clock.Clock, (clock) => ({
+  inTurn: makeRequestQueue({ inProgress: 1, waiting: Number.POSITIVE_INFINITY }),
+  throttled: <A>(work: () => A): Effect.Effect<A> =>
+    Effect.suspend(() => {
+      const began = monotonicMillis(clock)
+      const result = work()
+      const took = monotonicMillis(clock) - began
+      return Effect.as(took < 0.5 ? Effect.yieldNow : Effect.sleep(took), result)
+    })
+}))
+
 /** The pools of a workspace, in the order of the requested providers. */
 export interface WorkspacePools extends PoolOwner {
   readonly snapshots: ReadonlyArray<Snapshot>
@@ -89,13 +104,14 @@ export interface WorkspacePools extends PoolOwner {
 
 /** A pool as it was read. Times are in milliseconds of the monotonic clock. */
 export interface Snapshot extends Pick<PoolState, "version" | "health"> {
+  /** The serial number of the query that read it. */
   readonly serial: number
   /** In the order of attempts. */
   readonly pool: ReadonlyArray<Member>
   readonly byId: ReadonlyMap<CredentialId, Member>
   readonly isVerified: boolean
-  /** When reading its rows began. */
-  readonly read_at: number
+  /** When reading its rows began; `-Infinity` once they must be read again. */
+  read_at: number
   /** When checking its seals ended. */
   readonly checked_at: number
   /** The last query that returned this version and health. */
@@ -156,7 +172,7 @@ const withCheckDeadline = withDeadline(Duration.seconds(3))
 const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
 
 /** Memory while reading, as a multiple of the result: rows arrive as bytes and text, parkings as JSON. */
-const readingFactor = { pool: 2, parkings: 4 }
+const readingFactor = { rows: 2, parkings: 4 }
 
 const orUnknown = <A, E>(lookup: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
   Effect.flatMap(lookup, (option): Effect.Effect<A, UnknownWorkspace> =>
@@ -233,11 +249,12 @@ const makeSealCheck = Effect.gen(function* () {
   }
 })
 
-interface CacheEntry {
-  snapshot: Snapshot
-  readonly reservation: Reservation
-  /** Memory of parkings that were read after the rows. */
-  parkingsReservation?: Reservation
+/** A pool to find in the cache or to read, and its state in the database. */
+interface WantedPool {
+  readonly key: string
+  readonly owner: PoolOwner
+  readonly provider: Provider
+  readonly state: PoolState
 }
 
 /** A read of a pool, shared by the calls that wait for it. */
@@ -252,11 +269,10 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   const tokens = yield* Tokens
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
-  const cache = new Map<string, CacheEntry>()
+  const cache = new Map<string, { readonly snapshot: Snapshot; readonly reservation: Reservation }>()
   /** Reads in progress, at most one per pool. */
   const reads = new Map<string, SharedRead>()
   let queries = 0
-  let snapshots = 0
   const beginQuery = (): Query => ({ serial: (queries += 1), at: monotonicMillis(clock) })
 
   const current: Pools["Service"]["current"] = (selector, providers, freshness = 0) =>
@@ -276,17 +292,17 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
         if (Option.isNone(account)) return Effect.fail(new UnknownApiKey())
         const { account_id, role, versions } = account.value
         if (!roleAllows(role, "route")) return Effect.fail(new ApiKeyMayNotRoute())
-        return Effect.flatMap(orUnknown(Effect.succeed(versions)), (pools) =>
-          poolsAt(pools, account_id, providers, query)
-        )
+        return Option.isNone(versions)
+          ? Effect.fail(new UnknownWorkspace())
+          : poolsAt(versions.value, account_id, providers, query)
       })
     })
 
   const reread: Pools["Service"]["reread"] = (owner, provider) =>
     Effect.suspend(() => {
-      const entry = cache.get(poolKeyOf(owner, provider))
-      if (entry !== undefined && monotonicMillis(clock) >= entry.snapshot.read_at + unverifiedMaxAge) {
-        entry.snapshot = { ...entry.snapshot, read_at: Number.NEGATIVE_INFINITY }
+      const snapshot = cache.get(poolKeyOf(owner, provider))?.snapshot
+      if (snapshot !== undefined && monotonicMillis(clock) >= snapshot.read_at + unverifiedMaxAge) {
+        snapshot.read_at = Number.NEGATIVE_INFINITY
       }
       return current(owner, [provider])
     })
@@ -299,17 +315,14 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     freshness: number
   ): WorkspacePools | undefined => {
     if (workspace_id === undefined || freshness === 0) return undefined
-    const snapshots: Array<Snapshot> = []
-    for (const provider of providers) {
-      const snapshot = cache.get(poolKeyOf({ account_id, workspace_id }, provider))?.snapshot
-      if (snapshot === undefined || snapshot.validated.at + freshness < now || !isChecked(snapshot, now))
-        return undefined
-      snapshots.push(snapshot)
-    }
-    return { account_id, workspace_id, snapshots }
+    const owner = { account_id, workspace_id }
+    const snapshots = providers.map((provider) => cache.get(poolKeyOf(owner, provider))?.snapshot)
+    const isFresh = (snapshot: Snapshot | undefined): snapshot is Snapshot =>
+      snapshot !== undefined && now <= snapshot.validated.at + freshness && isChecked(snapshot, now)
+    return snapshots.every(isFresh) ? { ...owner, snapshots } : undefined
   }
 
-  /** Returns the pools in the states that `query` returned, from the cache if all are there. */
+  /** Returns the pools in the states that `query` returned. Reads those that the cache lacks, several at a time. */
   const poolsAt = (
     { pools, workspace_id }: PoolVersions,
     account_id: AccountId,
@@ -317,129 +330,76 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     query: Query
   ): Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace> => {
     const owner = { account_id, workspace_id }
-    const snapshots: Array<Snapshot> = []
-    for (const [index, state] of pools.entries()) {
-      const snapshot = cachedSnapshot(poolKeyOf(owner, providers[index] as Provider), state, query)
-      if (snapshot === undefined) return readMissing(owner, pools, providers, query)
-      snapshots.push(snapshot)
-    }
-    return Effect.succeed({ account_id, workspace_id, snapshots })
+    const wanted = pools.map((state, index): WantedPool => {
+      const provider = providers[index] as Provider
+      return { key: poolKeyOf(owner, provider), owner, provider, state }
+    })
+    const cached = wanted.map((pool) => cachedSnapshot(pool, query))
+    if (cached.every((snapshot) => snapshot !== undefined)) return Effect.succeed({ ...owner, snapshots: cached })
+    const found = Effect.forEach(wanted, (pool) => snapshotAt(pool, query), { concurrency: readConcurrency })
+    return Effect.map(found, (snapshots) => ({ ...owner, snapshots }))
   }
 
-  /** Returns the cached snapshot if it has this state, or was validated after `query`. */
-  const cachedSnapshot = (key: string, state: PoolState, query: Query): Snapshot | undefined => {
+  /** Returns the cached snapshot if it has the wanted state, or was validated after `query`. */
+  const cachedSnapshot = ({ key, state }: WantedPool, query: Query): Snapshot | undefined => {
     const entry = cache.get(key)
     if (entry === undefined || !isUsable(entry.snapshot, query.at)) return undefined
-    const { snapshot } = entry
+    const { reservation, snapshot } = entry
+    const isValidatedLater = snapshot.validated.serial >= query.serial
     if (snapshot.version !== state.version || snapshot.health !== state.health) {
-      return snapshot.validated.serial < query.serial ? undefined : snapshot
+      return isValidatedLater ? snapshot : undefined
     }
-    if (snapshot.validated.serial < query.serial) snapshot.validated = query
-    entry.reservation.touch()
-    entry.parkingsReservation?.touch()
+    if (!isValidatedLater) snapshot.validated = query
+    reservation.touch()
     return snapshot
   }
 
-  /** Reads the pools that the cache lacks, several at a time. */
-  const readMissing = (
-    owner: PoolOwner,
-    pools: PoolVersions["pools"],
-    providers: ReadonlyArray<Provider>,
-    query: Query
-  ) =>
-    Effect.map(
-      Effect.forEach(pools, (state, index) => snapshotAt(state, owner, providers[index] as Provider, query), {
-        concurrency: readConcurrency
-      }),
-      (snapshots) => ({ ...owner, snapshots })
-    )
-
-  /** Returns the cached snapshot if it has this state; else waits for a read that began after `query`. */
-  const snapshotAt = (
-    state: PoolState,
-    owner: PoolOwner,
-    provider: Provider,
-    query: Query
-  ): Effect.Effect<Snapshot, ServiceUnavailable | UnknownWorkspace> =>
+  /** Returns the cached snapshot if it has the wanted state; else waits for a read that began after `query`. */
+  const snapshotAt = (pool: WantedPool, query: Query): Effect.Effect<Snapshot, ServiceUnavailable | UnknownWorkspace> =>
     Effect.suspend(() => {
-      const key = poolKeyOf(owner, provider)
-      const snapshot = cachedSnapshot(key, state, query)
+      const snapshot = cachedSnapshot(pool, query)
       if (snapshot !== undefined) return Effect.succeed(snapshot)
-      const running = reads.get(key) ?? startRead(key, state, owner, provider)
+      const running = reads.get(pool.key) ?? startRead(pool)
       return running.query.serial > query.serial
         ? withinDeadline(Fiber.join(running.fiber))
         : // An earlier read may return this state all the same: look again when it ends.
-          Effect.andThen(withinDeadline(Fiber.await(running.fiber)), snapshotAt(state, owner, provider, query))
+          Effect.andThen(withinDeadline(Fiber.await(running.fiber)), snapshotAt(pool, query))
     })
 
   /** Reads a pool in a fiber of its own, because the requests that wait for it may be interrupted. */
-  const startRead = (key: string, state: PoolState, owner: PoolOwner, provider: Provider): SharedRead => {
+  const startRead = (pool: WantedPool): SharedRead => {
     const query = beginQuery()
-    const fiber = fork(readIntoCache(key, state, owner, provider, query))
+    const fiber = fork(readIntoCache(pool, query))
     const started = { query, fiber }
-    reads.set(key, started)
-    fiber.addObserver(() => reads.delete(key))
+    reads.set(pool.key, started)
+    fiber.addObserver(() => reads.delete(pool.key))
     return started
   }
 
-  /** Reads a pool and caches it; only its parkings if the cached rows have the version of `state`. */
-  const readIntoCache = Effect.fnUntraced(function* (
-    key: string,
-    state: PoolState,
-    owner: PoolOwner,
-    provider: Provider,
-    query: Query
-  ) {
-    const entry = cache.get(key)
-    const previous = entry?.snapshot
-    if (entry?.snapshot.version === state.version && query.at < entry.snapshot.read_at + maxAge) {
-      const { reservation, snapshot } = yield* readSnapshot(owner, provider, previous, state.version, 0, query)
-      const isSameVersion = snapshot.version === state.version
-      if (isSameVersion && cache.get(key) === entry) {
-        entry.parkingsReservation?.release()
-        entry.reservation.shrink(bytesOf(state))
-        entry.parkingsReservation = reservation
-        entry.snapshot = snapshot
-        reservation.makeEvictable(() => evict(key))
-      } else reservation.release()
-      if (isSameVersion) return snapshot
-    }
-    const { reservation, snapshot } = yield* readSnapshot(owner, provider, previous, undefined, bytesOf(state), query)
-    evict(key, snapshot)
-    cache.set(key, { snapshot, reservation })
-    reservation.makeEvictable(() => evict(key))
-    return snapshot
-  })
-
   /**
-   * Reads a pool; without its rows, for which `rowsBytes` is 0, if it still has the `previousVersion`. Reserves the memory of
-   * rows and parkings at once, because a request that waits for memory must hold none. Checks only seals that may have changed.
+   * Reads a pool and caches it; without its rows, if they still have the version of the cached ones. Reserves the memory of rows
+   * and parkings at once, because a request that waits for memory must hold none. Checks only seals that may have changed.
    */
-  const readSnapshot = Effect.fnUntraced(function* (
-    owner: PoolOwner,
-    provider: Provider,
-    previous: Snapshot | undefined,
-    previousVersion: string | undefined,
-    rowsBytes: number,
-    query: Query
-  ) {
+  const readIntoCache = Effect.fnUntraced(function* ({ key, owner, provider, state }: WantedPool, query: Query) {
     const { account_id } = owner
+    const previous = cache.get(key)?.snapshot
+    const isKnown = previous?.version === state.version && query.at < previous.read_at + maxAge
     let reservation = budget.reserve(account_id, "pool")
-    let snapshotBytes = 0
+    let snapshotBytes = bytesOf(state)
     const admit = Effect.fnUntraced(function* (parkingsBytes: number) {
-      const bytes = readingFactor.pool * rowsBytes + readingFactor.parkings * parkingsBytes
+      const bytes = (isKnown ? 1 : readingFactor.rows) * snapshotBytes + readingFactor.parkings * parkingsBytes
       reservation = yield* withDeadline(Duration.millis(longestWait))(
         Effect.suspend(() => budget.admit(account_id, "pool", bytes))
       )
-      snapshotBytes = rowsBytes + parkingsBytes
+      snapshotBytes += parkingsBytes
     })
     const release = Effect.sync(() => reservation.release())
-    const stored = yield* Effect.onError(orUnknown(load(owner, provider, previousVersion, admit)), () => release)
+    const known = isKnown ? state.version : undefined
+    const stored = yield* Effect.onError(orUnknown(load(owner, provider, known, admit)), () => release)
     const members = membersOf(stored, previous, account_id, monotonicMillis(clock))
     const pool = yield* Effect.onError(checkUnverified(account_id, members), () => release)
-    reservation.shrink(snapshotBytes)
     const snapshot: Snapshot = {
-      serial: (snapshots += 1),
+      serial: query.serial,
       version: stored.version,
       health: stored.health,
       pool,
@@ -449,7 +409,11 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       checked_at: monotonicMillis(clock),
       validated: query
     }
-    return { snapshot, reservation }
+    reservation.shrink(snapshotBytes)
+    evict(key, snapshot)
+    cache.set(key, { snapshot, reservation })
+    reservation.makeEvictable(() => evict(key))
+    return snapshot
   })
 
   const checkUnverified = (account_id: AccountId, members: ReadonlyArray<Member>) =>
@@ -470,7 +434,6 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     cache.delete(key)
     if (entry !== undefined) tokens.wipePool(entry.snapshot.pool, next?.byId)
     entry?.reservation.release()
-    entry?.parkingsReservation?.release()
   }
 
   return Pools.of({ ...(yield* makeTurns), current, currentForKey, reread })

@@ -1,6 +1,6 @@
 import { Clock, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { makeTurns } from "../../../src/service/routing/Turns.ts"
+import { makeTurns } from "../../../src/service/routing/Pools.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 /** Turns on a clock that the work itself moves on, so that work takes milliseconds. */

@@ -1,6 +1,5 @@
 import { Cause, Clock, Context, Duration, Effect, Layer, type Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import type { ApiKeyHash } from "../../domain/Identifiers.ts"
 import { type Provider, signsTokens } from "../../domain/Provider.ts"
 import { availabilityOf, type Health, type Moment, momentOf, monotonicMillis } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
@@ -59,7 +58,7 @@ export class Router extends Context.Service<
     readonly planForKey: (
       request: KeyRequest,
       freshness?: Freshness
-    ) => Effect.Effect<PlannedRequest, UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable>
+    ) => Effect.Effect<PlannedRequest, KeyFailure | PoolsUnavailable>
     /** Opens the key of a step until the scope closes. Refuses if its row has changed since the plan. */
     readonly lease: (
       plan: PlannedRequest,
@@ -105,7 +104,7 @@ const maxExamined = 256
 /** The pools of a request, in the order of its targets; none if its workspace is gone or its API key is revoked. */
 type PoolSnapshots = Pick<WorkspacePools, "snapshots">
 
-const noPools: PoolSnapshots = { snapshots: [] }
+type KeyFailure = UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace
 
 /** A request without the account and workspace that the database resolves. */
 type UnresolvedRequest = Omit<RoutingRequest, "account_id" | "workspace_id">
@@ -142,8 +141,6 @@ const availabilityFor = (
 
 const versionsOf = ({ snapshots }: PoolSnapshots) => snapshots.map(({ version }) => version).join()
 
-const memberCountOf = ({ snapshots }: PoolSnapshots) => snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
-
 const isKeyStoreAway = ({ shared }: ProviderPlan) =>
   shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
 
@@ -160,56 +157,16 @@ const isUnavailable = ({ reasons }: Cause.Cause<unknown>) =>
     return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
   })
 
-const failIfUnavailable = <E>(
-  cause: Cause.Cause<ServiceUnavailable | E>
-): Effect.Effect<never, PoolsUnavailable | E> =>
-  isUnavailable(cause) ? Effect.fail(new PoolsUnavailable()) : Effect.failCause(cause as Cause.Cause<E>)
+const orUnavailable = <A, E>(effect: Effect.Effect<A, ServiceUnavailable | E>) =>
+  Effect.catchCauseIf(effect, isUnavailable, () => new PoolsUnavailable()) as Effect.Effect<A, PoolsUnavailable | E>
 
-const orUnavailable = <A, E>(
-  effect: Effect.Effect<A, ServiceUnavailable | E>
-): Effect.Effect<A, PoolsUnavailable | E> => Effect.catchCause(effect, failIfUnavailable<E>)
-
-/** A plan that computes its parts on first read. */
-class LazyPlan implements PlannedRequest {
-  readonly request: PlannedRequest["request"]
-  readonly freshness: number
-  readonly key: PlannedRequest["key"]
-  readonly isEmpty: boolean
-  readonly members: number
-  readonly start: PlannedRequest["start"]
-  readonly #compute: () => Plan
-  #plan: Plan | undefined
-
-  constructor(
-    { freshness, key, request }: ResolvedRequest,
-    { isEmpty, members, start }: Pick<PlannedRequest, "isEmpty" | "members" | "start">,
-    compute: () => Plan
-  ) {
-    this.request = request
-    this.freshness = freshness
-    this.key = key
-    this.isEmpty = isEmpty
-    this.members = members
-    this.start = start
-    this.#compute = compute
-  }
-
-  get #computed(): Plan {
-    return (this.#plan ??= this.#compute())
-  }
-
-  get steps(): Plan["steps"] {
-    return this.#computed.steps
-  }
-
-  get providers(): Plan["providers"] {
-    return this.#computed.providers
-  }
-
-  get retry_at(): number | null {
-    return this.#computed.retry_at
-  }
-}
+/** Finds no pools for an API key or a workspace that is gone. */
+const orNoPools = (pools: Effect.Effect<WorkspacePools, ServiceUnavailable | KeyFailure>) =>
+  Effect.catchTag(
+    orUnavailable(pools),
+    ["UnknownApiKey", "ApiKeyMayNotRoute", "UnknownWorkspace"],
+    (): Effect.Effect<PoolSnapshots> => Effect.succeed({ snapshots: [] })
+  )
 
 const make = Effect.gen(function* () {
   const { current, currentForKey, inTurn, reread, throttled } = yield* Pools
@@ -222,40 +179,52 @@ const make = Effect.gen(function* () {
   const clock = yield* Clock.Clock
 
   const planWithin = (request: RoutingRequest, freshness: number) =>
-    resolveAndPlan(request, freshness, current(request, providersOf(request), freshness))
+    planOn(current(request, providersOf(request), freshness), request, freshness)
 
   const planForKey = (request: KeyRequest, freshness: number) =>
-    resolveAndPlan(request, freshness, currentForKey(request, providersOf(request)), request.api_key_hash)
-
-  /** Plans on `pools`, which also tell the account and workspace of the request. */
-  const resolveAndPlan = <E>(
-    unresolved: UnresolvedRequest,
-    freshness: number,
-    pools: Effect.Effect<WorkspacePools, ServiceUnavailable | E>,
-    api_key_hash?: ApiKeyHash
-  ): Effect.Effect<PlannedRequest, PoolsUnavailable | E> =>
     Effect.suspend(() => {
-      const key = api_key_hash && { api_key_hash, confirmed_at: monotonicMillis(clock) }
-      const planned = Effect.flatMap(pools, (snapshots) => {
-        const { account_id, workspace_id } = snapshots
-        const request = { ...unresolved, targets: targetsFor(unresolved), account_id, workspace_id }
-        return planFromPools({ request, freshness, ...(key && { key }) }, snapshots)
-      })
-      return orUnavailable(planned)
+      const key = { api_key_hash: request.api_key_hash, confirmed_at: monotonicMillis(clock) }
+      return planOn(currentForKey(request, providersOf(request)), request, freshness, key)
     })
 
-  const planFromPools = (resolved: ResolvedRequest, pools: PoolSnapshots) => {
-    const { request } = resolved
-    return Effect.map(
-      findStep(request, pools, searchStart, () => true),
-      ({ position, step }): PlannedRequest => {
-        const start = { versions: versionsOf(pools), position }
-        return new LazyPlan(resolved, { isEmpty: step === undefined, members: memberCountOf(pools), start }, () => {
-          const { availabilityOf, now, poolOfProvider } = inputsOf(request, pools)
-          return withEarlyRetry(planFor(request, poolOfProvider, availabilityOf), now)
-        })
+  /** Plans on `pools`, which also tell the account and workspace of the request. Computes the plan itself on first read. */
+  const planOn = <E>(
+    pools: Effect.Effect<WorkspacePools, ServiceUnavailable | E>,
+    unresolved: UnresolvedRequest,
+    freshness: number,
+    key?: PlannedRequest["key"]
+  ): Effect.Effect<PlannedRequest, PoolsUnavailable | E> => {
+    const planned = Effect.flatMap(pools, (found) => {
+      const { account_id, snapshots, workspace_id } = found
+      const request = { ...unresolved, targets: targetsFor(unresolved), account_id, workspace_id }
+      let computed: Plan | undefined
+      const compute = () => {
+        const { availabilityOf, now, poolOfProvider } = inputsOf(request, found)
+        return withEarlyRetry(planFor(request, poolOfProvider, availabilityOf), now)
       }
-    )
+      const plan = () => (computed ??= compute())
+      return Effect.map(
+        findStep(request, found, searchStart, () => true),
+        ({ position, step }) => ({
+          request,
+          freshness,
+          key,
+          isEmpty: step === undefined,
+          members: snapshots.reduce((sum, { pool }) => sum + pool.length, 0),
+          start: { versions: versionsOf(found), position },
+          get steps() {
+            return plan().steps
+          },
+          get providers() {
+            return plan().providers
+          },
+          get retry_at() {
+            return plan().retry_at
+          }
+        })
+      )
+    })
+    return orUnavailable(planned)
   }
 
   /** Finds the first wanted step from a position on. A long search waits for the turn of its account. */
@@ -296,33 +265,9 @@ const make = Effect.gen(function* () {
     return health.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  /** Computes a plan in the turn of its account. */
-  const computeInTurn = (plan: PlannedRequest) =>
-    inTurn(
-      plan.request.account_id,
-      Effect.as(
-        throttled(() => plan.retry_at),
-        plan
-      )
-    )
-
   /** Reads the pools from which to search for a step, or to lease its key. */
   const poolsFor = ({ freshness, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
-    Effect.catchTag(
-      orUnavailable(current(request, providers, Math.max(leaseFreshness, freshness))),
-      "UnknownWorkspace",
-      () => Effect.succeed(noPools)
-    )
-
-  /** Like `poolsFor`, and asks the database for the API key. Calls `onConfirmed` if it may still route. */
-  const poolsForKey = (request: PlannedRequest["request"], api_key_hash: ApiKeyHash, onConfirmed: () => void) => {
-    const { workspace_id } = request
-    const pools = orUnavailable(currentForKey({ api_key_hash, workspace_id }, providersOf(request)))
-    const confirmed = Effect.tap(pools, () => Effect.sync(onConfirmed))
-    return Effect.catchTag(confirmed, ["UnknownApiKey", "ApiKeyMayNotRoute", "UnknownWorkspace"], () =>
-      Effect.succeed(noPools)
-    )
-  }
+    orNoPools(current(request, providers, Math.max(leaseFreshness, freshness)))
 
   /** Makes a search that continues after the previous step, or restarts if a pool has changed since. */
   const search: RouterOperations["search"] = ({ freshness, key, request, start }) => {
@@ -332,7 +277,9 @@ const make = Effect.gen(function* () {
     const pools = Effect.suspend(() => {
       const now = monotonicMillis(clock)
       if (key === undefined || now < confirmed_at + leaseFreshness) return poolsFor({ request, freshness }, providers)
-      return poolsForKey(request, key.api_key_hash, () => void (confirmed_at = now))
+      const { workspace_id } = request
+      const confirmed = currentForKey({ api_key_hash: key.api_key_hash, workspace_id }, providers)
+      return orNoPools(Effect.tap(confirmed, () => Effect.sync(() => void (confirmed_at = now))))
     })
     return {
       restart: () => void (position = searchStart),
@@ -399,17 +346,18 @@ const make = Effect.gen(function* () {
     return Effect.onError(openInto(lease, resolved, step, member), () => Effect.sync(() => release(lease)))
   }
 
-  const openInto = (lease: Lease, { request }: ResolvedRequest, step: OwnStep, member: Snapshot["pool"][number]) => {
-    const opened = Effect.map(fillLease(lease, request, member), () => {
-      uses.recordLease(lease.terms)
-      return lease
+  const openInto = (lease: Lease, { request }: ResolvedRequest, step: OwnStep, member: Snapshot["pool"][number]) =>
+    Effect.matchEffect(fillLease(lease, request, member), {
+      onSuccess: () => {
+        uses.recordLease(lease.terms)
+        return Effect.succeed(lease)
+      },
+      onFailure: (failure): Effect.Effect<never, LeaseRefused> => {
+        if (failure._tag === "LeaseRefused") return Effect.fail(failure)
+        const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
+        return failure._tag === "UnknownKeyId" ? refuseUnlessRewrapped(refused, request, step) : Effect.fail(refused)
+      }
     })
-    return Effect.catch(opened, (failure): Effect.Effect<never, LeaseRefused> => {
-      if (failure._tag === "LeaseRefused") return Effect.fail(failure)
-      const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
-      return failure._tag === "UnknownKeyId" ? refuseUnlessRewrapped(refused, request, step) : Effect.fail(refused)
-    })
-  }
 
   /** Fails with `refused`, or `changed` if the row was rewrapped: its new KEK may be known. */
   const refuseUnlessRewrapped = (
@@ -474,12 +422,17 @@ const make = Effect.gen(function* () {
 
   const releaseTrial = (lease: Lease) => health.releaseTrial(lease.terms, lease.health, lease)
 
-  /** When to retry a request that failed, from cached pools of any age. */
+  /** When to retry a request that failed, from cached pools of any age; null if that cannot be told. */
   const retryAt: RouterOperations["retryAt"] = ({ request }) =>
-    Effect.match(Effect.flatMap(planWithin(request, Number.POSITIVE_INFINITY), computeInTurn), {
-      onFailure: () => null,
-      onSuccess: ({ retry_at }) => retry_at
-    })
+    planWithin(request, Number.POSITIVE_INFINITY).pipe(
+      Effect.flatMap((plan) =>
+        inTurn(
+          request.account_id,
+          throttled(() => plan.retry_at)
+        )
+      ),
+      Effect.orElseSucceed(() => null)
+    )
 
   const walk = makeWalk({ end, lease: leaseStep, retryAt, search })
 

@@ -1,8 +1,9 @@
-import { Cause, Effect, Exit, Option } from "effect"
+import { Effect } from "effect"
 import { cooldownCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../runtime/families.ts"
 import { makeMeter } from "../../runtime/Meter.ts"
+import { sealStatusByError } from "./Pools.ts"
 import type {
   ApiKeyMayNotRoute,
   LeaseRefused,
@@ -12,18 +13,6 @@ import type {
   UnknownWorkspace
 } from "./RouterErrors.ts"
 
-const leaseResults = [
-  "ok",
-  "changed",
-  "parked",
-  "on_trial",
-  "no_token",
-  "altered",
-  "unknown_key",
-  "unsupported",
-  "unavailable",
-  "pools_unavailable"
-] as const
 const exclusionReasons = [
   "disabled",
   "api_key_not_allowed",
@@ -51,39 +40,28 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
     const count = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
     return (value: Value) => count.get(value)?.()
   }
-  const countPlan = makeCounters("byok.router.plans", "result", [
-    ...["ok", "exhausted", "unknown_workspace", "unknown_api_key", "unavailable"]
+  const countPlan = makeCounters("byok.router.plans", "result", ["ok", "exhausted", ...Object.values(planFailures)])
+  const countLease = makeCounters<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", [
+    ...(["ok", "changed", "parked", "on_trial", "no_token", "pools_unavailable"] as const),
+    ...Object.values(sealStatusByError)
   ])
-  const countLease = makeCounters<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", leaseResults)
   const countExclusion = makeCounters<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
-  const countExit = <A, E, R>(
-    effect: Effect.Effect<A, E, R>,
-    count: (value: A) => void,
-    countFailure: (error: E) => void
-  ) =>
-    Effect.onExit(effect, (exit) =>
-      Effect.sync(() => {
-        if (Exit.isSuccess(exit)) return count(exit.value)
-        const error = Cause.findErrorOption(exit.cause)
-        if (Option.isSome(error)) countFailure(error.value)
-      })
-    )
   return {
-    plan: <A extends { readonly isEmpty: boolean }, E extends PlanFailure, R>(plan: Effect.Effect<A, E, R>) =>
-      countExit(
-        plan,
-        ({ isEmpty }) => countPlan(isEmpty ? "exhausted" : "ok"),
-        ({ _tag }) => countPlan(planFailures[_tag])
+    plan: <A extends { readonly isEmpty: boolean }, E extends PlanFailure>(plan: Effect.Effect<A, E>) =>
+      plan.pipe(
+        Effect.tap(({ isEmpty }) => Effect.sync(() => countPlan(isEmpty ? "exhausted" : "ok"))),
+        Effect.tapError(({ _tag }) => Effect.sync(() => countPlan(planFailures[_tag])))
       ),
     /** Counts the exclusions of one credential in a search. */
     countExclusions: (exclusions: ReadonlyArray<Exclusion>) => {
       for (const { reason } of exclusions) countExclusion(reason)
     },
-    lease: <A, R>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable, R>) =>
-      countExit(
-        lease,
-        () => countLease("ok"),
-        (error) => countLease(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
+    lease: <A>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable>) =>
+      lease.pipe(
+        Effect.tap(() => Effect.sync(() => countLease("ok"))),
+        Effect.tapError((error) =>
+          Effect.sync(() => countLease(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable"))
+        )
       ),
     /** Counts a cooldown that began or grew. */
     countParking: makeCounters("byok.router.parkings", "cause", cooldownCauses)

@@ -27,7 +27,7 @@ import {
   HashInUse
 } from "../contract/GatewayApi.ts"
 import { OpenRoutes } from "./OpenRoutes.ts"
-import { type RouteResponse, Routes } from "./Routes.ts"
+import { makeRoutes, type RouteResponse } from "./Routes.ts"
 
 const json = ({ body, status }: RouteResponse) =>
   HttpServerResponse.text(body, { status, contentType: "application/json" })
@@ -41,7 +41,7 @@ const routes = group(
   "routes",
   Effect.fnUntraced(function* (handlers) {
     const { abandon } = yield* OpenRoutes
-    const { open, report } = yield* Routes
+    const { open, report } = yield* makeRoutes
     return handlers.handleAll({
       open: ({ payload, request }) => Effect.map(open(payload, toServerResponse(request) as ServerResponse), json),
       report: ({ params: { id, n }, payload }) => Effect.map(report(id, n, payload), json),
@@ -193,7 +193,6 @@ const declaredFailures = Layer.succeed(GatewayFailures, (app) => app)
 
 const groups = Layer.mergeAll(routes, accounts, links, events, credentials, health).pipe(
   Layer.provide([bodyDecoding, declaredFailures, accountCaller, RequestQueues.layer]),
-  Layer.provideMerge(Routes.layer),
   Layer.provide(OpenRoutes.layer)
 )
 

@@ -1,4 +1,4 @@
-import { randomFillSync } from "node:crypto"
+import { randomBytes } from "node:crypto"
 import { Clock, Context, Data, Effect, Exit, Fiber, Layer } from "effect"
 import { NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { monotonicMillis } from "../domain/routing/Health.ts"
@@ -26,8 +26,6 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
     /** Oldest first; only the newest takes answers. */
     const buckets = new Set<Bucket>()
     let newestBucket: Bucket | undefined
-    /** No route and no bucket expires earlier. */
-    let nextExpiry = Number.NEGATIVE_INFINITY
 
     /**
      * Opens a route and its first attempt; fails with `ServiceUnavailable` if too many are open. Passes `ifUnread` a function
@@ -37,7 +35,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       Effect.suspend(() => {
         endExpired()
         return Effect.flatMap(Effect.interruptible(plan), (planned) => {
-          const id = makeId()
+          const id = randomBytes(16).toString("hex")
           const expires_at = clock.currentTimeMillisUnsafe() + maxRouteMillis
           if (planned.isEmpty) {
             const { retry_at } = planned
@@ -234,15 +232,11 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
     /** Ends expired routes and buckets, which expire in order of insertion. */
     const endExpired = () => {
       const now = monotonicMillis(clock)
-      if (now < nextExpiry) return
-      nextExpiry = now + keepAnswerMillis
       for (const [id, route] of routes) {
-        nextExpiry = Math.min(nextExpiry, route.expiresAt)
         if (now < route.expiresAt) break
         end(id, route)
       }
       for (const bucket of buckets) {
-        nextExpiry = Math.min(nextExpiry, bucket.expiresAt)
         if (now < bucket.expiresAt) break
         evict(bucket)
       }
@@ -357,15 +351,3 @@ const lastAnswerTo = (n: number, answer: ReportAnswer): LastAnswer =>
 
 const mayTakeAnswers = ({ answers, createdAt }: Bucket, now: number): boolean =>
   now < createdAt + bucketLimits.ageMillis && answers.size < bucketLimits.answers
-
-const randomBytes = Buffer.alloc(4096)
-let usedBytes = randomBytes.length
-
-/** Makes an id of 128 random bits as a flat string: `randomUUID` returns a rope of fifteen parts. */
-const makeId = (): string => {
-  if (usedBytes === randomBytes.length) {
-    randomFillSync(randomBytes)
-    usedBytes = 0
-  }
-  return randomBytes.toString("hex", usedBytes, (usedBytes += 16))
-}

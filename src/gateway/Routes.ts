@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http"
-import { Clock, Context, Duration, Effect, Exit, Layer } from "effect"
+import { Clock, Duration, Effect, Exit } from "effect"
 import { InvalidParams, type NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { decoderOf } from "../domain/checkInput.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
@@ -28,125 +28,121 @@ import {
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
 /** Serves gateways with `OpenRoutes`: opens routes and records reports from decoded requests, and encodes answers as JSON. */
-export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
-  make: Effect.gen(function* () {
-    const { plan, planForKey, verdicts } = yield* Router
-    const { open, report } = yield* OpenRoutes
-    const { admit } = yield* MemoryBudget
-    const clock = yield* Clock.Clock
-    const tokensOnly = yield* TokensOnly
-    const record = (id: string, n: number, reported: typeof Report.Type, continues: boolean) => {
-      const { codes = [], retry_after = null, status } = reported
-      const answer = { codes: codes.filter((code) => typeof code === "string"), retry_after }
-      const outcome: Outcome =
-        status === undefined ? { _tag: "Abandoned" } : outcomeOf({ status, ...answer }, clock.currentTimeMillisUnsafe())
-      return Effect.mapError(report(id, n, outcome, continues), (error) => {
-        if (error._tag === "AttemptNotOpen") return new AnotherAttemptOpen()
+export const makeRoutes = Effect.gen(function* () {
+  const { plan, planForKey, verdicts } = yield* Router
+  const { open, report } = yield* OpenRoutes
+  const { admit } = yield* MemoryBudget
+  const clock = yield* Clock.Clock
+  const tokensOnly = yield* TokensOnly
+  const record = (id: string, n: number, reported: typeof Report.Type, continues: boolean) => {
+    const { codes = [], retry_after = null, status } = reported
+    const answer = { codes: codes.filter((code) => typeof code === "string"), retry_after }
+    const outcome: Outcome =
+      status === undefined ? { _tag: "Abandoned" } : outcomeOf({ status, ...answer }, clock.currentTimeMillisUnsafe())
+    return Effect.mapError(report(id, n, outcome, continues), (error) => {
+      if (error._tag === "AttemptNotOpen") return new AnotherAttemptOpen()
+      return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
+    })
+  }
+  /** Records a report enclosed in a request for another route. Returns null, or why the report was refused. */
+  const recordEnclosed = (input: unknown) => {
+    const recording = Effect.flatMap(decodeReport(input), ({ attempt, route, ...report }) =>
+      record(route, attempt, report, false)
+    )
+    return Effect.match(recording, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
+  }
+  /** Encodes why each key may or may not serve the request, in memory reserved until the response is sent. */
+  const encodeVerdicts = Effect.fnUntraced(function* (planned: PlannedRequest, response: ServerResponse) {
+    const bytes = verdictBytes * planned.members
+    const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
+    const encoding = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsJson)))
+    return yield* Effect.onExit(Effect.interruptible(encoding), (exit) =>
+      Effect.sync(() => {
+        if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
+        reservation.shrink(4 * exit.value.length)
+        response.once("close", () => reservation.release())
+      })
+    )
+  }, Effect.uninterruptible)
+  /** Records the enclosed reports and then opens a route, whose plan must respect them. */
+  const openPlanned = Effect.fnUntraced(function* <E>(
+    plan: Effect.Effect<PlannedRequest, E>,
+    { explain, reports }: Pick<typeof NewRoute.Type, "explain" | "reports">,
+    response: ServerResponse
+  ) {
+    const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, recordEnclosed) }
+    let providers: string | undefined
+    const planWithVerdicts = Effect.tap(plan, (planned) =>
+      explain || planned.isEmpty
+        ? Effect.map(encodeVerdicts(planned, response), (encoded) => void (providers = encoded))
+        : Effect.void
+    )
+    const { expires_at, id, next, planned, retry_at } = yield* open(planWithVerdicts, (abandon) =>
+      whenLost(response, abandon)
+    )
+    const times = { expires_at: isoTime(expires_at), retry_at: isoTime(retry_at) }
+    if (next === undefined) providers ??= yield* encodeVerdicts(planned, response)
+    const answer = jsonResponse(201, { route: id, ...times, next: attemptJson(next), ...reportResults })
+    // Appends the encoded verdicts to the object `data`, without encoding them again.
+    return providers === undefined
+      ? answer
+      : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${providers}}}` }
+  })
+  return {
+    open: (
+      { account_id, api_key, explain, freshness_ms, reports, workspace_id: requested, ...rest }: typeof NewRoute.Type,
+      response: ServerResponse
+    ): Effect.Effect<RouteResponse, InvalidParams | Unauthorized | NotForRouting | ServiceUnavailable> => {
+      if (tokensOnly && rest.keys === "as_stored") return Effect.fail(tokensRequired)
+      const api_key_hash = api_key === undefined ? rest.api_key_hash : hashApiKey(api_key)
+      const request = { ...rest, api_key_hash, ...(requested === null ? {} : { workspace_id: requested }) }
+      const freshness = freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
+      const planning: Effect.Effect<
+        PlannedRequest,
+        UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable
+      > =
+        account_id !== undefined
+          ? plan({ ...request, account_id }, freshness)
+          : api_key_hash === null
+            ? Effect.fail(new UnknownApiKey())
+            : planForKey({ ...request, api_key_hash }, freshness)
+      const checkedPlan =
+        request.credential_id === undefined
+          ? planning
+          : Effect.filterOrFail(
+              planning,
+              ({ providers }) => providers.some(hasCredentials),
+              () => credentialNotTargeted
+            )
+      return Effect.mapError(openPlanned(checkedPlan, { explain, reports }, response), (error) => {
+        if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
+        if (error._tag === "ApiKeyMayNotRoute") return new NotForRouting()
+        if (error._tag === "UnknownWorkspace")
+          return InvalidParams.of(requested === null ? noDefaultWorkspace : workspaceIssue(requested))
         return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
       })
-    }
-    /** Records a report enclosed in a request for another route. Returns null, or why the report was refused. */
-    const recordEnclosed = (input: unknown) => {
-      const recording = Effect.flatMap(decodeReport(input), ({ attempt, route, ...report }) =>
-        record(route, attempt, report, false)
-      )
-      return Effect.match(recording, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
-    }
-    /** Encodes why each key may or may not serve the request, in memory reserved until the response is sent. */
-    const encodeVerdicts = Effect.fnUntraced(function* (planned: PlannedRequest, response: ServerResponse) {
-      const bytes = verdictBytes * planned.members
-      const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
-      const encoding = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsJson)))
-      return yield* Effect.onExit(Effect.interruptible(encoding), (exit) =>
-        Effect.sync(() => {
-          if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
-          reservation.shrink(4 * exit.value.length)
-          response.once("close", () => reservation.release())
-        })
-      )
-    }, Effect.uninterruptible)
-    /** Records the enclosed reports and then opens a route, whose plan must respect them. */
-    const openPlanned = Effect.fnUntraced(function* <E>(
-      plan: Effect.Effect<PlannedRequest, E>,
-      { explain, reports }: Pick<typeof NewRoute.Type, "explain" | "reports">,
-      response: ServerResponse
-    ) {
-      const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, recordEnclosed) }
-      let providers: string | undefined
-      const planWithVerdicts = Effect.tap(plan, (planned) =>
-        explain || planned.isEmpty
-          ? Effect.map(encodeVerdicts(planned, response), (encoded) => void (providers = encoded))
-          : Effect.void
-      )
-      const { expires_at, id, next, planned, retry_at } = yield* open(planWithVerdicts, (abandon) =>
-        whenLost(response, abandon)
-      )
-      const times = { expires_at: isoTime(expires_at), retry_at: isoTime(retry_at) }
-      if (next === undefined) providers ??= yield* encodeVerdicts(planned, response)
-      const answer = jsonResponse(201, { route: id, ...times, next: attemptJson(next), ...reportResults })
-      // Appends the encoded verdicts to the object `data`, without encoding them again.
-      return providers === undefined
-        ? answer
-        : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${providers}}}` }
-    })
-    return {
-      open: (
-        { account_id, api_key, explain, freshness_ms, reports, workspace_id: requested, ...rest }: typeof NewRoute.Type,
-        response: ServerResponse
-      ): Effect.Effect<RouteResponse, InvalidParams | Unauthorized | NotForRouting | ServiceUnavailable> => {
-        if (tokensOnly && rest.keys === "as_stored") return Effect.fail(tokensRequired)
-        const api_key_hash = api_key === undefined ? rest.api_key_hash : hashApiKey(api_key)
-        const request = { ...rest, api_key_hash, ...(requested === null ? {} : { workspace_id: requested }) }
-        const freshness = freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
-        const planning: Effect.Effect<
-          PlannedRequest,
-          UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable
-        > =
-          account_id !== undefined
-            ? plan({ ...request, account_id }, freshness)
-            : api_key_hash === null
-              ? Effect.fail(new UnknownApiKey())
-              : planForKey({ ...request, api_key_hash }, freshness)
-        const checkedPlan =
-          request.credential_id === undefined
-            ? planning
-            : Effect.filterOrFail(
-                planning,
-                ({ providers }) => providers.some(hasCredentials),
-                () => credentialNotTargeted
+    },
+    report: (
+      id: string,
+      n: number,
+      reported: typeof Report.Type
+    ): Effect.Effect<RouteResponse, AnotherAttemptOpen | NotFound | ServiceUnavailable> =>
+      Effect.flatMap(
+        record(id, n, reported, true),
+        ({ next, outcome, retry_at }): Effect.Effect<RouteResponse, AnotherAttemptOpen> =>
+          // The next attempt may have ended meanwhile, by another report or with its route.
+          next?.attempt.lease?.hasEnded === true
+            ? Effect.fail(new AnotherAttemptOpen())
+            : Effect.succeed(
+                jsonResponse(200, {
+                  outcome: outcomeNames[outcome._tag],
+                  next: attemptJson(next),
+                  retry_at: isoTime(retry_at)
+                })
               )
-        return Effect.mapError(openPlanned(checkedPlan, { explain, reports }, response), (error) => {
-          if (error._tag === "UnknownApiKey") return Unauthorized.invalid()
-          if (error._tag === "ApiKeyMayNotRoute") return new NotForRouting()
-          if (error._tag === "UnknownWorkspace")
-            return InvalidParams.of(requested === null ? noDefaultWorkspace : workspaceIssue(requested))
-          return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
-        })
-      },
-      report: (
-        id: string,
-        n: number,
-        reported: typeof Report.Type
-      ): Effect.Effect<RouteResponse, AnotherAttemptOpen | NotFound | ServiceUnavailable> =>
-        Effect.flatMap(
-          record(id, n, reported, true),
-          ({ next, outcome, retry_at }): Effect.Effect<RouteResponse, AnotherAttemptOpen> =>
-            // The next attempt may have ended meanwhile, by another report or with its route.
-            next?.attempt.lease?.hasEnded === true
-              ? Effect.fail(new AnotherAttemptOpen())
-              : Effect.succeed(
-                  jsonResponse(200, {
-                    outcome: outcomeNames[outcome._tag],
-                    next: attemptJson(next),
-                    retry_at: isoTime(retry_at)
-                  })
-                )
-        )
-    }
-  })
-}) {
-  static readonly layer = Layer.effect(this, this.make)
-}
+      )
+  }
+})
 
 /** An answer in JSON. The provider key in it is read from its lease at the last moment. */
 export interface RouteResponse {

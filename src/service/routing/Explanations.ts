@@ -32,8 +32,8 @@ const tooManyCredentials = InvalidParams.of({
   message: `must name fewer providers: these have more than ${maxCredentials} credentials`
 })
 
-/** Caches explanations of at least so many credentials, and at most so many per set of pools. */
-const cacheLimits = { minMembers: 16, maxPerPools: 4 }
+/** Minimum credentials of an explanation that is cached. */
+const minCached = 16
 
 /** An encoded explanation, and the request and snapshots that it is for. Keeps no pool in memory. */
 interface CachedBody {
@@ -84,23 +84,19 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return { explanation: yield* throttled(() => explanationOf(request, plan, poolOf)), valid_until }
   })
 
-  const bodies = new Map<string, ReadonlyArray<CachedBody>>()
-  const evict = (pools: string, body: Uint8Array) => {
-    const entries = bodies.get(pools) ?? []
-    for (const one of entries) if (one.body === body) one.reservation.release()
-    const others = entries.filter((one) => one.body !== body)
-    if (others.length > 0) bodies.set(pools, others)
-    else bodies.delete(pools)
+  /** The last explanation from each set of pools. */
+  const bodies = new Map<string, CachedBody>()
+  const evict = (pools: string) => {
+    bodies.get(pools)?.reservation.release()
+    bodies.delete(pools)
   }
   /** Caches a body if memory allows. */
   const cache = (pools: string, entry: Omit<CachedBody, "reservation">) => {
+    evict(pools)
     const reservation = budget.reserve("", "page")
     if (!reservation.grow(entry.body.length + 2 * entry.request.length + 500, () => {})) return reservation.release()
-    for (const one of bodies.get(pools) ?? []) if (one.request === entry.request) evict(pools, one.body)
-    const others = bodies.get(pools) ?? []
-    for (const one of others.slice(0, Math.max(0, others.length + 1 - cacheLimits.maxPerPools))) evict(pools, one.body)
-    bodies.set(pools, [...(bodies.get(pools) ?? []), { ...entry, reservation }])
-    reservation.makeEvictable(() => evict(pools, entry.body))
+    bodies.set(pools, { ...entry, reservation })
+    reservation.makeEvictable(() => evict(pools))
   }
 
   const explainedBody = Effect.fnUntraced(function* (
@@ -114,19 +110,19 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const requestText = JSON.stringify(request)
     const snapshots = prepared.snapshots.map(({ serial }) => serial).join()
     const pools = `${account_id} ${request.workspace_id} ${request.targets.map(({ provider }) => provider).join()}`
-    const isValid = (cached: CachedBody) =>
-      cached.request === requestText && cached.snapshots === snapshots && monotonicMillis(clock) < cached.valid_until
     const findCached = () => {
-      const cached = bodies.get(pools)?.find(isValid)
-      cached?.reservation.touch()
-      return cached?.body
+      const cached = bodies.get(pools)
+      if (cached?.request !== requestText || cached.snapshots !== snapshots) return undefined
+      if (monotonicMillis(clock) >= cached.valid_until) return undefined
+      cached.reservation.touch()
+      return cached.body
     }
     const explainOnce = Effect.gen(function* () {
       const cachedBody = findCached()
       if (cachedBody !== undefined) return cachedBody
       const { explanation, valid_until } = yield* explain(prepared)
       const body = yield* throttled(() => explanationBody(explanation))
-      if (members >= cacheLimits.minMembers) cache(pools, { body, request: requestText, snapshots, valid_until })
+      if (members >= minCached) cache(pools, { body, request: requestText, snapshots, valid_until })
       return body
     })
     return findCached() ?? (yield* inTurn(account_id, explainOnce))

@@ -1,4 +1,4 @@
-import { Duration, Effect, Option, Result, Semaphore } from "effect"
+import { Duration, Effect, Option, RcMap, Result, Semaphore } from "effect"
 import { changeCredential, type CredentialChanges, type KeyFacts } from "../../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
@@ -26,7 +26,8 @@ export const makeUpdate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const holdsLeak = yield* makeLeakCheck
   const repository = yield* CredentialRepository
-  const serialize = makeSerializer()
+  /** Held while an update of a credential, by account and id, retries. */
+  const locks = yield* RcMap.make({ lookup: (_: string) => Semaphore.make(1) })
 
   const orUnusable = <A>(id: CredentialId, call: Effect.Effect<A, OpenFailure | ServiceUnavailable>) => {
     const unusable = (reason: OpenFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
@@ -100,27 +101,8 @@ export const makeUpdate = Effect.gen(function* () {
     // The prefetched rows are out of date.
     const retry = Effect.provideService(attempt(account_id, id, changes), Prefetched, undefined)
     const retries = Effect.repeat(retry, { until: (result) => Option.isSome(result) || performance.now() >= deadline })
-    const updated = yield* serialize(`${account_id} ${id}`, retries)
+    const lock = RcMap.get(locks, `${account_id} ${id}`)
+    const updated = yield* Effect.scoped(Effect.flatMap(lock, (one) => one.withPermit(retries)))
     return Option.isSome(updated) ? updated.value : yield* new ServiceUnavailable()
   })
 })
-
-/** Makes a function that runs effects of the same name one after the other. */
-const makeSerializer = () => {
-  const queues = new Map<string, { readonly semaphore: Semaphore.Semaphore; waiting: number }>()
-  return <A, E, R>(name: string, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => {
-        const queue = queues.get(name) ?? { semaphore: Semaphore.makeUnsafe(1), waiting: 0 }
-        queues.set(name, queue)
-        queue.waiting += 1
-        return queue
-      }),
-      ({ semaphore }) => semaphore.withPermit(effect),
-      (queue) =>
-        Effect.sync(() => {
-          queue.waiting -= 1
-          if (queue.waiting === 0) queues.delete(name)
-        })
-    )
-}

@@ -1,5 +1,5 @@
 import { assert } from "@effect/vitest"
-import { Context, Effect, Layer, Redacted } from "effect"
+import { Context, Effect, Layer, Redacted, type Scope } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
 import * as Byok from "../../../src/wiring/Byok.ts"
@@ -31,7 +31,7 @@ export type Parts = Layer.Success<ReturnType<typeof Byok.layerWith>>
 /** Changes to the real service: other settings, or the parts of a deliberately broken build. */
 export interface Changes {
   readonly settings?: (settings: Settings) => Settings
-  readonly parts?: Effect.Effect<Context.Context<Parts>, never, Parts>
+  readonly parts?: Effect.Effect<Context.Context<Parts>, never, Parts | Scope.Scope>
 }
 
 /** The real service on a real database of its own, listening on a port of its own. */

@@ -18,7 +18,7 @@ import * as Explanations from "../service/routing/Explanations.ts"
 import { Links } from "../service/links/Links.ts"
 import { Router } from "../service/routing/Router.ts"
 import { TokensOnly } from "../service/tokens/Tokens.ts"
-import * as IdempotencyRecordExpiry from "../service/credentials/IdempotencyRecordExpiry.ts"
+import * as Idempotency from "../service/credentials/Idempotency.ts"
 import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 
 /**
@@ -36,7 +36,7 @@ export const layerWith = (settings: Settings) =>
     KeyringLive.presence,
     Checkpointing.layer,
     Layer.provideMerge(Webhook.layer, Layer.merge(Events.layer, WebhookLive.layer(settings))),
-    IdempotencyRecordExpiry.layer
+    Idempotency.expiry
   ).pipe(
     Layer.provideMerge(LinkKeysLive.layer),
     Layer.provideMerge(CipherLive.layer),

@@ -5,7 +5,7 @@ import { AccountId, type ApiKeyHash, type IdempotencyKey, WorkspaceId } from "..
 import type { ApiKeyRole } from "../../domain/Principal.ts"
 import { type Account, AccountRepository, type ErasureStep, type NewApiKey } from "../../port/AccountRepository.ts"
 import { makeApiKey } from "../../runtime/ApiKey.ts"
-import { hmacWith } from "../credentials/findIdempotentResult.ts"
+import { hmacWith } from "../credentials/Idempotency.ts"
 
 /** No account, workspace, API key, credential or link has this id. */
 export class NotKnown extends Data.TaggedError("NotKnown")<{

@@ -8,7 +8,7 @@ import { CredentialRepository, PoolLimits } from "../../port/CredentialRepositor
 import { Credentials } from "../../port/Credentials.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { checkSigning } from "../tokens/mint.ts"
-import { keyHashOf } from "./findIdempotentResult.ts"
+import { keyHashOf } from "./Idempotency.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
 /** Creates the credential that a record of an import file describes, unless an earlier import with the same salt did. */

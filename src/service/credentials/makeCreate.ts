@@ -15,7 +15,7 @@ import {
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { checkSigning } from "../tokens/mint.ts"
-import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
+import { idempotencyRecordOf, makeFindIdempotentResult } from "./Idempotency.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 

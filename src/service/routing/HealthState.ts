@@ -35,16 +35,13 @@ export const makeHealthState = (maxModels = 100) => {
   const reports = new Map<string, Map<string, ReportedCooldown>>()
   /** Leases on trial, by the name of the trial. */
   const trials = new Map<string, { readonly lease: object; readonly began_at: number }>()
-  let changes = 0
 
   /** The names of the trials of a lease. Omits `until`, which differs between reads: it is converted between clocks. */
   const trialNamesOf = (key: LeasedKey, health: Health): ReadonlyArray<string> =>
-    health.whole.strikes + health.model.strikes === 0
-      ? none
-      : scopes.flatMap((scope) => {
-          const { epoch, key_version, strikes } = health[scope]
-          return strikes === 0 ? [] : [`${nameOf(key)} ${key_version} ${epoch} ${strikes} ${modelOf(key, scope)}`]
-        })
+    scopes.flatMap((scope) => {
+      const { epoch, key_version, strikes } = health[scope]
+      return strikes === 0 ? [] : [`${nameOf(key)} ${key_version} ${epoch} ${strikes} ${modelOf(key, scope)}`]
+    })
 
   const isExpired = ({ reported_at }: ReportedCooldown, now: number) => now >= reported_at + rememberedFor
 
@@ -81,14 +78,12 @@ export const makeHealthState = (maxModels = 100) => {
 
   /** Remembers a cooldown if it is above that of the lease and the remembered one. Returns whether it is above both. */
   const raise = (key: LeasedKey, model: string, atLease: Cooldown, cooldown: Cooldown, now: number): boolean => {
-    if (cooldown === atLease) return false
     const credential = nameOf(key)
     const models = reports.get(credential) ?? new Map<string, ReportedCooldown>()
     const before = join(models.get(model)?.cooldown ?? atLease, atLease)
     if (compare(cooldown, before) <= 0) return false
     // Only the database stores the success of a model beyond `maxModels`; its refusals park the whole key.
     if (model !== wholeKey && !mayRemember(key, now)) return true
-    changes += 1
     models.set(model, { cooldown, reported_at: now })
     reports.delete(credential)
     reports.set(credential, models)
@@ -97,11 +92,9 @@ export const makeHealthState = (maxModels = 100) => {
   }
 
   return {
-    /** Number of remembered changes so far. */
-    changes: () => changes,
     healthOf: (key: LeasedKey, stored: Cooldowns, now: number): Health => {
       const { key_version, model } = key
-      const models = reports.size === 0 ? undefined : reports.get(nameOf(key))
+      const models = reports.get(nameOf(key))
       return {
         whole: cooldownOf(models?.get(wholeKey), key_version, stored.get(wholeKey), now),
         model: cooldownOf(models?.get(model), key_version, stored.get(model), now)
@@ -133,7 +126,6 @@ export const makeHealthState = (maxModels = 100) => {
 const trialTimeout = 30_000
 
 const scopes = ["whole", "model"] as const
-const none: ReadonlyArray<never> = []
 type Scope = (typeof scopes)[number]
 
 const modelOf = ({ model }: LeasedKey, scope: Scope) => (scope === "whole" ? wholeKey : model)

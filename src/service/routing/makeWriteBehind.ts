@@ -43,27 +43,18 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   let storing = 0
   let isFailing = false
 
-  const enqueue = (change: A, key: string, other = waiting.get(key)): void => {
+  const enqueue = (change: A): void => {
+    const key = keyOf(change)
+    const other = waiting.get(key)
     waiting.set(key, other === undefined ? change : merge(other, change))
   }
-  const enqueueAndWake = (...args: Parameters<typeof enqueue>): void => {
-    enqueue(...args)
-    isFilled.openUnsafe()
-  }
-
-  const dequeue = (keys: ReadonlyArray<string>): ReadonlyArray<A> =>
-    keys.map((key) => {
-      const change = waiting.get(key) as A
-      waiting.delete(key)
-      return change
-    })
 
   /** Stores a batch; one by one if a change is at fault. Fails if the database is unreachable or busy. */
   const storeChanges = (changes: ReadonlyArray<A>): Effect.Effect<void, unknown> =>
     Effect.matchCauseEffect(
       Effect.suspend(() => store(changes)),
       {
-        onSuccess: (locked) => Effect.sync(() => locked.forEach((change) => enqueue(change, keyOf(change)))),
+        onSuccess: (locked) => Effect.sync(() => locked.forEach(enqueue)),
         onFailure: (cause) => {
           if (isTransient(cause)) return Effect.failCause(cause)
           if (changes.length > 1) return Effect.forEach(changes, (one) => storeChanges([one]), { discard: true })
@@ -77,7 +68,8 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   const storeBatch = (keys: ReadonlyArray<string>) =>
     Effect.acquireUseRelease(
       Effect.sync(() => {
-        const changes = dequeue(keys)
+        const changes = keys.map((key) => waiting.get(key) as A)
+        keys.forEach((key) => waiting.delete(key))
         storing = changes.length
         return changes
       }),
@@ -85,7 +77,9 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       (changes, exit) =>
         Effect.sync(() => {
           storing = 0
-          if (Exit.isFailure(exit)) changes.forEach((change) => enqueueAndWake(change, keyOf(change)))
+          if (Exit.isSuccess(exit)) return
+          changes.forEach(enqueue)
+          isFilled.openUnsafe()
         })
     )
 
@@ -125,8 +119,8 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   yield* Effect.forkScoped(Effect.provideService(storeForever, References.TracerEnabled, false))
 
   return (change: A): void => {
-    const key = keyOf(change)
-    const other = waiting.get(key)
-    if (other !== undefined || waiting.size + storing < max) enqueueAndWake(change, key, other)
+    if (!waiting.has(keyOf(change)) && waiting.size + storing >= max) return
+    enqueue(change)
+    isFilled.openUnsafe()
   }
 })

@@ -1,6 +1,6 @@
 import { DateTime, Duration, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import * as IdempotencyRecordExpiry from "../../../src/service/credentials/IdempotencyRecordExpiry.ts"
+import * as Idempotency from "../../../src/service/credentials/Idempotency.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { Recording } from "../../support/process/Recording.ts"
 import { assert, describe, it } from "../../support/it.ts"
@@ -24,7 +24,7 @@ const holding = (records: number, failing: (call: number) => boolean = () => fal
   })
   return {
     state,
-    service: IdempotencyRecordExpiry.layer.pipe(Layer.provide(port), Layer.provideMerge(Recording.layer))
+    service: Idempotency.expiry.pipe(Layer.provide(port), Layer.provideMerge(Recording.layer))
   }
 }
 

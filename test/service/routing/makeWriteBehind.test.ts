@@ -206,9 +206,9 @@ describe("writing behind", () => {
   )
 
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
-    ["a failed batch is dropped", "changes.forEach((change) => enqueueAndWake(change, keyOf(change)))", ""],
+    ["a failed batch is dropped", "changes.forEach(enqueue)", ""],
     ["returned changes replace later ones", "other === undefined ? change : merge(other, change)", "change"],
-    ["locked changes are dropped", "locked.forEach((change) => enqueue(change, keyOf(change)))", "locked"],
+    ["locked changes are dropped", "locked.forEach(enqueue)", "locked"],
     ["locked changes wait for another change", "waiting.size === 0 ? isFilled.await : ", "isFilled.await ?? "],
     ["locked changes are not retried on closing", "Effect.interruptible(storeRest)", "Effect.interruptible(storeAll)"],
     ["a batch is dropped because of one change", "if (changes.length > 1) return", "if (false) return"],

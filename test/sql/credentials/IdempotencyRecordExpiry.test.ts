@@ -3,7 +3,7 @@ import * as Byok from "../../../src/wiring/Byok.ts"
 import { IdempotencyKey } from "../../../src/domain/Identifiers.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
-import * as IdempotencyRecordExpiry from "../../../src/service/credentials/IdempotencyRecordExpiry.ts"
+import * as Idempotency from "../../../src/service/credentials/Idempotency.ts"
 import { clockAhead } from "../../support/process/clockAhead.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
@@ -39,9 +39,9 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
       deleteOlderThan: (...given) =>
         Effect.tap(records.deleteOlderThan(...given), () => Effect.sync(() => (searched += 1)))
     }))
-    yield* Layer.build(Layer.fresh(IdempotencyRecordExpiry.layer).pipe(Layer.provide(watched))).pipe(
+    yield* Layer.build(Layer.fresh(Idempotency.expiry).pipe(Layer.provide(watched))).pipe(
       Effect.provide(instance),
-      Effect.provideService(IdempotencyRecordExpiry.interval, Duration.millis(20)),
+      Effect.provideService(Idempotency.expiryInterval, Duration.millis(20)),
       Effect.provideService(Clock.Clock, clock)
     )
     yield* eventually("old idempotency records were looked for", () => searched >= 2)
@@ -60,11 +60,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
         WHERE credential_id = ${id}`
     assert.isTrue(yield* replayed("old"))
 
-    yield* Effect.provideService(
-      Layer.build(Layer.fresh(service)),
-      IdempotencyRecordExpiry.interval,
-      Duration.millis(20)
-    )
+    yield* Effect.provideService(Layer.build(Layer.fresh(service)), Idempotency.expiryInterval, Duration.millis(20))
     const left = Effect.map(sql`SELECT 1 FROM idempotency_records`, (rows) => rows.length)
     yield* eventually(
       "the old idempotency record is gone",

@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto"
-import { Effect, Option, Redacted } from "effect"
+import { Context, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Conflict } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
 import { labelOf } from "../../domain/labelOf.js"
@@ -9,6 +9,7 @@ import { Cipher } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
+import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 /**
  * Makes the lookup of the credential that an earlier request with the same idempotency key created. It fails with `Conflict`
@@ -108,3 +109,27 @@ export const hmacWith = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArra
 /** Identifies an idempotency key of an account. */
 export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
   hmacWith(idempotency_key, "byok/idempotency-key/1", account_id)
+
+/** How long records are kept: a day, plus an hour in case a database server with another clock takes over. */
+const retention = Duration.hours(25)
+
+/** Pause between searches for old idempotency records. */
+export const expiryInterval = Context.Reference("byok/Idempotency/expiryInterval", {
+  defaultValue: () => Duration.minutes(10)
+})
+
+/** Pause between batches, so that requests never wait long. */
+const pause = Duration.millis(200)
+const batchSize = 500
+
+const deleteExpired = Effect.gen(function* () {
+  const { deleteOlderThan } = yield* IdempotencyRecords
+  while ((yield* deleteOlderThan(retention, batchSize)) === batchSize) yield* Effect.sleep(pause)
+})
+
+/** Deletes old idempotency records until the service stops. Instances skip rows that another one is deleting. */
+export const expiry = Layer.effectDiscard(
+  Effect.flatMap(expiryInterval, (every) =>
+    repeatInBackground(every, deleteExpired, "Old idempotency records could not be deleted")
+  )
+)

@@ -53,7 +53,7 @@ export const known: Readonly<Record<string, number>> = {
   "a credential may name any API key": 90,
   "the database deletes cooldowns that processes still remember": 450,
   "changes of locked rows are dropped": 22,
-  "a locked row delays the others of its batch": 274,
+  "a locked row delays the others of its batch": 3067,
   "a repeated report is recorded again": 89,
   "a report enclosed in a request opens the next attempt": 30,
   "a repeated report enclosed in a request leaves the route open": 1414,

@@ -1,4 +1,4 @@
-import { Cause, type Duration, Effect, Exit, Latch, References, Schedule } from "effect"
+import { Array as Arr, Cause, type Duration, Effect, Exit, Latch, References, Schedule } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
@@ -86,11 +86,7 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   /** Stores the changes waiting now. */
   const storeAll = Effect.suspend(() => {
     isFilled.closeUnsafe()
-    const keys = Array.from(waiting.keys())
-    const batches = Array.from({ length: Math.ceil(keys.length / batch) }, (_, n) =>
-      keys.slice(n * batch, (n + 1) * batch)
-    )
-    return Effect.forEach(batches, storeBatch, { discard: true })
+    return Effect.forEach(Arr.chunksOf(waiting.keys(), batch), storeBatch, { discard: true })
   })
 
   const storeOrPause = Effect.matchCauseEffect(storeAll, {

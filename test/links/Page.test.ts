@@ -54,7 +54,7 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
   })
 
   it.effect("are the only files: no path leads to others", function* () {
-    for (const path of ["/keys/", "/keys/tsconfig.json", "/keys/..%2FPage.ts", "/keys/modules.d.ts", "/keys/x/app.js"]) {
+    for (const path of ["/keys/", "/keys/tsconfig.json", "/keys/..%2FPage.ts", "/keys/hpke.d.ts", "/keys/x/app.js"]) {
       assert.strictEqual((yield* TestService.send({ path })).status, 404, path)
     }
     assert.strictEqual((yield* TestService.send({ method: "POST", path: "/keys" })).status, 405)

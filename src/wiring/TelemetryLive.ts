@@ -3,8 +3,7 @@ import { OtlpMetrics } from "effect/observability"
 import { KeyEncryption } from "../crypto/KeyEncryption.ts"
 import { limits } from "../crypto/WrapBudget.ts"
 import * as Otlp from "../telemetry/Otlp.ts"
-import * as ProcessGauges from "../telemetry/ProcessGauges.ts"
-import * as StoreGauges from "../telemetry/StoreGauges.ts"
+import * as Gauges from "../telemetry/Gauges.ts"
 import { version } from "./OtlpSettings.ts"
 import type { Settings } from "./Settings.ts"
 
@@ -36,11 +35,11 @@ export const pushedMetrics = (settings: Settings): Layer.Layer<never> =>
   })
 
 const storeGauges = Layer.unwrap(
-  Effect.map(KeyEncryption, ({ primary }) => StoreGauges.layer({ wrapsLimit: limits.refuse, primary }))
+  Effect.map(KeyEncryption, ({ primary }) => Gauges.storeLayer({ wrapsLimit: limits.refuse, primary }))
 )
 
 /** Registers the gauges that are read at export, and sends metrics to a collector; empty if nothing reads the metrics. */
 export const metrics = (settings: Settings) =>
   Option.isNone(settings.management) && Option.isNone(settings.otlp.metrics)
     ? Layer.empty
-    : Layer.provideMerge(pushedMetrics(settings), Layer.merge(ProcessGauges.layer(version), storeGauges))
+    : Layer.provideMerge(pushedMetrics(settings), Layer.merge(Gauges.processLayer(version), storeGauges))

@@ -21,12 +21,12 @@ const areas = [
   },
   { tests: "test/runtime/{FairQueue,MemoryBudget}.test.ts", sources: "src/runtime/{FairQueue,MemoryBudget}.ts" },
   {
-    tests: "test/service/routing/{makeWriteBehind,HealthState,Turns}.test.ts",
-    sources: "src/service/routing/{makeWriteBehind,HealthState,Turns}.ts"
+    tests: "test/service/routing/{makeWriteBehind,HealthState}.test.ts",
+    sources: "src/service/routing/{makeWriteBehind,HealthState}.ts"
   },
   { tests: "test/service/tokens/*.test.ts", sources: "src/service/tokens/*.ts" },
   {
-    tests: "test/{service/routing/{Pools,Router},port/CredentialPoolsContract,world/World}.test.ts",
+    tests: "test/{service/routing/{Pools,Router,Turns},port/CredentialPoolsContract,world/World}.test.ts",
     sources: "src/{service/routing/Pools,sql/routing/CredentialPoolsLive}.ts",
     database: true
   },

@@ -7,9 +7,8 @@ import { KeyringReload } from "../../src/port/KekRegistry.ts"
 import { makeCryptoTimer } from "../../src/crypto/CipherLive.ts"
 import { limits } from "../../src/crypto/WrapBudget.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
-import * as ProcessGauges from "../../src/telemetry/ProcessGauges.ts"
+import * as Gauges from "../../src/telemetry/Gauges.ts"
 import { prometheusText } from "../../src/management/ManagementServer.ts"
-import * as StoreGauges from "../../src/telemetry/StoreGauges.ts"
 import { contextOf } from "../../src/domain/SealedKey.ts"
 import { series } from "../deploy/series.ts"
 import { plainCredential } from "../support/database/plainCredential.ts"
@@ -240,7 +239,7 @@ layerLive(metered(), { timeout: "120 seconds" })("series read in the background"
     const { sql } = yield* TestService
     const { create } = yield* TestService.tenant
     assert.isUndefined(yield* read("byok_ready"))
-    yield* Layer.build(StoreGauges.layer({ wrapsLimit: limits.refuse, primary: () => undefined }, "100 millis"))
+    yield* Layer.build(Gauges.storeLayer({ wrapsLimit: limits.refuse, primary: () => undefined }, "100 millis"))
     yield* holds("byok_kek_wraps_limit", 2 ** 32)
     yield* holds("byok_ready", 1)
     yield* holds("byok_audit_unsealed_entries", 0)
@@ -281,7 +280,7 @@ layerLive(metered(), { timeout: "120 seconds" })("series read in the background"
         SELECT id, registered_at BETWEEN now() - interval '5 minutes' AND now() AS recent FROM keks`
     assert.isTrue(registered?.recent)
     let primary = registered?.id
-    yield* Layer.build(StoreGauges.layer({ wrapsLimit: 1, primary: () => primary }, "100 millis"))
+    yield* Layer.build(Gauges.storeLayer({ wrapsLimit: 1, primary: () => primary }, "100 millis"))
     const isDaysOld = (days: number) =>
       eventually(
         `the key is ${days} days old`,
@@ -307,7 +306,7 @@ layerLive(metered(), { timeout: "120 seconds" })("series read in the background"
   })
 
   it.effect("show CPU, memory, version and event loop delay", function* () {
-    yield* Layer.build(ProcessGauges.layer("1.2.3", "1 second"))
+    yield* Layer.build(Gauges.processLayer("1.2.3", "1 second"))
     assert.strictEqual(yield* read("byok_build_info", { version: "1.2.3" }), 1)
     assert.isAbove((yield* read("process_memory_usage_bytes")) ?? 0, 2 ** 20)
     const user = { cpu_mode: "user" }

@@ -90,17 +90,6 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
     }).pipe(registered)
   )
 
-  it.effect("is shared by two instances: together they never exceed the limit", () =>
-    Effect.gen(function* () {
-      const lowered = { block: 4, warn: 100, refuse: 20 }
-      const [one, other] = [yield* instance(lowered), yield* instance(lowered)]
-      assert.strictEqual(yield* spend(one, 1), 1)
-      assert.strictEqual(yield* spend(other, 1), 1)
-      assert.strictEqual(yield* counted("kek-1"), 8)
-      assert.strictEqual((yield* spend(one, 100)) + (yield* spend(other, 100)), 18)
-    }).pipe(registered)
-  )
-
   it.effect("once spent says so, and leaves the budgets of other keys alone", () =>
     Effect.gen(function* () {
       const written: Array<string> = []

@@ -338,27 +338,6 @@ describe("flags that conflict are reported at the member that was given (L5, D31
   })
 })
 
-describe("the region after an update (L10, D28, D29, D30)", () => {
-  const material = ["us", "eu"].map((region) => JSON.stringify({ api_key: "fake-key", region }))
-  const keys = ["plain", "other", '{"api_key":"fake-key"}', ...material]
-  const regions = [null, "global", "europe", "us"]
-  const stored = ["openai", "fireworks", "azure", "cohere"]
-    .flatMap((provider) => keys.map((key) => ({ provider, key })))
-    .flatMap((body) => regions.map((declared_region) => created({ ...body, declared_region })))
-    .flatMap((made) => (Result.isSuccess(made) ? [made.success] : []))
-  const bodies = [{}, ...[...keys, "{"].map((key) => ({ key }))].flatMap((body) => [
-    body,
-    ...regions.map((declared_region) => ({ ...body, declared_region }))
-  ])
-
-  it.for(bodies)("set to %j, equals that of a create with the merged members", (body) => {
-    for (const held of stored) {
-      const given = { stored: held, body, parts: [body, {}] } as const
-      assert.isTrue(mergesAsCreate(changeCredential, given), JSON.stringify(held))
-    }
-  })
-})
-
 describe("a provider that another version of the service accepted (F4)", () => {
   it("may change like one whose keys carry no region", () => {
     const { credential, key } = create({ provider: "cohere", key: "fake-key" })

@@ -3,7 +3,6 @@ import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import {
   makeFairQueue,
   makeRequestQueue,
-  type Place,
   QueueLimits,
   queueLimits,
   RequestQueues,
@@ -184,24 +183,6 @@ describe("a fair queue", () => {
     yield* queue("one", Effect.void)
   })
 
-  it.live("leaves no timer behind when a request starts or is interrupted", function* () {
-    const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length
-    const before = timers()
-    const queue = makeRequestQueue({ inProgress: 1, waiting: 2 })
-    const held = yield* Effect.forkChild(queue("one", Effect.never))
-    const waiting = Effect.provideService(queue("one", Effect.void), CurrentDeadline, {
-      until: performance.now() + 60_000
-    })
-    yield* Effect.yieldNow
-    const [started, interrupted] = [yield* Effect.forkChild(waiting), yield* Effect.forkChild(waiting)]
-    yield* Effect.yieldNow
-    assert.isAbove(timers(), before)
-    yield* Fiber.interrupt(interrupted)
-    yield* Fiber.interrupt(held)
-    yield* Fiber.join(started)
-    assert.isAtMost(timers(), before)
-  })
-
   it.effect("refuses each request that would have to wait, if its limit of waiting requests is 0", function* () {
     const queue = makeRequestQueue({ inProgress: 1, waiting: 0 })
     const inside = Effect.exit(queue("one", Effect.void))
@@ -209,54 +190,38 @@ describe("a fair queue", () => {
     yield* queue("one", Effect.void)
   })
 
-  const placeOf = (tenant: string, weight: number): Place => ({
-    ...{ tenant, weight, limit: Number.POSITIVE_INFINITY, isAdmitted: false },
-    start: () => {}
-  })
-
   it("examines no tenant while it is full", () => {
     let looks = 0
     const admittedOf = () => (looks += 1) && 0
     const { enqueue, release, tryTake } = makeFairQueue({ total: 1, waiting: 1, admittedOf })
     tryTake(1)
-    for (let n = 0; n < 1000; n++) enqueue({ ...placeOf(`${n}`, 1), limit: 1 })
+    for (let n = 0; n < 1000; n++) {
+      enqueue({ tenant: `${n}`, weight: 1, limit: 1, isAdmitted: false, start: () => {} })
+    }
     looks = 0
     release(1)
     assert.isAtMost(looks, 2)
   })
 
-  it("lets a light place overtake a heavy one that does not fit yet", () => {
-    const { enqueue, tryTake, used } = makeFairQueue({ total: 3, waiting: 1 })
-    tryTake(2)
-    for (const place of [placeOf("one", 2), placeOf("another", 1)]) enqueue({ ...place, limit: 3 })
-    assert.strictEqual(used(), 3)
-  })
-
-  it("releases the weight of a place once", () => {
-    const { enqueue, leave, used } = makeFairQueue({ total: 2, waiting: 2 })
-    const place = () => ({ ...placeOf("one", 1), limit: 2 })
-    const [one, other] = [place(), place()]
-    for (const each of [one, other]) enqueue(each)
-    leave(one)
-    leave(one)
-    assert.strictEqual(used(), 1)
-  })
-
-  it.live("keeps a timer for each waiting request, and none for a refused one", function* () {
+  it.live("keeps a timer for each request while it waits, and none for a refused one", function* () {
     const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
     const inTime = Effect.provideService(CurrentDeadline, { until: performance.now() + 60_000 })
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length
     const running = yield* Effect.forkChild(queue("one", Effect.never), { startImmediately: true })
     const before = timers()
-    const waiting = yield* Effect.forkChild(inTime(queue("one", Effect.void)), { startImmediately: true })
+    const wait = Effect.forkChild(inTime(queue("one", Effect.void)), { startImmediately: true })
+    const leaving = yield* wait
     assert.strictEqual(timers(), before + 1, "control")
     for (let n = 0; n < 100; n += 1) {
       assert.instanceOf(yield* Effect.flip(inTime(queue("one", Effect.void))), ServiceUnavailable)
     }
     assert.strictEqual(timers(), before + 1)
-    yield* Fiber.interrupt(waiting)
+    yield* Fiber.interrupt(leaving)
     assert.strictEqual(timers(), before)
+    const started = yield* wait
     yield* Fiber.interrupt(running)
+    yield* Fiber.join(started)
+    assert.strictEqual(timers(), before)
   })
 })
 

@@ -9,7 +9,7 @@ import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
 import { CredentialRepository, PoolFull } from "../../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
-import { acceptedBody, elementOf, givenKey, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
+import { acceptedBody, elementOf, givenKey, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { inMemory, own } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
@@ -171,26 +171,6 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  inService.prop(
-    "means nothing to another account, which gets a credential of its own (T6)",
-    [acceptedBody(givenKey), idempotencyKey],
-    function* ([body, key]) {
-      const [one, other] = [yield* newTenant, yield* newTenant]
-      const shown = { ...body, allowed_api_key_hashes: null }
-      const made = yield* createOnce(one.account_id, shown, key)
-      const others = yield* createOnce(other.account_id, { ...shown, name: "another" }, key)
-      assert.isFalse(others.replayed)
-      assert.notStrictEqual(others.credential.id, made.credential.id)
-      assert.strictEqual(others.credential.workspace_id, other.workspace_id)
-      assert.deepEqual(yield* createOnce(one.account_id, shown, key), { ...made, replayed: true })
-      const { records } = yield* Memory
-      const [left, right] = Array.from(records.values())
-      assert.notDeepEqual(left?.key_hash, right?.key_hash)
-      assert.notDeepEqual(left?.fingerprint, right?.fingerprint)
-    },
-    { arbitrary: { runs: 30 } }
-  )
-
   const key = IdempotencyKey.make("k")
 
   inService("has what was stored even after its workspace and API keys are gone; nothing else has", function* () {
@@ -302,31 +282,6 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.strictEqual((yield* rotation.rewrap({ rate: 1000 })).rewrapped, 1)
     assert.deepEqual(yield* withRing("new"), { ...made, replayed: true })
   })
-
-  const positions = Arbitrary.array(integer(0, 2), { minLength: 2, maxLength: 12 })
-  inService.prop(
-    "is stored once per key, however many concurrent requests there are",
-    [positions],
-    function* ([given]) {
-      const { account_id } = yield* newTenant
-      const repository = yield* CredentialRepository
-      const answers = yield* Effect.forEach(
-        given,
-        (n) => createOnce(account_id, { ...minimal, name: `n${n}` }, IdempotencyKey.make(`k${n}`)),
-        { concurrency: "unbounded" }
-      )
-      const distinct = new Set(given)
-      assert.strictEqual(yield* rowCount, distinct.size)
-      assert.lengthOf(
-        answers.filter(({ replayed }) => !replayed),
-        distinct.size
-      )
-      for (const { credential } of answers) {
-        assert.deepEqual(yield* repository.findById(account_id, credential.id), Option.some(credential))
-      }
-    },
-    { arbitrary: { runs: 30 } }
-  )
 })
 
 describe("a create that is repeated after its key was replaced", () => {

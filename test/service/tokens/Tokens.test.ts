@@ -100,23 +100,6 @@ describe("a lease that asks for tokens", () => {
 })
 
 describe("a cached token", () => {
-  inService("serves leases that come every second for 80 % of its life", function* () {
-    const owner = yield* newTenant
-    yield* create(owner, bedrock)
-    const { held } = yield* MemoryBudget
-    const tokens: Array<string> = []
-    let most = 0
-    for (let n = 0; n < 3000; n++) {
-      const token = yield* tokenOf(owner)
-      if (token !== tokens.at(-1)) tokens.push(token)
-      if (n > 0) most = Math.max(most, held.spare)
-      yield* TestClock.adjust("1 second")
-    }
-    assert.lengthOf(tokens, Math.ceil(3000 / 720))
-    assert.lengthOf(new Set(tokens), tokens.length)
-    assert.isBelow(most, 20_000, "one token and a pool")
-  })
-
   /** A key store whose n-th read takes n seconds. */
   const slow = () => {
     const asked = { reads: 0, verifies: 0 }
@@ -194,21 +177,6 @@ describe("a cached token", () => {
     yield* remove(owner, id)
     yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })
     assert.isFalse(isCached(signer(2)))
-  })
-
-  inService("gives its memory back to who needs it, and is then minted again", function* () {
-    const owner = yield* newTenant
-    const { admit, held } = yield* MemoryBudget
-    const { id } = yield* create(owner, bedrock)
-    const { isCached } = yield* Tokens
-    yield* tokenOf(owner)
-    const signer = { ...owner, credential_id: id, key_version: 1, provider: "amazon-bedrock" }
-    assert.isTrue(isCached(signer))
-    const everything = yield* admit(owner.account_id, "gateway", 64 * mebibyte)
-    assert.isFalse(isCached(signer))
-    assert.strictEqual(held.spare, 0)
-    everything.release()
-    assert.match(yield* tokenOf(owner), /^bedrock-api-key-/)
   })
 })
 

@@ -15,7 +15,6 @@ import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { entriesIn, eventsIn } from "../../support/database/auditEntries.ts"
 import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { databaseContent, leakOf } from "../../support/keys/leakSearch.ts"
-import { eventually } from "../../support/process/eventually.ts"
 import { openBehindProxy } from "../../support/database/lossyStore.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { rotationWith, sealUnder } from "../../support/keys/rotating.ts"
@@ -315,17 +314,5 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
     assert.isUndefined(leakOf(events, [key, management_key, ...names]))
     const content = yield* databaseContent(sql)
     for (const name of names) assert.strictEqual(leakOf(content, [name]), name)
-  })
-
-  it.effect("get a checkpoint automatically", function* () {
-    const { newTenant, sql } = yield* TestService
-    yield* newTenant
-    yield* eventually(
-      "every entry is sealed",
-      Effect.map(
-        sql`SELECT 1 FROM audit_entries WHERE seq > (SELECT coalesce(max(last_seq), 0) FROM audit_checkpoints)`,
-        (rows) => rows.length === 0
-      )
-    )
   })
 })

@@ -2,7 +2,7 @@ import { Effect, Layer } from "effect"
 import { Statements } from "../support/database/Statements.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
-import { onAllAccounts, usePorts } from "./usePorts.ts"
+import { isDefinition, onAllAccounts, usePorts } from "./usePorts.ts"
 
 /** Unique indexes of tables whose rows belong to an account, which do not begin with it. */
 const findings = Effect.gen(function* () {
@@ -17,7 +17,6 @@ const findings = Effect.gen(function* () {
 const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|idempotency_records)\b/
 /** The account as a condition, or as part of the key of a join, a comparison or an insert. */
 const namesAccount = /\baccount_id"? = |\("?account_id"?, /
-const isDefinition = (text: string) => /^\s*(ALTER|CREATE|DROP|LOCK)\b/.test(text)
 const isAstray = (text: string) =>
   namesTenantTable.test(text) && !namesAccount.test(text) && !onAllAccounts.some((pattern) => pattern.test(text))
 

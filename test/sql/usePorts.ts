@@ -32,6 +32,8 @@ export const onAllAccounts = [
   /FROM workspaces WHERE id = \$1$/
 ]
 
+export const isDefinition = (text: string) => /^\s*(ALTER|CREATE|DROP|LOCK)\b/.test(text)
+
 /** A use of every function of a port, in the order of their calls: a new function without one does not compile. */
 type UsesOf<Port> = Readonly<Record<keyof Port, Effect.Effect<unknown, unknown>>>
 
@@ -114,11 +116,16 @@ export const usePorts = Effect.gen(function* () {
   const use = { account_id, credential_id: id, ...useFromLease(1) }
   const lastUse: UsesOf<CredentialUse["Service"]> = { store: store([use]), find: find(account_id, [id]) }
   const page = { workspace_id, provider: credential.provider, limit: 1 }
+  const memory = { reserved: 100_000, admit: () => Effect.undefined }
   const credentials: UsesOf<CredentialRepository["Service"]> = {
     insert: repository.insert(account_id, credential, sealed),
     findById: repository.findById(account_id, id),
     findSealed: repository.findSealed(account_id, id),
-    list: repository.list(account_id, { ...page, offset: 0 }),
+    list: Effect.forEach(
+      [{}, { memory }, { memory }],
+      (shared) => repository.list(account_id, { ...page, offset: 0, ...shared }),
+      together
+    ),
     scan: repository.scan(account_id, { ...page, after: credential }),
     update: Effect.forEach([sealed, undefined], (sealed) =>
       repository.update(account_id, { credential, revision: 7, sealed, key_version: 1, fields: ["name"] })

@@ -114,11 +114,12 @@ const afterMoves = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
     yield* sql`
       INSERT INTO workspaces (id, account_id, name, is_default, created_at)
       VALUES (${workspace_id}, ${other.account_id}, 'same id', false, now())`
-    const pool = {
+    const moved: Record<(typeof moves)[number], PoolOwner & { readonly provider: Provider }> = {
       workspace_id: { ...owner, workspace_id: yield* addWorkspace(account_id), provider: "azure" },
       provider: { ...owner, provider: "xai" },
       account_id: { ...owner, account_id: other.account_id, provider: "azure" }
-    }[column]
+    }
+    const pool = moved[column]
     yield* sql`
       INSERT INTO pools (account_id, workspace_id, provider)
       VALUES (${pool.account_id}, ${pool.workspace_id}, ${pool.provider})`

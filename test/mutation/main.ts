@@ -32,7 +32,7 @@ const areas = [
   },
   {
     tests:
-      "test/{sql/credentials/{makeWrite,ChangeRetry,InsertRetry,UpdateBatch},sql/links/*,port/CredentialRepositoryContract}.test.ts",
+      "test/{sql/credentials/{makeWrite,ChangeRetry,InsertRetry,PoolRoom,Reorder,UpdateBatch},sql/links/*,port/CredentialRepositoryContract}.test.ts",
     sources: "src/sql/credentials/{makeWrite,createCredential,changeCredential}.ts",
     database: true
   },

@@ -138,11 +138,9 @@ interface Ordered {
   readonly created_at: Date
 }
 
-/** Compares by the order of routing: `sort_order`, time of creation, id. */
+/** Sorts rows that are ordered by id into the order of routing: `sort_order`, time of creation, id. */
 const byOrder = (one: Ordered, other: Ordered) =>
-  one.sort_order - other.sort_order ||
-  one.created_at.getTime() - other.created_at.getTime() ||
-  (one.id < other.id ? -1 : 1)
+  one.sort_order - other.sort_order || one.created_at.getTime() - other.created_at.getTime()
 
 /**
  * Stores the order of all credentials of a workspace and provider in one transaction. Writes nothing if the order is stored

@@ -38,7 +38,13 @@ const open = Effect.gen(function* () {
   const acts = Effect.map(eventsIn(admin), (events) =>
     events
       .slice(numbers.length)
-      .map((event) => `${event.action} ${"credential_id" in event ? event.credential_id.slice(-2) : ""}`)
+      .map((event) =>
+        [
+          event.action,
+          "credential_id" in event ? event.credential_id.slice(-2) : "",
+          ...("revision" in event ? [event.revision] : [])
+        ].join(" ")
+      )
   )
   return { admin, acts, proxy, rows, update }
 })
@@ -58,9 +64,9 @@ it.live("stores and records each of several concurrent updates once, even if the
   ])
   assert.deepStrictEqual((yield* acts).toSorted(), [
     "credential.rotate 12",
-    "credential.update 11",
-    "credential.update 12",
-    "credential.update 13"
+    "credential.update 11 2",
+    "credential.update 12 2",
+    "credential.update 13 2"
   ])
 })
 

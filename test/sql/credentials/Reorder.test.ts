@@ -1,0 +1,57 @@
+import { Effect, Option } from "effect"
+import { CredentialId } from "../../../src/domain/Identifiers.ts"
+import { eventsIn } from "../../support/database/auditEntries.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { assert, it } from "../../support/it.ts"
+
+const provider = "openai"
+const idsOf = (numbers: ReadonlyArray<number>) => numbers.map((n) => CredentialId.make(uuid(n)))
+
+/** A pool whose members are routed in the order 13, 14, 12, 11: by `sort_order`, time of creation, id. */
+const open = Effect.gen(function* () {
+  const { admin, repository } = yield* openLossyStore
+  for (const n of [11, 12, 13, 14]) {
+    yield* repository.insert(account_id, plainCredential(workspace_id, uuid(n)), plainSealedKey(n))
+  }
+  yield* admin`UPDATE credentials SET created_at = '2026-01-01', sort_order = 0`
+  yield* admin`UPDATE credentials SET sort_order = 1 WHERE id = ${uuid(11)}`
+  yield* admin`UPDATE credentials SET created_at = '2026-01-02' WHERE id = ${uuid(12)}`
+  const state = Effect.gen(function* () {
+    const [pool] = yield* admin<{ version: number }>`SELECT version::int AS version FROM pools`
+    const rows = yield* admin<{ sort_order: number }>`SELECT sort_order FROM credentials ORDER BY id`
+    return { version: pool?.version, orders: rows.map(({ sort_order }) => sort_order) }
+  })
+  const reorder = (...numbers: ReadonlyArray<number>) =>
+    repository.reorder(account_id, { workspace_id, provider, ids: idsOf(numbers) })
+  return { admin, reorder, state }
+})
+
+it.live("stores an order with its audit event, and writes nothing if it is the stored one (L14)", function* () {
+  const { admin, reorder, state } = yield* open
+  const before = yield* state
+  assert.deepStrictEqual(before.orders, [1, 0, 0, 0])
+  assert.deepStrictEqual(yield* reorder(13, 14, 12, 11), Option.none())
+  assert.deepStrictEqual(yield* state, before)
+  assert.deepStrictEqual(yield* reorder(14, 13, 12, 11), Option.none())
+  assert.deepStrictEqual(yield* state, { version: (before.version ?? 0) + 1, orders: [3, 2, 1, 0] })
+  const events = (yield* eventsIn(admin)).filter(({ action }) => action === "credential.reorder")
+  assert.lengthOf(events, 1)
+  assert.deepInclude(events[0], { credential_ids: idsOf([14, 13, 12, 11]) })
+})
+
+const refused: ReadonlyArray<Readonly<Record<"ids" | "missing" | "foreign", ReadonlyArray<number>>>> = [
+  { ids: [11, 12, 13], missing: [14], foreign: [] },
+  { ids: [14, 13, 12, 11, 15], missing: [], foreign: [15] },
+  { ids: [11, 12, 14, 15], missing: [13], foreign: [15] }
+]
+it.live.each(refused)(
+  "refuses an order with missing or foreign credentials, and says which: $missing, $foreign (L14)",
+  function* ({ ids, missing, foreign }) {
+    const { reorder, state } = yield* open
+    const before = yield* state
+    const differences = { missing: idsOf(missing), foreign: idsOf(foreign) }
+    assert.deepStrictEqual(yield* reorder(...ids), Option.some(differences))
+    assert.deepStrictEqual(yield* state, before)
+  }
+)

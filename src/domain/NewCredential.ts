@@ -59,7 +59,7 @@ const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.
     : Effect.fail(new SchemaIssue.Composite(Fields.ast, [first, ...others]))
 }
 
-/** The input of create, with every rule of section 4.1. */
+/** The input of create. Decoding checks each member, and that they do not contradict each other (section 4.1). */
 export const NewCredential = Fields.annotate({ identifier: "NewCredential" }).pipe(
   Schema.decodeTo<Schema.Codec<NewCredential>, typeof Fields>(
     Schema.Any,

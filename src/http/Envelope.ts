@@ -11,6 +11,7 @@ import { isRepeated, requestIdOf } from "./ArrivingRequest.ts"
 import { routableUrl, Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 
+/** An error in its envelope, `{ error: { code, message } }`. The code is also the status. */
 export const errorResponse = (
   { error }: { readonly error: { readonly code: number; readonly message: string; readonly metadata?: object } },
   headers: Record<string, string> = {}
@@ -50,7 +51,10 @@ const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat
   )
 }
 
-/** Answers 404 for a path that does not decode (D5), 400 for the rest of a request (D7); undefined for a response. */
+/**
+ * Answers 404 for a path that does not decode (D5), 400 for any other part of a request (D7). Undefined for a response that does
+ * not encode: Effect calls the response's content `Body`, and the request's `Payload`.
+ */
 const decodingRefusal = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
   if (kind === "Body" || kind === "ResponseHeaders") return undefined
   return errorResponse(kind === "Params" ? new NotFound() : InvalidParams.ofSchema(cause.issue))
@@ -63,7 +67,10 @@ const refusalOf = (failure: unknown, routing: Routing["Service"], url: string) =
   return isUnrouted ? unrouted(routing, url) : undefined
 }
 
-/** Turns undeclared outcomes into envelopes, and gives every response its headers (D10, D11, D12). Build it anew for each router. */
+/**
+ * Answers failures that no route declares with an error in its envelope, and gives every response its headers (D10, D11, D12).
+ * Each router needs a fresh instance.
+ */
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
     const routing = yield* Routing

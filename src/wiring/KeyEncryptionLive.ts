@@ -61,7 +61,7 @@ const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings)
 
 /**
  * Provides key encryption and the stores, and checks that the keys can open what is stored. Refuses a missing or malformed
- * keyring before opening the stores. `user` is what opens them: the service, by default, or a command.
+ * keyring before opening the stores. `user` says who opens them: the service (the default) or a command.
  */
 export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>
   WrapBudget.layer.pipe(

@@ -32,7 +32,7 @@ export const layer = Layer.effect(
     const registry = yield* KekRegistry
     const ids = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
 
-    /** The last version read, which counts while the table is locked. The service checked it before it started. */
+    /** The version read last, used while the table is locked. At first the latest, which the service checked before it started. */
     let lastVersion = Option.some(latestMigration)
     const readSchema = Effect.map(
       withLockTimeout(background.sql, schemaLockTimeout)(appliedMigration(background.sql)),

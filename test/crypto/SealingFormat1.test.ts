@@ -47,7 +47,7 @@ describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
     }
   )
 
-  it("holds neither the key nor the bytes it was given in the clear (T1)", () => {
+  it("holds neither the provider key nor its data key in the clear, and wipes the data key (T1)", () => {
     const dek = Buffer.alloc(32, "D")
     const plaintext = Buffer.from("fake-key-0123456789")
     const kek = makeKek("kek-1", Buffer.alloc(32, "ke"))

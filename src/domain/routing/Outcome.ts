@@ -55,14 +55,14 @@ const dateOf = (text: string, now: number): number => {
   return new Date(at).toUTCString().endsWith(date) ? at : Number.NaN
 }
 
-/** Reads `Retry-After` (seconds or a date) as milliseconds; null if malformed or without a wait. */
+/** Reads `Retry-After` (seconds or a date) as milliseconds; null if malformed, zero or in the past. */
 const millisecondsOf = (header: string | null, now: number): number | null => {
   const text = header?.trim() ?? ""
   const wait = /^\d+(\.\d+)?$/.test(text) ? Math.ceil(Number(text) * 1000) : dateOf(text, now) - now
   return wait > 0 ? wait : null
 }
 
-/** Statuses whose codes count: the bodies of others may echo the request. */
+/** The statuses with which a code counts. With any other, the body may echo the request. */
 const keyStatuses = [400, 401, 403]
 const quotaStatuses = [400, 401, 402, 403, 429]
 

@@ -3,7 +3,7 @@ import { ask, Refused, store } from "./api.js"
 import { labelOf } from "./label.js"
 import { Field } from "./parts.js"
 import { html, useEffect, useRef, useState } from "./preact.js"
-import { AfterLife, doubtOf, KeyPlace, multilineHintOf, providerName, slugOf } from "./providers.js"
+import { doubtOf, KeyPageLink, multilineHintOf, providerName, slugOf, TokenValidity } from "./providers.js"
 
 /** @typedef {import("./api.js").Credential} Credential */
 /** @typedef {import("./api.js").Stored} Stored */
@@ -150,7 +150,7 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
               </datalist>`
           : html`<p>Provider: <strong>${providerName(provider)}</strong></p>`
       }
-      ${chosen && html`<${KeyPlace} of=${chosen} />`}
+      ${chosen && html`<${KeyPageLink} of=${chosen} />`}
       <${Field}
         id="key"
         label="API key"
@@ -170,7 +170,7 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
       ${multilineHint && html`<${Field} id="file" label="Or take it from a file" type="file" error=${issues["file"]} onChange=${readFile} />`}
       ${
         credential
-          ? html`<${AfterLife} of=${credential.provider} />`
+          ? html`<${TokenValidity} of=${credential.provider} />`
           : html`<${Field}
               id="name"
               label="Name"

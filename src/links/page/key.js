@@ -3,7 +3,7 @@ import { ask } from "./api.js"
 import { Read } from "./form.js"
 import { Ago, Field, Heading, Name, Rows } from "./parts.js"
 import { html, useEffect, useState } from "./preact.js"
-import { AfterLife, providerName } from "./providers.js"
+import { providerName, TokenValidity } from "./providers.js"
 import { Settings } from "./settings.js"
 import { causeOf, Event, inWords, State, states } from "./words.js"
 
@@ -126,7 +126,7 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
               onInput=${() => setMistyped(false)}
               autocomplete="off"
             />
-            <${AfterLife} of=${provider} />
+            <${TokenValidity} of=${provider} />
             <button class="danger">Delete for good</button>
           </form>`
         }`

@@ -24,9 +24,9 @@ export const slugOf = (slugs, text) => {
   return slugs.find((slug) => slug === wanted || providerName(slug).toLowerCase() === wanted)
 }
 
-/** The web pages on which keys are made, by provider. @type {Record<string, string>} */
+/** The provider's web page for making a key, by slug. @type {Record<string, string>} */
 // prettier-ignore
-const places = {
+const keyPages = {
   "amazon-bedrock": "console.aws.amazon.com/bedrock/home#/api-keys",
   anthropic: "console.anthropic.com/settings/keys", azure: "ai.azure.com", cerebras: "cloud.cerebras.ai",
   cohere: "dashboard.cohere.com/api-keys", deepinfra: "deepinfra.com/dash/api_keys",
@@ -37,14 +37,14 @@ const places = {
   perplexity: "www.perplexity.ai/settings/api", together: "api.together.ai/settings/api-keys", xai: "console.x.ai"
 }
 
-export const KeyPlace = (/** @type {{ of: string }} */ { of }) =>
-  places[of] !== undefined &&
+export const KeyPageLink = (/** @type {{ of: string }} */ { of }) =>
+  keyPages[of] !== undefined &&
   html`<p>
-    <a href=${`https://${places[of]}`} target="_blank" rel="noreferrer">Make a key at ${providerName(of)}</a> (opens a
+    <a href=${`https://${keyPages[of]}`} target="_blank" rel="noreferrer">Make a key at ${providerName(of)}</a> (opens a
     new tab)
   </p>`
 
-/** Providers whose keys are mostly JSON: the required members, and a description of the form. @type {Record<string, [string[], string]>} */
+/** Providers whose keys are mostly JSON: the required members, and a description of the key. @type {Record<string, [string[], string]>} */
 const structured = {
   "amazon-bedrock": [
     ["accessKeyId", "secretAccessKey", "region"],
@@ -71,37 +71,36 @@ const beginnings = [
   ["nvapi-", "nvidia"], ["pplx-", "perplexity"], ["xai-", "xai"]
 ]
 
-/** Says why a text is perhaps no key of the provider; it may be one nevertheless. @param {string} key @param {string} slug */
+/** Says why a text may not be a key of the provider; undefined without a doubt. Only a hint: some keys look unusual. @param {string} key @param {string} slug */
 export const doubtOf = (key, slug) => {
   const [, owner] = beginnings.find(([beginning]) => key.startsWith(beginning)) ?? []
   if (owner !== undefined && slug.split("/")[0] !== owner)
     return `This looks like a key of ${providerName(owner)}, not of ${providerName(slug)}.`
-  // The service refuses these beginnings, with a better sentence.
+  // The service refuses these beginnings, and explains it better.
   if (/^(bearer|basic|token|key|api-?key)\b/i.test(key)) return undefined
   if (!/^\s*[[{]/.test(key)) {
-    if (/[^!-~]/.test(key.trim())) return "Keys seldom have blanks, line breaks or such letters inside."
-    return key.length < 12 ? "This is shorter than keys are." : undefined
+    if (/[^!-~]/.test(key.trim())) return "Keys seldom contain spaces, line breaks or non-ASCII characters."
+    return key.length < 12 ? "This is shorter than keys usually are." : undefined
   }
-  const [members, shape] = formOf(slug) ?? [[], ""]
+  const [members, hint] = formOf(slug) ?? [[], ""]
   try {
     const [first] = [JSON.parse(key)].flat()
     const missing = members.filter((member) => !first?.[member])
-    return missing.length > 0 ? `This JSON has no ${missing.join(" and no ")}. Usual is: ${shape}` : undefined
+    return missing.length > 0 ? `This JSON has no ${missing.join(" and no ")}. Expected: ${hint}` : undefined
   } catch {
-    return "This begins like JSON and is not: perhaps its end is missing."
+    return "This begins like JSON but is not valid JSON: perhaps its end is missing."
   }
 }
 
-/** Says how long a token signed by the key stays valid after the key is replaced or deleted. */
-export const AfterLife = (/** @type {{ of: string }} */ { of }) => {
+/** Says how long a token made from the key stays valid after the key is replaced or deleted. */
+export const TokenValidity = (/** @type {{ of: string }} */ { of }) => {
   const [provider] = of.split("/")
-  const time = provider === "google-vertex" ? "an hour" : formOf(of) && provider !== "azure" ? "15 minutes" : undefined
+  const time =
+    provider === "google-vertex" ? "an hour" : formOf(of) === structured["amazon-bedrock"] ? "15 minutes" : undefined
   return (
     time &&
     html`<p>
-      <small
-        >The key is not used any more at once; a token that was made of it before stays valid for up to ${time}.</small
-      >
+      <small>The key is out of use at once, but a token made from it earlier stays valid for up to ${time}.</small>
     </p>`
   )
 }

@@ -60,7 +60,7 @@ export const post = (endpoint: Endpoint, { id, ...message }: Message) =>
     }
   })
 
-/** Whether the result of `post` is a success. */
+/** Whether the endpoint accepted the message, by the result of `post`. */
 export const isAccepted = (result: number | string): boolean =>
   typeof result === "number" && result >= 200 && result < 300
 
@@ -90,7 +90,7 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
 
   /**
    * Posts until no event is left, a delivery fails, or another instance takes the cursor. Returns whether a delivery failed.
-   * Several events may share a `seq`; `done` counts those already delivered.
+   * Several events may share a `seq`: those up to `after` are delivered, and so are the first `done` of the next `seq`.
    */
   const deliverFrom = Effect.fnUntraced(function* (from: { readonly after: number; readonly done: number }) {
     let { after, done } = from
@@ -103,10 +103,12 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
         count[wasAccepted ? "accepted" : "refused"]()
         if (!wasAccepted) return true
         const isLastOfSeq = events[index + 1]?.seq !== event.seq
-        const firstOfSeq = events.findIndex(({ seq }) => seq === event.seq)
-        const previousSeq = events[firstOfSeq - 1]?.seq ?? after
-        const to = isLastOfSeq ? { after: event.seq, done: 0 } : { after: previousSeq, done: index - firstOfSeq + 1 }
-        if (!(yield* cursor.advance(holder, to))) return false
+        const indexOfFirst = events.findIndex(({ seq }) => seq === event.seq)
+        const previousSeq = events[indexOfFirst - 1]?.seq ?? after
+        const delivered = isLastOfSeq
+          ? { after: event.seq, done: 0 }
+          : { after: previousSeq, done: index - indexOfFirst + 1 }
+        if (!(yield* cursor.advance(holder, delivered))) return false
       }
       if (!(yield* cursor.advance(holder, { after: last_seq, done: 0 }))) return false
       after = last_seq
@@ -120,9 +122,10 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
     if (Option.isSome(state) && !state.value.isDue) return
     const progress = yield* cursor.take(holder)
     if (Option.isNone(progress)) return
-    yield* Effect.onExit(deliverFrom(progress.value), (exit) =>
-      Effect.ignore(cursor.free(holder, Exit.isSuccess(exit) && exit.value))
-    )
+    yield* Effect.onExit(deliverFrom(progress.value), (exit) => {
+      const hasFailed = Exit.isSuccess(exit) && exit.value
+      return Effect.ignore(cursor.free(holder, hasFailed))
+    })
   })
   yield* repeatInBackground("1 second", deliverIfDue, "Events could not be delivered to the webhook")
 })

@@ -13,8 +13,9 @@ import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 /**
  * Makes the lookup of the credential that an earlier request with the same idempotency key created. It fails with `Conflict`
- * if that request differed or its credential is deleted (L11). Naming the default workspace or the key's region equals
- * omitting it. The workspace and API keys may be gone. Once the provider key was replaced, compares only its label.
+ * if that request differed or its credential is deleted (L11). A request that names the default workspace or the key's region
+ * equals one that omits it. Works even if the named workspace and API keys no longer exist. Once the provider key was replaced,
+ * compares only the first key's label.
  */
 export const makeFindIdempotentResult = Effect.gen(function* () {
   const cipher = yield* Cipher
@@ -22,16 +23,21 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
   const repository = yield* CredentialRepository
   const workspaces = yield* WorkspaceResolver
 
+  /**
+   * Whether the request matches as it is, or matches with the default workspace omitted or named instead. That workspace must
+   * be the stored credential's, which is undefined once the credential is deleted.
+   */
   const isRepeat = Effect.fnUntraced(function* (
     account_id: AccountId,
-    requested: WorkspaceId | undefined,
-    stored: WorkspaceId | undefined,
+    requestedWorkspace: WorkspaceId | undefined,
+    storedWorkspace: WorkspaceId | undefined,
     matches: (workspace_id: WorkspaceId | undefined) => boolean
   ) {
-    if (matches(requested)) return true
-    if (requested !== undefined) return (requested === stored || stored === undefined) && matches(undefined)
-    const byDefault = Option.getOrUndefined(yield* workspaces.resolve(account_id, undefined))
-    return byDefault !== undefined && (byDefault === stored || stored === undefined) && matches(byDefault)
+    if (matches(requestedWorkspace)) return true
+    const mayBeStoredIn = (id: WorkspaceId) => storedWorkspace === undefined || id === storedWorkspace
+    if (requestedWorkspace !== undefined) return mayBeStoredIn(requestedWorkspace) && matches(undefined)
+    const defaultWorkspace = Option.getOrUndefined(yield* workspaces.resolve(account_id, undefined))
+    return defaultWorkspace !== undefined && mayBeStoredIn(defaultWorkspace) && matches(defaultWorkspace)
   })
 
   return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key: IdempotencyKey) {
@@ -54,7 +60,7 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
   })
 })
 
-/** Makes the record by which a repeated create is recognised. */
+/** Makes the record that later identifies a repeat of this create. */
 export const idempotencyRecordOf = (
   account_id: AccountId,
   id: CredentialId,
@@ -102,7 +108,7 @@ const equivalentRequests = (
   }))
 }
 
-/** Computes an HMAC under an idempotency key. The key itself is not stored: it may contain anything. */
+/** Computes an HMAC under an idempotency key. The key itself is not stored, since clients may put anything in it. */
 export const hmacWith = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
   createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
 

@@ -17,7 +17,10 @@ export interface RewrapOptions {
 
 /** The use of a key-encryption key that the keyring has, or that only the database knows. */
 export interface KeyStatus extends Omit<KekUsage, "retired"> {
-  /** `pending` has never sealed; `missing` is not in the keyring although credentials name it. */
+  /**
+   * `pending` has never sealed; `missing` is not in the keyring although credentials name it; a key that is neither in the
+   * keyring nor named counts as `retired`.
+   */
   readonly role: "primary" | "pending" | "decrypt-only" | "missing" | "retired"
   readonly may_be_retired: boolean
 }

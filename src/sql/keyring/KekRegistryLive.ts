@@ -18,7 +18,7 @@ interface KekRow {
 }
 
 /** How long an attempt to retire a key may block statements on `credentials`, and how often to repeat the attempt. */
-const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
+const retirement = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
 
 /** The ids of the keys that credentials or links name. Steps through the index from one id to the next; links are few. */
 const namedKeks = (sql: SqlClient.SqlClient) =>
@@ -69,12 +69,12 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const { background, reads, writes } = yield* Database
     const instance = { id: randomUUID(), name: `${hostname()}:${process.pid}` }
-    const known = (ids: ReadonlyArray<string>) => writes.sql<KekRow>`
+    const selectKeks = (ids: ReadonlyArray<string>) => writes.sql<KekRow>`
       SELECT id AS kek_id, check_value, retired_at IS NOT NULL AS retired FROM keks WHERE id = ANY(${ids}::text[])`
     const insert = ({ check_value, kek_id }: Omit<KekRow, "retired">) => writes.sql<{ kek_id: string }>`
       INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value})
       ON CONFLICT (id) DO NOTHING RETURNING id AS kek_id`
-    /** A key may seal if it has sealed before, if no key has, or if another key of the keyring has. */
+    /** A key may seal if it has sealed before, if no live key has, or if a live key of its keyring has. Live is not retired. */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
       wraps > 0
       OR NOT EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL)
@@ -90,7 +90,7 @@ export const layer = Layer.effect(
           END AS permission FROM keks WHERE id = ${kek_id}`,
         ([row]) => row?.permission ?? "foreign"
       )
-    /** Only the first use of a key takes the lock, under which the first uses of all other keys are visible. */
+    /** Locks `keks` before the first use of a key: of two new keys in disjoint keyrings, only one may begin to seal. */
     const reserve = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) {
       const { sql } = writes
       const [used] = yield* sql`SELECT 1 FROM keks WHERE id = ${kek_id} AND wraps > 0`
@@ -103,8 +103,11 @@ export const layer = Layer.effect(
 
     const count = (kek_id: string) => writes.probe(countNaming(writes.sql, kek_id), "keks.count")
 
-    /** Retires or reinstates a key. Returns false if running transactions keep `credentials` or `links` locked for too long. */
-    const fence = Effect.fnUntraced(
+    /**
+     * Retires or reinstates a key: replaces the constraints of `credentials` and `links` that refuse rows with a retired key.
+     * Returns false, without a change, if running transactions keep either table locked for too long.
+     */
+    const setRetired = Effect.fnUntraced(
       function* (kek_id: string, retired: boolean) {
         const { sql } = writes
         yield* sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
@@ -113,7 +116,7 @@ export const layer = Layer.effect(
           WHERE id = ${kek_id} AND (retired_at IS NULL) = ${retired} RETURNING id`
         yield* recordEach(sql, changed, () => ({ action: retired ? "keyring.retire" : "keyring.reinstate", kek_id }))
         const rows = yield* sql<{ id: string }>`SELECT id FROM keks WHERE retired_at IS NOT NULL ORDER BY id`
-        yield* sql.unsafe(`SET LOCAL lock_timeout = '${fencing.lockTimeout}'`)
+        yield* sql.unsafe(`SET LOCAL lock_timeout = '${retirement.lockTimeout}'`)
         for (const table of ["credentials", "links"]) {
           yield* sql.unsafe(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${table}_kek_retired`)
           yield* sql.unsafe(`ALTER TABLE ${table} ADD CONSTRAINT ${table}_kek_retired
@@ -130,14 +133,14 @@ export const layer = Layer.effect(
           (query) => writes.probe(query, "keks.fence")
         )
     )
-    const fenceWithRetry = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
-      for (let attempt = 1; !(yield* fence(kek_id, retired)); attempt++) {
-        if (attempt === fencing.attempts) {
+    const setRetiredWithRetry = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
+      for (let attempt = 1; !(yield* setRetired(kek_id, retired)); attempt++) {
+        if (attempt === retirement.attempts) {
           return yield* Effect.die(
             new DatabaseFailure({ kind: "LockTimeout", sqlstate: "55P03", constraint: undefined })
           )
         }
-        yield* Effect.sleep(fencing.pause)
+        yield* Effect.sleep(retirement.pause)
       }
     })
 
@@ -169,7 +172,7 @@ export const layer = Layer.effect(
           ),
           (rows) => rows.map(({ name }) => name)
         ),
-      known: (kek_ids) => writes.probe(known(kek_ids), "keks.known"),
+      known: (kek_ids) => writes.probe(selectKeks(kek_ids), "keks.known"),
       sealPermission: (kek_id, kek_ids) => background.probe(sealPermission(kek_id, kek_ids), "keks.seal_permission"),
       reserve: (kek_id, kek_ids, count) =>
         writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count)), "keks.reserve"),
@@ -185,12 +188,13 @@ export const layer = Layer.effect(
         yield* probe(recordOnce(sql, randomUUID(), { action: "keyring.promote", kek_id }), "keks.promote")
       }),
       retire: Effect.fnUntraced(function* (kek_id) {
-        const before = yield* count(kek_id)
-        if (before > 0) return before
-        yield* fenceWithRetry(kek_id, true)
-        const meanwhile = yield* count(kek_id)
-        if (meanwhile > 0) yield* fenceWithRetry(kek_id, false)
-        return meanwhile
+        const naming = yield* count(kek_id)
+        if (naming > 0) return naming
+        yield* setRetiredWithRetry(kek_id, true)
+        // Rows may have named the key between the count and the constraint.
+        const namedMeanwhile = yield* count(kek_id)
+        if (namedMeanwhile > 0) yield* setRetiredWithRetry(kek_id, false)
+        return namedMeanwhile
       }),
       register: Effect.fnUntraced(function* (keks) {
         const ids = keks.map(({ kek_id }) => kek_id)
@@ -200,12 +204,12 @@ export const layer = Layer.effect(
               rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
             )
             .map(({ kek_id }) => kek_id)
-        const registered = yield* writes.probe(known(ids), "keks.known")
+        const registered = yield* writes.probe(selectKeks(ids), "keks.known")
         const conflicts = differing(registered)
         if (conflicts.length > 0 || registered.length === new Set(ids).size) return conflicts
         const insertMissing = Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
-          const conflicts = differing(yield* known(ids))
+          const conflicts = differing(yield* selectKeks(ids))
           if (conflicts.length > 0) return conflicts
           const inserted = (yield* Effect.forEach(keks, insert)).flat()
           yield* recordEach(writes.sql, inserted, ({ kek_id }) => ({ action: "keyring.register", kek_id }))
@@ -219,12 +223,12 @@ export const layer = Layer.effect(
           const { sql } = reads
           const rows = yield* sql<UsageRow>`
             SELECT id AS kek_id, wraps::float8 AS wraps, retired_at IS NOT NULL AS retired, registered_at FROM keks`
-          const known = new Map(rows.map((row) => [row.kek_id, row]))
+          const byId = new Map(rows.map((row) => [row.kek_id, row]))
           const named = yield* namedKeks(sql)
-          const ids = Array.from(new Set([...named, ...known.keys()])).sort()
+          const ids = Array.from(new Set([...named, ...byId.keys()])).sort()
           return yield* Effect.forEach(ids, (kek_id) =>
             Effect.map(countNaming(sql, kek_id, countLimit + 1), (credentials) => {
-              const { retired, ...row } = known.get(kek_id) ?? { kek_id, wraps: 0, retired: false, registered_at: null }
+              const { retired, ...row } = byId.get(kek_id) ?? { kek_id, wraps: 0, retired: false, registered_at: null }
               return { ...registeredKey(row), ...capped(credentials), retired }
             })
           )

@@ -202,7 +202,7 @@ layerLive(Store.layer())("statements in batches", statements(true))
 layerLive(Store.layer(false))("statements alone", statements(false))
 
 describe("an audit entry (SECURITY.md, Audit)", () => {
-  it.live("covers all changes of a transaction to an account; each create of a batch has its own", () =>
+  it.live("covers all that a transaction changes in an account; each create in a batch has its own entry", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const { account_id, workspace_id } = yield* newTenant

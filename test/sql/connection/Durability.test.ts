@@ -46,7 +46,7 @@ describe("acknowledged means on disk, even if synchronous_commit is set for the 
     assert.deepStrictEqual([yield* problems, warnings], [[], 0])
   })
 
-  it.live("off behind a transaction pooler, which configures no session: it warns, not ready", function* () {
+  it.live("off behind a transaction pooler, which keeps it off: the service warns and is not ready", function* () {
     const { effective, problems, warnings } = yield* open("off", true)
     assert.deepStrictEqual(yield* effective, ["off", "off"])
     assert.deepStrictEqual(

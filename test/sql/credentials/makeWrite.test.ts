@@ -172,7 +172,7 @@ describe("every write of a credential", () => {
     assert.lengthOf(found, 0, "none is asked for again: that would lock the pool")
   })
 
-  it.live("deletes a credential that has meanwhile grown beyond the earlier size of its pool", function* () {
+  it.live("deletes a credential that a concurrent update makes larger than its pool was", function* () {
     const { ports, sql } = yield* openWith(true)
     const [first = assert.fail(), second = assert.fail()] = ports
     const [one, other] = [Context.get(first, CredentialRepository), Context.get(second, CredentialRepository)]

@@ -20,7 +20,7 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
     Effect.catchCause(exitCodeOf)
   )
 
-/** Runs the command line of this process. SIGINT and SIGTERM end a service with success, any other command with code 130. */
+/** Runs the command line of this process. SIGINT and SIGTERM end it with success if it `serves`, otherwise with code 130. */
 export const main = (serves: boolean) =>
   run(process.argv.slice(2)).pipe(
     Effect.map((code) => {

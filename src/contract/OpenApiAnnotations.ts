@@ -46,7 +46,10 @@ interface Shape {
   readonly required?: ReadonlyArray<string>
 }
 
-/** Builds an example answer from `exampleValues`, else from the first value that the schema allows; null where allowed. */
+/**
+ * Builds an example of a schema: null or the first value if it lists any, otherwise the name of its type. Members have their
+ * own example or that of their name in `exampleValues`, if there is one.
+ */
 const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   const { $ref, anyOf, enum: allowed, items, properties, required, type } = shape
   if ($ref !== undefined) return exampleOf(spec, spec.components.schemas[$ref.split("/").at(-1) ?? ""] as Shape)
@@ -101,7 +104,7 @@ const challenge = header("The Bearer challenge.")
 
 type Headers = Record<string, OpenApi.OpenAPISpecHeader>
 
-/** Headers that the envelope adds. */
+/** Headers that the envelope adds by status, besides `X-Request-Id`. */
 const addedHeaders: Readonly<Record<string, Headers>> = {
   401: { "WWW-Authenticate": challenge },
   403: { "WWW-Authenticate": challenge },

@@ -87,14 +87,14 @@ export const AccountEvent = Schema.Struct({
     description: "`{seq}.{n}`: n counts the events of one `seq` from 0.",
     examples: ["42.0"]
   }),
-  seq: Schema.Int.annotate({ description: "Ascends; what one transaction did to one credential shares it." }),
+  seq: Schema.Int.annotate({ description: "Ascends; events of one transaction on one credential share it." }),
   at: timestamp("When it happened."),
   action: Schema.String.annotate({ description: "What was done. Further actions may be added." }),
   workspace_id: Schema.optionalKey(WorkspaceId),
   credential_id: Schema.optionalKey(CredentialId),
   provider: Schema.optionalKey(StoredProvider),
   label: Schema.optionalKey(
-    Schema.String.annotate({ description: "The label since then; of a deletion, the one before." })
+    Schema.String.annotate({ description: "The label after the event; before it, for a deletion." })
   ),
   key_version: Schema.optionalKey(Schema.Int),
   model: Schema.optionalKey(

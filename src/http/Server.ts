@@ -42,7 +42,7 @@ const routes = Layer.mergeAll(
   Layer.fresh(Envelope.layer)
 )
 
-/** The contract implemented over `Credentials` and `ApiKeys`. */
+/** The handlers of the contract, with its authentication and its decoding of requests. */
 const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
   Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer))
 )

@@ -18,10 +18,10 @@ export class KekRegistry extends Context.Service<
     ) => Effect.Effect<
       ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array; readonly retired: boolean }>
     >
-    /** Records for a minute which keys this instance has loaded; `withdraw` removes the record. */
+    /** Records which keys this instance has loaded. The record expires after a minute; `withdraw` removes it at once. */
     readonly announce: (kek_ids: ReadonlyArray<string>) => Effect.Effect<void>
     readonly withdraw: Effect.Effect<void>
-    /** The instances, as host and process id, that announced keys within a minute, but not this key. */
+    /** The instances, as host and process id, that announced keys within the last minute, but not this key. */
     readonly instancesLacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>>
     /** Records that a key is about to become the primary key. */
     readonly promote: (kek_id: string) => Effect.Effect<void>
@@ -30,8 +30,8 @@ export class KekRegistry extends Context.Service<
     /** Whether a registered key may seal for a keyring of `kek_ids`. */
     readonly sealPermission: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<SealPermission>
     /**
-     * Reserves wraps and returns the total so far. Returns none if the key is not registered, or `foreign` to a keyring of
-     * `kek_ids`: of two new keys in disjoint keyrings, only one ever gets wraps.
+     * Reserves wraps of a key and returns its total so far. Returns none if the key is not registered, or is `foreign` to a
+     * keyring of `kek_ids`. Of two new keys in disjoint keyrings, at most the first to reserve gets wraps without `admit`.
      */
     readonly reserve: (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) => Answer<Option.Option<number>>
     /** Lets a registered key seal although it is `foreign`, unless it is retired. */
@@ -48,10 +48,10 @@ export class KekRegistry extends Context.Service<
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
     readonly findNaming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
     /**
-     * Rewraps up to `size` credentials that name another key than `primary`, beginning at `after`, the previous `next`. Skips
-     * rows that a transaction has locked. Stores the results of `rewrap` for credentials that did not change meanwhile: the
-     * whole batch, or nothing if the key store is unavailable. `rewrap` may be called again for a credential, and gets only the
-     * first two bytes of `sealed`, which name its format: it needs no more.
+     * Rewraps up to `size` credentials that name a key other than `primary`. Begins at `after`, the `next` of the previous
+     * batch, and skips locked rows. Stores the results together, except for credentials that changed meanwhile; stores nothing
+     * if the key store is unavailable. May call `rewrap` several times for a credential, with only the first two bytes of
+     * `sealed`: they name the format, which is all that `rewrap` reads of it.
      */
     readonly rewrapBatch: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },

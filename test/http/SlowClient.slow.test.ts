@@ -106,7 +106,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
 })
 
 layerLive(TestService.layer)("without memory", (it) => {
-  it.effect("a complete body that still waits for memory at the limit is answered 408 (T9)", function* () {
+  it.effect("a complete body that still waits for memory at the time limit is answered 408 (T9)", function* () {
     const { admit, tenantsTotal } = yield* MemoryBudget
     const { create } = yield* TestService.newTenant
     const others = yield* admit("others", "gateway", tenantsTotal - 8)

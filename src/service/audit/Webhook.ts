@@ -1,6 +1,6 @@
 import { createHmac, randomUUID } from "node:crypto"
 import { Context, Effect, Exit, Layer, Option, Redacted } from "effect"
-import { EventCursor, Events, type FeedEvent } from "../../port/Events.ts"
+import { EventCursor, Events, type FeedEvent, type Progress } from "../../port/Events.ts"
 import { makeMeter } from "../../runtime/Meter.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
@@ -23,6 +23,7 @@ interface Message {
 }
 
 const postTimeoutMillis = 10_000
+/** An entry of the audit log has the events of one `seq`. */
 const entriesPerPage = 100
 
 /** The headers of Standard Webhooks; `now` is in seconds since 1970. */
@@ -92,8 +93,8 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
    * Posts until no event is left, a delivery fails, or another instance takes the cursor. Returns whether a delivery failed.
    * Several events may share a `seq`: those up to `after` are delivered, and so are the first `done` of the next `seq`.
    */
-  const deliverFrom = Effect.fnUntraced(function* (from: { readonly after: number; readonly done: number }) {
-    let { after, done } = from
+  const deliverFrom = Effect.fnUntraced(function* (begin: Progress) {
+    let { after, done } = begin
     for (;;) {
       const { events, last_seq } = yield* next(after, entriesPerPage)
       if (last_seq === after) return false
@@ -103,13 +104,14 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
         count[wasAccepted ? "accepted" : "refused"]()
         if (!wasAccepted) return true
         const isLastOfSeq = events[index + 1]?.seq !== event.seq
-        const indexOfFirst = events.findIndex(({ seq }) => seq === event.seq)
-        const previousSeq = events[indexOfFirst - 1]?.seq ?? after
-        const delivered = isLastOfSeq
+        const firstOfSeq = events.findIndex(({ seq }) => seq === event.seq)
+        const previousSeq = events[firstOfSeq - 1]?.seq ?? after
+        const progress = isLastOfSeq
           ? { after: event.seq, done: 0 }
-          : { after: previousSeq, done: index - indexOfFirst + 1 }
-        if (!(yield* cursor.advance(holder, delivered))) return false
+          : { after: previousSeq, done: index - firstOfSeq + 1 }
+        if (!(yield* cursor.advance(holder, progress))) return false
       }
+      // In case the page ends with an entry that has no events.
       if (!(yield* cursor.advance(holder, { after: last_seq, done: 0 }))) return false
       after = last_seq
       done = 0

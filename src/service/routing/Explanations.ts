@@ -35,17 +35,18 @@ const tooManyCredentials = InvalidParams.of({
 /** Minimum credentials of an explanation that is cached. */
 const minCached = 16
 
-/** An encoded explanation, and the request and snapshots that it is for. Keeps no pool in memory. */
+/** An encoded explanation, and the request and the snapshots of pools that it is for. Keeps no pool in memory. */
 interface CachedBody {
   readonly body: Uint8Array
   readonly request: string
+  /** Serial numbers of the snapshots, which change with them. */
   readonly snapshots: string
   /** End of the first cooldown or trial in it, by the monotonic clock. */
   readonly valid_until: number
   readonly reservation: Reservation
 }
 
-/** Makes explanations of which credentials serve a request, and why others do not, from the pools that routers read. */
+/** Explains from the pools that routers read which credentials serve a request, and why others do not. */
 const make = Effect.fnUntraced(function* (verifies: boolean) {
   const { current, inTurn, throttled } = yield* Pools
   const budget = yield* MemoryBudget
@@ -55,7 +56,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
   const parkings = yield* Parkings
   const withinDeadline = withDeadline(yield* RequestTimeout)
 
-  /** Reads the pools of a plan. */
+  /** Reads the pools of the requested providers. Refuses several providers with too many credentials. */
   const prepare = Effect.fnUntraced(function* (account_id: AccountId, requested: PlanRequest) {
     const providers = requested.targets.map(({ provider }) => provider)
     const { snapshots, workspace_id } = yield* Effect.catchTag(
@@ -84,7 +85,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return { explanation: yield* throttled(() => explanationOf(request, plan, poolOf)), valid_until }
   })
 
-  /** The last explanation from each set of pools. */
+  /** The cached explanation of each set of pools: the last one. */
   const bodies = new Map<string, CachedBody>()
   const evict = (pools: string) => {
     bodies.get(pools)?.reservation.release()
@@ -133,7 +134,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const [first] = listed
     if (first === undefined) return []
     const ids = listed.map(({ id }) => id)
-    // Slugs of another version have pools too.
+    // Providers that only another version of this service knows have pools too.
     const providers = Array.from(new Set(listed.map(({ provider }) => provider as Provider)))
     const snapshots = yield* current({ account_id, workspace_id: first.workspace_id }, providers).pipe(
       Effect.map(({ snapshots }) => snapshots),
@@ -144,7 +145,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return listed.map((credential) => {
       const { id, provider } = credential
       const pooled = snapshots?.[providers.indexOf(provider as Provider)]?.byId.get(id)
-      // The credential was deleted meanwhile; one of a deleted workspace still has a status.
+      // Missing from its pool, the credential was deleted meanwhile. A deleted workspace has no pools, but statuses.
       if (snapshots !== undefined && pooled === undefined) return null
       return statusOf(credential, pooled, parked.get(id) ?? [], used.get(id) ?? neverUsed)
     })

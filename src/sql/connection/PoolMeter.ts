@@ -13,6 +13,7 @@ const errorOf = (cause: Cause.Cause<DatabaseFailure>) => {
 
 type Retrying = ReturnType<typeof retryingWith>
 
+/** Meters the queries of one pool and the requests that wait for it. */
 export const makePoolMeter = (lane: PoolName) =>
   Effect.map(makeMeter, ({ counter, gauge, histogram }) => {
     const durationOf = memoize((operation: Operation) =>
@@ -39,6 +40,7 @@ export const makePoolMeter = (lane: PoolName) =>
       batched: (operation: Operation, size: number) => batchSizeOf(operation)(size),
       /** Records how long a request waited for its batch to start. */
       waited: histogram("byok.db.queue.wait.duration", { lane }),
+      /** Counts a request refused because the queue was full. */
       refused: counter("byok.db.refusals", { lane }),
       /** Counts the result of `read` in the depth of the queue. */
       addQueue: (read: () => number) => void queues.push(read)

@@ -222,7 +222,7 @@ describe("writing behind", () => {
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 200, seed: "planted" }))
 
-  it.effect.each(faults)("loses changes if %s (control)", function* ([, ...edit]) {
+  it.effect.each(faults)("the property above fails if %s (control)", function* ([, ...edit]) {
     const url = new URL("../../../src/service/routing/makeWriteBehind.ts", import.meta.url)
     const names = ["../../domain/Errors.ts", "../../port/DatabaseFailure.ts"]
     const imports = Object.fromEntries([

@@ -273,7 +273,7 @@ describe("the cache of tokens", () => {
     )
   })
 
-  inTokens("signs nothing for a plain key, which it fills in, and refuses a key that cannot sign", function* () {
+  inTokens("passes a plain key on unsigned, and refuses a key that cannot sign", function* () {
     const { isCached, sign } = yield* Tokens
     const texts: Array<string> = []
     const fill = (bytes: Uint8Array) => void texts.push(Buffer.from(bytes).toString())

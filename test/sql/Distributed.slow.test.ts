@@ -55,9 +55,9 @@ const ofNoRequest: Readonly<Record<string, RegExp>> = {
   "credentials that name a key": /FROM credentials\s+WHERE kek_id (BETWEEN \$|= (ANY\()?\$)/,
   "a rewrap": /\(account_id, id\) > \(.* kek_id <> |UPDATE credentials AS target SET kek_id|OFFSET \$3 LIMIT 1$/s,
   "a search for a leaked key":
-    /WITH read AS|key \(account_id, credential_id, key_version, n\)|AS count FROM credentials$/,
+    /WITH read AS|AS key \("account_id","credential_id","key_version", n\)|AS count FROM credentials$/,
   "old idempotency records": /DELETE FROM idempotency_records WHERE true/,
-  "what parkings of many accounts change": /JOIN \(SELECT DISTINCT account_id, credential_id FROM/,
+  "what parkings of many accounts change": /JOIN unnest\(\$1::uuid\[\],\$2::uuid\[\]\) WITH ORDINALITY AS wanted/,
   "parkings and uses of many accounts": /(INTO|FROM) credential_(parkings|use) AS \w+\s+(\(|USING)/,
   "a workspace by its id": /workspaces (SET deleted_at = \$1\s+)?WHERE id =/,
   accounts: /FROM accounts\s+(WHERE id > \$1 ORDER|LIMIT)|INSERT INTO api_keys/

@@ -4,7 +4,7 @@ const algorithm: CipherGCMTypes = "aes-256-gcm"
 export const nonceLength = 12
 const tagLength = 16
 
-/** Fills a buffer with random bytes. Tests of golden ciphertexts use fixed bytes. */
+/** Fills a buffer with random bytes. Tests that compare whole ciphertexts use fixed bytes. */
 export type FillRandom = (target: Buffer) => void
 
 /** How many bytes `encrypt` adds: nonce and tag. */
@@ -19,7 +19,7 @@ export const encrypt = (key: KeyObject, nonce: Uint8Array, plaintext: Uint8Array
   return Buffer.concat([nonce, ciphertext, cipher.getAuthTag()])
 }
 
-/** Returns the plaintext, or undefined if key, nonce, ciphertext, tag and AAD do not belong together. */
+/** Decrypts a `box` of `encrypt`. Returns undefined if key, box and AAD do not belong together. */
 export const decrypt = (key: KeyObject, box: Uint8Array, aad: Uint8Array): Buffer | undefined => {
   if (box.length < overhead) return undefined
   const end = box.length - tagLength

@@ -47,15 +47,16 @@ export const layer = Layer.effect(
     const keys = yield* KeyEncryption
     const budget = yield* WrapBudget
     const timer = yield* makeCryptoTimer
+    /** Makes a wrapper of key store calls that measures and limits their time. */
     const timedCall = (operation: "seal" | "unwrap") => {
-      const timed = timer(operation)
+      const time = timer(operation)
       return <A, E extends { readonly _tag: string }>(call: () => Effect.Effect<A, E>) =>
-        timed(withKeyStoreTimeout(Effect.suspend(call)))
+        time(withKeyStoreTimeout(Effect.suspend(call)))
     }
     const [sealing, unwrapping] = [timedCall("seal"), timedCall("unwrap")]
 
-    /** Returns the id of the primary key, after spending one wrap of its budget. */
-    const spend = Effect.suspend(() => {
+    /** Spends one wrap of the primary key's budget and returns the key's id. */
+    const spendWrap = Effect.suspend(() => {
       const primary = keys.primary()
       return primary === undefined
         ? Effect.fail(new KeyStoreUnavailable({ reason: "the keyring is empty" }))
@@ -76,7 +77,7 @@ export const layer = Layer.effect(
     return {
       seal: (key, context) =>
         sealing(() =>
-          Effect.flatMap(spend, (primary) => {
+          Effect.flatMap(spendWrap, (primary) => {
             const plaintext = Buffer.from(Redacted.value(key))
             const sealed = wiping(plaintext, () =>
               seal(inTurn(keys, context.account_id), primary, plaintext, encode(context))
@@ -100,7 +101,7 @@ export const layer = Layer.effect(
       verify: (sealed, context) => unwrapping(() => verify(inTurn(keys, context.account_id), sealed, encode(context))),
       reseal: (sealed, from, to) =>
         sealing(() =>
-          Effect.flatMap(spend, (primary) =>
+          Effect.flatMap(spendWrap, (primary) =>
             reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
           )
         )
@@ -108,7 +109,7 @@ export const layer = Layer.effect(
   })
 )
 
-const failed = (failure: RewrapFailure) => Effect.succeed(Result.fail(failure))
+const asResult = (failure: RewrapFailure) => Effect.succeed(Result.fail(failure))
 
 /** Rewraps with sealing format 1 under the primary key of the key store. */
 export const rewrapper = Layer.effect(
@@ -131,7 +132,7 @@ export const rewrapper = Layer.effect(
           Effect.suspend(() => rewrap(inTurn(keys, context.account_id), primary, sealed, encode(context)))
         ).pipe(
           Effect.map(Result.succeed),
-          Effect.catchTags({ AuthenticationFailed: failed, UnknownKeyId: failed, UnsupportedFormat: failed })
+          Effect.catchTags({ AuthenticationFailed: asResult, UnknownKeyId: asResult, UnsupportedFormat: asResult })
         )
     }
   })

@@ -17,8 +17,8 @@ export class KeyEncryption extends Context.Service<
     readonly primary: () => string | undefined
     readonly keks: () => ReadonlyArray<KekIdentity>
     /**
-     * Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. A store in this process has
-     * wrapped when the call returns, before the effect runs.
+     * Encrypts a data key with AES-256-GCM under a new random nonce. Returns nonce(12) | ciphertext | tag(16). A store
+     * in this process wraps during the call, before the effect runs.
      */
     readonly wrap: (
       kek_id: string,
@@ -26,15 +26,15 @@ export class KeyEncryption extends Context.Service<
       aad: Uint8Array
     ) => Effect.Effect<Uint8Array, UnknownKeyId | KeyStoreUnavailable>
     /**
-     * Returns the data key in a buffer that the caller must wipe. If the caller was interrupted, the store wipes it. A store in
-     * this process has unwrapped when the call returns, before the effect runs.
+     * Returns the data key in a buffer that the caller must wipe; the store wipes it if the caller was interrupted. A
+     * store in this process unwraps during the call, before the effect runs.
      */
     readonly unwrap: (
       kek_id: string,
       wrapped_dek: Uint8Array,
       aad: Uint8Array
     ) => Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed | KeyStoreUnavailable>
-    /** A queue that is fair to accounts. Undefined if the store serves any number of calls at a time. */
+    /** Where calls wait, fairly to accounts (`inTurn`). Undefined if the store serves any number of calls at a time. */
     readonly queue?: RequestQueue
   }
 >()("byok/KeyEncryption") {}
@@ -53,7 +53,10 @@ export const inTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unw
   }
 }
 
-/** Combines two stores while credentials move to the first: seals with the first and opens with both. */
+/**
+ * Combines two stores while credentials move to the first. The primary key is the first's; a KEK in both is used from
+ * there.
+ */
 export const makeUnion = (first: Keys, second: Keys): Keys => {
   const storeOf = (kek_id: string) => (first.keks().some((kek) => kek.kek_id === kek_id) ? first : second)
   return {

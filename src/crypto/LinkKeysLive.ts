@@ -8,10 +8,15 @@ import { LinkKeys, NotForThisLink } from "../port/Links.ts"
 
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
-/** For importing private keys with WebCrypto: importing with the library makes Node warn about an experimental feature. */
+/**
+ * For importing private keys with WebCrypto, because importing with the library makes Node warn of an experimental
+ * feature.
+ */
 const ecdh = { name: "ECDH", namedCurve: "P-256" }
 
-/** Seals private keys, as base64 of PKCS #8, with the service's own cipher. */
+/**
+ * Makes HPKE key pairs, and opens what browsers seal to them. Private keys are base64 of PKCS #8, sealed with `Cipher`.
+ */
 export const layer = Layer.effect(
   LinkKeys,
   Effect.map(Cipher, ({ read, seal }) => ({

@@ -79,20 +79,23 @@ const unwrap = (
     ? keys.unwrap(kek_id, wrapped_dek, wrapAad(kek_id, context))
     : Effect.fail(new UnsupportedFormat())
 
-/** Rewraps the DEK of a row with the KEK `to`. Reads only the first two bytes of `sealed`, version and suite. */
+/** Rewraps the DEK of a row under the KEK `kek_id`. Reads only the first two bytes of `sealed`, version and suite. */
 export const rewrap = (
   keys: Pick<Keys, "unwrap" | "wrap">,
-  to: string,
+  kek_id: string,
   row: SealedKey,
   context: Uint8Array
 ): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
   Effect.flatMap(unwrap(keys, row, context), (dek) =>
     wiping(dek, (): Effect.Effect<Uint8Array, OpenFailure> =>
-      dek.length === 32 ? keys.wrap(to, dek, wrapAad(to, context)) : Effect.fail(new AuthenticationFailed())
+      dek.length === 32 ? keys.wrap(kek_id, dek, wrapAad(kek_id, context)) : Effect.fail(new AuthenticationFailed())
     )
-  ).pipe(Effect.map((wrapped_dek) => ({ kek_id: to, wrapped_dek })))
+  ).pipe(Effect.map((wrapped_dek) => ({ kek_id, wrapped_dek })))
 
-/** Passes the content key of a row to `use` if KEK, wrapped DEK, context and commitment belong together. */
+/**
+ * Passes the content key of a row to `use` if KEK, wrapped DEK, context and commitment belong together. If not, or if
+ * `use` returns undefined, fails with `AuthenticationFailed`.
+ */
 const withContentKeyOf = <A>(
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
@@ -101,14 +104,14 @@ const withContentKeyOf = <A>(
 ): Effect.Effect<A, OpenFailure> =>
   Effect.flatMap(unwrap(keys, row, context), (dek) => {
     const commitment = row.sealed.subarray(header.length, commitmentEnd)
-    const used =
+    const result =
       dek.length === 32 && commitment.length === 32
         ? withContentKey(dek, (key, expected) =>
             timingSafeEqual(commitment, expected) ? use(key, commitment) : undefined
           )
         : undefined
     dek.fill(0)
-    return used === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(used)
+    return result === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(result)
   })
 
 /** Returns the plaintext if the row's KEK, both ciphertexts and the context are those of one `seal`. */
@@ -121,7 +124,10 @@ export const open = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8A
 export const verify = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8Array) =>
   Effect.asVoid(withContentKeyOf(keys, row, context, () => true))
 
-/** Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK. */
+/**
+ * Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK and the KEK
+ * `kek_id`.
+ */
 export const reseal = (
   keys: Pick<Keys, "unwrap" | "wrap">,
   kek_id: string,

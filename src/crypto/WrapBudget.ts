@@ -11,8 +11,9 @@ export class WrapBudget extends Context.Service<
   WrapBudget,
   {
     /**
-     * Spends one wrap: during the call, before the effect runs, if one is reserved. `keks` returns all keys of the store, from
-     * which the registry decides whether a new key may seal.
+     * Spends one wrap of a key, and reserves more in the registry when none is left. A reserved wrap is spent during
+     * the call, before the effect runs. `keks` returns all keys of the store, from which the registry decides whether a
+     * new key may seal.
      */
     readonly spend: (kek_id: string, keks: Keks) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable>
   }
@@ -21,6 +22,7 @@ export class WrapBudget extends Context.Service<
 /** Warns at 2^31 wraps of a key and refuses beyond 2^32. Reserves `block` wraps at a time, so most seals need no query. */
 export const limits = { block: 4096, warn: 2 ** 31, refuse: 2 ** 32 }
 
+/** The budget with these limits. Tests lower them. */
 export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
   Layer.effect(
     WrapBudget,
@@ -36,6 +38,7 @@ export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
       }
 
       const refill = Effect.fnUntraced(function* (kek_id: string, keks: Keks) {
+        // The previous refill may have reserved enough.
         if (takeReserved(kek_id)) return
         const kek_ids = keks().map(({ kek_id }) => kek_id)
         const total = yield* registry.reserve(kek_id, kek_ids, block)
@@ -51,6 +54,7 @@ export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
           return yield* new KeyStoreUnavailable({ reason: `key ${kek_id} has reached its limit of wraps` })
         }
         if (wraps > warn) yield* Effect.logWarning(`Key ${kek_id} has wrapped ${wraps} times: rotate the keyring`)
+        // The caller spends the first wrap of the block.
         reserved.set(kek_id, block - 1)
       })
 

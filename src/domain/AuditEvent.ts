@@ -58,7 +58,7 @@ export const AuditEvent = Schema.Union([
   event("credential.park", { ...credential, key_version: Schema.Int }),
   /** Removes the mark; replacing the key ends it too. */
   event("credential.unpark", { ...credential, key_version: Schema.Int }),
-  /** An upstream began to refuse the key for this cause, for one model or for all. Rate limits are no events. */
+  /** An upstream began to refuse the key for this cause, for one model or for all. Rate limits are not recorded. */
   event("credential.rejected", refusal),
   /** The upstream accepts the key again. */
   event("credential.recovered", refusal),

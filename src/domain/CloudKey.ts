@@ -1,27 +1,27 @@
 import { Result, Schema, Struct } from "effect"
 import { issuesOf } from "./Issue.ts"
 
-/** Checks the form of a member that becomes part of a host, path or signature. */
+/** The schema of a member that becomes part of a host, path or signature, so its form is checked. */
 const member = (form: RegExp, message: string) =>
   Schema.String.annotate({ message }).check(Schema.isPattern(form, { message }))
 
-const text = member(/^[!-~]+$/, "must be text of visible ASCII characters")
+const visibleAscii = member(/^[!-~]+$/, "must be text of visible ASCII characters")
 const projectId = member(/^[a-z0-9]([a-z0-9.:-]{0,62}[a-z0-9])?$/, "must be the id of a project")
 const bucket = member(/^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$/, "must be the name of a bucket")
 
 /** An AWS access key, which signs tokens for Bedrock. */
 const BedrockKey = Schema.Struct({
-  accessKeyId: text,
-  secretAccessKey: text,
-  sessionToken: Schema.optionalKey(text),
+  accessKeyId: visibleAscii,
+  secretAccessKey: visibleAscii,
+  sessionToken: Schema.optionalKey(visibleAscii),
   region: member(/^[a-z]{2,4}(-[a-z]{2,12}){1,3}-\d{1,2}$/, "must be a region such as us-east-1")
 })
 export type BedrockKey = typeof BedrockKey.Type
 
 /** A Google Cloud service account, which signs tokens for Vertex. Never reads `token_uri`, which the tenant chooses. */
 const VertexKey = Schema.Struct({
-  client_email: text,
-  private_key_id: text,
+  client_email: visibleAscii,
+  private_key_id: visibleAscii,
   private_key: member(/^\s*-----BEGIN (RSA )?PRIVATE KEY-----/, "must be a private RSA key in PEM"),
   project_id: Schema.optionalKey(projectId),
   region: Schema.optionalKey(member(/^[a-z]{2,12}(-[a-z]{2,12}\d{1,2})?$/, "must be a region such as us-central1")),

@@ -12,7 +12,7 @@ export const timestamp = (description: string) =>
     Schema.isPattern(iso8601, { description, toJsonSchema: () => ({ pattern: iso8601.source, format: "date-time" }) })
   ).pipe(Schema.decodeTo(Schema.DateTimeUtc, SchemaTransformation.dateTimeUtcFromString))
 
-/** Converts milliseconds since 1970 to a time. */
+/** Converts milliseconds since 1970, or null, to a time or null. */
 export const timeOrNull = (at: number | null) => (at === null ? null : DateTime.makeUnsafe(at))
 
 const nullableOutput = <S extends Schema.Constraint>(schema: S, description: string) =>
@@ -53,6 +53,7 @@ const listInput = <T extends string>(element: Schema.Codec<T, string>, minLength
   return { ...nullable, input: (operation: Operation) => nullable.input(operation).pipe(withMaxLength(100, tooLong)) }
 }
 
+/** The type of a column in PostgreSQL. */
 export type Column = "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
 
 interface Member {
@@ -65,7 +66,9 @@ interface Member {
   readonly input?: (operation: Operation) => Schema.Constraint
   /** Its default in a create. */
   readonly default?: null | false
-  /** Position in the sealing context; only of members that decide where and for whom the key may be used. Never changes. */
+  /**
+   * Position in the sealing context, for members that decide where and for whom the key may be used. Must never change.
+   */
   readonly bound?: number
 }
 
@@ -212,6 +215,6 @@ export const membersOf = <Value>(source: { readonly [Name in keyof Table]: Value
 
 type Inputs = { readonly [M in ChangeableName]: ReturnType<Table[M]["input"]> }
 
-/** The changeable members as an operation takes them. */
+/** The schemas of the changeable members in the input of an operation. */
 export const inputFields = (operation: Operation): Inputs =>
   Object.fromEntries(changeableNames.map((name) => [name, members[name].input(operation)])) as unknown as Inputs

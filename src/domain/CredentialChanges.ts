@@ -50,6 +50,7 @@ export interface KeyFacts {
   readonly storedRegion?: Region | null
 }
 
+/** A credential after a change. */
 export interface ChangedCredential {
   readonly credential: Credential
   /** The members that differ from the stored credential. */
@@ -84,6 +85,7 @@ export const changeCredential = (
     (member) => changes[member] !== undefined && changes[member] !== wireForm[member]
   )
   const { declared_region } = changes
+  // If the key of this provider may have a region, null and a new key both set the region of the key.
   const takesKeyRegion = takesRegionInKey(provider) && (declared_region === null || replacement !== undefined)
   const defaultRegion = takesKeyRegion ? keyRegion : declared_region === null ? null : stored.declared_region
   const credential: Credential = {

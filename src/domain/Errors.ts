@@ -45,7 +45,7 @@ export class Unauthorized extends Schema.Error<Unauthorized>("Unauthorized")(
   { httpApiStatus: 401, description: "The API key is missing, unknown or revoked." }
 ) {
   readonly _tag = "Unauthorized"
-  /** `reason` describes a malformed header. */
+  /** `reason` says what is wrong with a header that was sent; leave it out if none was. */
   static readonly missing = (reason?: string) =>
     new this({
       error: {
@@ -96,7 +96,7 @@ export class Conflict extends Schema.Error<Conflict>("Conflict")(
   static readonly deleted = () => new this({ error: { message: "The credential of this request was deleted" } })
 }
 
-/** 409: the stored key does not open, so key and settings cannot change (L7). */
+/** 409: the stored key cannot be opened, so only the name can change (L7). */
 export class StoredKeyUnreadable extends Schema.Error<StoredKeyUnreadable>("StoredKeyUnreadable")(
   ...fixedMessage(
     409,

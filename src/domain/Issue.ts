@@ -11,7 +11,10 @@ export const Issue = Schema.Struct({
 })
 export type Issue = typeof Issue.Type
 
-/** Converts a decoding failure to issues with the `message` annotations of our schemas (D7); a check's replaces those inside. */
+/**
+ * Converts a decoding failure to issues with the `message` annotations of our schemas (D7). The message of a check
+ * replaces those of the issues inside it.
+ */
 export const issuesOf = (
   issue: SchemaIssue.Issue,
   path: Issue["path"] = [],
@@ -39,6 +42,7 @@ export const issuesOf = (
     case "AnyOf":
       if (issue.issues.length > 0) return issue.issues.flatMap((inner) => issuesOf(inner, path, filterMessage))
   }
+  // The rest: an unknown member, a wrong type, or a value that no alternative of a union fits.
   const annotation = issue._tag === "UnexpectedKey" ? "messageUnexpectedKey" : "message"
   const annotated = "ast" in issue ? issue.ast.annotations?.[annotation] : undefined
   if (issue._tag === "UnexpectedKey" && annotated === undefined && SchemaAST.isObjects(issue.ast)) {

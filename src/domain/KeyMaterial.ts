@@ -37,6 +37,9 @@ const firstApiKeyIn = (text: string): string | undefined => {
   return keys.find((key): key is string => typeof key === "string" && key !== "")
 }
 
+/**
+ * The issue of a key that cannot sign tokens. `fault` is a sentence of `cloudKeyIn`; empty if the key is not an object.
+ */
 export const malformedCloudKey = (fault: string): Issue => ({
   path: ["key"],
   message: `must be a plain key or a JSON object${fault === "" ? "" : `: ${fault}`}`
@@ -63,15 +66,19 @@ export const readKeyMaterial = (
       }
     })
   }
-  const wholeText = (labelSource: string) => ({ secret: key, labelSource: Redacted.make(labelSource), region: null })
+  const wholeKeyLabelledBy = (labelSource: string) => ({
+    secret: key,
+    labelSource: Redacted.make(labelSource),
+    region: null
+  })
   const cloudKey = cloudKeyIn(provider, text)
   if (cloudKey !== undefined) {
     return Result.mapBoth(cloudKey, {
       onFailure: (faults) => faults.map(malformedCloudKey),
-      onSuccess: (decoded) => wholeText(publicIdOf(decoded))
+      onSuccess: (decoded) => wholeKeyLabelledBy(publicIdOf(decoded))
     })
   }
-  return Result.succeed(wholeText((provider === "azure" ? firstApiKeyIn(text) : undefined) ?? text))
+  return Result.succeed(wholeKeyLabelledBy((provider === "azure" ? firstApiKeyIn(text) : undefined) ?? text))
 }
 
 /** The issue of a key that a leak search with `--park` marked in this account. */
@@ -100,7 +107,10 @@ const stringsIn = (text: string): ReadonlyArray<readonly [name: string, value: s
   return strings
 }
 
-/** The whole key, the `api_key` of key material (D28), and the strings in other JSON whose member's name `includes` accepts. */
+/**
+ * The secrets in a raw key: the whole key, the `api_key` in it (D28), and the strings of any other JSON key, limited to
+ * members whose name `includes` accepts.
+ */
 export const secretsIn = (
   provider: string,
   key: Redacted.Redacted,
@@ -136,7 +146,10 @@ export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other
   )
 }
 
-/** A leaked text with and without an editor's byte order mark and line break, and the `api_key` of key material (D28). */
+/**
+ * The secrets that a leaked text may stand for: the text with and without an editor's byte order mark and line break,
+ * and the `api_key` in it (D28).
+ */
 export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> => {
   const leaked = Redacted.value(text)
   const texts = [leaked, leaked.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]
@@ -150,11 +163,11 @@ export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> =>
 /**
  * Matches labels that cannot rule out that their key contains a leaked secret. A fully masked label shows no character of the
  * key. A label of JSON, which begins and ends with a bracket, brace, quotation mark or mask, may hide further secrets.
- * PostgreSQL reads the pattern in the same way.
+ * PostgreSQL runs the same pattern.
  */
 export const inconclusiveLabel = /^[*{["].*([*}"]|\])$/
 
-/** Forms of a text that is no key, or a key with its surroundings. */
+/** Forms that show that a text is not a bare key, and how an issue describes them. */
 const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
   [/^[\s\p{Cc}\p{Cf}]|[\s\p{Cc}\p{Cf}]$/u, "white space, a control character or a format character at either end"],
   [/^(["'`]).*\1$|^[\u201c\u2018].*[\u201d\u2019]$/s, "quotes around it"],
@@ -170,7 +183,7 @@ const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
   ]
 ]
 
-/** Describes a fault in the form of a raw key, or of the `api_key` in JSON (D45). */
+/** The issue's message if the form of a raw key, or of the `api_key` in it, shows that it is not a bare key (D45). */
 export const keyFaultIn = (key: string): string | undefined => {
   const json = beginsLikeObjectOrList.test(key) ? parseJson(key) : undefined
   const secret: unknown = json === undefined ? key : Reflect.get(Object(json), "api_key")
@@ -182,6 +195,7 @@ export const keyFaultIn = (key: string): string | undefined => {
 const description =
   "Raw provider key. Encrypted at rest, never returned. It must not have white space, control or format characters, quotes or a scheme such as Bearer around it, nor be a label, a mask, a URL or a line NAME=value. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none. For amazon-bedrock it may be a JSON object with accessKeyId, secretAccessKey, region and perhaps sessionToken, and for google-vertex the file of a service account, perhaps with region and bucket."
 
+/** A raw key in a request. Checks what all providers have in common; `readKeyMaterial` checks the provider's format. */
 export const RawKey = Schema.RedactedFromValue(
   Text.check(Schema.makeFilter(keyFaultIn), Schema.isNonEmpty({ message: "must not be empty", description }))
 )

@@ -25,6 +25,7 @@ export interface Link {
   readonly expires_at: DateTime.Utc
 }
 
+/** Whether a text is an http or https URL without user name and password. */
 const isWebAddress = (text: string) => {
   const url = URL.parse(text)
   return url !== null && /^https?:$/.test(url.protocol) && url.username === "" && url.password === ""
@@ -51,11 +52,14 @@ export const NewLink = Schema.Struct({
 })
   .check(
     Schema.makeFilter(({ credential_id, provider, purpose, workspace_id }) => {
-      const on = (name: string, issue: string) => ({ path: [name], issue })
-      if (purpose === "replace" && credential_id === undefined) return on("credential_id", "is required to replace")
-      if (purpose !== "replace" && credential_id !== undefined) return on("credential_id", "goes with replace only")
-      if (purpose !== "connect" && provider !== undefined) return on("provider", "goes with connect only")
-      if (purpose === "replace" && workspace_id !== undefined) return on("workspace_id", "is that of the credential")
+      const issueOn = (name: string, issue: string) => ({ path: [name], issue })
+      if (purpose === "replace" && credential_id === undefined)
+        return issueOn("credential_id", "is required to replace")
+      if (purpose !== "replace" && credential_id !== undefined)
+        return issueOn("credential_id", "goes with replace only")
+      if (purpose !== "connect" && provider !== undefined) return issueOn("provider", "goes with connect only")
+      if (purpose === "replace" && workspace_id !== undefined)
+        return issueOn("workspace_id", "is that of the credential")
       return undefined
     })
   )

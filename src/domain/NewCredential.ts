@@ -22,7 +22,7 @@ interface Flags {
 /** The flags that `is_fallback` excludes. */
 const notWithFallback = ["is_byok_only", "is_required"] as const
 
-/** Reports flags that exclude each other (D31). An issue names the flag that is in `changes` (L5). */
+/** Reports flags that exclude each other (D31). Of a conflicting pair, the issue names the flag in `changes` (L5). */
 export const flagConflicts = (
   flags: Flags,
   changes: Partial<Record<keyof Flags, unknown>> = flags
@@ -34,7 +34,7 @@ export const flagConflicts = (
       : [{ path: [flag], message: "cannot be combined with is_fallback" }]
   })
 
-/** Reports members that contradict each other (D28 to D31). */
+/** Reports invalid key material and members that contradict each other (D28 to D31). */
 const conflictsIn = (
   fields: Fields,
   material: Result.Result<KeyMaterial, ReadonlyArray<Issue>>

@@ -20,14 +20,14 @@ export const Actor = Schema.Union([
 export type Actor = typeof Actor.Type
 export const actorKinds = Actor.members.map(({ fields }) => fields.kind.literal)
 
-/** The owner of a key, who came by a link. `hash` is that of the link's token. */
+/** The owner of provider keys, authenticated by a link. `hash` is that of the link's token. */
 export interface LinkPrincipal extends Link {
   readonly kind: "link"
   readonly hash: ApiKeyHash
   readonly public_key: Uint8Array | null
 }
 
-/** A trusted caller: this process, its socket, its command line or the service itself. */
+/** A trusted caller: code in this process, a gateway at the socket, the command line or the service itself. */
 interface Trusted {
   readonly kind: "in_process" | "gateway" | "cli" | "service"
   readonly account_id?: AccountId
@@ -47,10 +47,10 @@ export type Principal = ApiKeyPrincipal | LinkPrincipal | Trusted
 
 const reading = ["get", "list", "status", "plan", "events"] as const
 const writing = ["create", "update", "order", "delete"] as const
-/** The names of endpoints. `route` takes a provider key; the last three are for the owner's page only. */
-const all = [...reading, ...writing, "route", "about", "replaceToken", "apiKeys"] as const
+/** The names of endpoints. `route` hands out a provider key; the last three are for the owner's page only. */
+const allOperations = [...reading, ...writing, "route", "about", "replaceToken", "apiKeys"] as const
 
-export type Operation = (typeof all)[number]
+export type Operation = (typeof allOperations)[number]
 
 const operationsByRole = {
   management: [...reading, ...writing],
@@ -60,14 +60,19 @@ const operationsByRole = {
   replace: ["about", "get", "update"],
   manage: ["about", "replaceToken", "apiKeys", ...reading, ...writing],
   view: ["about", "replaceToken", "apiKeys", ...reading],
-  in_process: all,
-  gateway: all,
+  in_process: allOperations,
+  gateway: allOperations,
   cli: [...reading, ...writing],
   service: []
 } as const satisfies Record<ApiKeyRole | Purpose | Trusted["kind"], ReadonlyArray<Operation>>
 
+/**
+ * What decides which operations a caller may perform: an API key's role, a link's purpose or the kind of a trusted
+ * caller.
+ */
 export type Role = keyof typeof operationsByRole
 
+/** Whether a role allows an operation. No role allows an unknown one. */
 export const roleAllows = (role: Role, operation: string): boolean =>
   (operationsByRole[role] as ReadonlyArray<string>).includes(operation)
 
@@ -95,7 +100,7 @@ export class CurrentPrincipal extends Context.Service<CurrentPrincipal, Principa
 
 const service: Principal = { kind: "service" }
 
-/** The current principal; the service itself outside of requests. */
+/** The current principal, or the service itself if there is none: outside requests. */
 export const actingPrincipal = Effect.map(
   Effect.serviceOption(CurrentPrincipal),
   Option.getOrElse(() => service)

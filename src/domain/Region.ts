@@ -13,7 +13,7 @@ const regionDeclaringProviders: ReadonlySet<string> = new Set<Provider>(["azure"
 
 const refused = (message: string) => [{ path: ["declared_region"], message }]
 
-/** Checks the declared region against the provider and the region of the key (D29, D30). */
+/** Checks the declared region against the provider and the region in the key, null if it has none (D29, D30). */
 export const regionConflicts = (
   provider: string,
   declared_region: Region | null,

@@ -8,14 +8,14 @@ export interface SealedKey {
   readonly sealed: Uint8Array
 }
 
-/** The AAD of a sealed key: the key opens only with the same text. */
+/** What a secret is sealed to: it opens only with the same `text`, which is its AAD. */
 export interface SealingContext {
-  /** The account whose calls to the key store wait in turn with those of others. */
+  /** Calls to the key store wait for this account's turn. */
   readonly account_id: AccountId
   readonly text: string
 }
 
-/** The fields that decide where and for whom a key may be used: its AAD. */
+/** The members of a credential that decide where and for whom its key may be used. The key is sealed to them. */
 export type BoundCredential = Pick<Credential, BoundName> & { readonly account_id: AccountId }
 
 const positionOf = (name: BoundName) => members[name].bound
@@ -25,7 +25,7 @@ export const boundNames = memberNames
   .filter((name): name is BoundName => "bound" in members[name])
   .sort((one, other) => positionOf(one) - positionOf(other))
 
-/** The canonical encoding that sealing format 1 authenticates. */
+/** The `text` of a credential's sealing context. Must never change, or stored keys no longer open. */
 export const encodeSealingContext = (credential: BoundCredential): string => {
   const values: Array<unknown> = ["byok/credential/1", credential.account_id]
   for (const name of boundNames) values.push(credential[name])

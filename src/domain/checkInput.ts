@@ -12,13 +12,15 @@ export const Text = Schema.String.annotate({ message: "must be a string" }).chec
 
 const maxLength = Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })
 
+/** Text of at most 255 code points, possibly empty. */
 export const ShortText = Text.check(maxLength)
 
 export const NonEmptyShortText = Text.check(Schema.isNonEmpty({ message: "must not be empty" }), maxLength)
 
 /**
- * Checks an input before the schema decodes it; `check` may return the issue's message. OpenAPI shows `documented`.
- * Built on `Schema.Any`, the only schema for which HttpApi does not walk the whole value.
+ * Makes a schema check its input before decoding it. `check` returns whether the input is allowed, or the message of
+ * the issue; `message` is that of a plain `false`. OpenAPI shows `documented`, by default the schema itself. Built on
+ * `Schema.Any`, the only schema for which HttpApi does not walk the whole value.
  */
 export const checkInput =
   (check: (input: unknown) => boolean | string, message?: string, documented?: Schema.Top) =>
@@ -72,25 +74,31 @@ export const decoderOf = <A>(schema: Schema.ConstraintCodec<A, unknown>, options
     Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 }
 
-/** Levenshtein distance: the fewest characters to insert, delete or replace. */
-const distance = (one: string, other: string): number => {
-  let row = Array.from({ length: other.length + 1 }, (_, index) => index)
-  for (const [index, character] of Array.from(one).entries()) {
-    const above = row
+/** Levenshtein distance: the fewest characters to insert, delete or replace to get `target` from `source`. */
+const editDistance = (source: string, target: string): number => {
+  // `row[n]` is the distance from the characters of `source` so far to the first n of `target`.
+  let row = Array.from({ length: target.length + 1 }, (_, column) => column)
+  for (const [index, sourceCharacter] of Array.from(source).entries()) {
+    const previousRow = row
     row = [index + 1]
-    for (const [at, wanted] of Array.from(other).entries()) {
-      const replaced = (above[at] ?? 0) + (character === wanted ? 0 : 1)
-      row.push(Math.min(replaced, (above[at + 1] ?? 0) + 1, (row[at] ?? 0) + 1))
+    for (const [column, targetCharacter] of Array.from(target).entries()) {
+      const replacing = (previousRow[column] ?? 0) + (sourceCharacter === targetCharacter ? 0 : 1)
+      const deleting = (previousRow[column + 1] ?? 0) + 1
+      const inserting = (row[column] ?? 0) + 1
+      row.push(Math.min(replacing, deleting, inserting))
     }
   }
-  return row[other.length] ?? 0
+  return row[target.length] ?? 0
 }
 
-/** The word with the fewest edits from `text`, ignoring case: at most two, and fewer than half of its characters. */
+/**
+ * The word with the fewest edits from `text`, ignoring case; undefined if every word needs more than two, or at least
+ * half as many as `text` has characters.
+ */
 export const nearestWord = (text: string, words: ReadonlyArray<string>): string | undefined => {
   const nearby = words
     .filter(({ length }) => Math.abs(length - text.length) <= 2)
-    .map((word) => ({ word, edits: distance(text.toLowerCase(), word.toLowerCase()) }))
+    .map((word) => ({ word, edits: editDistance(text.toLowerCase(), word.toLowerCase()) }))
     .filter(({ edits }) => edits <= 2 && 2 * edits < text.length)
   return nearby.sort((one, other) => one.edits - other.edits)[0]?.word
 }

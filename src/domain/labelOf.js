@@ -1,21 +1,26 @@
-/** @param {string} character */
+/**
+ * Masks any character that is not visible ASCII.
+ *
+ * @param {string} character
+ */
 const mask = (character) => (character >= "!" && character <= "~" ? character : "*")
 
 /**
- * Masks a secret for display: shows at most 7 characters, and none unless at least 16 stay hidden (D35). The owner's page
- * runs this file as it is.
+ * Masks a secret for display, as in `sk-...wxyz`: shows at most 7 characters, and only as many as leave at least 16
+ * hidden (D35). An end of which nothing is shown is `***`. Plain JavaScript, because the owner's page loads this file
+ * unchanged.
  *
  * @param {string} secret
  */
 export const labelOf = (secret) => {
   const characters = Array.from(secret)
-  const shown = Math.max(0, Math.min(7, characters.length - 16))
-  const suffix = Math.ceil(shown / 2)
-  const prefix = shown - suffix
-  const first = characters.slice(0, prefix).map(mask).join("")
-  const last = characters
-    .slice(characters.length - suffix)
+  const shownCount = Math.max(0, Math.min(7, characters.length - 16))
+  const suffixLength = Math.ceil(shownCount / 2)
+  const prefixLength = shownCount - suffixLength
+  const prefix = characters.slice(0, prefixLength).map(mask).join("")
+  const suffix = characters
+    .slice(characters.length - suffixLength)
     .map(mask)
     .join("")
-  return `${first || "***"}...${last || "***"}`
+  return `${prefix || "***"}...${suffix || "***"}`
 }

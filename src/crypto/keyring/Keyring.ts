@@ -35,7 +35,10 @@ export interface KeyringSnapshot {
 /** The keys of this instance. A reload replaces all of them, so call `current` once for keys that must match. */
 export class Keyring extends Context.Service<Keyring, { readonly current: () => KeyringSnapshot }>()("byok/Keyring") {}
 
-/** The message names the invalid key by its position or id, and the expected form; never its bytes. */
+/**
+ * A keyring that cannot be used. The message names the key by its position or id and says what was expected; never its
+ * bytes.
+ */
 export class InvalidKeyring extends Data.TaggedError("InvalidKeyring")<{ readonly message: string }> {}
 
 const parseEntry = (text: string, position: number): Kek => {
@@ -69,7 +72,7 @@ export const parseKeyring = (text: string): KeyringSnapshot => {
   return { primary: keks[0], byId }
 }
 
-/** Parses a keyring that must have at least one key, to seal. */
+/** Parses a keyring that must have a primary key. */
 export const parseSealingKeyring = (text: string): Effect.Effect<KeyringSnapshot, InvalidKeyring> =>
   Effect.try({
     try: () => {
@@ -92,30 +95,30 @@ export const generateKeyring = (
   return line
 }
 
-/** Makes the error that the database has registered other bytes under these ids. */
+/** The error of keys whose ids the database has registered with other bytes. */
 export const differentBytes = (kek_ids: ReadonlyArray<string>) =>
   new InvalidKeyring({
     message: `expected the keys that the database knows; found other bytes under ${kek_ids.join(", ")}`
   })
 
-/** Registers new keys; fails if the database knows other bytes under one of the ids. */
+/** Registers new keys with the database. Registers none, and fails, if it knows other bytes under one of the ids. */
 export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KekIdentity>) {
   const differing = yield* (yield* KekRegistry).register(keks)
   if (differing.length > 0) return yield* differentBytes(differing)
 })
 
-/** Fails if the key is retired. */
+/** Fails if a primary key is retired: the database refuses credentials that name it. */
 export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
   const [primary] = yield* (yield* KekRegistry).known([kek_id])
   if (primary?.retired !== true) return
   return yield* new InvalidKeyring({ message: `expected a primary key that is not retired; found ${kek_id}` })
 })
 
-/** Checks the keys of a keyring with `checkKeks`, but not that its primary key may seal. Returns the keyring. */
+/** Checks a keyring whose keys only open, with `checkKeks`. Returns the keyring. */
 export const checkOpeningKeyring = (ring: KeyringSnapshot) =>
   Effect.as(checkKeks(Array.from(ring.byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value }))), ring)
 
-/** Checks the keys of a keyring with `checkKeks`, and its primary key, if any, with `checkPrimary`. Returns the keyring. */
+/** Checks a keyring whose primary key, if any, seals, with `checkKeks` and `checkPrimary`. Returns the keyring. */
 export const checkKeyring = (ring: KeyringSnapshot) =>
   Effect.tap(checkOpeningKeyring(ring), ({ primary }) =>
     primary === undefined ? Effect.void : checkPrimary(primary.id)

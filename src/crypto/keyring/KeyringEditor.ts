@@ -11,7 +11,7 @@ import {
 } from "./Keyring.ts"
 import { editKeyringFile } from "./SecretFile.ts"
 
-/** Refuses a change that the state of the keys does not allow, or that would make the keyring unusable. */
+/** The state of the keys does not allow a change, or the change would make the keyring unusable. */
 class KeyringRefusal extends Data.TaggedError("KeyringRefusal")<{ readonly message: string }> {}
 
 /** Changes the keyring file; running instances reload it on SIGHUP. */
@@ -31,7 +31,7 @@ const refuse = (message: string) => Effect.fail(new KeyringRefusal({ message }))
 
 const noSuchKey = refuse("There is no such key in the keyring.")
 
-/** The keys of the file, and the line of each by id, in order. */
+/** The keys of the file, and their lines by id, in the order of the file: the primary key first. */
 interface ParsedFile {
   readonly ring: KeyringSnapshot
   readonly lines: ReadonlyMap<string, string>
@@ -41,6 +41,7 @@ interface ParsedFile {
 export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, setting: string) {
   const registry = yield* KekRegistry
 
+  /** Writes the lines that `edit` returns to the file. Changes nothing if `edit` fails. */
   const changeFile = (
     edit: (current: ParsedFile) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal, KekRegistry>
   ) =>
@@ -95,6 +96,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
             )
           }
           yield* registry.promote(kek_id)
+          // In the set, the line keeps its first position.
           return new Set([line, ...lines.values()])
         })
       ),

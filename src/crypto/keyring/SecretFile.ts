@@ -19,9 +19,12 @@ import { dirname } from "node:path"
 import { Data, Effect } from "effect"
 import { systemFault } from "../../runtime/systemFault.ts"
 
-/** The message says how the file differs from the expectation, and never quotes its content. */
+/**
+ * A secret file that cannot be used. The message says what was expected and what was found, and never quotes the
+ * content.
+ */
 export class UnusableFile extends Data.TaggedError("UnusableFile")<{ readonly message: string }> {
-  /** Converts an error of `node:fs`, without the path. */
+  /** Converts an error of `node:fs`, without the path. `use` completes the message "expected a file that can be". */
   static readonly cannotBe = (use: string) => (cause: unknown) =>
     cause instanceof UnusableFile
       ? cause
@@ -63,6 +66,7 @@ export const refuseShared = (descriptor: number): void => {
   throw new UnusableFile({ message: `expected a file of mode 0400 or 0600; found ${actual}` })
 }
 
+/** Reads a file; fails unless it is private. */
 export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFile> =>
   Effect.try({
     try: () =>
@@ -73,10 +77,14 @@ export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFi
     catch: UnusableFile.cannotBe("read")
   })
 
+/** Reads a file as UTF-8; fails unless it is private. */
 export const readPrivateText = (path: string): Effect.Effect<string, UnusableFile> =>
   Effect.map(readPrivateBytes(path), (bytes) => bytes.toString("utf8"))
 
-/** Creates a file of mode 0600 atomically: if the process is killed meanwhile, `path` has no incomplete file. */
+/**
+ * Creates a file of mode 0600 with a line of text. Fails if `path` exists. Atomic: if the process is killed meanwhile,
+ * `path` is never an incomplete file.
+ */
 export const createPrivateFile = (path: string, text: string): Effect.Effect<void, UnusableFile> =>
   Effect.try({
     try: () => {
@@ -94,7 +102,7 @@ export const createPrivateFile = (path: string, text: string): Effect.Effect<voi
 
 const failureToReplace = UnusableFile.cannotBe("replaced")
 
-/** Creates the file that will replace a keyring file. Fails during another change, because the name is the same. */
+/** Creates the empty file that will replace a keyring file. Its name is fixed, so this fails during another change. */
 const beginReplacement = (path: string) =>
   Effect.try({
     try: () => {
@@ -110,7 +118,7 @@ const beginReplacement = (path: string) =>
     }
   })
 
-/** Replaces the file atomically, even if the machine crashes. Keeps owner and mode. */
+/** Replaces a file by a temporary one with this text: atomically, even if the machine crashes. Keeps owner and mode. */
 const replaceFile = (target: string, temporary: string, text: string) =>
   Effect.try({
     try: () => {
@@ -125,7 +133,9 @@ const replaceFile = (target: string, temporary: string, text: string) =>
     catch: failureToReplace
   })
 
-/** Replaces the text of a keyring file by the result of `edit`; leaves the file alone if `edit` fails. */
+/**
+ * Replaces the text of a keyring file by the result of `edit`, one change at a time. Changes nothing if `edit` fails.
+ */
 export const editKeyringFile = <E, R>(path: string, edit: (text: string) => Effect.Effect<string, E, R>) =>
   Effect.acquireUseRelease(
     beginReplacement(path),

@@ -26,8 +26,11 @@ export interface TokenSettings extends Omit<TokenTarget, "pin"> {
 /** The token does not match the settings. The message states the expectation, without a value. */
 class TokenRefused extends Data.TaggedError("TokenRefused")<TokenRefusal> {}
 
+/** An open token. */
 export interface Token {
+  /** The primary key first. */
   readonly keks: ReadonlyArray<KekIdentity>
+  /** Wraps or unwraps, and returns the output of `TokenRequest`. Fails if no answer comes by the deadline. */
   readonly ask: (
     request: Pick<TokenRequest, "aad" | "input" | "kek_id" | "nonce" | "operation">
   ) => Effect.Effect<Buffer, AuthenticationFailed | KeyStoreUnavailable>
@@ -36,7 +39,10 @@ export interface Token {
 /** A token process whose token is open. */
 interface Running {
   readonly keks: ReadonlyArray<KekIdentity>
-  /** Functions by call that settle it, with undefined if the process has ended. They return false if the caller has left. */
+  /**
+   * By call id, the function that settles the call; undefined means that the process has ended. Returns false if its
+   * caller has left.
+   */
   readonly pending: Map<number, (answer: TokenAnswer | undefined) => boolean>
   readonly send: (request: TokenRequest) => void
   /** How many messages the process has sent. */
@@ -54,8 +60,11 @@ const maxPending = 1000
 
 const unavailable = (reason: string) => new KeyStoreUnavailable({ reason })
 
-/** Starts the token process; the promise is fulfilled once the token is open. */
-const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, onGone: () => void) =>
+/**
+ * Starts the token process. The promise is fulfilled once the token is open; `onExit` is called when the process has
+ * ended.
+ */
+const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, onExit: () => void) =>
   new Promise<Running>((resolve, reject) => {
     const pending: Running["pending"] = new Map()
     let messageCount = 0
@@ -73,7 +82,7 @@ const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, 
     }
     void exited.then(() => {
       clearTimeout(openTimer)
-      onGone()
+      onExit()
       reject(unavailable("the token process has ended"))
       for (const settle of pending.values()) settle(undefined)
     })
@@ -90,33 +99,35 @@ const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, 
         reject(new TokenRefused(answer.refused))
       } else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
       else {
-        const isTaken = pending.get(answer.id)?.(answer) ?? false
-        if (!isTaken && "output" in answer) bytesOf(answer.output).fill(0)
+        const isDelivered = pending.get(answer.id)?.(answer) ?? false
+        if (!isDelivered && "output" in answer) bytesOf(answer.output).fill(0)
       }
     })
     child.send(target, () => {})
   })
 
 /**
- * Opens the token in a child process until the scope closes, because a PKCS#11 call may hang or crash. If the process ends, or
- * sends nothing until the deadline of a call (even one whose caller has left), the next call starts another process, at most one
- * a second. Once the token refuses the PIN, no process starts again, because more wrong PINs would lock the token.
+ * Opens the token in a child process until the scope closes, because a PKCS#11 call may hang or crash. If the process
+ * ends, or sends nothing until the deadline of a call (even one whose caller has left), the next call starts another
+ * process, but not within a second of the end. Once the token refuses the PIN, no process starts again, because more
+ * wrong PINs would lock the token.
  */
 export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target }: TokenSettings) {
   let firstKeks: ReadonlyArray<KekIdentity> | undefined
   let current: Promise<Running> | undefined
-  /** Why no process may start again. */
-  let refusal: string | undefined
-  let nextStart = 0
+  /** Why no process may start again; undefined if one may. */
+  let finalReason: string | undefined
+  /** When a process may start again, on the clock of `performance.now`. */
+  let earliestStart = 0
   let lastId = 0
 
   const onRefused = ({ message, part }: TokenRefusal) => {
-    if (part === "pin") refusal = `the token was lost: ${message}`
+    if (part === "pin") finalReason = `the token was lost: ${message}`
   }
   const startChecked = () => {
     const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, onRefused, () => {
       if (current === started) current = undefined
-      nextStart = performance.now() + reopenDelay
+      earliestStart = performance.now() + reopenDelay
     }).then((running) => {
       firstKeks ??= running.keks
       if (sameKeys(firstKeks, running.keks)) return running
@@ -132,7 +143,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
 
   const { keks } = yield* Effect.acquireRelease(Effect.tryPromise({ try: startChecked, catch: failureOf }), () =>
     Effect.promise(async () => {
-      refusal = "the service is stopping"
+      finalReason = "the service is stopping"
       await current?.then(
         ({ stop }) => stop(stopTimeout),
         () => {}
@@ -141,8 +152,8 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   )
 
   const running = Effect.suspend(() => {
-    if (refusal !== undefined) return Effect.fail(unavailable(refusal))
-    if (current === undefined && performance.now() < nextStart)
+    if (finalReason !== undefined) return Effect.fail(unavailable(finalReason))
+    if (current === undefined && performance.now() < earliestStart)
       return Effect.fail(unavailable("the token was lost just now"))
     return Effect.tryPromise({ try: () => current ?? startChecked(), catch: failureOf }).pipe(
       Effect.catchTag("TokenRefused", ({ message }) => Effect.fail(unavailable(`the token was lost: ${message}`)))
@@ -158,13 +169,14 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
         let isAwaited = true
         const timer = setTimeout(() => {
           pending.delete(id)
+          // The process has sent nothing meanwhile: it hangs.
           if (messageCount() === countBefore) void stop(0)
         }, Duration.toMillis(deadline))
         pending.set(id, (answer) => {
           clearTimeout(timer)
           pending.delete(id)
           if (answer === undefined || !("id" in answer)) {
-            resume(Effect.fail(unavailable(refusal ?? "the token was lost")))
+            resume(Effect.fail(unavailable(finalReason ?? "the token was lost")))
           } else if ("output" in answer) resume(Effect.succeed(bytesOf(answer.output)))
           else if (answer.failure === "AuthenticationFailed") resume(Effect.fail(new AuthenticationFailed()))
           else resume(Effect.fail(unavailable(answer.reason)))
@@ -180,12 +192,13 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   return { keks, ask } satisfies Token
 })
 
+/** The length of a wrapped data key. */
 const wrappedLength = overhead + 32
 
 /** Limits of calls: the token serves one at a time, and a few more are in transit. */
 const limits = { inProgress: 4, waiting: 1000 }
 
-/** Wraps on a PKCS#11 token, whose keys never leave it. */
+/** Wraps and unwraps on a PKCS#11 token, whose keys never leave it. */
 export const makeTokenEncryption = ({ ask, keks }: Token): KeyEncryption["Service"] => {
   const has = (kek_id: string) => keks.some((kek) => kek.kek_id === kek_id)
   return {

@@ -1,8 +1,10 @@
 import type { KekIdentity } from "../KeyEncryption.ts"
 
-/** The token to open and the keys to use on it, primary first. */
+/** The first message to the token process: the token to open, and the keys to use on it, primary first. */
 export interface TokenTarget {
+  /** The path of the PKCS#11 module. */
   readonly module: string
+  /** The label of the token. */
   readonly token: string
   readonly pin: string
   readonly kek_ids: ReadonlyArray<string>
@@ -14,6 +16,10 @@ export interface TokenRefusal {
   readonly message: string
 }
 
+/**
+ * A call of the token, with AES-256-GCM. To wrap, `input` is a data key and the output ciphertext | tag(16); to unwrap,
+ * the reverse.
+ */
 export interface TokenRequest {
   readonly id: number
   readonly operation: "wrap" | "unwrap"
@@ -21,10 +27,11 @@ export interface TokenRequest {
   readonly nonce: Uint8Array
   readonly input: Uint8Array
   readonly aad: Uint8Array
-  /** When the caller stops waiting, in milliseconds of `monotonicMillis`. */
+  /** When the caller stops waiting, on the clock of `monotonicMillis`. */
   readonly expires: number
 }
 
+/** A message of the token process: the token is open, or cannot be; or the answer to the request with this `id`. */
 export type TokenAnswer =
   | { readonly opened: ReadonlyArray<KekIdentity> }
   | { readonly refused: TokenRefusal }
@@ -37,7 +44,7 @@ export type TokenAnswer =
 export const bytesOf = ({ buffer, byteLength, byteOffset }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength)
 
-/** Whether two lists have the same keys, by their check values. */
+/** Whether two lists have the same keys in the same order, by their check values. */
 export const sameKeys = (keks: ReadonlyArray<KekIdentity>, others: ReadonlyArray<KekIdentity>): boolean =>
   keks.every((kek, index) => Buffer.compare(kek.check_value, others[index]?.check_value ?? Buffer.alloc(0)) === 0)
 

@@ -29,7 +29,7 @@ class Refused extends Error {
   }
 }
 
-/** The name of a PKCS#11 return code, which is safe to report. */
+/** The name of a PKCS#11 return code; "an error" for any other error, whose message may not be safe to report. */
 const codeOf = (cause: unknown) =>
   cause instanceof Error && /^CKR_\w+$/.test(cause.message) ? cause.message : "an error"
 
@@ -57,7 +57,7 @@ const load = async ({ module }: TokenTarget) => {
   return { pkcs11, token }
 }
 
-/** Loads the module. `open` logs in to the target's token and finds the target's keys. */
+/** Loads the module. `open` opens a session, logs in to the target's token and finds the target's keys. */
 const connect = async (target: TokenTarget) => {
   const { pkcs11, token } = await load(target)
   const constant = (name: keyof typeof pkcs11) => {
@@ -143,13 +143,14 @@ const connect = async (target: TokenTarget) => {
 type Connected = Awaited<ReturnType<typeof connect>>
 type OpenSession = ReturnType<Connected["open"]>
 
-/** The return codes of C_Decrypt for altered bytes, which also have other causes. */
+/** The return codes of C_Decrypt for altered bytes. They also have other causes. */
 const mayBeAltered =
   /^CKR_(GENERAL_ERROR|FUNCTION_FAILED|ENCRYPTED_DATA_\w+|AEAD_DECRYPT_FAILED|DATA_INVALID|SIGNATURE_INVALID)$/
 
 /** A wrapped key does not decrypt: its bytes were altered, or the session is unusable. */
 class NotDecrypted extends Error {}
 
+/** Wraps or unwraps on the token, in an open session. */
 const run = (
   { constant, token }: Connected,
   { handle, keys }: OpenSession,
@@ -186,8 +187,8 @@ const answerAndWipe = (id: number, output: Buffer) => {
 }
 
 /**
- * Answers requests. Retries a failed request once in a new session: a wrapped key that still does not decrypt was altered. A
- * retried wrap keeps its nonce.
+ * Returns a handler that answers requests, unless their caller has stopped waiting. Retries a failed request once in a
+ * new session: a wrapped key that still does not decrypt was altered. A retried wrap keeps its nonce.
  */
 const serve = (connected: Connected, first: OpenSession) => {
   let session = first

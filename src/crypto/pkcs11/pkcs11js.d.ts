@@ -1,4 +1,4 @@
-/** The used part of pkcs11js, so that types also check without this optional package. */
+/** The part of pkcs11js that is used, so that the code type-checks without this optional package. */
 declare module "pkcs11js" {
   interface Attribute {
     readonly type: number
@@ -17,7 +17,7 @@ declare module "pkcs11js" {
     C_CloseSession(session: Buffer): void
     C_Login(session: Buffer, user: number, pin: string): void
     C_FindObjectsInit(session: Buffer, template: Array<Attribute>): void
-    C_FindObjects(session: Buffer, most: number): Array<Buffer>
+    C_FindObjects(session: Buffer, maxObjects: number): Array<Buffer>
     C_FindObjectsFinal(session: Buffer): void
     C_GetAttributeValue(session: Buffer, object: Buffer, template: Array<Attribute>): Array<{ readonly value: Buffer }>
     C_EncryptInit(session: Buffer, mechanism: Mechanism, key: Buffer): void

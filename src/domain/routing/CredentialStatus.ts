@@ -4,7 +4,10 @@ import { type ParkedCause, parkedCauses } from "./Health.ts"
 import { type LastUse, failureCauses, isFailing } from "./LastUse.ts"
 import type { PooledCredential, Seal } from "./Pool.ts"
 
-/** The states by which a list filters without opening a key. If several apply, the last of them counts. */
+/**
+ * The states by which a list can be filtered: all that are known without opening a key. If several apply, the last
+ * counts.
+ */
 export const StoredState = Schema.Literals(["active", "failing", "parked", "disabled", "leaked"]).annotate({
   message: "must be active, failing, parked, disabled or leaked, given once"
 })
@@ -48,7 +51,7 @@ export type CredentialStatus = typeof CredentialStatus.Type
 
 const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
 
-/** A credential is parked if it is parked for any model. `parkings` are those of its current key. */
+/** A credential is parked if it is parked for any model. `parkings` are those in force for its current key. */
 export const stateOf = (
   { disabled }: Pick<Credential, "disabled">,
   seal: Seal,

@@ -88,5 +88,5 @@ export const Explanation = Schema.Struct({
 }).annotate({ identifier: "Explanation" })
 export type Explanation = typeof Explanation.Type
 
-/** Encodes the body of an answer. Equals the schema's encoding, because a `DateTime` serializes itself. */
+/** Encodes `{ data }` as JSON. Equals the schema's encoding, because a `DateTime` serializes itself. */
 export const explanationBody = (data: Explanation): Uint8Array => Buffer.from(JSON.stringify({ data }))

@@ -2,8 +2,9 @@ import type { Outcome } from "./Outcome.ts"
 import type { Clock } from "effect"
 
 /**
- * Whether routers may try a credential for a model. After a cooldown it is on trial: one request tries it. `until` is in
- * milliseconds since 1970; null if only replacing the key ends the parking.
+ * Whether routers may try a credential for a model. It is parked during a cooldown, then on trial: one request tries
+ * it. `until`, in milliseconds since 1970, is the end of the parking or trial; null if only replacing the key ends the
+ * parking.
  */
 export type Availability =
   | { readonly _tag: "Free" }
@@ -11,17 +12,17 @@ export type Availability =
   | { readonly _tag: "Parked"; readonly cause: ParkedCause; readonly until: number | null }
 
 /**
- * An element of a lattice ordered by `key_version`, `epoch` and `until`, whose join is the maximum. Reports, stored rows and
- * reads join their values in any order, any number of times, in any number of processes, with the same result. Times are in
- * milliseconds of one monotonic clock.
+ * The refusals of a key by its upstream, for one model or for all, and how long routers leave it alone. Times are in
+ * milliseconds of one monotonic clock. Cooldowns are ordered by `key_version`, `epoch` and `until`, and joining two
+ * keeps the higher: processes may join reports and stored rows in any order, any number of times, with the same result.
  */
 export interface Cooldown {
   readonly key_version: number
-  /** Number of successes on trial. Each ends the refusals of earlier epochs. */
+  /** Number of successes on trial. Each begins a new epoch, in which earlier refusals no longer count. */
   readonly epoch: number
   /** End of the cooldown; `-Infinity` without a refusal in this epoch. */
   readonly until: number
-  /** Refusals in this epoch. Concurrent leases count once. */
+  /** Number of refusals in this epoch. Those of concurrent leases count as one. */
   readonly strikes: number
   /** Null without a refusal in this epoch. */
   readonly cause: CooldownCause | null
@@ -51,6 +52,7 @@ export interface Health {
   readonly model: Cooldown
 }
 
+// All durations are in milliseconds.
 const second = 1000
 const minute = 60 * second
 const hour = 60 * minute
@@ -58,13 +60,15 @@ const hour = 60 * minute
 /** Maximum cooldown, whatever an upstream asks for. */
 export const longestCooldown = hour
 
-/** How long after its end a cooldown still counts. */
+/** How long after its end a cooldown still counts: its key is on trial, and a further refusal adds a strike. */
 const forgottenAfter = hour
 
-/** How long a process remembers a report: longer than any cooldown counts. */
+/** How long a process remembers a report: as long as the longest cooldown counts. */
 export const rememberedFor = longestCooldown + forgottenAfter
 
-/** How long after its end the database keeps a cooldown: longer than any process, even after a long attempt. */
+/**
+ * How long after its end the database keeps a cooldown: longer than a process remembers it, even after a long attempt.
+ */
 export const sweptAfter = rememberedFor + 2 * hour
 
 const refusals = {
@@ -81,7 +85,9 @@ const isRefusal = (outcome: Outcome): outcome is Refusal => outcome._tag in refu
 export const refusalCauseOf = (outcome: Outcome): CooldownCause | undefined =>
   isRefusal(outcome) ? refusals[outcome._tag].cause : undefined
 
-/** The bottom of a key version: below its other cooldowns and above those of replaced keys. */
+/**
+ * The cooldown of a key version that was never refused: below all others of this version, above those of replaced keys.
+ */
 export const initialCooldown = (key_version: number): Cooldown => ({
   key_version,
   epoch: 0,
@@ -90,7 +96,7 @@ export const initialCooldown = (key_version: number): Cooldown => ({
   cause: null
 })
 
-/** Negative if `one` is below `other`. Strikes and cause break ties. */
+/** Orders cooldowns: negative if `one` is below `other`. Strikes and cause break ties. */
 export const compare = (one: Cooldown, other: Cooldown): number =>
   one.key_version - other.key_version ||
   one.epoch - other.epoch ||
@@ -99,13 +105,14 @@ export const compare = (one: Cooldown, other: Cooldown): number =>
   one.strikes - other.strikes ||
   (one.cause === other.cause ? 0 : (one.cause ?? "") < (other.cause ?? "") ? -1 : 1)
 
+/** The higher of two cooldowns. */
 export const join = (one: Cooldown, other: Cooldown): Cooldown => (compare(one, other) < 0 ? other : one)
 
 /** Drops the strikes of a cooldown that no longer counts, without changing its place in the order. */
 export const expireStrikes = (cooldown: Cooldown, now: number): Cooldown =>
   cooldown.strikes > 0 && now >= cooldown.until + forgottenAfter ? { ...cooldown, strikes: 0, cause: null } : cooldown
 
-/** The health of a key for a model. */
+/** The health of a key for a model, without the strikes that no longer count. */
 export const healthIn = (cooldowns: Cooldowns, key_version: number, model: string, now: number): Health => ({
   whole: expireStrikes(cooldowns.get(wholeKey) ?? initialCooldown(key_version), now),
   model: expireStrikes(cooldowns.get(model) ?? initialCooldown(key_version), now)
@@ -130,8 +137,9 @@ const afterSuccess = (before: Cooldown): Cooldown =>
   before.strikes === 0 ? before : { ...initialCooldown(before.key_version), epoch: before.epoch + 1 }
 
 /**
- * The health after an outcome, computed only from the health when the lease began. `parksWholeKey` applies a refusal of the
- * model to the whole key, because the upstream refuses too many of its models.
+ * The health after an outcome, to be joined with what other reports say. Computed only from the health when the lease
+ * began, so that concurrent refusals count once. `parksWholeKey` applies a refusal of the model to the whole key,
+ * because the upstream refuses too many of its models.
  */
 export const contributionOf = (atLease: Health, outcome: Outcome, now: number, parksWholeKey = false): Health => {
   if (outcome._tag === "Succeeded") return { whole: afterSuccess(atLease.whole), model: afterSuccess(atLease.model) }
@@ -141,30 +149,30 @@ export const contributionOf = (atLease: Health, outcome: Outcome, now: number, p
 }
 
 /** The cooldown with strikes that ends last; undefined if neither cooldown has strikes. */
-const longerCooldown = ({ model, whole }: Health): Cooldown | undefined => {
-  const [first, last] = whole.until < model.until ? [whole, model] : [model, whole]
-  return last.strikes > 0 ? last : first.strikes > 0 ? first : undefined
+const lastToEnd = ({ model, whole }: Health): Cooldown | undefined => {
+  const [earlier, later] = whole.until < model.until ? [whole, model] : [model, whole]
+  return later.strikes > 0 ? later : earlier.strikes > 0 ? earlier : undefined
 }
 
 /** Whether a key may be tried now. A leaked key is parked until it is replaced. */
 export const availabilityOf = (health: Health, leaked: boolean, now: Moment): Availability => {
   if (leaked) return { _tag: "Parked", cause: "leaked", until: null }
-  const last = longerCooldown(health)
-  if (last === undefined || last.cause === null) return { _tag: "Free" }
-  const remaining = Math.ceil(last.until - now.monotonic)
-  const until = now.wall + remaining
+  const cooldown = lastToEnd(health)
+  if (cooldown === undefined || cooldown.cause === null) return { _tag: "Free" }
+  const remaining = Math.ceil(cooldown.until - now.monotonic)
+  const end = now.wall + remaining
   return remaining > 0
-    ? { _tag: "Parked", cause: last.cause, until }
-    : { _tag: "OnTrial", until: until + forgottenAfter }
+    ? { _tag: "Parked", cause: cooldown.cause, until: end }
+    : { _tag: "OnTrial", until: end + forgottenAfter }
 }
 
-/** A moment on the monotonic clock and in milliseconds since 1970. */
+/** A moment: milliseconds of the monotonic clock, and since 1970. */
 export interface Moment {
   readonly monotonic: number
   readonly wall: number
 }
 
-/** Reads the clock of cooldowns and snapshots. */
+/** Reads the monotonic clock of cooldowns and snapshots, in milliseconds. */
 export const monotonicMillis = (clock: Clock.Clock): number => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 
 export const momentOf = (clock: Clock.Clock): Moment => ({

@@ -1,6 +1,7 @@
 import { cooldownCauses, refusalCauseOf } from "./Health.ts"
 import type { Outcome } from "./Outcome.ts"
 
+/** Why an attempt failed, if that concerns the key or its upstream. */
 export const failureCauses = [...cooldownCauses, "upstream_failed"] as const
 export type FailureCause = (typeof failureCauses)[number]
 

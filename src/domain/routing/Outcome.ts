@@ -1,6 +1,9 @@
 import { parseJson } from "../KeyMaterial.ts"
 
-/** The result of an attempt with a credential. `retry_after` is in milliseconds. */
+/**
+ * The result of an attempt with a credential. `RequestRefused` (the upstream faults the request) and `Abandoned` (it
+ * ended without a result) say nothing about the key. `retry_after` is in milliseconds.
+ */
 export type Outcome =
   | { readonly _tag: "Succeeded" }
   | { readonly _tag: "RateLimited"; readonly retry_after: number | null }
@@ -11,6 +14,7 @@ export type Outcome =
   | { readonly _tag: "RequestRefused" }
   | { readonly _tag: "Abandoned" }
 
+/** The answer of an upstream to an attempt, as far as it decides the outcome. */
 export interface UpstreamAnswer {
   /** Null without an answer. */
   readonly status: number | null
@@ -62,11 +66,14 @@ const millisecondsOf = (header: string | null, now: number): number | null => {
   return wait > 0 ? wait : null
 }
 
-/** The statuses with which a code counts. With any other, the body may echo the request. */
+/** The statuses with which a code counts. With other statuses, the body may echo the request. */
 const keyStatuses = [400, 401, 403]
 const quotaStatuses = [400, 401, 402, 403, 429]
 
-/** Classifies an upstream's answer. Codes outrank statuses: a spent quota is often a 429. */
+/**
+ * Classifies an upstream's answer; `now` is in milliseconds since 1970. Codes outrank statuses: a spent quota is often
+ * a 429.
+ */
 export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
   if (status === null || status < 200 || status === 408 || status >= 500) return { _tag: "UpstreamFailed" }
   if (status < 400) return { _tag: "Succeeded" }
@@ -83,6 +90,7 @@ const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 /** The error codes in `error` and `error.details` of a JSON body. Reads nothing else: a message may echo the request. */
 export const errorCodesIn = (body: string): ReadonlyArray<string> => {
+  // The body may be a list of one answer.
   const [answer] = [parseJson(body)].flat()
   const error = isRecord(answer) ? answer["error"] : undefined
   if (!isRecord(error)) return []

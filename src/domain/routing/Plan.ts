@@ -6,15 +6,20 @@ import type { Excluded, Removed } from "./Explanation.ts"
 /** Whether a credential is tried before the provider's shared endpoint, or after it (E1). */
 export type Section = "prioritized" | "fallback"
 
-/** A reason without its sentence, with `until` in milliseconds since 1970. */
+/** A reason without its sentence and hint, and with `until` in milliseconds since 1970. */
 type WithoutMessage<Reason> = Reason extends { readonly until: unknown }
   ? Omit<Reason, "message" | "until"> & { readonly until: number | null }
   : Omit<Reason, "message" | "hint">
 
+/** Why a credential is not used. */
 export type Exclusion = WithoutMessage<Excluded>
+/** Why a provider's shared endpoint is not used. */
 export type SharedReason = WithoutMessage<Removed>
 
-/** One attempt, with a credential's key or on the shared endpoint. `region`, as the credential declares it, may decide the upstream's address (E12). */
+/**
+ * One attempt, with a credential's key or on the shared endpoint. `region` is the one that the credential declares; the
+ * upstream's address may depend on it (E12). `row` is the version of the credential's row.
+ */
 export type Step =
   | {
       readonly _tag: "Own"

@@ -2,12 +2,13 @@ import type { Credential } from "../Credential.ts"
 import type { Cooldowns } from "./Health.ts"
 
 /**
- * Result of checking a credential's row against its seal. Plans use `verified` rows; explanations without a keyring to check with
- * use `unverified` ones. Any other result excludes the credential. It also removes the provider's shared capacity, which
- * the credential may forbid: what its row says about that cannot be trusted (E16, E17).
+ * Result of checking a credential's row against its seal. Plans use `verified` rows; explanations made without a
+ * keyring use `unverified` ones. Any other result excludes the credential, and also removes the provider's shared
+ * capacity: the credential may forbid that, and what its row says about it cannot be trusted (E16, E17).
  */
 export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
 
+/** Whether a list of the credential allows a value of the request, null if it has none. */
 type Allows = (value: string | null) => boolean
 
 /** A credential with everything that a plan needs. */
@@ -30,13 +31,13 @@ export interface PooledCredential {
 /** The credentials of a workspace and provider in the order of attempts. */
 export type Pool = ReadonlyArray<PooledCredential>
 
-/** Maximum length of a list that is searched. Longer lists become sets: searching 100 models takes longer than the rest of a plan. */
-const maxSearched = 8
+/** Longer lists become sets, because searching a list of 100 models takes longer than the rest of a plan. */
+const maxSearchedLength = 8
 
-/** Indexes a list: `null` allows everything, `[]` nothing. No list allows a missing value (E9). */
+/** Indexes a list: null allows everything, `[]` nothing. No list allows a missing value (E9). */
 const allows = (list: ReadonlyArray<string | null> | null): Allows => {
   if (list === null) return () => true
-  if (list.length <= maxSearched) return (value) => list.includes(value)
+  if (list.length <= maxSearchedLength) return (value) => list.includes(value)
   const set = new Set(list)
   return (value) => set.has(value)
 }

@@ -4,12 +4,16 @@ import { RequestedProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { closed, NonEmptyShortText, ShortText, withDefault, withMaxLength } from "../checkInput.ts"
 
-/** Decides which declarations of a credential the endpoint honours (section 4.1, `declared_region`). */
+/**
+ * The kind of an endpoint, which decides which declarations of a credential it honours (section 4.1,
+ * `declared_region`).
+ */
 export const EndpointKind = Schema.Literals(["standard", "private", "pinned", "cross_region", "video"]).annotate({
   message: "must be standard, private, pinned, cross_region or video"
 })
 export type EndpointKind = typeof EndpointKind.Type
 
+/** An optional boolean member. */
 export const flag = (defaultValue: boolean, description: string) =>
   withDefault(Schema.Boolean.annotate({ message: "must be true or false", description, default: defaultValue }))
 

@@ -57,7 +57,7 @@ const parkedMessage = (cause: ParkedCause, until: number | null) => {
 }
 
 /** Maximum number of lists that an explanation searches for a near miss, because long lists take time. */
-const maxHints = 100
+const maxSearches = 100
 
 const exclusionMessage = (exclusion: Exclusion, credential: Credential, request: RoutingRequest): string => {
   const { allowed_api_key_hashes, allowed_models, allowed_user_ids } = credential
@@ -100,7 +100,7 @@ const removalMessage = (removal: SharedReason, idWithName: (id: Credential["id"]
   }
 }
 
-/** Describes a plan in words. `poolOfProvider` returns the pools of the plan. */
+/** Describes a plan in words. `poolOfProvider` must return the pools that the plan was made from; otherwise throws. */
 export const explanationOf = (
   request: RoutingRequest & Pick<Explanation, "workspace_id">,
   plan: Plan,
@@ -122,8 +122,9 @@ export const explanationOf = (
   }
   const { host, model, requires_zdr, strategy, workspace_id } = request
   const nearMissOf = makeNearMiss(model)
-  let searched = 0
-  const hintOf = (allowed: ReadonlyArray<string>) => ((searched += 1) > maxHints ? undefined : nearMissOf(allowed))
+  let searchCount = 0
+  const hintOf = (allowed: ReadonlyArray<string>) =>
+    (searchCount += 1) > maxSearches ? undefined : nearMissOf(allowed)
   return {
     workspace_id,
     model,
@@ -189,7 +190,7 @@ const differences: ReadonlyArray<{
 
 const normalized = (slug: string) => slug.trim().toLowerCase()
 
-/** Finds a listed model close to the requested one, and says how they differ. */
+/** Makes a function that finds a model in a list close to the requested one, and says how they differ. */
 export const makeNearMiss = (model: string): ((allowed: ReadonlyArray<string>) => string | undefined) => {
   const requested = normalized(model)
   return (allowed) => {

@@ -15,6 +15,10 @@ const honoursDeclared: Record<EndpointKind, { readonly region: boolean; readonly
   video: { region: false, zdr: false }
 }
 
+/**
+ * Whether an endpoint is in the region of the request's host, for a credential that declares a region. Without one
+ * (null or global), as for shared capacity, the endpoint's recorded region decides.
+ */
 const inRegion = (
   { host }: RoutingRequest,
   { kind, region }: Endpoint,
@@ -25,6 +29,11 @@ const inRegion = (
   return declared === host && (honoursDeclared[kind].region || region === host)
 }
 
+/**
+ * Whether an endpoint has the ZDR that the request may require, for a credential that declares it or not. Without a
+ * declaration, or if the endpoint's kind does not honour it, the endpoint's record decides. A declared lack of ZDR
+ * always counts.
+ */
 const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, declared: boolean | null): boolean => {
   if (!requires_zdr) return true
   if (declared === null || (declared && !honoursDeclared[kind].zdr)) return zdr
@@ -33,7 +42,7 @@ const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, dec
 
 const isTrusted = (seal: Seal) => seal === "verified" || seal === "unverified"
 
-/** Returns every reason, so that an owner who removes one does not meet another. */
+/** Why a credential is not used. Returns every reason, so that an owner who removes one does not meet another. */
 const exclusionsOf = (
   request: RoutingRequest,
   endpoint: Endpoint,
@@ -73,17 +82,19 @@ const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): Re
   return reasons
 }
 
-/** A possible step, and the verdict that gets its index in the plan. */
+/** A step that the plan will have, and the verdict to fill with its index there. */
 interface Offer {
   readonly step: Step
   readonly verdict: { position: number | null }
 }
 
+/** The parts of a provider in order of attempts. */
 const phases = ["prioritized", "shared", "fallback"] as const
 
+/** What a provider offers in each phase, and the verdicts on it. */
 type ProviderVerdict = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
 
-const stepOf = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability): Step => {
+const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability): Step => {
   const { declared_region, id } = pooled.credential
   return {
     _tag: "Own",
@@ -111,7 +122,7 @@ const verdictOn = (
     const exclusions = exclusionsOf(request, endpoint, member, availability)
     const verdict = { credential_id: member.credential.id, section, position: null, exclusions } as const
     if (exclusions.length === 0)
-      offers[section].push({ step: stepOf(provider, section, member, availability), verdict })
+      offers[section].push({ step: ownStep(provider, section, member, availability), verdict })
     return verdict
   })
   const shared = { position: null, removed: removalsOf(request, endpoint, pool) }
@@ -123,11 +134,12 @@ const verdictOn = (
   }
 }
 
-/** Earliest end of a parking that alone excludes a credential. Parking is always the last reason, so it is alone if it is first. */
+/** Earliest end of a parking that is a credential's only exclusion. */
 const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
   let earliest: number | null = null
   for (const { credentials } of providers) {
     for (const { exclusions } of credentials) {
+      // Parking is always the last exclusion, so it is the only one if it is the first.
       const [first] = exclusions
       if (first?.reason !== "parked" || first.until === null) continue
       if (earliest === null || first.until < earliest) earliest = first.until
@@ -166,29 +178,32 @@ export interface SearchPosition {
 
 export const searchStart: SearchPosition = { turn: 0, index: 0 }
 
+/** The arguments of `planFor`, and what a search examines and reports. */
 export interface Search {
   readonly request: RoutingRequest
   readonly poolOfProvider: (provider: Provider) => Pool
   readonly availabilityOf: (pooled: PooledCredential) => Availability
   /** Whether to examine a credential of a provider, or its shared endpoint (undefined). */
   readonly isWanted: (provider: Provider, credential_id: CredentialId | undefined) => boolean
+  /** Called with the exclusions of each examined credential that has any. */
   readonly onExcluded: (exclusions: ReadonlyArray<Exclusion>) => void
 }
 
-/** The next step and its position; without a step, where the search continues. */
+/** The next step and its position. Without a step, `position` is where a paused search continues. */
 export interface SearchResult {
   readonly step: Step | undefined
   readonly position: SearchPosition
-  /** Whether the search stopped early, so that a step may follow. */
+  /** Whether the search stopped at its limit, so that a step may follow. */
   readonly isPaused: boolean
 }
 
+/** The target and phase of a turn; one of them is undefined after the last turn. */
 const turnOf = ({ strategy, targets }: RoutingRequest, turn: number) =>
   strategy === "byok_first"
     ? { target: targets[turn % targets.length], phase: phases[Math.floor(turn / targets.length)] }
     : { target: targets[Math.floor(turn / phases.length)], phase: phases[turn % phases.length] }
 
-/** Finds the next step that `planFor` would return, without the others. Pauses after `maxExamined` credentials. */
+/** Finds the next step that `planFor` would return, from a position on. Pauses after `maxExamined` credentials. */
 export const nextStep = (
   { availabilityOf, onExcluded, isWanted, poolOfProvider, request }: Search,
   from: SearchPosition,
@@ -217,7 +232,7 @@ export const nextStep = (
       const availability = availabilityOf(member)
       const exclusions = exclusionsOf(request, endpoint, member, availability)
       if (exclusions.length > 0) onExcluded(exclusions)
-      else return { step: stepOf(provider, phase, member, availability), position: { turn, index }, isPaused: false }
+      else return { step: ownStep(provider, phase, member, availability), position: { turn, index }, isPaused: false }
     }
   }
 }

@@ -38,10 +38,13 @@ const memoryTimeout = 8_000
 
 const timedOut = errorResponse(new RequestTimeout(), { connection: "close" })
 
-/** Reads a body and reserves memory for its chunks as they arrive. Undefined if the whole body waits too long for memory. */
+/**
+ * Reads a body and reserves memory for its chunks as they arrive. Bytes without a reservation are unadmitted: `ArrivingRequest`
+ * limits those of all bodies together, and drops the largest body. Undefined if a complete body waits too long for memory.
+ */
 const readBody = (source: ArrivingRequest, reservation: Reservation) =>
   Effect.callback<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>((resume) => {
-    let admitted = 0
+    let admittedBytes = 0
     let isWaiting = false
     // Node limits how long a body may take to arrive.
     const timer = setTimeout(() => {
@@ -51,40 +54,41 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       clearTimeout(timer)
       resume(result)
     }
-    const grow = () => {
+    const reserveReceived = () => {
       const { received } = source
       const admit = () => {
         isWaiting = false
-        admitted = received
+        admittedBytes = received
+        // More may have arrived while this reservation waited.
         if (source.received === received) source.markAdmitted()
       }
       isWaiting = true
-      const isReserved = reservation.grow(memoryPerByte * (received - admitted), () => {
+      const isReserved = reservation.grow(memoryPerByte * (received - admittedBytes), () => {
         admit()
-        advance()
+        onProgress()
       })
       if (isReserved) admit()
     }
-    const advance = () => {
+    const onProgress = () => {
       const { complete, received } = source
       if (received > maxBytes) return end(Effect.fail(new PayloadTooLarge()))
       if (source.isDropped) return end(Effect.fail(new ServiceUnavailable()))
-      if (received > admitted && !isWaiting) grow()
-      if (isWaiting && complete && admitted > 0) {
+      if (received > admittedBytes && !isWaiting) reserveReceived()
+      if (isWaiting && complete && admittedBytes > 0) {
         // Complete bodies that hold memory while they wait for more would wait for each other.
         reservation.shrink(0)
-        admitted = 0
+        admittedBytes = 0
         source.markUnadmitted()
         if (source.isDropped) return
-        grow()
+        reserveReceived()
       }
       if (complete && !isWaiting) end(Effect.succeed(source.takeBody()))
     }
-    source.readAll(advance)
+    source.readAll(onProgress)
     return Effect.sync(() => clearTimeout(timer))
   })
 
-/** Runs `app` with the text of a JSON body, whose memory counts for `sender`. */
+/** Runs `app` with the text of a JSON body, whose memory counts for `sender` and `use`. */
 export const withJsonBody = <E, R>(
   budget: MemoryBudget,
   sender: string,
@@ -122,6 +126,7 @@ export const withJsonBody = <E, R>(
     )
   })
 
+/** Reads the JSON bodies of authenticated requests. Their memory counts for the principal's account. */
 export const layer = Layer.effect(
   JsonBody,
   Effect.map(MemoryBudget, (budget) =>

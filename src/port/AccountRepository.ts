@@ -19,7 +19,10 @@ export class AccountRepository extends Context.Service<
     ) => Answer<"created" | "exists" | "differs" | "deleted">
     /** Returns up to `limit` accounts after the id `after`, in order of id. */
     readonly listAccounts: (after: AccountId | undefined, limit: number) => Answer<ReadonlyArray<Account>>
-    /** Deletes one part of an account: first the API keys, then up to `limit` credentials and records, last the account. */
+    /**
+     * Deletes one part of an account per call: first the API keys, then up to `limit` credentials and idempotency records, last
+     * the account.
+     */
     readonly eraseAccount: (
       account_id: AccountId,
       at: DateTime.Utc,

@@ -45,7 +45,7 @@ const route = "/api/v1/byok/:id"
 const parentOf = (traceId: string, flags: string): Header => ["traceparent", `00-${traceId}-${"b".repeat(16)}-${flags}`]
 
 layerLive(Layer.provideMerge(traced, SpanCollector.layer))("a trace", (it) => {
-  it.effect("of a get has its look-up and the statement", function* () {
+  it.effect("of a get has one look-up and its SQL statement", function* () {
     const { headers, traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))

@@ -23,7 +23,7 @@ describe("instances of one history over one store", () => {
     assert.deepStrictEqual(told(), told())
   })
 
-  it.each(faults)("would break a law if $fault (control)", async ({ edit, fault }) => {
+  it.each(faults)("break a law when this fault is planted: $fault (control)", async ({ edit, fault }) => {
     const { brokenIn } = await plantedWorld([edit])
     const isShown = (seed: number) => brokenIn(historyOf(seed)) !== undefined
     const isKnown = isShown(known[fault] ?? 1) || seldom.some((history) => brokenIn(history) !== undefined)

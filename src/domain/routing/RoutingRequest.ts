@@ -13,11 +13,11 @@ export const EndpointKind = Schema.Literals(["standard", "private", "pinned", "c
 })
 export type EndpointKind = typeof EndpointKind.Type
 
-/** An optional boolean member. */
+/** A boolean member that a request may omit. */
 export const flag = (defaultValue: boolean, description: string) =>
   withDefault(Schema.Boolean.annotate({ message: "must be true or false", description, default: defaultValue }))
 
-/** Maximum age of a plan's pools, in milliseconds. */
+/** Maximum of the `freshness` that a router may ask for: the age of the pools that a plan uses, in milliseconds. */
 export const longestFreshness = 600_000
 
 /** A provider's endpoint for the requested model, as the gateway describes it. */
@@ -41,6 +41,7 @@ const Target = Schema.Struct({
   endpoint: Endpoint.annotate({ message: "must be an object" }).pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
 }).annotate({ message: "must be an object" })
 
+/** A member that is null or omitted if the caller has no such value. */
 const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
   withDefault(Schema.NullOr(schema).annotate({ message: "must be a string or null", description, default: null }))
 
@@ -68,7 +69,7 @@ export const Strategy = Schema.Literals(["byok_first", "provider_first"]).annota
 const KeyForm = Schema.Literals(["as_stored", "tokens"]).annotate({
   message: "must be as_stored or tokens",
   description:
-    "`tokens`: a short-lived token wherever the stored key can sign one. By default as_stored, with TOKENS_ONLY tokens."
+    "`tokens`: a short-lived token wherever the stored key can sign one. The default is tokens with TOKENS_ONLY, else as_stored."
 })
 
 export const routingFields = {
@@ -95,7 +96,7 @@ export const routingFields = {
 export const RoutingRequest = closed(Schema.Struct(routingFields))
 export type RoutingRequest = typeof RoutingRequest.Type
 
-/** The input of plan, in which an account describes a request. */
+/** The input of `plan`, with which an account asks how a gateway would route a request. */
 export const PlanRequest = closed(
   Schema.Struct(Struct.omit(routingFields, ["account_id", "credential_id", "keys"]))
 ).annotate({

@@ -5,7 +5,7 @@ import { Ago, Field, Heading, Name, Rows } from "./parts.js"
 import { html, useEffect, useState } from "./preact.js"
 import { providerName, TokenValidity } from "./providers.js"
 import { Settings } from "./settings.js"
-import { causeOf, Event, inWords, State, states } from "./words.js"
+import { causeOf, EventText, inWords, State, states } from "./words.js"
 
 /** @typedef {import("./api.js").Credential & { status?: import("./api.js").Status }} Key */
 
@@ -175,7 +175,7 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
             (event) =>
               html`<tr key=${event.id}>
                 <td><${Ago} at=${event.at} /></td>
-                <td><${Event} of=${event} /></td>
+                <td><${EventText} of=${event} /></td>
               </tr>`
           )}
         </table>`}<//

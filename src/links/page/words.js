@@ -51,7 +51,7 @@ const causes = {
 
 export const causeOf = (/** @type {string} */ cause) => causes[cause] ?? cause
 
-/** @type {Record<string, string>} */
+/** Words for an action, or for an action and the only member that it changed. @type {Record<string, string>} */
 const acts = {
   "credential.create": "Added",
   "credential.update": "Changed",
@@ -68,8 +68,8 @@ const acts = {
 /** @type {Record<string, string>} */
 const actors = { link: "with a link", cli: "by an operator", service: "" }
 
-/** Describes an event: the act, its details and the actor. */
-export const Event = (/** @type {{ of: any }} */ { of: { action, actor, cause, fields = [], model } }) => {
+/** Describes an audit event: the act, its details and the actor. */
+export const EventText = (/** @type {{ of: any }} */ { of: { action, actor, cause, fields = [], model } }) => {
   const exactWords = acts[`${action} ${fields}`]
   const changed = exactWords ? "" : fields.map((/** @type {string} */ one) => members[one] ?? one).join(", ")
   const by =

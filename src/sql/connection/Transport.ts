@@ -12,7 +12,7 @@ const readyForQuery = 0x5a // Z
 /** Fields of notices and errors: C is the SQLSTATE, F the server's source file. */
 const unreplicated = "C01000\0"
 const readOnly = "C25006\0"
-/** Marks a notice 01000 of Citus that it reached no node, not reported: a statement that needs the node fails anyway. */
+/** In Citus's notice 01000 that it could not reach a node. Not reported: a statement that needs the node fails anyway. */
 const citusUnreached = "Fremote_commands.c\0"
 /** The name and value of a parameter status. */
 const standby = "in_hot_standby\0on\0"
@@ -87,11 +87,11 @@ export class MessageTap {
 interface Lifetime {
   /** How many milliseconds a running statement may receive nothing. */
   readonly silence: number
-  /** Whether the server is a pooler, whose report of being a standby may be outdated, and is ignored. */
+  /** Whether the server is a pooler. Its report of a standby is ignored, because it may be outdated. */
   readonly pooler: boolean
 }
 
-/** Destroys a connection that falls silent. Call the result when PostgreSQL is ready for the next statement. */
+/** Destroys a connection that falls silent. Call the returned function when PostgreSQL is ready for the next statement. */
 const watch = (socket: Socket | TLSSocket, { silence }: Lifetime) => {
   let writtenWhenReady = 0
   let read = 0

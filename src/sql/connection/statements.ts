@@ -59,7 +59,10 @@ export const compileOnce = <Name extends string, Row extends object>(
 export const inLockOrder = <A>(nameOf: (one: A) => string, all: ReadonlyArray<A>) =>
   all.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))
 
-/** A table with a row per value of each column; `n` numbers the rows from 1. `types` has the columns and their types. */
+/**
+ * Makes a table of arrays, one per column: its first row has the first value of each, and so on. `n` numbers the rows from 1.
+ * `types` has the SQL type of each column.
+ */
 export const tableOf = <Column extends string>(
   sql: SqlClient.SqlClient,
   name: string,
@@ -71,7 +74,7 @@ export const tableOf = <Column extends string>(
   return sql`unnest(${sql.csv(arrays)}) WITH ORDINALITY AS ${sql.literal(name)} (${sql.csv(columns.map((column) => sql`${sql(column)}`))}, n)`
 }
 
-/** In a batch, a row also has the number of its request. `read` ignores it: copying rows without it would be slow. */
+/** The number of a row's request, in a batch only. `read` gets the row with it, because copies without it would be slow. */
 interface Numbered {
   readonly n?: number
 }
@@ -79,17 +82,17 @@ interface Numbered {
 /** A SELECT that finds at most one row. */
 interface LookUp<Wanted, Row extends object, A> {
   readonly operation: Operation
-  /** The types of the values of a request. */
+  /** The SQL types of a request's values. */
   readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
   readonly select: (values: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
   readonly read: (row: Row & Numbered, wanted: Wanted) => A
-  /** For a SELECT that locks: requests of one name share a row, and rows are locked in the order of their names. */
+  /** For a SELECT that locks: names the row. Rows are locked in the order of their names; requests with one name share a row. */
   readonly nameOf?: (wanted: Wanted) => string
 }
 
 /**
  * Makes a look-up of one row, alone or in a batch. The statement of a batch runs the SELECT for each request; OFFSET 0 makes
- * PostgreSQL use the same index as for one.
+ * PostgreSQL use the same index as for a single request.
  */
 export const makeLookUp = <Wanted extends object, Row extends object, A>(
   { batch, sql }: ConnectionPool,

@@ -33,7 +33,10 @@ const namedKeks = (sql: SqlClient.SqlClient) =>
     }
   })
 
-/** Counts the credentials and links that name a key, up to `limit`. BETWEEN makes PostgreSQL use the index, unlike an equality. */
+/**
+ * Counts the credentials and links that name a key, up to `limit`; the registry reports them all as credentials. BETWEEN makes
+ * PostgreSQL use the index, unlike an equality.
+ */
 const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit?: number) => {
   const most = sql.literal(limit === undefined ? "ALL" : String(limit))
   return Effect.map(
@@ -74,7 +77,10 @@ export const layer = Layer.effect(
     const insert = ({ check_value, kek_id }: Omit<KekRow, "retired">) => writes.sql<{ kek_id: string }>`
       INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value})
       ON CONFLICT (id) DO NOTHING RETURNING id AS kek_id`
-    /** A key may seal if it has sealed before, if no live key has, or if a live key of its keyring has. Live is not retired. */
+    /**
+     * A key may seal if it has sealed before, if no live key has, or if a live key of the keyring `kek_ids` has. A key that has
+     * reserved wraps counts as having sealed; a live key is one that is not retired.
+     */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
       wraps > 0
       OR NOT EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL)
@@ -179,12 +185,14 @@ export const layer = Layer.effect(
       admit: (kek_id) =>
         Effect.gen(function* () {
           const { sql } = writes
+          // With a wrap, the key counts as having sealed, which lets it seal.
           const admitted = yield* sql`
             UPDATE keks SET wraps = 1 WHERE id = ${kek_id} AND wraps = 0 AND retired_at IS NULL RETURNING id`
           yield* recordEach(sql, admitted, () => ({ action: "keyring.admit", kek_id }))
         }).pipe(writes.sql.withTransaction, (query) => writes.probe(query, "keks.admit")),
       promote: Effect.fnUntraced(function* (kek_id) {
         const { probe, sql } = writes
+        // Only the audit log records promotions.
         yield* probe(recordOnce(sql, randomUUID(), { action: "keyring.promote", kek_id }), "keks.promote")
       }),
       retire: Effect.fnUntraced(function* (kek_id) {
@@ -198,18 +206,18 @@ export const layer = Layer.effect(
       }),
       register: Effect.fnUntraced(function* (keks) {
         const ids = keks.map(({ kek_id }) => kek_id)
-        const differing = (rows: ReadonlyArray<KekRow>) =>
+        const conflictsIn = (rows: ReadonlyArray<KekRow>) =>
           keks
             .filter(({ check_value, kek_id }) =>
               rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
             )
             .map(({ kek_id }) => kek_id)
         const registered = yield* writes.probe(selectKeks(ids), "keks.known")
-        const conflicts = differing(registered)
+        const conflicts = conflictsIn(registered)
         if (conflicts.length > 0 || registered.length === new Set(ids).size) return conflicts
         const insertMissing = Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
-          const conflicts = differing(yield* selectKeks(ids))
+          const conflicts = conflictsIn(yield* selectKeks(ids))
           if (conflicts.length > 0) return conflicts
           const inserted = (yield* Effect.forEach(keks, insert)).flat()
           yield* recordEach(writes.sql, inserted, ({ kek_id }) => ({ action: "keyring.register", kek_id }))

@@ -126,7 +126,7 @@ describe.each(ways)("a deletion %s", (_, distributed) => {
     assert.isFalse(yield* remove)
   })
 
-  it.live("is done if the answer before it is lost (L11)", function* () {
+  it.live("succeeds if the answer to its earlier look-up is lost (L11)", function* () {
     const { acts, proxy, remove } = yield* open
     proxy.loseAnswer("SELECT 1")
     assert.isTrue(yield* remove)

@@ -9,8 +9,8 @@ export class AccountRepository extends Context.Service<
   {
     readonly hasAccounts: Answer<boolean>
     /**
-     * Stores the account with its default workspace and first API key, or nothing if the id exists, perhaps with another
-     * name, or was deleted.
+     * Stores the account with its default workspace and first API key. Stores nothing if the id `exists` with this
+     * name, `differs` in its name, or belonged to an account that was `deleted`.
      */
     readonly createAccount: (
       account: { readonly account_id: AccountId; readonly name: string },
@@ -20,8 +20,8 @@ export class AccountRepository extends Context.Service<
     /** Returns up to `limit` accounts after the id `after`, in order of id. */
     readonly listAccounts: (after: AccountId | undefined, limit: number) => Answer<ReadonlyArray<Account>>
     /**
-     * Deletes one part of an account per call: first the API keys, then up to `limit` credentials and idempotency records, last
-     * the account.
+     * Deletes the next part of an account; repeat it until `done`. The first call deletes the API keys, each call up to
+     * `limit` credentials and idempotency records, the last call the account. Workspaces count as deleted from `at` on.
      */
     readonly eraseAccount: (
       account_id: AccountId,

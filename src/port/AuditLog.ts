@@ -2,11 +2,17 @@ import { Context, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Reads the audit log, and seals its entries with a chain of hashes that reveals later changes. Writers wait for neither. */
+/**
+ * Reads the audit log, and seals its entries with a chain of hashes that reveals later changes. Neither makes writers
+ * of entries wait.
+ */
 export class AuditLog extends Context.Service<
   AuditLog,
   {
-    /** Seals the entries that exist now, after waiting up to `timeout` ms for earlier writers. Returns the last checkpoint. */
+    /**
+     * Seals the entries that exist now, after waiting up to `timeout` milliseconds for earlier writers. Returns the
+     * last checkpoint; none if there is no entry yet.
+     */
     readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
     /** Finds a checkpoint by its hash, in hexadecimal. */
     readonly checkpointOf: (hash: string) => Answer<Option.Option<AuditHead>>
@@ -14,7 +20,10 @@ export class AuditLog extends Context.Service<
     readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
     /** For verification: the next page of entries with a `seq` above `after` and at most `upTo`, in order. */
     readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
-    /** For readers: matching entries, newest first unless `after` is set. Large entries shorten the page, but to no less than one. */
+    /**
+     * For readers: matching entries, newest first unless `after` is set. If entries are large, the page has fewer than
+     * `limit`, but at least one.
+     */
     readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
     /** Counts the entries that no checkpoint covers; stops at `limit`. */
     readonly countUnsealed: (limit?: number) => Answer<number>
@@ -29,8 +38,8 @@ export const formatCount = (count: number): string =>
   count > countLimit ? `more than ${countLimit.toLocaleString("en")}` : String(count)
 
 /**
- * A stored row of the audit log: the events of one transaction that share a subject, which is a credential, an account as a whole,
- * or neither.
+ * A stored row of the audit log: those events of one transaction that concern the same credential, the same account as
+ * a whole, or neither.
  */
 export interface AuditEntry {
   readonly seq: bigint

@@ -2,12 +2,18 @@ import { Context, Data, type Effect, type Redacted } from "effect"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Encrypts (seals) provider keys. A sealed key opens only in the context of its credential. Waits 3 s for the key store. */
+/**
+ * Encrypts (seals) provider keys. A sealed key opens only in the context of its credential. Each call waits at most
+ * three seconds for the key store.
+ */
 export class Cipher extends Context.Service<
   Cipher,
   {
     readonly seal: (key: Redacted.Redacted, context: SealingContext) => Answer<SealedKey, KeyStoreUnavailable>
-    /** Decrypts a key. Over HTTP, only an update calls this: for the region in the key, and to compare it with leaked keys. */
+    /**
+     * Decrypts a key. Requests over HTTP cause this only to read the region in a key that an update keeps, and to
+     * compare a new key with the leaked ones of its account.
+     */
     readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
     /** Whether the sealed key equals `key`. Takes the same time for every key of that length. */
     readonly matches: (
@@ -15,7 +21,9 @@ export class Cipher extends Context.Service<
       context: SealingContext,
       key: Redacted.Redacted
     ) => Effect.Effect<boolean, OpenFailure>
-    /** Passes an opened key to `use` in a buffer, and wipes the buffer. Synchronous for a key store in this process. */
+    /**
+     * Passes an opened key to `use` in a buffer, and wipes the buffer. Synchronous if the key store is in this process.
+     */
     readonly read: <A>(
       sealed: SealedKey,
       context: SealingContext,

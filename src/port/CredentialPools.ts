@@ -31,8 +31,8 @@ export class CredentialPools extends Context.Service<
       }>
     >
     /**
-     * Reads a pool and its parkings in one snapshot, without `rows` if its version is `known`. Returns none for an unknown or
-     * deleted workspace. Calls `admit` first with the approximate bytes of the parkings.
+     * Reads a pool and its parkings in one snapshot, without `rows` if its version equals `known`. Returns none for an
+     * unknown or deleted workspace. Calls `admit` first with the approximate bytes of the parkings.
      */
     readonly load: (
       owner: PoolOwner,

@@ -12,9 +12,9 @@ export class CredentialRepository extends Context.Service<
   CredentialRepository,
   {
     /**
-     * Stores the credential and its idempotency record, if any, durably: both or neither. Keeps the workspace from being
-     * deleted meanwhile. Stores nothing and returns none if the account has another credential's record under that
-     * `key_hash`; waits for a concurrent insert of one.
+     * Stores the credential and its idempotency record, if any, durably: both or neither. No other transaction can
+     * delete the workspace meanwhile. Stores nothing and returns none if the account has another credential's record
+     * with that `key_hash`; waits for a concurrent insert of one.
      */
     readonly insert: (
       account_id: AccountId,
@@ -78,7 +78,7 @@ export interface CredentialPage {
   readonly memory?: PageMemory
 }
 
-/** The bytes reserved for the lists of a page, and a function that reserves more before they are read. */
+/** The bytes reserved for the lists of a page. `admit` waits until `bytes` more are reserved. */
 export interface PageMemory {
   readonly reserved: number
   readonly admit: (bytes: number) => Answer<void>

@@ -9,8 +9,8 @@ export class Events extends Context.Service<
   Events,
   {
     /**
-     * The events of the `CurrentPrincipal`'s account: newest first, or with `after` oldest first. A page has all events of a
-     * `seq` or none. Only an empty page is the last one.
+     * The events of the `CurrentPrincipal`'s account: newest first, or with `after` oldest first. A page has all events
+     * of a `seq` or none. Only an empty page shows that no more follow.
      * @effect-expect-leaking CurrentPrincipal
      */
     readonly list: (page: Omit<EntryPage, "account_id">) => Answer<ReadonlyArray<AccountEvent>, never, CurrentPrincipal>

@@ -4,7 +4,7 @@ import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
-/** Records key-encryption keys (KEKs) by id and check value, and finds the credentials that name them. Holds no key. */
+/** Records key-encryption keys (KEKs) by id and check value, never the keys, and finds credentials that name them. */
 export class KekRegistry extends Context.Service<
   KekRegistry,
   {
@@ -30,8 +30,9 @@ export class KekRegistry extends Context.Service<
     /** Whether a registered key may seal for a keyring of `kek_ids`. */
     readonly sealPermission: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<SealPermission>
     /**
-     * Reserves wraps of a key and returns its total so far. Returns none if the key is not registered, or is `foreign` to a
-     * keyring of `kek_ids`. Of two new keys in disjoint keyrings, at most the first to reserve gets wraps without `admit`.
+     * Reserves `count` wraps of a key and returns its total, these included. Returns none if the key is not registered,
+     * or is `foreign` to a keyring of `kek_ids`. Of two new keys in disjoint keyrings, at most the first to reserve
+     * gets wraps without `admit`.
      */
     readonly reserve: (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) => Answer<Option.Option<number>>
     /** Lets a registered key seal although it is `foreign`, unless it is retired. */

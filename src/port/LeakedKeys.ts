@@ -9,8 +9,9 @@ export class LeakedKeys extends Context.Service<
   {
     readonly count: Answer<number>
     /**
-     * The next page of suspects. Misses no credential that exists throughout the scan. Suspects have one of `labels` or an
-     * inconclusive label; without `labels`, every credential is a suspect.
+     * The next page of suspects. Misses no credential that exists throughout the scan. Suspects have one of `labels`,
+     * an inconclusive label, or a provider whose keys hold several secrets; without `labels`, every credential is a
+     * suspect.
      */
     readonly scan: (range: {
       readonly after: string | undefined
@@ -22,7 +23,9 @@ export class LeakedKeys extends Context.Service<
       readonly searched: number
       readonly park: boolean
     }) => Answer<ReadonlyArray<boolean>>
-    /** The marked keys of the account that have one of `labels` or an inconclusive label. Calls `labels` only if there are marks. */
+    /**
+     * The marked keys of the account that `labels` make suspects, as in `scan`. Calls `labels` only if there are marks.
+     */
     readonly marked: (account_id: AccountId, labels: () => ReadonlyArray<string>) => Answer<ReadonlyArray<Suspect>>
     /** Removes the mark of a credential's current key, if any. None for an unknown credential. */
     readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<KeyReference>>

@@ -12,16 +12,18 @@ export const makeApiKey = Effect.fnUntraced(function* (role: ApiKeyRole) {
   return { key, hash: hashApiKey(key) }
 })
 
-/** The hash that identifies an API key (D24). Text from an HTTP header is decoded as Latin-1. */
+/** The hash that identifies an API key (D24). `latin1` is for keys from an HTTP header, which Node decodes that way. */
 export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" = "utf8"): ApiKeyHash =>
   ApiKeyHash.make(hash("sha256", Buffer.from(Redacted.value(key), encoding)), { disableChecks: true })
 
+/** Formats 32 random bytes as an API key. */
 export const formatApiKey = (bytes: Uint8Array, role: ApiKeyRole) =>
   formatToken(bytes, role === "management" ? "byok_mk_" : "byok_ak_")
 
+/** Formats 32 random bytes as the token of a link. */
 export const formatLinkToken = (bytes: Uint8Array) => formatToken(bytes, "byok_ln_")
 
-/** Formats 32 random bytes as a token: prefix, 43 base62 digits, and CRC-32 of both in 6 base62 digits (D41). */
+/** A token has a prefix, 43 base62 digits for its 32 bytes, and the CRC-32 of both in 6 base62 digits (D41). */
 const formatToken = (bytes: Uint8Array, prefix: "byok_mk_" | "byok_ak_" | "byok_ln_"): string => {
   const body = prefix + base62(BigInt(`0x${Buffer.from(bytes).toString("hex")}`), 43)
   return body + checksum(body)

@@ -5,8 +5,9 @@ export const RequestTimeout = Context.Reference<Duration.Duration>("byok/Request
   defaultValue: () => Duration.seconds(3)
 })
 
-/** When a request fails, in milliseconds of the monotonic clock. */
+/** The moment at which a request fails. */
 export interface Deadline {
+  /** In milliseconds of the monotonic clock. */
   until: number
 }
 

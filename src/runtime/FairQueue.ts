@@ -3,24 +3,26 @@ import { ServiceUnavailable } from "../domain/Errors.ts"
 import { CurrentDeadline } from "./Deadline.ts"
 
 /**
- * Makes a queue that shares a total weight among tenants, such as bytes of memory or requests in progress. Invariant: admitted
- * weights never exceed the total and are released once; tenants are served in rotation; no tenant is capped while nobody
- * waits. A place that does not fit yet is overtaken only by tenants who would then have no more than its own.
+ * Makes a queue that shares a total weight among tenants, such as bytes of memory or requests in progress. Invariant:
+ * admitted weights never exceed the total and are released once; tenants are served in rotation; no tenant is capped
+ * while nobody waits. A place that does not fit yet is overtaken only by tenants who would then have no more than its
+ * own.
  *
  * Effect's `PartitionedSemaphore` starves a tenant while two others keep returning.
  */
 export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }: FairQueueLimits) => {
   let used = 0
-  /** The waiting places by tenant, in the order of turns. */
-  const lines = new Map<string, Set<Place>>()
+  /** The waiting places of each tenant. The tenants are in the order of their turns. */
+  const queues = new Map<string, Set<Place>>()
   let isServing = false
 
   const fits = ({ limit, weight }: Pick<Place, "limit" | "weight">) => used + weight <= limit
   const isExhausted = () => used >= total && makeRoom === undefined
 
+  /** The first place that fits. Once one does not fit, skips tenants that would have more than its tenant. */
   const nextPlace = (): Place | undefined => {
     let leastShare = Number.POSITIVE_INFINITY
-    for (const [place] of lines.values()) {
+    for (const [place] of queues.values()) {
       if (place === undefined) continue
       const share = admittedOf(place.tenant) + place.weight
       if (share > leastShare) continue
@@ -32,15 +34,15 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
     return undefined
   }
   const serve = () => {
-    // A request that ends at once calls this again; the running loop then serves the next place.
-    if (isServing || lines.size === 0) return
+    // `start` may release weight and so call this again: the running loop serves the next place.
+    if (isServing || queues.size === 0) return
     isServing = true
     try {
       for (let place = nextPlace(); place !== undefined; place = nextPlace()) {
         const { tenant, weight } = place
-        const line = lines.get(tenant)
-        lines.delete(tenant)
-        if (line?.delete(place) === true && line.size > 0) lines.set(tenant, line)
+        const queue = queues.get(tenant)
+        queues.delete(tenant)
+        if (queue?.delete(place) === true && queue.size > 0) queues.set(tenant, queue)
         used += weight
         place.isAdmitted = true
         place.start()
@@ -52,15 +54,15 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
 
   /** Admits a weight at once, if it fits and nobody waits. */
   const tryTake = (weight: number, limit = total): boolean => {
-    if (lines.size > 0 || used + weight > limit) return false
+    if (queues.size > 0 || used + weight > limit) return false
     used += weight
     return true
   }
-  /** Queues a place in its tenant's line; returns false if the line is full. */
+  /** Adds a place to the queue of its tenant, and serves it if it fits. Returns false if that queue is full. */
   const enqueue = (place: Place): boolean => {
-    const line = lines.get(place.tenant) ?? new Set()
-    if (line.size >= waiting) return false
-    lines.set(place.tenant, line.add(place))
+    const queue = queues.get(place.tenant) ?? new Set()
+    if (queue.size >= waiting) return false
+    queues.set(place.tenant, queue.add(place))
     serve()
     return true
   }
@@ -68,11 +70,13 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
     used -= weight
     serve()
   }
-  /** Removes a place from its line or releases its weight. Also releases `extraWeight`, which the tenant took before. */
+  /**
+   * Removes a waiting place, or releases an admitted one. Also releases `extraWeight`, admitted to the tenant before.
+   */
   const leave = (place: Place, extraWeight = 0) => {
-    const line = lines.get(place.tenant)
+    const queue = queues.get(place.tenant)
     if (place.isAdmitted) used -= place.weight
-    else if (line?.delete(place) === true && line.size === 0) lines.delete(place.tenant)
+    else if (queue?.delete(place) === true && queue.size === 0) queues.delete(place.tenant)
     place.isAdmitted = false
     release(extraWeight)
   }
@@ -80,7 +84,7 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
   return { tryTake, enqueue, release, leave, fits, used: () => used }
 }
 
-/** A tenant's claim to some of the weight: waiting in the tenant's line, admitted, or withdrawn. */
+/** A tenant's claim to some of the weight: waiting in the tenant's queue, admitted, or withdrawn. */
 export interface Place {
   readonly tenant: string
   readonly weight: number
@@ -101,7 +105,10 @@ interface FairQueueLimits {
   readonly makeRoom?: (place: Place) => void
 }
 
-/** Waits until `enter` calls `start`. Fails if `enter` returns false, or at the request's deadline; the caller then leaves. */
+/**
+ * Calls `enter`, and waits until `start` is called. Fails if `enter` returns false, or at the request's deadline: then
+ * the caller must give up its place.
+ */
 export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effect<undefined, ServiceUnavailable> =>
   Effect.withFiber((fiber) =>
     Effect.callback((resume) => {
@@ -130,7 +137,7 @@ export interface QueueLimits {
   readonly inProgress: number
   /** Waiting requests of one account, or of all unknown tokens. */
   readonly waiting: number
-  /** Lines that an import handles at a time, unless its own limit is lower. */
+  /** Lines of its file that an import handles at a time, unless its own limit is lower. */
   readonly imports: number
 }
 

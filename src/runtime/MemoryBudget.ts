@@ -33,13 +33,16 @@ const mebibyte = 1024 * 1024
 
 /** Memory reserved for an account. */
 export interface Reservation {
-  /** Reserves more, or returns false and calls `admitted` later, perhaps at once. One at a time; not once evictable. */
+  /**
+   * Reserves more; or returns false and calls `admitted` once it is reserved, perhaps before it returns. Only one call
+   * may wait at a time, and none once the reservation is evictable.
+   */
   readonly grow: (bytes: number, admitted: () => void) => boolean
   /** Releases all but `bytes`, and stops waiting for more. */
   readonly shrink: (bytes: number) => void
   /**
-   * Turns the reservation into a cache entry that counts for no account. When others need room, the budget calls `evict` of the
-   * least recently used entry, which must release it at once.
+   * Turns the reservation into a cache entry that counts for no account. When others need the memory, the budget calls
+   * `evict` of the least recently used entry, which must release it at once.
    */
   readonly makeEvictable: (evict: () => void) => void
   /** Marks an evictable reservation as recently used. */
@@ -51,15 +54,16 @@ export interface Reservation {
 }
 
 /**
- * Makes a budget of `total` bytes, which accounts share by a fair queue. Invariant: reservations never exceed it. A waiting
- * account evicts evictable bytes first, then the oldest revocable reservations of the largest account, while that account
- * keeps no less than the waiting one gets.
+ * Makes a budget of `total` bytes, which accounts share by a fair queue. Invariant: reservations never exceed it. For a
+ * waiting account, the budget evicts cache entries first, then the oldest revocable reservations of the largest
+ * account, while that account keeps no less than the waiting one gets.
  *
- * For example, a pool is admitted before it is read, `shrink`s to its size, is evictable while cached, `touch`ed on use, and
- * `release`d when replaced or when reading fails.
+ * For example, memory for a pool is admitted before the pool is read, shrinks to its size, is evictable while it is
+ * cached, touched when it is used, and released when it is replaced or reading it fails.
  */
 export const makeMemoryBudget = (total: number) => {
   const tenantsTotal = Math.floor(total * tenantsShare)
+  /** Reserved bytes of each use. */
   const held = { body: 0, page: 0, pool: 0, route: 0, gateway: 0, spare: 0 }
   /** Bytes of each account, and its revocable reservations, oldest first. */
   const accounts = new Map<string, { bytes: number; readonly revocable: LinkedList }>()
@@ -84,9 +88,10 @@ export const makeMemoryBudget = (total: number) => {
     evict: (() => void) | undefined
     waitingPlace: Place | undefined
     isRevoked = false
+    /** The list that it is in, and its neighbours there. */
     list: LinkedList | undefined
-    before: ReservedBytes | undefined
-    after: ReservedBytes | undefined
+    previous: ReservedBytes | undefined
+    next: ReservedBytes | undefined
 
     constructor(account: string, use: Use, evict: (() => void) | undefined) {
       this.account = account
@@ -97,21 +102,24 @@ export const makeMemoryBudget = (total: number) => {
 
     /** Leaves the current list, and joins the end of `list` if there is one. */
     moveTo(list: LinkedList | undefined): void {
-      const { after, before, list: oldList } = this
-      if (before !== undefined) before.after = after
-      else if (oldList !== undefined) oldList.first = after
-      if (after !== undefined) after.before = before
-      else if (oldList !== undefined) oldList.last = before
+      const { list: oldList, next, previous } = this
+      if (previous !== undefined) previous.next = next
+      else if (oldList !== undefined) oldList.first = next
+      if (next !== undefined) next.previous = previous
+      else if (oldList !== undefined) oldList.last = previous
       this.list = list
-      this.after = undefined
-      this.before = list?.last
+      this.next = undefined
+      this.previous = list?.last
       if (list === undefined) return
       if (list.last === undefined) list.first = this
-      else list.last.after = this
+      else list.last.next = this
       list.last = this
     }
 
-    /** Adds bytes to this reservation, its use and its account; joins the account's revocable ones while it has bytes. */
+    /**
+     * Adds `bytes`, which may be negative, to this reservation, its use and its account. Keeps it among the account's
+     * revocable ones while it has bytes.
+     */
     count(bytes: number): void {
       this.bytes += bytes
       held[this.use] += bytes
@@ -134,18 +142,21 @@ export const makeMemoryBudget = (total: number) => {
       return isTaken
     }
 
-    enqueue(bytes: number, admitted: () => void): true {
+    /** Waits for `bytes` more. Always returns true: the number of waiting places is not limited. */
+    enqueue(bytes: number, admitted: () => void): boolean {
       const start = () => {
         this.waitingPlace = undefined
         this.count(bytes)
         admitted()
       }
       this.waitingPlace = { tenant: this.account, weight: bytes, limit: this.limit, start, isAdmitted: false }
-      return (queue.enqueue(this.waitingPlace), true)
+      return queue.enqueue(this.waitingPlace)
     }
 
     grow(bytes: number, admitted: () => void): boolean {
-      return this.tryTake(bytes) || !this.enqueue(bytes, admitted)
+      if (this.tryTake(bytes)) return true
+      this.enqueue(bytes, admitted)
+      return false
     }
 
     shrink(bytes: number): void {
@@ -166,6 +177,7 @@ export const makeMemoryBudget = (total: number) => {
       this.count(bytes)
       this.moveTo(evictable)
       evictUntil(leavesRoutersShare)
+      // Serves a waiting place, which may need the entry evicted.
       queue.release(0)
     }
 
@@ -206,7 +218,10 @@ export const makeMemoryBudget = (total: number) => {
   /** Whether the quarter for routing is free, or at most one cache entry is left, which may stay. */
   const leavesRoutersShare = () => queue.used() <= tenantsTotal || evictable.first === evictable.last
 
-  /** Chooses reservations to revoke so that a place fits; none if their account would then keep less than the place's. */
+  /**
+   * Chooses reservations to revoke so that a place fits, always from the account that is the largest then. Chooses none
+   * if that account would keep less than the account of the place gets.
+   */
   const chooseRevocable = ({ limit, tenant, weight }: Place): ReadonlyArray<ReservedBytes> => {
     const wanted = bytesOf(tenant) + weight
     const revocable: Array<ReservedBytes> = []
@@ -215,7 +230,7 @@ export const makeMemoryBudget = (total: number) => {
       const largest = others.reduce((one, other) => (other.bytes > one.bytes ? other : one))
       const { oldest } = largest
       if (oldest === undefined || largest.bytes - oldest.bytes < wanted) return []
-      largest.oldest = oldest.after
+      largest.oldest = oldest.next
       if (oldest.isRevoked) continue
       largest.bytes -= oldest.bytes
       free += oldest.bytes
@@ -234,7 +249,10 @@ export const makeMemoryBudget = (total: number) => {
     }
   })
 
-  /** Makes an empty reservation. With `evict` it is revocable: the budget calls `evict` to free it for a smaller account. */
+  /**
+   * Makes an empty reservation. With `evict` it is revocable: the budget calls `evict` to free the memory for a smaller
+   * account.
+   */
   const reserve = (account: string, use: Use, evict?: () => void): Reservation => new ReservedBytes(account, use, evict)
 
   return {
@@ -243,8 +261,8 @@ export const makeMemoryBudget = (total: number) => {
     tenantsTotal,
     reserve,
     /**
-     * Waits until an account may reserve `bytes` more; fails if they never fit, or at the request's deadline. Bytes that fit
-     * are reserved from the call on.
+     * Waits until an account may reserve `bytes` more; fails if they never fit, or at the request's deadline. If they
+     * fit now, they are reserved by the call itself, before the effect runs.
      */
     admit: (
       account: string,

@@ -22,10 +22,12 @@ export const makeMeter = Effect.gen(function* () {
     return (value: Input) => metric.updateUnsafe(value, context)
   }
   return {
+    /** Returns a function that adds one. */
     counter: (family: FamilyName, attributes: Attributes = {}) => {
       const add = startSeries(Metric.counter(family, { ...optionsOf(family, attributes), incremental: true }))
       return () => add(1)
     },
+    /** Returns a function that records a value. */
     histogram: (family: FamilyName, attributes: Attributes = {}) => {
       const { bounds = [] }: Family = families[family]
       return startSeries(Metric.histogram(family, { ...optionsOf(family, attributes), boundaries: bounds }))
@@ -42,10 +44,10 @@ export const makeMeter = Effect.gen(function* () {
   }
 })
 
-/** Distinguish the series of one family. Their values are few, and never come from clients. */
+/** The attributes of one series of a family. Each has few values, which never come from clients. */
 type Attributes = Readonly<Record<string, string>>
 
-/** Caches a value per name, without bound. */
+/** Makes a function that calls `make` once for each name and keeps every value. */
 export const memoize = <Name, Value>(make: (name: Name) => Value) => {
   const values = new Map<Name, Value>()
   return (name: Name): Value => {

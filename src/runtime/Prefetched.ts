@@ -3,12 +3,12 @@ import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers
 import type { Prefetched as Rows, PrefetchedRow } from "../port/ApiKeys.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 
-/** The rows that the look-up of the caller's API key read too, so that the request needs fewer statements. */
+/** Rows read together with the caller's API key, so that the request needs fewer statements. */
 export const Prefetched = Context.Reference<Rows | undefined>("byok/Prefetched", {
   defaultValue: () => undefined
 })
 
-/** Makes a function that queries a credential unless it was prefetched. */
+/** Makes a function that returns a credential from the prefetched rows, or calls `query` if they lack it. */
 const makeFind =
   <A>(pick: (rows: Rows) => PrefetchedRow<A> | undefined) =>
   (

@@ -106,10 +106,10 @@ describe("a budget of memory", () => {
     [
       "a request overtakes waiting ones",
       "FairQueue",
-      "lines.size > 0 || used + weight > limit",
+      "queues.size > 0 || used + weight > limit",
       "used + weight > limit"
     ],
-    ["a tenant keeps its turn", "FairQueue", "    lines.delete(tenant)\n", ""],
+    ["a tenant keeps its turn", "FairQueue", "    queues.delete(tenant)\n", ""],
     ["light places never overtake heavy ones", "FairQueue", "leastShare = share", "return undefined"],
     ["every place overtakes heavy ones", "FairQueue", "if (share > leastShare) continue", ""],
     ["an admitted place that leaves releases nothing", "FairQueue", "used -= weight\n", ""],
@@ -117,8 +117,8 @@ describe("a budget of memory", () => {
     [
       "a place that has left is served",
       "FairQueue",
-      "line?.delete(place) === true && line.size === 0",
-      "line?.size === 0"
+      "queue?.delete(place) === true && queue.size === 0",
+      "queue?.size === 0"
     ],
     ["tenants take the last quarter", "MemoryBudget", "tenantUses.has(use) ? tenantsTotal : total", "total"],
     ["shrinking reserves more", "MemoryBudget", "Math.max(0, this.bytes - bytes)", "this.bytes - bytes"],

@@ -12,12 +12,13 @@ export class NotKnown extends Data.TaggedError("NotKnown")<{
   readonly kind: "account" | "workspace" | "API key" | "credential" | "link"
 }> {}
 
+/** Another API key has this hash. */
 export class HashTaken extends Data.TaggedError("HashTaken") {}
 
 /** The account that this idempotency key created has been deleted; a repeat must not create it again. */
 export class AccountDeleted extends Data.TaggedError("AccountDeleted") {}
 
-/** A default workspace with credentials cannot be deleted: requests that name no workspace use it. */
+/** The default workspace has credentials, so it cannot be deleted: requests that name no workspace use it. */
 export class DefaultWorkspaceInUse extends Data.TaggedError("DefaultWorkspaceInUse")<{ readonly credentials: number }> {
   override get message() {
     return `The default workspace is not empty (credentials: ${this.credentials}): make another one the default first.`
@@ -64,14 +65,18 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
     return {
       isEmpty: Effect.map(repository.hasAccounts, (hasAccounts) => !hasAccounts),
 
+      /**
+       * Creates an account with a default workspace. Returns its first management key, this once: only its hash is
+       * stored.
+       */
       createAccount: Effect.fn("Accounts.createAccount")(function* (name: string) {
         const [account_id, workspace_id] = [yield* random.uuidV7(), yield* random.uuidV7()]
         return (yield* storeAccount(AccountId.make(account_id), WorkspaceId.make(workspace_id), name)).account
       }),
 
       /**
-       * Creates the account of an idempotency key, with ids that derive from it, or returns that account if it exists. The
-       * first management key is stored only as a hash, so a repeat issues another one; earlier ones stay valid.
+       * Creates an account with ids derived from the idempotency key, or returns that account if it exists. Only the
+       * hash of a management key is stored, so a repeat issues another key; earlier ones stay valid.
        */
       createAccountOnce: Effect.fn("Accounts.createAccountOnce")(function* (
         name: string,
@@ -188,6 +193,7 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 /** Derives a UUID of version 8 that does not reveal the idempotency key. */
 const deriveId = (idempotency_key: IdempotencyKey, entity: "account" | "workspace") => {
   const bytes = hmacWith(idempotency_key, "byok/create-account/1", entity).subarray(0, 16)
+  // UUIDs of version 8 have these bits.
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
   return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Option } from "effect"
 import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog } from "../../port/AuditLog.ts"
 
-/** The first fault of the log: an entry that differs from what its checkpoint sealed, or a checkpoint that breaks the chain. */
+/** The first fault of the log: an entry that differs from its sealed state, or a checkpoint that breaks the chain. */
 export class AuditFault extends Data.TaggedError("AuditFault")<{
   readonly kind: "edited" | "removed" | "inserted" | "checkpoint" | "rewritten"
   readonly seq: bigint
@@ -119,7 +119,10 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
     })
 
     return {
-      /** Verifies all sealed entries, or those after the checkpoint with hash `from`; the hash `expected` must occur. */
+      /**
+       * Verifies all sealed entries, or those after the checkpoint with hash `from`. Reports a fault if no verified
+       * checkpoint has the hash `expected`.
+       */
       verify,
 
       /**
@@ -171,6 +174,7 @@ const sha256 = (...parts: ReadonlyArray<Uint8Array>) => {
   return hash.digest()
 }
 
+/** Decodes the events of an entry. */
 export const parseEvents = ({ events }: Pick<AuditEntry, "events">): ReadonlyArray<unknown> => {
   const parsed: unknown = JSON.parse(events)
   return Array.isArray(parsed) ? parsed : [parsed]

@@ -5,7 +5,7 @@ import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 /** Minimum interval between logged hashes, in milliseconds. */
 const logInterval = 60_000
 
-/** How long without a new checkpoint until unsealed entries are counted, in milliseconds. */
+/** Time without a new checkpoint after which unsealed entries are counted, in milliseconds. */
 const stalledAfter = 60_000
 
 /** Seals new audit entries every second. Logs hashes, so that logs kept elsewhere expose a rewritten chain. */

@@ -73,8 +73,8 @@ const messageOf = ({ action: type, at: timestamp, id, ...data }: FeedEvent): Mes
 })
 
 /**
- * Posts events to the endpoint until the service stops. Invariant: the cursor moves only after a success, so each event is
- * delivered at least once, and each instance posts in the order of events.
+ * Posts events to the endpoint until the service stops. Invariant: the cursor moves only after a success, so each event
+ * is delivered at least once, and each instance posts in the order of events.
  */
 const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
   const cursor = yield* EventCursor
@@ -90,31 +90,31 @@ const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
   gauge("byok.webhook.lag", {}, () => backlog.lag)
 
   /**
-   * Posts until no event is left, a delivery fails, or another instance takes the cursor. Returns whether a delivery failed.
-   * Several events may share a `seq`: those up to `after` are delivered, and so are the first `done` of the next `seq`.
+   * Posts until no event is left, a delivery fails, or another instance takes the cursor. Returns whether a delivery
+   * failed. Several events may share a `seq`, so progress is recorded within one.
    */
-  const deliverFrom = Effect.fnUntraced(function* (begin: Progress) {
-    let { after, done } = begin
+  const deliverFrom = Effect.fnUntraced(function* (start: Progress) {
+    let { after, done: deliveredOfNext } = start
     for (;;) {
       const { events, last_seq } = yield* next(after, entriesPerPage)
       if (last_seq === after) return false
       for (const [index, event] of events.entries()) {
-        if (index < done) continue
+        if (index < deliveredOfNext) continue
         const wasAccepted = isAccepted(yield* post(endpoint, messageOf(event)))
         count[wasAccepted ? "accepted" : "refused"]()
         if (!wasAccepted) return true
         const isLastOfSeq = events[index + 1]?.seq !== event.seq
-        const firstOfSeq = events.findIndex(({ seq }) => seq === event.seq)
-        const previousSeq = events[firstOfSeq - 1]?.seq ?? after
+        const indexOfFirst = events.findIndex(({ seq }) => seq === event.seq)
+        const previousSeq = events[indexOfFirst - 1]?.seq ?? after
         const progress = isLastOfSeq
           ? { after: event.seq, done: 0 }
-          : { after: previousSeq, done: index - firstOfSeq + 1 }
+          : { after: previousSeq, done: index - indexOfFirst + 1 }
         if (!(yield* cursor.advance(holder, progress))) return false
       }
       // In case the page ends with an entry that has no events.
       if (!(yield* cursor.advance(holder, { after: last_seq, done: 0 }))) return false
       after = last_seq
-      done = 0
+      deliveredOfNext = 0
     }
   })
 

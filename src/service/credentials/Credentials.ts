@@ -19,7 +19,7 @@ export const make = Effect.gen(function* () {
   const update = yield* makeUpdate
   const withinDeadline = withDeadline(yield* RequestTimeout)
 
-  /** Acts for the account of the principal. Checks the role, because callers in process were not authenticated. */
+  /** Acts for the account of the principal. Checks the role, because calls in process bypass the checks of HTTP. */
   const ifAllowed = <A, E, R>(operation: Operation, act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
     Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<A, E, R> =>
       isAllowed(principal, operation)

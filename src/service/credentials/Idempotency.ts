@@ -12,10 +12,10 @@ import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 /**
- * Makes the lookup of the credential that an earlier request with the same idempotency key created. It fails with `Conflict`
- * if that request differed or its credential is deleted (L11). A request that names the default workspace or the key's region
- * equals one that omits it. Works even if the named workspace and API keys no longer exist. Once the provider key was replaced,
- * compares only the first key's label.
+ * Makes the lookup of the credential that an earlier request with the same idempotency key created. It fails with
+ * `Conflict` if that request differed or its credential is deleted (L11). A request that names the default workspace or
+ * the key's region equals one that omits it. The workspace and the API keys that it names need not exist any more. If
+ * the provider key was replaced since, the lookup compares only the label of the first key.
  */
 export const makeFindIdempotentResult = Effect.gen(function* () {
   const cipher = yield* Cipher
@@ -24,8 +24,9 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
   const workspaces = yield* WorkspaceResolver
 
   /**
-   * Whether the request matches as it is, or matches with the default workspace omitted or named instead. That workspace must
-   * be the stored credential's, which is undefined once the credential is deleted.
+   * Whether the earlier request equals this one, or differs only in that one of them names the default workspace and
+   * the other none. That workspace must be `storedWorkspace`, the credential's, which is undefined if the credential
+   * was deleted.
    */
   const isRepeat = Effect.fnUntraced(function* (
     account_id: AccountId,
@@ -35,7 +36,9 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
   ) {
     if (matches(requestedWorkspace)) return true
     const mayBeStoredIn = (id: WorkspaceId) => storedWorkspace === undefined || id === storedWorkspace
+    // Only this request names a workspace.
     if (requestedWorkspace !== undefined) return mayBeStoredIn(requestedWorkspace) && matches(undefined)
+    // Only the earlier one may name a workspace.
     const defaultWorkspace = Option.getOrUndefined(yield* workspaces.resolve(account_id, undefined))
     return defaultWorkspace !== undefined && mayBeStoredIn(defaultWorkspace) && matches(defaultWorkspace)
   })
@@ -72,9 +75,9 @@ export const idempotencyRecordOf = (
 })
 
 /**
- * Identifies a request by its decoded fields and the label of its provider key; the id of its credential tells equal requests
- * apart. The MAC key is the idempotency key, which is not stored. Does not cover the provider key, so that a reader of the
- * store who guesses an idempotency key cannot test provider keys against it.
+ * Identifies a request by its decoded fields and the label of its provider key. Fingerprints of equal requests differ
+ * by the credential's id. The MAC key is the idempotency key, which is not stored. The provider key is left out:
+ * otherwise a reader of the store who guesses an idempotency key could test provider keys against the fingerprint.
  */
 const fingerprintOf = (
   idempotency_key: IdempotencyKey,
@@ -108,11 +111,11 @@ const equivalentRequests = (
   }))
 }
 
-/** Computes an HMAC under an idempotency key. The key itself is not stored, since clients may put anything in it. */
+/** Computes an HMAC under an idempotency key. That key is never stored, because clients may put anything in it. */
 export const hmacWith = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
   createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
 
-/** Identifies an idempotency key of an account. */
+/** The hash under which the record of an idempotency key of an account is stored. */
 export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
   hmacWith(idempotency_key, "byok/idempotency-key/1", account_id)
 

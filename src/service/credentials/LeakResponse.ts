@@ -18,7 +18,10 @@ export interface LeakSearchProgress {
 export interface LeakSearchOptions {
   /** The leaked text: a whole key, or a secret inside one. */
   readonly text: Redacted.Redacted
-  /** Opens every key, not only those whose label fits: somebody may have edited labels, which the seal does not cover. */
+  /**
+   * Opens every key, not only those whose label fits: labels may have been edited in the database, because the seal
+   * does not cover them.
+   */
   readonly all?: boolean
   /** Marks the found keys as leaked, so that no router uses them. */
   readonly park?: boolean
@@ -38,10 +41,12 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       secrets: ReadonlyArray<string>,
       leakedDigests: ReadonlyArray<Buffer>
     ) {
+      /** Whether a secret is a leaked one. Compares it with all, in the same time for every result. */
       const isLeaked = (secret: Buffer | string) => {
         const digest = digestOf(secret)
         return leakedDigests.reduce((isEqual, other) => timingSafeEqual(digest, other) || isEqual, false)
       }
+      /** Whether a key is a leaked secret, or JSON that contains one. */
       const holdsLeakedSecret = (provider: string, key: Buffer) =>
         isLeaked(key) ||
         (jsonStarts.has(key[0] ?? 0) &&
@@ -114,8 +119,8 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
 }
 
 /**
- * Makes a check that returns whether a key shares a secret with one that is marked as leaked in its account. Opens only marked
- * keys whose label fits, and ignores those that do not open.
+ * Makes a check of whether a key shares a secret with one that is marked as leaked in its account. The check opens only
+ * marked keys whose label fits, and ignores those that do not open.
  */
 export const makeLeakCheck = Effect.gen(function* () {
   const cipher = yield* Cipher
@@ -144,6 +149,7 @@ export const makeLeakCheck = Effect.gen(function* () {
   }
 })
 
+/** Maximum unopened credentials to list. */
 const maxUnopened = 1000
 
 /** Keys opened at a time, for slow key stores. */

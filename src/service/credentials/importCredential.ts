@@ -11,7 +11,10 @@ import { checkSigning } from "../tokens/mint.ts"
 import { keyHashOf } from "./Idempotency.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
-/** Creates the credential that a record of an import file describes, unless an earlier import with the same salt did. */
+/**
+ * Creates the credential that a record of an import file describes, unless an earlier import with the same salt did.
+ * Fails with `InvalidParams` if that credential was deleted or its key replaced since.
+ */
 export const importCredential = Effect.fnUntraced(function* (body: unknown, salt: Uint8Array) {
   const { create } = yield* Credentials
   const repository = yield* CredentialRepository
@@ -24,8 +27,8 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
 })
 
 /**
- * Makes a check that fails as importing a record would, except for a leaked key, and stores nothing. Counts the records that
- * passed before against the limit of their pool.
+ * Makes a check that stores nothing and fails if importing the record would fail, except for a leaked key. Counts the
+ * records that passed before towards the limit of their pool.
  */
 export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
   const { credentials: limit } = yield* PoolLimits
@@ -43,15 +46,16 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
     const workspace_id = yield* checkOwnership(account_id, input)
     const key = idempotencyKeyOf(salt, input)
     const imported = yield* records.find(account_id, keyHashOf(key, account_id))
-    const pool = `${workspace_id} ${provider}`
-    if (!freePlacesByPool.has(pool)) {
+    const poolKey = `${workspace_id} ${provider}`
+    if (!freePlacesByPool.has(poolKey)) {
       const { total_count } = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 1 })
-      if (!freePlacesByPool.has(pool)) freePlacesByPool.set(pool, limit - total_count)
+      // Another record of the pool may have been checked while this one waited.
+      if (!freePlacesByPool.has(poolKey)) freePlacesByPool.set(poolKey, limit - total_count)
     }
     if (Option.isSome(imported) || passedKeys.has(key)) return
-    const freePlaces = freePlacesByPool.get(pool) ?? 0
+    const freePlaces = freePlacesByPool.get(poolKey) ?? 0
     if (freePlaces <= 0) return yield* InvalidParams.of(poolIssue({ unit: "credentials", limit }))
-    freePlacesByPool.set(pool, freePlaces - 1)
+    freePlacesByPool.set(poolKey, freePlaces - 1)
     passedKeys.add(key)
   })
 })
@@ -61,7 +65,7 @@ const changedSince = InvalidParams.of({
   message: "was imported before, and deleted or given another key since"
 })
 
-/** Derives the same key from equivalent records. Without the salt, nobody can compute the key of a record. */
+/** Derives an idempotency key, the same for equivalent records. Nobody can compute it without the salt. */
 const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
   const mac = createHmac("sha256", salt)
     .update("byok/import/1\0")

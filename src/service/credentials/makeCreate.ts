@@ -24,14 +24,14 @@ export const makeCreate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const random = yield* SecureRandom.SecureRandom
   const repository = yield* CredentialRepository
-  const holdsLeak = yield* makeLeakCheck
+  const hasLeaked = yield* makeLeakCheck
   const checkOwnership = yield* makeOwnershipCheck
   const findIdempotentResult = yield* makeFindIdempotentResult
 
   const checkAndSeal = (account_id: AccountId, input: NewCredential): Answer<Prepared, InvalidParams> =>
     Effect.flatMap(checkOwnership(account_id, input), (workspace_id) => {
       const { key, material, ...fields } = input
-      return Effect.flatMap(holdsLeak(account_id, input.provider, key), (isLeaked): Answer<Prepared, InvalidParams> => {
+      return Effect.flatMap(hasLeaked(account_id, input.provider, key), (isLeaked): Answer<Prepared, InvalidParams> => {
         if (isLeaked) return Effect.fail(InvalidParams.of(leakedKey))
         return Effect.flatMap(random.uuidV7(), (id) => {
           const credential: UnstoredCredential = {
@@ -60,7 +60,7 @@ export const makeCreate = Effect.gen(function* () {
     const { credential, sealed } = yield* checkAndSeal(account_id, input)
     const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
     const inserted = refuseIfGoneOrFull(input, repository.insert(account_id, credential, sealed, record))
-    // A concurrent repeat may have taken the last room in the pool.
+    // If a concurrent repeat filled the pool with this credential, it is looked up below instead of refused.
     const created = yield* Effect.catchTag(inserted, "InvalidParams", (refused) =>
       Effect.flatMap(findEarlier, (result) => (Option.isSome(result) ? Effect.succeedNone : Effect.fail(refused)))
     )
@@ -71,13 +71,14 @@ export const makeCreate = Effect.gen(function* () {
   })
 })
 
-/** Refuses a workspace deleted since the check like one deleted before, and a full pool. */
+/** Turns a workspace that was deleted since the check, and a full pool, into `InvalidParams`. */
 const refuseIfGoneOrFull = <A>({ workspace_id }: NewCredential, insertion: Answer<A, WorkspaceGone | PoolFull>) =>
   Effect.catchTags(insertion, {
     WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
     PoolFull: (full) => Effect.fail(InvalidParams.of(poolIssue(full)))
   })
 
+/** A new credential that passed the checks, with its sealed key. */
 interface Prepared {
   readonly credential: UnstoredCredential
   readonly sealed: SealedKey

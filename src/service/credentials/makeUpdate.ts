@@ -17,18 +17,19 @@ import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 
 /**
- * Makes the update operation: applies changes to the stored credential, and stores the result unless the credential changed
- * meanwhile. Updates that lose this race retry one after the other until their deadline. So every stored state meets the
- * rules, and concurrent updates of different fields all take effect (L9).
+ * Makes the update operation: applies changes to the stored credential, and stores the result unless the credential
+ * changed meanwhile. Updates that lose this race retry one after the other until their deadline. So every stored state
+ * meets the rules, and concurrent updates of different fields all take effect (L9).
  */
 export const makeUpdate = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
   const cipher = yield* Cipher
-  const holdsLeak = yield* makeLeakCheck
+  const hasLeaked = yield* makeLeakCheck
   const repository = yield* CredentialRepository
-  /** Held while an update of a credential, by account and id, retries. */
+  /** One lock for each credential, by account and id, of which an update retries. */
   const locks = yield* RcMap.make({ lookup: (_: string) => Semaphore.make(1) })
 
+  /** Fails if the stored key does not open. An unavailable key store is a defect instead: a retry may succeed. */
   const orUnusable = <A>(id: CredentialId, call: Effect.Effect<A, OpenFailure | ServiceUnavailable>) => {
     const unusable = (reason: OpenFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
     return Effect.catchTags(call, {
@@ -53,7 +54,7 @@ export const makeUpdate = Effect.gen(function* () {
       const principal = yield* actingPrincipal
       const isReplaceLink = principal.kind === "link" && principal.purpose === "replace"
       const isSameKey = !isReplaceLink && (yield* orUnusable(id, cipher.matches(sealed, context, changes.key)))
-      return { isSameKey, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies KeyFacts
+      return { isSameKey, isLeaked: yield* hasLeaked(account_id, provider, changes.key) } satisfies KeyFacts
     }
     if (changes.declared_region === undefined || !takesRegionInKey(provider)) return {}
     const material = readKeyMaterial(provider, yield* orUnusable(id, cipher.open(sealed, context)))
@@ -102,7 +103,7 @@ export const makeUpdate = Effect.gen(function* () {
     const retry = Effect.provideService(attempt(account_id, id, changes), Prefetched, undefined)
     const retries = Effect.repeat(retry, { until: (result) => Option.isSome(result) || performance.now() >= deadline })
     const lock = RcMap.get(locks, `${account_id} ${id}`)
-    const updated = yield* Effect.scoped(Effect.flatMap(lock, (one) => one.withPermit(retries)))
+    const updated = yield* Effect.scoped(Effect.flatMap(lock, (semaphore) => semaphore.withPermit(retries)))
     return Option.isSome(updated) ? updated.value : yield* new ServiceUnavailable()
   })
 })

@@ -18,14 +18,14 @@ export interface RewrapOptions {
 /** The use of a key-encryption key that the keyring has, or that only the database knows. */
 export interface KeyStatus extends Omit<KekUsage, "retired"> {
   /**
-   * `pending` has never sealed; `missing` is not in the keyring although credentials name it; a key that is neither in the
-   * keyring nor named counts as `retired`.
+   * `pending`: it has never sealed. `decrypt-only`: it only opens keys that it once sealed. `missing`: credentials name
+   * it, but the keyring lacks it. A key that is neither in the keyring nor named counts as `retired`.
    */
   readonly role: "primary" | "pending" | "decrypt-only" | "missing" | "retired"
   readonly may_be_retired: boolean
 }
 
-/** Maximum passes: rows that were locked, or sealed under an old key meanwhile, need another one. */
+/** Maximum passes. Rows that were locked, or sealed under an old key meanwhile, need another pass. */
 const maxPasses = 5
 const pauseBetweenPasses = "1 second"
 
@@ -42,6 +42,11 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
     )
 
     return {
+      /**
+       * Rewraps all credentials under other keys than the primary one, in up to five passes. Returns those whose data
+       * key cannot be rewrapped in `failed`. Fails if the key store is unavailable, or the primary key has no wraps
+       * left.
+       */
       rewrap: Effect.fn("Rotation.rewrap")(function* ({
         batch = 500,
         onProgress = () => Effect.void,

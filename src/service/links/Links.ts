@@ -18,7 +18,10 @@ const missingPublicUrl = InvalidParams.of({
   message: "needs PUBLIC_URL to be set for the service, which listens beyond its machine: a link begins with it"
 })
 
-/** Manages links, with which the owner of a provider key adds, replaces or views it in a browser, without an API key. */
+/**
+ * Manages links, with which the owner of a provider key adds, replaces or views the key in a browser, without an API
+ * key.
+ */
 export class Links extends Context.Service<Links>()("byok/Links", {
   make: Effect.gen(function* () {
     const accounts = yield* AccountRepository
@@ -84,7 +87,10 @@ export class Links extends Context.Service<Links>()("byok/Links", {
         state === "used" && credential_id !== null
           ? credentials.findById(account_id, credential_id)
           : Effect.succeedNone,
-      /** Opens a key sealed in the browser. Replaces the key pair of the link first, so that each pair opens one key. */
+      /**
+       * Opens a provider key that a browser encrypted. Replaces the key pair of the link first, so that each pair opens
+       * one key.
+       */
       open: Effect.fnUntraced(function* (
         link: Link,
         sealed: Parameters<LinkKeys["Service"]["open"]>[2],

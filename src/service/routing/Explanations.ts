@@ -32,14 +32,19 @@ const tooManyCredentials = InvalidParams.of({
   message: `must name fewer providers: these have more than ${maxCredentials} credentials`
 })
 
-/** Minimum credentials of an explanation that is cached. */
+/** Minimum credentials in an explanation for it to be cached. */
 const minCached = 16
 
-/** An encoded explanation, and the request and the snapshots of pools that it is for. Keeps no pool in memory. */
+/** Approximate memory of a cached explanation beside its texts, in bytes. */
+const overheadBytes = 500
+
+/**
+ * An encoded explanation, with the request and the snapshots of pools that it is valid for. Keeps no pool in memory.
+ */
 interface CachedBody {
   readonly body: Uint8Array
   readonly request: string
-  /** Serial numbers of the snapshots, which change with them. */
+  /** Serial numbers of the snapshots: every new snapshot has another one. */
   readonly snapshots: string
   /** End of the first cooldown or trial in it, by the monotonic clock. */
   readonly valid_until: number
@@ -85,19 +90,20 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return { explanation: yield* throttled(() => explanationOf(request, plan, poolOf)), valid_until }
   })
 
-  /** The cached explanation of each set of pools: the last one. */
+  /** The last explanation of each set of pools. */
   const bodies = new Map<string, CachedBody>()
-  const evict = (pools: string) => {
-    bodies.get(pools)?.reservation.release()
-    bodies.delete(pools)
+  const evict = (poolsKey: string) => {
+    bodies.get(poolsKey)?.reservation.release()
+    bodies.delete(poolsKey)
   }
   /** Caches a body if memory allows. */
-  const cache = (pools: string, entry: Omit<CachedBody, "reservation">) => {
-    evict(pools)
+  const cache = (poolsKey: string, entry: Omit<CachedBody, "reservation">) => {
+    evict(poolsKey)
     const reservation = budget.reserve("", "page")
-    if (!reservation.grow(entry.body.length + 2 * entry.request.length + 500, () => {})) return reservation.release()
-    bodies.set(pools, { ...entry, reservation })
-    reservation.makeEvictable(() => evict(pools))
+    const bytes = entry.body.length + 2 * entry.request.length + overheadBytes
+    if (!reservation.grow(bytes, () => {})) return reservation.release()
+    bodies.set(poolsKey, { ...entry, reservation })
+    reservation.makeEvictable(() => evict(poolsKey))
   }
 
   const explainedBody = Effect.fnUntraced(function* (
@@ -110,23 +116,24 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     yield* memory.admit(explainedBytes * members)
     const requestText = JSON.stringify(request)
     const snapshots = prepared.snapshots.map(({ serial }) => serial).join()
-    const pools = `${account_id} ${request.workspace_id} ${request.targets.map(({ provider }) => provider).join()}`
+    const poolsKey = `${account_id} ${request.workspace_id} ${request.targets.map(({ provider }) => provider).join()}`
     const findCached = () => {
-      const cached = bodies.get(pools)
+      const cached = bodies.get(poolsKey)
       if (cached?.request !== requestText || cached.snapshots !== snapshots) return undefined
       if (monotonicMillis(clock) >= cached.valid_until) return undefined
       cached.reservation.touch()
       return cached.body
     }
-    const explainOnce = Effect.gen(function* () {
+    const explainUnlessCached = Effect.gen(function* () {
+      // Another request may have cached it while this one waited for its turn.
       const cachedBody = findCached()
       if (cachedBody !== undefined) return cachedBody
       const { explanation, valid_until } = yield* explain(prepared)
       const body = yield* throttled(() => explanationBody(explanation))
-      if (members >= minCached) cache(pools, { body, request: requestText, snapshots, valid_until })
+      if (members >= minCached) cache(poolsKey, { body, request: requestText, snapshots, valid_until })
       return body
     })
-    return findCached() ?? (yield* inTurn(account_id, explainOnce))
+    return findCached() ?? (yield* inTurn(account_id, explainUnlessCached))
   })
 
   /** The statuses of credentials of one workspace, read together. */
@@ -134,7 +141,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const [first] = listed
     if (first === undefined) return []
     const ids = listed.map(({ id }) => id)
-    // Providers that only another version of this service knows have pools too.
+    // A provider that only another version of this service knows has a pool too, so any name is passed.
     const providers = Array.from(new Set(listed.map(({ provider }) => provider as Provider)))
     const snapshots = yield* current({ account_id, workspace_id: first.workspace_id }, providers).pipe(
       Effect.map(({ snapshots }) => snapshots),
@@ -145,7 +152,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return listed.map((credential) => {
       const { id, provider } = credential
       const pooled = snapshots?.[providers.indexOf(provider as Provider)]?.byId.get(id)
-      // Missing from its pool, the credential was deleted meanwhile. A deleted workspace has no pools, but statuses.
+      // A credential that its pool lacks was deleted meanwhile. In a deleted workspace, all have a status, but no pool.
       if (snapshots !== undefined && pooled === undefined) return null
       return statusOf(credential, pooled, parked.get(id) ?? [], used.get(id) ?? neverUsed)
     })

@@ -26,12 +26,13 @@ export interface PendingCooldown extends CredentialReference {
 }
 
 /**
- * Makes this process's memory of refused keys, which it joins with stored cooldowns. A key that an upstream refuses is parked
- * until its cooldown ends; then one lease tries it. Invariants: a remembered cooldown only grows; each key version, epoch and
- * number of strikes has at most one trial at a time; a refusal for a model beyond `maxModels` of its key parks the whole key.
+ * Makes this process's memory of refused keys, which it joins with stored cooldowns. A key that an upstream refuses is
+ * parked until its cooldown ends; then one lease tries it. Invariants: a remembered cooldown only grows; each key
+ * version, epoch and number of strikes has at most one trial at a time; a refusal for a model beyond `maxModels` of its
+ * key parks the whole key. Times are in milliseconds of the monotonic clock.
  */
 export const makeHealthState = (maxModels = 100) => {
-  /** Cooldowns by credential and model; the credential reported last comes last. */
+  /** Cooldowns by credential and model. The credential that was reported last comes last. */
   const reports = new Map<string, Map<string, ReportedCooldown>>()
   /** Leases on trial, by the name of the trial. */
   const trials = new Map<string, { readonly lease: object; readonly began_at: number }>()
@@ -51,12 +52,12 @@ export const makeHealthState = (maxModels = 100) => {
     stored: Cooldown | undefined,
     now: number
   ): Cooldown => {
-    const known = stored ?? initialCooldown(key_version)
+    const storedOrInitial = stored ?? initialCooldown(key_version)
     const isCurrent = reported?.cooldown.key_version === key_version && !isExpired(reported, now)
-    return expireStrikes(isCurrent ? join(reported.cooldown, known) : known, now)
+    return expireStrikes(isCurrent ? join(reported.cooldown, storedOrInitial) : storedOrInitial, now)
   }
 
-  /** Forgets credentials whose cooldowns have all expired, oldest first, up to one with a current cooldown. */
+  /** Forgets credentials whose cooldowns have all expired. Begins with the oldest, and ends at the first other one. */
   const dropExpired = (now: number) => {
     for (const [credential, models] of reports) {
       if (!Array.from(models.values()).every((reported) => isExpired(reported, now))) return
@@ -64,7 +65,10 @@ export const makeHealthState = (maxModels = 100) => {
     }
   }
 
-  /** Whether the model may be remembered: it is already, or its key has room. Drops models without strikes to make room. */
+  /**
+   * Whether the model may be remembered: it is already, or its key has fewer than `maxModels`. Drops models without
+   * strikes if there are too many.
+   */
   const mayRemember = (key: LeasedKey, now: number): boolean => {
     const models = reports.get(nameOf(key))
     if (models === undefined || models.has(key.model)) return true
@@ -76,13 +80,13 @@ export const makeHealthState = (maxModels = 100) => {
     return !isFull()
   }
 
-  /** Remembers a cooldown if it is above that of the lease and the remembered one. Returns whether it is above both. */
+  /** Remembers a cooldown if it exceeds that at the lease and the remembered one. Returns whether it exceeds both. */
   const raise = (key: LeasedKey, model: string, atLease: Cooldown, cooldown: Cooldown, now: number): boolean => {
     const credential = nameOf(key)
     const models = reports.get(credential) ?? new Map<string, ReportedCooldown>()
-    const before = join(models.get(model)?.cooldown ?? atLease, atLease)
-    if (compare(cooldown, before) <= 0) return false
-    // Only the database stores the success of a model beyond `maxModels`; its refusals park the whole key.
+    const previous = join(models.get(model)?.cooldown ?? atLease, atLease)
+    if (compare(cooldown, previous) <= 0) return false
+    // The success of a model beyond `maxModels` is stored in the database only. Its refusals park the whole key.
     if (model !== wholeKey && !mayRemember(key, now)) return true
     models.set(model, { cooldown, reported_at: now })
     reports.delete(credential)
@@ -92,6 +96,7 @@ export const makeHealthState = (maxModels = 100) => {
   }
 
   return {
+    /** The health of a key: for each scope, its stored cooldown joined with the remembered one. */
     healthOf: (key: LeasedKey, stored: Cooldowns, now: number): Health => {
       const { key_version, model } = key
       const models = reports.get(nameOf(key))
@@ -122,7 +127,7 @@ export const makeHealthState = (maxModels = 100) => {
   }
 }
 
-/** After this time a lease on trial no longer excludes others, in milliseconds. */
+/** How long a lease on trial excludes others, in milliseconds. */
 const trialTimeout = 30_000
 
 const scopes = ["whole", "model"] as const

@@ -8,7 +8,7 @@ import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
 
-/** The key that a lease opens, and the attempt for which it does. */
+/** The key that a lease opens, and the attempt that the lease is for. */
 export interface LeaseTerms extends CredentialReference {
   readonly key_version: number
   readonly label: string
@@ -39,8 +39,8 @@ export class Lease {
   }
 
   /**
-   * Copies an opened key or its token, outside of Node's shared buffer pool; nothing if the lease has ended, because a key
-   * store may answer late.
+   * Copies an opened key or its token into a buffer outside of Node's shared pool. Does nothing if the lease has ended:
+   * a key store may answer late.
    */
   fill(opened: Uint8Array, token?: TokenTerms): void {
     if (this.#ended) return
@@ -104,11 +104,14 @@ const minSecretLength = 8
 /** Maximum secrets of a key to redact, longest first. */
 const maxSecrets = 20
 
-/** The base64 characters that a secret determines inside longer encoded text, as in Basic authentication. */
+/**
+ * The base64 characters of a secret inside longer encoded text, as in Basic authentication: one text for each position
+ * in a group of three bytes. Omits characters that also encode bits of the neighbouring bytes.
+ */
 const base64Within = (secret: Buffer): ReadonlyArray<string> =>
-  [0, 1, 2].map((offset) => {
-    const encoded = Buffer.concat([Buffer.alloc(offset), secret]).toString("base64")
-    return encoded.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + secret.length) * 8) / 6))
+  [0, 1, 2].map((bytesBefore) => {
+    const encoded = Buffer.concat([Buffer.alloc(bytesBefore), secret]).toString("base64")
+    return encoded.slice(Math.ceil((bytesBefore * 8) / 6), Math.floor(((bytesBefore + secret.length) * 8) / 6))
   })
 
 /** The encodings of a secret that upstreams repeat in answers and errors. */
@@ -132,7 +135,7 @@ const encodingsOf = (secret: string): ReadonlyArray<string> => {
 
 const escapeRegExp = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")
 
-/** Replaces the secrets of a key, and those in `parts`, wherever a text has them in any of their encodings. */
+/** Replaces the secrets of a key, and those in `parts`, wherever they occur in a text in any encoding. */
 export const redactKey = (
   text: string,
   provider: Provider,

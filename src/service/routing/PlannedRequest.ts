@@ -15,13 +15,16 @@ export interface ResolvedRequest {
   readonly request: RoutingRequest & { readonly workspace_id: WorkspaceId }
   /** In milliseconds. */
   readonly freshness: number
-  /** The API key that named the account, and its last confirmation by the database, by the monotonic clock. */
+  /**
+   * The API key that named the account. `confirmed_at`: when the database last confirmed it, by the monotonic clock.
+   */
   readonly key?: { readonly api_key_hash: ApiKeyHash; readonly confirmed_at: number } | undefined
 }
 
 /**
- * The plan of a request: which keys to try, in which order. Computes `steps`, `providers` and `retry_at` on first read, from
- * the health of the keys then, because a walk needs none of them. Drop it with the request: it keeps its pools in memory.
+ * The plan of a request: which keys to try, in which order. `steps`, `providers` and `retry_at` are computed when one
+ * of them is first read, from the health of the keys then, because a walk needs none of them. Do not keep it longer
+ * than the request: it keeps its pools in memory.
  */
 export interface PlannedRequest extends ResolvedRequest, Plan {
   readonly isEmpty: boolean

@@ -34,16 +34,17 @@ import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErro
 type WorkspaceSelector = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId }
 
 /**
- * Caches pools: the credentials of a workspace for one provider, with the health of their keys. Each call queries the versions
- * of its pools, and reads those that changed, once for all callers that wait. Invariant: a cached snapshot of a pool serves
- * only while its version and health equal the database's, so none is stale except after changes that do not raise them.
+ * Caches pools: the credentials of a workspace for one provider, with the health of their keys. Each call queries the
+ * versions of its pools, and reads those that changed, once for all callers that wait. Invariant: a cached snapshot
+ * serves only if a query within the requested freshness found its version and health unchanged, so none is stale except
+ * after changes that raise neither.
  */
 export class Pools extends Context.Service<
   Pools,
   Effect.Success<typeof makeTurns> & {
     /**
-     * The pools of a workspace with every change acknowledged before the call, or `freshness` milliseconds earlier if the
-     * workspace is named. Fails if a pool does not fit into memory.
+     * The pools of a workspace with every change acknowledged before the call. If the workspace is named, the last
+     * `freshness` milliseconds of changes may be missing. Fails if a pool does not fit into memory.
      */
     readonly current: (
       workspace: WorkspaceSelector,
@@ -63,8 +64,8 @@ export class Pools extends Context.Service<
   }
 >()("byok/Pools") {
   /**
-   * Pools whose rows are verified: the data key of a row unwraps only if its policy was sealed with it (E16). Where only tokens
-   * may leave the process, also checks that the keys can sign.
+   * Pools whose rows are verified: the data key of a row unwraps only if its policy was sealed with it (E16). Where
+   * only tokens may leave the process, also checks that the keys can sign.
    */
   static readonly layer: Layer.Layer<Pools, never, Cipher | CredentialPools> = Layer.provide(
     Layer.suspend(() => Layer.effect(this, Effect.flatMap(makeSealCheck, make))),
@@ -126,6 +127,7 @@ interface Query {
   readonly at: number
 }
 
+/** The seal of a row whose key does not open, by the tag of the failure. */
 export const sealStatusByError = {
   AuthenticationFailed: "altered",
   UnknownKeyId: "unknown_key",
@@ -141,7 +143,7 @@ const unverifiedMaxAge = 1000
 
 const isVerified = ({ seal }: Member) => seal === "verified"
 
-/** Whether all seals are verified, or the last check ended recently: a hanging key store makes a check take seconds. */
+/** Whether all seals are verified, or the last check ended recently: it takes seconds while the key store hangs. */
 const isChecked = ({ checked_at, isVerified }: Snapshot, now: number): boolean =>
   isVerified || now < checked_at + unverifiedMaxAge
 
@@ -174,7 +176,7 @@ const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 
 /** Memory while reading, as a multiple of the result: rows arrive as bytes and text, parkings as JSON. */
 const readingFactor = { rows: 2, parkings: 4 }
 
-const orUnknown = <A, E>(lookup: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
+const orUnknownWorkspace = <A, E>(lookup: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
   Effect.flatMap(lookup, (option): Effect.Effect<A, UnknownWorkspace> =>
     Option.isSome(option) ? Effect.succeed(option.value) : Effect.fail(new UnknownWorkspace())
   )
@@ -200,12 +202,12 @@ type SealedRow = Pick<Member, "credential" | "sealed">
 /** The result of checking the seal of a row. */
 type Checked = Pick<PooledCredential, "seal" | "cannotSign">
 
-/** Whether two rows have the same sealed key and context. Names, orders and rewrapped data keys may differ. */
+/** Whether two rows have the same sealed key and context. Their names, order and wrapped data keys may differ. */
 const isSameSeal = (one: SealedRow, other: SealedRow, account_id: AccountId): boolean =>
   Buffer.compare(one.sealed.sealed, other.sealed.sealed) === 0 &&
   encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
 
-/** The result of an earlier check of a row, if the seal is the same; else "unavailable", until the row is checked. */
+/** The result of the earlier check of a row, if its seal is still the same; else "unavailable" until it is checked. */
 const earlierCheckOf = (row: PoolRow, before: Member | undefined, account_id: AccountId): Checked => {
   if (before === undefined || (before.row !== row.row && !isSameSeal(before, row, account_id)))
     return { seal: "unavailable" }
@@ -280,7 +282,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       const fresh = freshPools(selector, providers, monotonicMillis(clock), freshness)
       if (fresh !== undefined) return Effect.succeed(fresh)
       const query = beginQuery()
-      return Effect.flatMap(orUnknown(versions(selector, providers)), (pools) =>
+      return Effect.flatMap(orUnknownWorkspace(versions(selector, providers)), (pools) =>
         poolsAt(pools, selector.account_id, providers, query)
       )
     })
@@ -336,8 +338,10 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     })
     const cached = wanted.map((pool) => cachedSnapshot(pool, query))
     if (cached.every((snapshot) => snapshot !== undefined)) return Effect.succeed({ ...owner, snapshots: cached })
-    const found = Effect.forEach(wanted, (pool) => snapshotAt(pool, query), { concurrency: readConcurrency })
-    return Effect.map(found, (snapshots) => ({ ...owner, snapshots }))
+    return Effect.map(
+      Effect.forEach(wanted, (pool) => snapshotAt(pool, query), { concurrency: readConcurrency }),
+      (snapshots) => ({ ...owner, snapshots })
+    )
   }
 
   /** Returns the cached snapshot if it has the wanted state, or was validated after `query`. */
@@ -366,36 +370,40 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
           Effect.andThen(withinDeadline(Fiber.await(running.fiber)), snapshotAt(pool, query))
     })
 
-  /** Reads a pool in a fiber of its own, because the requests that wait for it may be interrupted. */
+  /** Starts reading a pool in a separate fiber, because the requests that wait for it may be interrupted. */
   const startRead = (pool: WantedPool): SharedRead => {
     const query = beginQuery()
     const fiber = fork(readIntoCache(pool, query))
-    const started = { query, fiber }
-    reads.set(pool.key, started)
+    const read = { query, fiber }
+    reads.set(pool.key, read)
     fiber.addObserver(() => reads.delete(pool.key))
-    return started
+    return read
   }
 
   /**
-   * Reads a pool and caches it; without its rows, if they still have the version of the cached ones. Reserves the memory of rows
-   * and parkings at once, because a request that waits for memory must hold none. Checks only seals that may have changed.
+   * Reads a pool and caches it. Reuses the cached rows if their version is still the same and they are not too old.
+   * Reserves the memory of rows and parkings together, because a request that waits for memory must hold none. Checks
+   * only seals that are not verified.
    */
   const readIntoCache = Effect.fnUntraced(function* ({ key, owner, provider, state }: WantedPool, query: Query) {
     const { account_id } = owner
     const previous = cache.get(key)?.snapshot
-    const isKnown = previous?.version === state.version && query.at < previous.read_at + maxAge
+    const hasCurrentRows = previous?.version === state.version && query.at < previous.read_at + maxAge
     let reservation = budget.reserve(account_id, "pool")
     let snapshotBytes = bytesOf(state)
     const admit = Effect.fnUntraced(function* (parkingsBytes: number) {
-      const bytes = (isKnown ? 1 : readingFactor.rows) * snapshotBytes + readingFactor.parkings * parkingsBytes
+      const bytes = (hasCurrentRows ? 1 : readingFactor.rows) * snapshotBytes + readingFactor.parkings * parkingsBytes
       reservation = yield* withDeadline(Duration.millis(longestWait))(
         Effect.suspend(() => budget.admit(account_id, "pool", bytes))
       )
       snapshotBytes += parkingsBytes
     })
     const release = Effect.sync(() => reservation.release())
-    const known = isKnown ? state.version : undefined
-    const stored = yield* Effect.onError(orUnknown(load(owner, provider, known, admit)), () => release)
+    const reusableVersion = hasCurrentRows ? state.version : undefined
+    const stored = yield* Effect.onError(
+      orUnknownWorkspace(load(owner, provider, reusableVersion, admit)),
+      () => release
+    )
     const members = membersOf(stored, previous, account_id, monotonicMillis(clock))
     const pool = yield* Effect.onError(checkUnverified(account_id, members), () => release)
     const snapshot: Snapshot = {

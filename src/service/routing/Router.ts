@@ -34,7 +34,7 @@ import {
   type UnknownWorkspace
 } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
-import { type Attempt, makeWalk, retrySoon, type RouterOperations, runPlan, type Walk } from "./Walk.ts"
+import { type Attempt, makeWalk, retrySoonMillis, type RouterOperations, runPlan, type Walk } from "./Walk.ts"
 
 /**
  * Chooses keys for requests to model providers, in process: no route of the HTTP API reaches it. A plan lists the steps of a
@@ -47,14 +47,15 @@ export class Router extends Context.Service<
   Router,
   {
     /**
-     * Plans the attempts for a request. `now`, the default, respects every change acknowledged on any instance before the
-     * call. A duration of up to ten minutes reuses snapshots confirmed within it, even while the database is away.
+     * Plans the attempts for a request. With `now`, the default, the plan respects every change acknowledged on any
+     * instance before the call. With a duration of up to ten minutes, it may use snapshots that the database confirmed
+     * within that time, even while the database is away.
      */
     readonly plan: (
       request: RoutingRequest,
       freshness?: Freshness
     ) => Effect.Effect<PlannedRequest, UnknownWorkspace | PoolsUnavailable>
-    /** Plans for the account of an API key that may route. Always looks the key up: it may be revoked. */
+    /** Plans for the account of an API key that may route. Looks the key up each time: it may be revoked. */
     readonly planForKey: (
       request: KeyRequest,
       freshness?: Freshness
@@ -109,7 +110,7 @@ type KeyFailure = UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace
 /** A request without the account and workspace that the database resolves. */
 type UnresolvedRequest = Omit<RoutingRequest, "account_id" | "workspace_id">
 
-/** Set by a request that tests one credential: it uses no other one, and no shared capacity. */
+/** `credential_id` is set by a request that tests one credential: it uses no other one, and no shared capacity. */
 type CredentialFilter = Pick<RoutingRequest, "credential_id">
 
 const millisOf = (freshness: Freshness) =>
@@ -144,10 +145,10 @@ const versionsOf = ({ snapshots }: PoolSnapshots) => snapshots.map(({ version })
 const isKeyStoreAway = ({ shared }: ProviderPlan) =>
   shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
 
-/** Lets a request retry soon while a key store is away: its return may allow a step before any parking ends. */
+/** Advises an early retry while a key store is away: once it is back, a key may serve before any parking ends. */
 const withEarlyRetry = (plan: Plan, now: Moment): Plan =>
   plan.providers.some(isKeyStoreAway)
-    ? { ...plan, retry_at: Math.min(plan.retry_at ?? Infinity, now.wall + retrySoon) }
+    ? { ...plan, retry_at: Math.min(plan.retry_at ?? Infinity, now.wall + retrySoonMillis) }
     : plan
 
 /** Whether the database is away or overloaded, perhaps for only one of several pools. Any other cause is a defect. */
@@ -160,7 +161,7 @@ const isUnavailable = ({ reasons }: Cause.Cause<unknown>) =>
 const orUnavailable = <A, E>(effect: Effect.Effect<A, ServiceUnavailable | E>) =>
   Effect.catchCauseIf(effect, isUnavailable, () => new PoolsUnavailable()) as Effect.Effect<A, PoolsUnavailable | E>
 
-/** Finds no pools for an API key or a workspace that is gone. */
+/** Returns no pools if the API key is revoked or the workspace is gone. */
 const orNoPools = (pools: Effect.Effect<WorkspacePools, ServiceUnavailable | KeyFailure>) =>
   Effect.catchTag(
     orUnavailable(pools),
@@ -187,31 +188,34 @@ const make = Effect.gen(function* () {
       return planOn(currentForKey(request, providersOf(request)), request, freshness, key)
     })
 
-  /** Plans on `pools`, which also tell the account and workspace of the request. Computes the plan itself on first read. */
+  /**
+   * Plans a request on `pools`, which also name its account and workspace. Searches the first step at once, and
+   * computes the rest of the plan when it is first read.
+   */
   const planOn = <E>(
     pools: Effect.Effect<WorkspacePools, ServiceUnavailable | E>,
     unresolved: UnresolvedRequest,
     freshness: number,
     key?: PlannedRequest["key"]
   ): Effect.Effect<PlannedRequest, PoolsUnavailable | E> => {
-    const planned = Effect.flatMap(pools, (found) => {
-      const { account_id, snapshots, workspace_id } = found
+    const planned = Effect.flatMap(pools, (workspacePools) => {
+      const { account_id, snapshots, workspace_id } = workspacePools
       const request = { ...unresolved, targets: targetsFor(unresolved), account_id, workspace_id }
       let computed: Plan | undefined
       const compute = () => {
-        const { availabilityOf, now, poolOfProvider } = inputsOf(request, found)
+        const { availabilityOf, now, poolOfProvider } = inputsOf(request, workspacePools)
         return withEarlyRetry(planFor(request, poolOfProvider, availabilityOf), now)
       }
       const plan = () => (computed ??= compute())
       return Effect.map(
-        findStep(request, found, searchStart, () => true),
+        findStep(request, workspacePools, searchStart, () => true),
         ({ position, step }) => ({
           request,
           freshness,
           key,
           isEmpty: step === undefined,
           members: snapshots.reduce((sum, { pool }) => sum + pool.length, 0),
-          start: { versions: versionsOf(found), position },
+          start: { versions: versionsOf(workspacePools), position },
           get steps() {
             return plan().steps
           },
@@ -227,7 +231,7 @@ const make = Effect.gen(function* () {
     return orUnavailable(planned)
   }
 
-  /** Finds the first wanted step from a position on. A long search waits for the turn of its account. */
+  /** Finds the first wanted step from a position on. A search of many credentials waits for the turn of its account. */
   const findStep = (
     request: PlannedRequest["request"],
     pools: PoolSnapshots,
@@ -269,7 +273,10 @@ const make = Effect.gen(function* () {
   const poolsFor = ({ freshness, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
     orNoPools(current(request, providers, Math.max(leaseFreshness, freshness)))
 
-  /** Makes a search that continues after the previous step, or restarts if a pool has changed since. */
+  /**
+   * Makes a search that continues after the previous step, or restarts if a pool has changed since. Looks the request's
+   * API key up again, if it has one, once its last confirmation is more than a second old.
+   */
   const search: RouterOperations["search"] = ({ freshness, key, request, start }) => {
     const providers = providersOf(request)
     let { position, versions } = start
@@ -318,7 +325,10 @@ const make = Effect.gen(function* () {
       )
     )
 
-  /** Leases the key of a step if its row is the planned one and the key is not parked; claims its trial, if on trial. */
+  /**
+   * Leases the key of a step if its row is the planned one and the key is not parked. If the key is on trial, claims
+   * the trial, or refuses if another lease has it.
+   */
   const leaseFrom = (
     snapshot: Snapshot | undefined,
     resolved: ResolvedRequest,
@@ -359,7 +369,9 @@ const make = Effect.gen(function* () {
       }
     })
 
-  /** Fails with `refused`, or `changed` if the row was rewrapped: its new KEK may be known. */
+  /**
+   * Reads the pool again. Fails with `changed` if the row was rewrapped, perhaps under a known KEK; else `refused`.
+   */
   const refuseUnlessRewrapped = (
     refused: LeaseRefused,
     request: PlannedRequest["request"],
@@ -374,8 +386,8 @@ const make = Effect.gen(function* () {
     })
 
   /**
-   * Fills a lease with the key, or with the token that it signs if the request wants tokens. Reuses a cached token only after
-   * `verify`: the key must still open under its policy.
+   * Fills a lease with the key, or with a token that the key signs if the request wants tokens. Uses a cached token
+   * only after `verify`: the key must still open under its policy.
    */
   const fillLease = (
     lease: Lease,
@@ -422,7 +434,7 @@ const make = Effect.gen(function* () {
 
   const releaseTrial = (lease: Lease) => health.releaseTrial(lease.terms, lease.health, lease)
 
-  /** When to retry a request that failed, from cached pools of any age; null if that cannot be told. */
+  /** When to retry a request that failed, from cached pools of any age; null if unknown. */
   const retryAt: RouterOperations["retryAt"] = ({ request }) =>
     planWithin(request, Number.POSITIVE_INFINITY).pipe(
       Effect.flatMap((plan) =>

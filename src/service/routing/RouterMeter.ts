@@ -47,6 +47,7 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   ])
   const countExclusion = makeCounters<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
   return {
+    /** Counts the result of planning. */
     plan: <A extends { readonly isEmpty: boolean }, E extends PlanFailure>(plan: Effect.Effect<A, E>) =>
       plan.pipe(
         Effect.tap(({ isEmpty }) => Effect.sync(() => countPlan(isEmpty ? "exhausted" : "ok"))),
@@ -56,6 +57,7 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
     countExclusions: (exclusions: ReadonlyArray<Exclusion>) => {
       for (const { reason } of exclusions) countExclusion(reason)
     },
+    /** Counts the result of a lease. */
     lease: <A>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable>) =>
       lease.pipe(
         Effect.tap(() => Effect.sync(() => countLease("ok"))),

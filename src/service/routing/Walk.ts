@@ -21,7 +21,10 @@ export interface StepSearch {
 /** The operations of a router on which a walk depends. */
 export interface RouterOperations {
   readonly search: (plan: PlannedRequest) => StepSearch
-  /** `onLease` gets the lease before its key is opened, to end it if the caller leaves. A refused lease has already ended. */
+  /**
+   * `onLease` gets the lease before its key is opened, so that the caller can end it if interrupted. A refused lease
+   * has already ended.
+   */
   readonly lease: (
     request: ResolvedRequest,
     step: OwnStep,
@@ -40,34 +43,41 @@ export interface OpenAttempt {
 
 /** One pass over the steps of a plan, with at most one open attempt. */
 export interface Walk {
-  /** Opens the next attempt; undefined after the last one. May be run again after a failure. Call `close` after each run. */
+  /**
+   * Opens the next attempt; undefined after the last one. May be run again after a failure. Call `close` after each
+   * run, even a failed one.
+   */
   readonly next: Effect.Effect<OpenAttempt | undefined, PoolsUnavailable>
+  /** Number of attempts recorded so far, refused leases included. */
   readonly attemptCount: () => number
   /** Ends the lease of the latest attempt, if it has one, with the attempt's outcome. */
   readonly close: (outcome: Outcome) => void
   /** Records the outcome of the open attempt. Returns true if its answer is to be returned. */
   readonly record: (attempt: OpenAttempt, outcome: Outcome) => boolean
+  /** Describes the attempts, once `next` returned undefined. */
   readonly exhausted: Effect.Effect<Exhausted>
 }
 
 /** Whether the answer is to be returned; otherwise another step may do better. */
 const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "RequestRefused" || _tag === "Abandoned"
 
-/** Failures in a row after which a walk skips the other steps of a provider. */
+/** Failures of a provider in a row after which a walk skips its other steps. */
 const maxFailures = 2
 
 /** Milliseconds until a retry, if another request tries a key or the key store does not answer. */
-export const retrySoon = 1000
+export const retrySoonMillis = 1000
 
+/** Identifies a step by its credential, or shared capacity by its provider. */
 const nameOf = (provider: Provider, credential_id: CredentialId | undefined) => credential_id ?? `${provider} shared`
 
 const credentialOf = (step: Step) => (step._tag === "Own" ? step.credential_id : undefined)
 
 /**
- * Walks through the steps of a plan. After a credential changed, searches its provider again, once. After a second change, or
- * a key that does not open, skips the provider's shared capacity: a slow key store must not spend the operator's money.
- * Invariant: opens each step at most once, in the order of the newest pools, and none after a final outcome. References no
- * pool: a walk may take minutes.
+ * Makes a walk through the steps of a plan. The first time that a credential of a provider turns out to have changed,
+ * the walk searches from the first step again. After a second change, or a key that does not open, it skips the
+ * provider's shared capacity: a slow key store must not spend the operator's money. Invariant: a walk opens each step
+ * at most once, in the order of the newest pools, and none after a final outcome. It references no pool, because it may
+ * take minutes.
  */
 export const makeWalk =
   ({ end, lease, retryAt, search }: RouterOperations) =>
@@ -76,6 +86,7 @@ export const makeWalk =
     const resolved: ResolvedRequest = { request, freshness }
     const stepSearch = search(plan)
     const attempts: Array<Attempted> = []
+    /** Failures in a row. */
     const failures = new Map<Provider, number>()
     const tried = new Set<string>()
     const searchedAgain = new Set<Provider>()
@@ -140,8 +151,8 @@ export const makeWalk =
       },
       record: ({ step }, outcome) => {
         attempts.push({ step, result: outcome })
-        const failed = outcome._tag === "UpstreamFailed" ? (failures.get(step.provider) ?? 0) + 1 : 0
-        failures.set(step.provider, failed)
+        const failuresInARow = outcome._tag === "UpstreamFailed" ? (failures.get(step.provider) ?? 0) + 1 : 0
+        failures.set(step.provider, failuresInARow)
         isOver = isFinal(outcome)
         return isOver
       },
@@ -153,7 +164,7 @@ export const makeWalk =
         const now = yield* Clock.currentTimeMillis
         return new Exhausted({
           attempts,
-          retry_at: mayServeSoon ? Math.min(retry_at ?? Infinity, now + retrySoon) : retry_at
+          retry_at: mayServeSoon ? Math.min(retry_at ?? Infinity, now + retrySoonMillis) : retry_at
         })
       })
     }

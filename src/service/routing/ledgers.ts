@@ -9,8 +9,9 @@ import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import type { LeaseTerms } from "./Lease.ts"
 
 /**
- * Makes the record of which keys upstreams refuse. A report holds in this process at once and is stored in the background;
- * other processes join it when they next read the pool. `onParked` gets the cause of each cooldown that grew.
+ * Makes the record of which keys upstreams refuse. A report applies in this process at once and is stored in the
+ * background; other processes join it when they next read the pool. `onParked` gets the cause of each cooldown that
+ * grew.
  */
 export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: CooldownCause) => void) {
   const { store } = yield* Parkings
@@ -30,7 +31,10 @@ export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: C
     store: (changes) =>
       Effect.suspend(() => {
         const sent = changes.map(changeOf)
-        return Effect.map(store(sent), (locked) => changes.filter((_, n) => locked.some((one) => one === sent[n])))
+        // `store` returns the locked ones of the objects in `sent`.
+        return Effect.map(store(sent), (locked) =>
+          changes.filter((_, index) => locked.some((change) => change === sent[index]))
+        )
       }),
     wait: 0,
     batch: 500,

@@ -32,15 +32,16 @@ const isTransient = (cause: Cause.Cause<unknown>): boolean => {
 }
 
 /**
- * Makes a buffer of changes that stores them in the background and, for up to a second, when the scope closes. Returns the
- * function that adds a change, unless its key would be one more than `max`. Invariant: every added change, alone or merged with
- * others of its key, is waiting, being stored, stored, or dropped with a log line because it can never be stored.
+ * Makes a buffer of changes that stores them in the background and, for up to a second, when the scope closes. Returns
+ * the function that adds a change; it ignores the change if `max` other keys already have unstored ones. Invariant:
+ * every added change, alone or merged with others of its key, is waiting, being stored, stored, or dropped with a log
+ * line because it can never be stored.
  */
 export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBehind<A>) {
   const { batch, keyOf, max, merge, store, wait, subject } = options
   const waiting = new Map<string, A>()
   const isFilled = Latch.makeUnsafe()
-  let storing = 0
+  let storingCount = 0
   let isFailing = false
 
   const enqueue = (change: A): void => {
@@ -65,18 +66,19 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       }
     )
 
+  /** Moves the changes of these keys from the waiting ones to the store, or back if that fails. */
   const storeBatch = (keys: ReadonlyArray<string>) =>
     Effect.acquireUseRelease(
       Effect.sync(() => {
         const changes = keys.map((key) => waiting.get(key) as A)
         keys.forEach((key) => waiting.delete(key))
-        storing = changes.length
+        storingCount = changes.length
         return changes
       }),
       storeChanges,
       (changes, exit) =>
         Effect.sync(() => {
-          storing = 0
+          storingCount = 0
           if (Exit.isSuccess(exit)) return
           changes.forEach(enqueue)
           isFilled.openUnsafe()
@@ -100,7 +102,7 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
       )
     }
   })
-  /** Retries locked changes with the next added change, or after a while. */
+  /** Waits for the next added change; if locked changes wait to be retried, no longer than `retryAfter`. */
   const untilFilled = Effect.suspend(() =>
     waiting.size === 0 ? isFilled.await : Effect.timeoutOption(isFilled.await, retryAfter)
   )
@@ -115,7 +117,7 @@ export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBeh
   yield* Effect.forkScoped(Effect.provideService(storeForever, References.TracerEnabled, false))
 
   return (change: A): void => {
-    if (!waiting.has(keyOf(change)) && waiting.size + storing >= max) return
+    if (!waiting.has(keyOf(change)) && waiting.size + storingCount >= max) return
     enqueue(change)
     isFilled.openUnsafe()
   }

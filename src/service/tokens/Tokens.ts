@@ -40,6 +40,7 @@ interface CachedToken {
   readonly key_version: number
   readonly terms: TokenTerms
   readonly minted_at: number
+  /** In milliseconds since 1970, like `minted_at`. */
   readonly reused_until: number
   /** The encrypted text: nonce, ciphertext, tag. */
   readonly box: Buffer
@@ -47,8 +48,8 @@ interface CachedToken {
 }
 
 /**
- * Signs tokens with stored cloud keys, and caches them encrypted under a key of this process. Invariant: caches at most one
- * token per credential, for 80 % of its lifetime, in reserved memory; zeroes evicted tokens.
+ * Signs tokens with stored cloud keys, and caches them encrypted under a key of this process. Invariant: the cache has
+ * at most one token per credential, for 80 % of its lifetime, in reserved memory, and zeroes evicted tokens.
  */
 export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
   make: Effect.gen(function* () {
@@ -64,11 +65,13 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       cached?.reservation.release()
     }
 
+    /** Whether a token may be reused; not if the clock was set back to before it was minted. */
     const isFresh = ({ minted_at, reused_until }: CachedToken) => {
       const now = clock.currentTimeMillisUnsafe()
       return minted_at <= now && now < reused_until
     }
 
+    /** Finds the token of a key that may be reused. Wipes any other token of its credential. */
     const find = ({ credential_id, key_version }: Signer): CachedToken | undefined => {
       const cached = cache.get(credential_id)
       if (cached?.key_version === key_version && isFresh(cached)) return cached
@@ -115,8 +118,8 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       isCached: (signer: Signer): boolean => find(signer) !== undefined,
       open,
       /**
-       * Passes to `fill` the cached token of an opened key, or a new one; or the key itself if it is no cloud key. Returns
-       * false for a cloud key that cannot sign.
+       * Passes to `fill` the cached token of an opened key, or a new one, or the key itself if it is no cloud key.
+       * Returns false, without a call of `fill`, for a cloud key that cannot sign.
        */
       sign: (signer: Signer, key: Buffer, fill: Fill): boolean => {
         if (open(signer, fill)) return true
@@ -135,6 +138,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
         text.fill(0)
         return true
       },
+      /** Drops and zeroes the cached token of a credential, if any. */
       wipe,
       /** Wipes the tokens of an evicted pool, except those of key versions that `retained` still has. */
       wipePool: (

@@ -26,7 +26,7 @@ export const mint = (key: CloudKey, now: number): Token | undefined => {
   }
 }
 
-/** Whether a key has the form of a cloud key but cannot sign tokens. A plain key signs none. */
+/** Whether a key has the form of a cloud key but cannot sign tokens. False for other keys, which need not sign. */
 export const isUnableToSign = (provider: string, key: string): boolean => {
   const cloudKey = cloudKeyIn(provider, key)
   return cloudKey !== undefined && (Result.isFailure(cloudKey) || mint(cloudKey.success, 0) === undefined)
@@ -40,7 +40,7 @@ export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.E
       )
     : Effect.void
 
-/** Splits a token into the parts that must not appear in answers either. */
+/** The parts of a token that must not appear in answers, even without the rest of it. */
 export const secretPartsOf = (token: string): ReadonlyArray<string> => {
   if (!token.startsWith(bedrockPrefix)) return token.split(".")
   const encoded = token.slice(bedrockPrefix.length)
@@ -75,10 +75,10 @@ const signBedrock = ({ accessKeyId, region, secretAccessKey, sessionToken }: Bed
     })
       .flatMap(([name, value]) => (value === undefined ? [] : [`${name}=${percentEncode(value)}`]))
       .join("&")
-  const request = ["POST", "/", queryWith(), `host:${bedrockHost}`, "", "host", hash("sha256", "")].join("\n")
-  const toSign = ["AWS4-HMAC-SHA256", date, scope.join("/"), hash("sha256", request)].join("\n")
+  const canonicalRequest = ["POST", "/", queryWith(), `host:${bedrockHost}`, "", "host", hash("sha256", "")].join("\n")
+  const stringToSign = ["AWS4-HMAC-SHA256", date, scope.join("/"), hash("sha256", canonicalRequest)].join("\n")
   const signingKey = scope.reduce<string | Buffer>(hmac, `AWS4${secretAccessKey}`)
-  const url = `${bedrockHost}/?${queryWith(hmac(signingKey, toSign).toString("hex"))}&Version=1`
+  const url = `${bedrockHost}/?${queryWith(hmac(signingKey, stringToSign).toString("hex"))}&Version=1`
   return bedrockPrefix + Buffer.from(url).toString("base64")
 }
 
@@ -97,6 +97,6 @@ const signVertex = ({ client_email, private_key, private_key_id }: VertexKey, se
     exp: seconds + ttl.vertex,
     iat: seconds
   }
-  const signed = `${base64url({ alg: "RS256", typ: "JWT", kid: private_key_id })}.${base64url(claims)}`
-  return `${signed}.${sign("sha256", Buffer.from(signed), key).toString("base64url")}`
+  const signingInput = `${base64url({ alg: "RS256", typ: "JWT", kid: private_key_id })}.${base64url(claims)}`
+  return `${signingInput}.${sign("sha256", Buffer.from(signingInput), key).toString("base64url")}`
 }

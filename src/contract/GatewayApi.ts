@@ -21,12 +21,14 @@ import { Region } from "../domain/Region.ts"
 import { checkInput, NonEmptyShortText } from "../domain/checkInput.ts"
 import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
+/** 403: the API key that names the account is a management key or a viewer's. */
 export class NotForRouting extends Schema.Error<NotForRouting>("NotForRouting")(
   ...fixedMessage(403, "This API key cannot route requests", "The API key is a management key or a viewer's.")
 ) {
   readonly _tag = "NotForRouting"
 }
 
+/** 409: the reported attempt is not the open one of its route. */
 export class AnotherAttemptOpen extends Schema.Error<AnotherAttemptOpen>("AnotherAttemptOpen")(
   ...fixedMessage(409, "Another attempt of this route is open", "Only the open attempt can be reported.")
 ) {
@@ -58,6 +60,7 @@ export class DefaultWorkspaceNotEmpty extends Schema.Error<DefaultWorkspaceNotEm
   readonly _tag = "DefaultWorkspaceNotEmpty"
 }
 
+/** 403: the service's database role lacks the right to delete accounts. */
 export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureNotGranted")(
   ...fixedMessage(
     403,
@@ -69,8 +72,8 @@ export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureN
 }
 
 /**
- * Errors of every call. While the database does not answer, calls get 503; but creates of an account, workspace or API key get
- * 500, because their commit may have succeeded.
+ * Errors of every call. While the database does not answer, calls get 503; but creates of an account, workspace or API
+ * key get 500, because their commit may have succeeded.
  */
 export class GatewayFailures extends HttpApiMiddleware.Service<GatewayFailures>()("byok/GatewayFailures", {
   error: [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge]
@@ -149,11 +152,20 @@ const Route = Schema.Struct({
   retry_at
 }).annotate({ identifier: "Route" })
 
-const keyOutcomes = ["succeeded", "rate_limited", "quota_exhausted", "rejected", "forbidden"] as const
-export const OutcomeName = Schema.Literals([...keyOutcomes, "upstream_failed", "request_refused", "abandoned"])
+/** The name of an attempt's outcome in the answer to its report. */
+export const OutcomeName = Schema.Literals([
+  "succeeded",
+  "rate_limited",
+  "quota_exhausted",
+  "rejected",
+  "forbidden",
+  "upstream_failed",
+  "request_refused",
+  "abandoned"
+])
 
-/** Whether a report has either a status or `abandoned`, not both. */
-const hasEither = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
+/** Whether a report has either a status or `abandoned: true`, not both. */
+const hasOneResult = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
   (status !== undefined) !== (abandoned === true)
 
 const statusMessage = "must be a whole number, or null if the upstream did not answer"
@@ -185,15 +197,15 @@ const eitherMessage = "must have either status or abandoned: true"
 
 /** The result of an attempt: the upstream's answer, or that it was abandoned. */
 export const Report = Schema.Struct(reportFields)
-  .check(Schema.makeFilter(hasEither, { message: eitherMessage }))
+  .check(Schema.makeFilter(hasOneResult, { message: eitherMessage }))
   .annotate({ identifier: "Report" })
 
-/** A report in the body of a request that opens another route. */
+/** A report of another route's attempt, enclosed in a request that opens a route. */
 export const RouteReport = Schema.Struct({
   route: Schema.String.annotate({ message: "must be the id of a route" }),
   attempt: Schema.Int.annotate({ message: "must be the number of an attempt" }),
   ...reportFields
-}).check(Schema.makeFilter(hasEither, { message: eitherMessage }))
+}).check(Schema.makeFilter(hasOneResult, { message: eitherMessage }))
 
 const Reports = Schema.Array(RouteReport)
   .annotate({
@@ -201,7 +213,7 @@ const Reports = Schema.Array(RouteReport)
   })
   .check(Schema.isMaxLength(100))
 
-/** Whether a request names its account in exactly one way. */
+/** Whether a request names its account: by `account_id`, by `api_key_hash` or by both, or else by `api_key` alone. */
 const namesOneAccount = ({
   account_id,
   api_key,

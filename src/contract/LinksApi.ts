@@ -30,10 +30,11 @@ export class LinkRefused extends Schema.Error<LinkRefused>("LinkRefused")(
   { httpApiStatus: 401 }
 ) {
   readonly _tag = "LinkRefused"
-  static readonly as = (state: keyof typeof closedMessages, stored?: Pick<Credential, "label" | "provider">) =>
+  static readonly inState = (state: keyof typeof closedMessages, stored?: Pick<Credential, "label" | "provider">) =>
     new this({ error: { message: closedMessages[state], ...(stored === undefined ? {} : { metadata: { stored } }) } })
 }
 
+/** 403: the link's purpose does not allow the operation. */
 export class NotAllowedByLink extends Schema.Error<NotAllowedByLink>("NotAllowedByLink")(
   ...fixedMessage(403, "This link does not allow that", "The link is for something else.")
 ) {
@@ -51,12 +52,13 @@ export class NotSealedForLink extends Schema.Error<NotSealedForLink>("NotSealedF
   readonly _tag = "NotSealedForLink"
 }
 
-/** A provider key sealed by the page. */
+/** A provider key that the page sealed for the link's `public_key` (HPKE): the encapsulated key and the ciphertext. */
 const SealedInBrowser = Schema.Struct({
   enc: Schema.Uint8ArrayFromBase64Url,
   ciphertext: Schema.Uint8ArrayFromBase64Url
 })
 
+/** What the page needs to know of its link. */
 const About = Schema.Struct({
   link_id: LinkId,
   account_id: AccountId,
@@ -76,6 +78,7 @@ const About = Schema.Struct({
 /** The link's next token: 32 random bytes that the page generated. */
 const NextToken = Schema.RedactedFromValue(Schema.String.check(Schema.isPattern(/^[\w-]{43}$/)))
 
+/** A new credential, whose key the page sealed. */
 const NewSealedCredential = Schema.Struct({
   provider: RequestedProvider,
   name: Schema.NullOr(Schema.String),
@@ -85,6 +88,7 @@ const NewSealedCredential = Schema.Struct({
 /** The whole body of an update by a replace link. */
 export const Replacement = Schema.Struct({ sealed_key: SealedInBrowser })
 
+/** Changes of a credential; the page sealed the new key, if there is one. */
 const Changes = Schema.Struct({
   ...Struct.map(inputFields("update"), Schema.optionalKey),
   sealed_key: Schema.optionalKey(SealedInBrowser)

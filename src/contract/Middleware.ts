@@ -5,8 +5,8 @@ import type { CurrentPrincipal } from "../domain/Principal.ts"
 import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "./HttpErrors.ts"
 
 /**
- * Checks that the caller's role allows the endpoint, by its name (section 5, D51). This is the outermost middleware, so that 401
- * and 403 precede reading path and body (D4).
+ * Authenticates the caller, and checks that the caller's role allows the endpoint, by its name (section 5, D51). This
+ * is the outermost middleware, so that 401 and 403 precede reading path and body (D4).
  */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentPrincipal }>()(
   "byok/Authentication",
@@ -36,7 +36,7 @@ export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: Cu
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
-/** Whether to prefetch the credential in the path with the API key: alone, or with its sealed key. */
-export const ReadsCredential = Context.Reference<"alone" | "sealed" | undefined>("byok/ReadsCredential", {
+/** How an endpoint prefetches the credential in its path: alone, with its sealed key, or not at all. */
+export const PrefetchMode = Context.Reference<"alone" | "sealed" | undefined>("byok/PrefetchMode", {
   defaultValue: () => undefined
 })

@@ -47,8 +47,9 @@ interface Shape {
 }
 
 /**
- * Builds an example of a schema: null or the first value if it lists any, otherwise the name of its type. Members have their
- * own example or that of their name in `exampleValues`, if there is one.
+ * Builds an example of a schema: null if it may be null, the first value if it lists any, false for a boolean,
+ * otherwise the name of its type. Members have the example of their schema, or that of their name in `exampleValues`,
+ * if there is one.
  */
 const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   const { $ref, anyOf, enum: allowed, items, properties, required, type } = shape
@@ -65,6 +66,7 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   )
 }
 
+/** Example bodies by operation. */
 const exampleRequests: Readonly<Record<string, object>> = {
   "byok.create": { provider: "openai", key: "sk-your-provider-key", name: "Production" },
   "byok.plan": { model: "openai/gpt-4o", targets: [{ provider: "openai" }] },
@@ -74,7 +76,7 @@ const exampleRequests: Readonly<Record<string, object>> = {
 
 const seq = { type: "integer", minimum: 0 }
 
-/** Descriptions of query parameters, and the schemas of numbers, because the contract decodes them from strings. */
+/** Descriptions of query parameters; for numbers also the schema, because the contract decodes them from strings. */
 const queryParameters: Readonly<Record<string, { readonly description: string; readonly schema?: object }>> = {
   offset: {
     description: "How many credentials to skip.",
@@ -116,10 +118,11 @@ const addExample = (body: { content?: OpenApi.OpenApiSpecContent } | undefined, 
   if (json !== undefined) Object.assign(json, { examples: { example: { value: make(json.schema as Shape) } } })
 }
 
-const titled = (header: string) => header.replace(/\b[a-z]/g, (letter) => letter.toUpperCase())
+/** The name of a header with capitals, such as `Retry-After`. */
+const titleCase = (header: string) => header.replace(/\b[a-z]/g, (letter) => letter.toUpperCase())
 
-/** Copies the description of a part's schema to the part. */
-const described = <A extends { readonly schema: { readonly description?: string } }>(part: A) => ({
+/** Gives a parameter or header the description of its schema, unless it has its own. */
+const withDescription = <A extends { readonly schema: { readonly description?: string } }>(part: A) => ({
   description: part.schema.description,
   ...part
 })
@@ -127,17 +130,19 @@ const described = <A extends { readonly schema: { readonly description?: string 
 const completeOperation = (spec: OpenApi.OpenAPISpec) => (operation: OpenApi.OpenAPISpecOperation) => {
   addExample(operation.requestBody, () => exampleRequests[operation.operationId])
   for (const parameter of operation.parameters) {
-    const details = parameter.in === "header" ? { name: titled(parameter.name) } : queryParameters[parameter.name]
-    Object.assign(parameter, described(parameter), details)
+    const details = parameter.in === "header" ? { name: titleCase(parameter.name) } : queryParameters[parameter.name]
+    Object.assign(parameter, withDescription(parameter), details)
   }
   for (const [status, response] of Object.entries(operation.responses)) {
     if (status.startsWith("2")) addExample(response, (shape) => exampleOf(spec, shape))
-    const declared = Object.entries(response.headers ?? {}).map(([name, part]) => ({ [titled(name)]: described(part) }))
+    const declared = Object.entries(response.headers ?? {}).map(([name, part]) => ({
+      [titleCase(name)]: withDescription(part)
+    }))
     response.headers = Object.assign({ "X-Request-Id": requestId }, addedHeaders[status], ...declared) as Headers
   }
 }
 
-/** Allows undeclared members (D13) and types status codes as integers (section 7), at every node of the parsed JSON. */
+/** A reviver for `JSON.parse` that allows undeclared members (D13) and types status codes as integers (section 7). */
 const refineNode = (_: string, node: unknown): unknown => {
   if (typeof node !== "object" || node === null || Array.isArray(node)) return node
   const { additionalProperties, ...rest } = node as Record<string, unknown>
@@ -145,10 +150,11 @@ const refineNode = (_: string, node: unknown): unknown => {
   return refined["type"] === "number" && "enum" in refined ? { ...refined, type: "integer" } : refined
 }
 
+/** All operations of a document. */
 export const operationsOf = ({ paths }: OpenApi.OpenAPISpec) =>
   Object.values(paths).flatMap((item) => Object.values(item as Record<string, OpenApi.OpenAPISpecOperation>))
 
-/** Adds headers and examples and allows undeclared members, because the schemas cannot express them. */
+/** Adds what Effect's document lacks: descriptions, headers and examples; and allows undeclared members. */
 export const completeDocument = (document: object) => {
   // Effect names the schemas of bodies `…Encoded`.
   const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refineNode) as OpenApi.OpenAPISpec
@@ -158,6 +164,7 @@ export const completeDocument = (document: object) => {
   return spec
 }
 
+/** Annotations of the tenants' API. */
 export const openApiAnnotations = OpenApi.annotations({
   title: "BYOK provider credentials",
   version: "1.0.0",

@@ -19,7 +19,7 @@ class HealthGroup extends HttpApiGroup.make("health")
   )
   .annotate(OpenApi.Description, "For probes.") {}
 
-/** The whole HTTP contract: server, typed client and OpenAPI document are derived from it. */
+/** The tenants' API, from which the server, the typed client and the OpenAPI document are derived. */
 export class Api extends HttpApi.make("byok")
   .add(ByokGroup, HealthGroup)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all" })

@@ -10,9 +10,9 @@ import { RequestedProvider, StoredProvider } from "../domain/Provider.ts"
 import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
-import { JsonBody, ReadsCredential } from "./Middleware.ts"
+import { JsonBody, PrefetchMode } from "./Middleware.ts"
 
-/** A decimal number in a query, neither repeated nor empty (L2). */
+/** A whole number in a query, in decimal digits; refused if it is empty or repeated (L2). */
 export const integer = (minimum: number, maximum: number) => {
   const message = `must be an integer from ${minimum} to ${maximum}, given once`
   return Schema.String.annotate({ message })
@@ -27,7 +27,7 @@ export const integer = (minimum: number, maximum: number) => {
 
 const invalidSearch = "must have 1 to 255 characters and no U+0000, given once"
 
-/** The beginning of a name or label, or the end of a label, for which list searches. */
+/** The text for which a list searches: the beginning of a name or label, or the end of a label. */
 const SearchText = Schema.String.annotate({ message: invalidSearch }).check(
   Schema.isNonEmpty({ message: invalidSearch }),
   Schema.isMaxCodePoints(255, { message: invalidSearch }),
@@ -72,6 +72,7 @@ const ListedCredential = Schema.Struct({
   status: Schema.optionalKey(Schema.NullOr(CredentialStatus))
 })
 
+/** An answer with one credential. */
 export const credentialAnswer = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
 
 const create = HttpApiEndpoint.post("create", "/", {
@@ -97,7 +98,7 @@ const create = HttpApiEndpoint.post("create", "/", {
   )
   .middleware(JsonBody)
 
-/** Path parameters of an operation on one credential. Effect treats a parameter without a schema as literal text. */
+/** All path parameters of an operation on one credential. Effect matches one without a schema as literal text. */
 type Params = { readonly id: typeof CredentialId; readonly account_id?: typeof AccountId }
 
 export const get = <const P extends Params>(params: P) =>
@@ -108,7 +109,7 @@ export const get = <const P extends Params>(params: P) =>
   })
     .annotate(OpenApi.Summary, "Get a credential")
     .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
-    .annotate(ReadsCredential, "alone")
+    .annotate(PrefetchMode, "alone")
 
 export const list = HttpApiEndpoint.get("list", "/", {
   query: ListQuery,
@@ -157,7 +158,7 @@ const update = <const P extends Params>(params: P) =>
         "body that is not empty must have a known member. An update that changes nothing succeeds, so retries are safe."
       ].join("\n")
     )
-    .annotate(ReadsCredential, "sealed")
+    .annotate(PrefetchMode, "sealed")
     .middleware(JsonBody)
 
 export const remove = <const P extends Params>(params: P) =>
@@ -223,10 +224,11 @@ const events = HttpApiEndpoint.get("events", "/events", { ...eventsPage, error: 
 export const operationsAt = <const P extends Params>(params: P) =>
   [create, list, plan, order, events, get(params), status(params), update(params), remove(params)] as const
 
+/** The answer of a health check that succeeds. */
 export const probe = <const Status extends string>(status: Status) =>
   Schema.Struct({ status: Schema.Literal(status) }).annotate({ description: `The service is ${status}.` })
 
-/** 200 or 503: whether requests can be served. */
+/** The health check of whether requests can be served: 200 or 503. */
 export const ready = HttpApiEndpoint.get("ready", "/health/ready", {
   success: probe("ready"),
   error: ServiceUnavailable

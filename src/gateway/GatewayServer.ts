@@ -15,7 +15,10 @@ import { listen, serveRoutes, type ServerSettings } from "../http/Server.ts"
 import { GatewayApi } from "../contract/GatewayApi.ts"
 import * as Handlers from "./Handlers.ts"
 
-/** Serves the HTTP API of gateways on a Unix socket that only the user and group of this process may open. */
+/**
+ * Serves the HTTP API of gateways on a Unix socket that only the user and group of this process may open. Fails if
+ * another user could replace the socket, or another instance listens there.
+ */
 export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">, path: string) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
@@ -42,16 +45,17 @@ const routes = Layer.merge(
   Layer.fresh(Envelope.layer)
 )
 
-/** Whether repeating a request does no harm: of the POSTs, only those that open a route or report its attempts. */
+/** Whether repeating a request does no harm: of POSTs, only those that open a route or report an attempt. */
 const isSafe = (method: string, path: string) => method !== "POST" || path.startsWith("/v1/routes")
 
 /**
- * Requires that only this user or root can replace the socket, and removes a stale one. Renames it first and checks again:
- * another instance may just have begun to listen.
+ * Requires that only this user or root can replace the socket, and removes a stale one. Renames the stale socket first
+ * and checks again that nobody listens, because another instance may just have begun to.
  */
 const prepareSocketPath = Effect.fnUntraced(function* (path: string) {
   if (Buffer.byteLength(path) > maxPathBytes) return yield* refuse(`must have at most ${maxPathBytes} bytes`)
   const folder = dirname(resolve(path))
+  // Checks the folder both as written and without symbolic links.
   const [asWritten, resolved] = yield* tryOrRefuse(
     () => [withAncestors(folder), withAncestors(realpathSync(folder))] as const,
     "must be in a folder that exists"
@@ -86,9 +90,15 @@ const withAncestors = (folder: string): ReadonlyArray<{ readonly stats: Stats; r
   return [{ stats, holdsSocket: true }, ...ancestors]
 }
 
-/** Whether another user could replace an entry of the folder. Above the socket's folder, the sticky bit prevents that. */
-const isOpenToOthers = ({ holdsSocket, stats: { mode, uid } }: ReturnType<typeof withAncestors>[number]) =>
-  (uid !== 0 && uid !== process.geteuid?.()) || ((mode & 0o022) !== 0 && (holdsSocket || (mode & 0o1000) === 0))
+/**
+ * Whether another user could replace an entry of the folder. Above the socket's folder, the sticky bit prevents that.
+ */
+const isOpenToOthers = ({ holdsSocket, stats: { mode, uid } }: ReturnType<typeof withAncestors>[number]) => {
+  const isOwnedByOther = uid !== 0 && uid !== process.geteuid?.()
+  const othersMayWrite = (mode & 0o022) !== 0
+  const isSticky = (mode & 0o1000) !== 0
+  return isOwnedByOther || (othersMayWrite && (holdsSocket || !isSticky))
+}
 
 /** Whether a process listens on a socket. */
 const isListening = (path: string) =>

@@ -113,7 +113,7 @@ const accounts = group(
   })
 )
 
-/** Answers whether the service is ready. Leaves logging to the health check on the tenants' port. */
+/** Answers whether the service is ready, without logging: the health check on the tenants' port logs that. */
 const health = group(
   GatewayApi,
   "health",
@@ -164,7 +164,7 @@ const events = group(
 
 const decodeAccountId = Schema.decodeUnknownEffect(AccountId)
 
-/** Acts for the account that the path names; answers 404 if it does not exist. */
+/** Makes the gateway act for the account in the path; answers 404 if it does not exist. */
 const accountCaller = Layer.effect(
   AccountCaller,
   Effect.map(Accounts, ({ listWorkspaces }) =>
@@ -196,7 +196,7 @@ const groups = Layer.mergeAll(routes, accounts, links, events, credentials, heal
   Layer.provide(OpenRoutes.layer)
 )
 
-/** Excludes a service that the handlers' types list, but the contract's schemas do not use. */
+/** The services that the handlers need. Excludes one that their types list, but the contract's schemas do not use. */
 type Requirements = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>
 
 /** Handles every operation of `GatewayApi`: routes, accounts, links, events, credentials and health. */

@@ -12,24 +12,24 @@ import { PoolsUnavailable } from "../service/routing/RouterErrors.ts"
 import type { OpenAttempt, Walk } from "../service/routing/Walk.ts"
 
 /**
- * Holds the routes that gateways drive over HTTP. A route tries the keys of one plan in turn: the report of each attempt opens
- * the next. Keeps open routes by id, and the last answer of each ended route for a minute. Invariant: each route has at most
- * one open attempt; each attempt ends once, by its report or as abandoned; each report is answered once, and repetitions get
- * the same answer.
+ * Keeps the routes that gateways open over HTTP. A route tries the keys of one plan in turn: the report of each attempt
+ * opens the next. Keeps open routes by id, and the last answer of each ended route for a minute. Invariant: each route
+ * has at most one open attempt; each attempt ends once, by its report or as abandoned; each report counts once, and
+ * repetitions of it get the same answer.
  */
 export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes", {
   make: Effect.gen(function* () {
-    const { walk } = yield* Router
+    const { walk: startWalk } = yield* Router
     const { admit, reserve } = yield* MemoryBudget
     const clock = yield* Clock.Clock
     const routes = new Map<string, Route>()
-    /** Oldest first; only the newest takes answers. */
+    /** Last answers of ended routes. Oldest first; only the newest bucket takes further answers. */
     const buckets = new Set<Bucket>()
     let newestBucket: Bucket | undefined
 
     /**
-     * Opens a route and its first attempt; fails with `ServiceUnavailable` if too many are open. Passes `ifUnread` a function
-     * that ends the route, to call if the client disconnects without the answer.
+     * Opens a route and its first attempt; fails with `ServiceUnavailable` if too many are open. Passes `ifUnread` a
+     * function that ends the route, to call if the client disconnects without the answer.
      */
     const open = <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (abandon: () => void) => void = () => {}) =>
       Effect.suspend(() => {
@@ -41,17 +41,19 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
             const { retry_at } = planned
             return Effect.succeed({ id, expires_at, planned, next: undefined, retry_at })
           }
-          const route = newRoute(walk(planned))
+          const route = newRoute(startWalk(planned))
           const admitted = admit(planned.request.account_id, "route", bytesOfRoute(planned), makeEnd(id, route))
           return Effect.flatMap(admitted, (reservation) => {
             route.reservation = reservation
             route.expiresAt = monotonicMillis(clock) + maxRouteMillis
             routes.set(id, route)
             ifUnread(makeEndUnread(id, route))
+            // The budget may already have revoked the route's memory, which ends it.
             const opening: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =
               route.walk === undefined ? Effect.fail(new ServiceUnavailable()) : openNext(route)
             const opened = Effect.onError(Effect.interruptible(opening), () => Effect.sync(() => end(id, route)))
             return Effect.map(opened, ({ next, retry_at }) => {
+              // No key is left, so there is nothing to report.
               if (route.walk === undefined) end(id, route)
               return { id, expires_at, planned, next, retry_at }
             })
@@ -60,8 +62,8 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       }).pipe(Effect.uninterruptible)
 
     /**
-     * Records the outcome of the open attempt, and opens the next one if the route `continues`. Only the first of repeated
-     * reports counts.
+     * Records the outcome of the open attempt, and opens the next one if the route `continues`. Only the first of
+     * repeated reports counts.
      */
     const report = (
       id: string,
@@ -77,6 +79,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           return lastAnswer?.n === n ? lastAnswer.answer : Effect.fail(new NotFound())
         }
         const { lastReport, openAttempt, walk } = route
+        // A repetition of the last report.
         if (lastReport?.n === n) {
           if (!continues && walk !== undefined)
             return endWithAnswer({ ...noNextAttempt, outcome: lastReport.outcome }, id, route, n)
@@ -140,14 +143,16 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           return true
         })
         return Effect.catch(admitted, () => {
+          // Only stops waiting for more.
           reservation.shrink(Number.POSITIVE_INFINITY)
           return Effect.fail(new PoolsUnavailable())
         })
       })
 
     /**
-     * Answers a report with the next attempt. Opens the attempt in a separate fiber, because a client that leaves may repeat the
-     * report. Remembers the report at once, so that a repetition gets the same answer.
+     * Answers a report with the next attempt. Opens the attempt in a separate fiber, which goes on if the client
+     * leaves, because the client may repeat the report. Remembers the report at once, so that a repetition gets the
+     * same answer.
      */
     const answerWithNext = (
       context: Context.Context<never>,
@@ -172,7 +177,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       route.walk?.close(outcome)
     }
 
-    /** Ends a route by its last report, and keeps the answer for a minute in part of the route's memory. */
+    /** Ends a route by its last report. Keeps the answer for a minute, in part of the route's reserved memory. */
     const endWithAnswer = (answer: ReportAnswer, id: string, route: Route, n: number): LastAnswer["answer"] => {
       remove(id, route)
       const last = lastAnswerTo(n, answer)
@@ -185,7 +190,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       return last.answer
     }
 
-    /** The newest bucket, or a new one if that takes no more answers. */
+    /** Returns the newest bucket, or makes a new one if that takes no more answers. */
     const openBucket = (now: number): Bucket => {
       if (newestBucket !== undefined && mayTakeAnswers(newestBucket, now)) return newestBucket
       const bucket: Bucket = { answers: new Map(), reservation: reserve("", "route"), createdAt: now, expiresAt: now }
@@ -225,6 +230,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
 
     // Separate functions, so that these long-lived closures do not capture the request.
     const makeEnd = (id: string, route: Route) => () => end(id, route)
+    /** Ends a route whose first answer was lost, unless a report shows that the gateway has read it. */
     const makeEndUnread = (id: string, route: Route) => () => {
       if (route.lastReport === undefined && route.walk !== undefined) end(id, route)
     }
@@ -286,20 +292,23 @@ const keepAnswerMillis = 60 * 1000
 /** Maximum age and size of a bucket that takes further answers. */
 const bucketLimits = { ageMillis: 1000, answers: 4096 }
 
-/** Approximate bytes of a route, a target and a character of its request, an attempt, and of a bucket and an answer in it. */
+/**
+ * Approximate bytes of a route, a target and a character of its request, an attempt, and of a bucket and an answer in
+ * it.
+ */
 const bytesOf = { route: 4096, target: 256, character: 2, attempt: 384, bucket: 768, sharedAnswer: 112, answer: 320 }
 
-/** Attempts whose memory `bytesOf.route` includes, and the minimum reserved at a time beyond them. */
+/** Attempts for which `bytesOf.route` has memory. A route that needs more reserves for at least as many at a time. */
 const attemptsPerReservation = 8
 
 const bytesOfRoute = ({ request: { model, targets, user_id } }: PlannedRequest): number =>
   bytesOf.route + bytesOf.target * targets.length + bytesOf.character * (model.length + (user_id?.length ?? 0))
 
 interface Route {
-  /** Undefined once the route has ended, to free it before this is collected. */
+  /** Undefined once the route has no further attempt, so that the walk is freed before the route. */
   walk: Walk | undefined
   reservation: Reservation | undefined
-  /** By the monotonic clock. */
+  /** In milliseconds of the monotonic clock. */
   expiresAt: number
   attemptsOpened: number
   /** Number of attempts whose memory is reserved. */
@@ -313,6 +322,7 @@ interface AnsweredReport {
   readonly n: number
   readonly outcome: Outcome
   readonly answer: Effect.Effect<ReportAnswer, PoolsUnavailable>
+  /** Whether the next attempt could not be opened. A repetition tries again. */
   hasFailed: boolean
 }
 
@@ -332,10 +342,14 @@ interface LastAnswer {
   readonly answer: Exit.Exit<ReportAnswer>
 }
 
-/** Last answers of ended routes by id. Bounded in age and size, and evicted as a whole, so that one reservation covers many. */
+/**
+ * Last answers of ended routes by id. Bounded in age and size, and evicted as a whole, so that one reservation covers
+ * many.
+ */
 interface Bucket {
   readonly answers: Map<string, LastAnswer>
   readonly reservation: Reservation
+  /** In milliseconds of the monotonic clock, like `expiresAt`. */
   readonly createdAt: number
   /** A minute after its newest answer. */
   expiresAt: number

@@ -27,13 +27,14 @@ import {
 } from "../contract/GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
-/** Serves gateways with `OpenRoutes`: opens routes and records reports from decoded requests, and encodes answers as JSON. */
+/** Makes the operations that open a route and report an attempt: from decoded requests to answers in JSON. */
 export const makeRoutes = Effect.gen(function* () {
   const { plan, planForKey, verdicts } = yield* Router
   const { open, report } = yield* OpenRoutes
   const { admit } = yield* MemoryBudget
   const clock = yield* Clock.Clock
   const tokensOnly = yield* TokensOnly
+  /** Converts a report to an outcome and records it; opens the next attempt if the route `continues`. */
   const record = (id: string, n: number, reported: typeof Report.Type, continues: boolean) => {
     const { codes = [], retry_after = null, status } = reported
     const answer = { codes: codes.filter((code) => typeof code === "string"), retry_after }
@@ -44,14 +45,14 @@ export const makeRoutes = Effect.gen(function* () {
       return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
     })
   }
-  /** Records a report enclosed in a request for another route. Returns null, or why the report was refused. */
+  /** Records a report that a request for another route encloses. Returns null, or the error that refuses the report. */
   const recordEnclosed = (input: unknown) => {
     const recording = Effect.flatMap(decodeReport(input), ({ attempt, route, ...report }) =>
       record(route, attempt, report, false)
     )
     return Effect.match(recording, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
   }
-  /** Encodes why each key may or may not serve the request, in memory reserved until the response is sent. */
+  /** Encodes the verdict on each key of a plan. Reserves memory for the text until the response is sent. */
   const encodeVerdicts = Effect.fnUntraced(function* (planned: PlannedRequest, response: ServerResponse) {
     const bytes = verdictBytes * planned.members
     const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
@@ -59,12 +60,12 @@ export const makeRoutes = Effect.gen(function* () {
     return yield* Effect.onExit(Effect.interruptible(encoding), (exit) =>
       Effect.sync(() => {
         if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
-        reservation.shrink(4 * exit.value.length)
+        reservation.shrink(unsentBytesPerCharacter * exit.value.length)
         response.once("close", () => reservation.release())
       })
     )
   }, Effect.uninterruptible)
-  /** Records the enclosed reports and then opens a route, whose plan must respect them. */
+  /** Records the enclosed reports and then opens a route, so that the reports count for its plan. */
   const openPlanned = Effect.fnUntraced(function* <E>(
     plan: Effect.Effect<PlannedRequest, E>,
     { explain, reports }: Pick<typeof NewRoute.Type, "explain" | "reports">,
@@ -189,7 +190,7 @@ const outcomeNames = {
   Abandoned: "abandoned"
 } as const satisfies Record<Outcome["_tag"], typeof OutcomeName.Type>
 
-/** Refuses an account without a default workspace, such as an unknown account. */
+/** The issue of an account without a default workspace, such as an unknown account. */
 const noDefaultWorkspace = {
   path: ["account_id"],
   message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
@@ -210,10 +211,13 @@ const jsonResponse = (status: RouteResponse["status"], data: object): RouteRespo
   body: JSON.stringify({ data })
 })
 
-/** Approximate memory of the verdict on one credential, in bytes. */
+/** Approximate memory of the verdict on one credential while verdicts are encoded, in bytes. */
 const verdictBytes = 1000
 
-/** Whether a provider has credentials for the request. If the request names one, the plan has no other. */
+/** Memory for each character of encoded verdicts until they are sent, in bytes. */
+const unsentBytesPerCharacter = 4
+
+/** Whether the plan of a provider has credentials. If the request names one, the plan has no other. */
 const hasCredentials = ({ credentials }: ProviderPlan) => credentials.length > 0
 
 const decodeReport = decoderOf(RouteReport, { onExcessProperty: "error" })

@@ -13,23 +13,26 @@ export const isRepeated = (
   headers[header]?.includes(",") === true &&
   rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === header).length > 1
 
-/** Maximum bytes of all bodies that no other budget has admitted. */
+/**
+ * Maximum unadmitted bytes of all bodies together. Bytes of a body are unadmitted until the memory budget has reserved
+ * memory for them.
+ */
 const unadmittedLimit = 12 * 1024 * 1024
 
-/** Maximum bytes of a body to discard after its answer. */
+/** Maximum bytes of a body to read and discard once the request is answered. */
 const discardLimit = 256 * 1024
 
 /** The requests whose bodies have unadmitted bytes, oldest first. */
 const unadmitted = new Set<ArrivingRequest>()
 let unadmittedTotal = 0
 
-/** The bytes of all bodies that have arrived and that no other budget has admitted. */
+/** The unadmitted bytes of all bodies together. */
 export const unadmittedBytes = () => unadmittedTotal
 
-/** A connection waits for a turn after so many chunks of a body: a chunk of one byte costs as much as a long one. */
+/** Number of chunks of a body after which it waits for a turn: a chunk of one byte costs as much as a long one. */
 const chunksPerTurn = 1024
 
-/** The requests that wait for a turn. Each turn of the event loop resumes one, so that many of them delay nobody for long. */
+/** Requests that wait to read on. Each turn of the event loop resumes one, so that many delay nobody for long. */
 const waitingForTurn: Array<ArrivingRequest> = []
 
 const resumeNext = () => {
@@ -40,20 +43,20 @@ const resumeNext = () => {
 const noop = () => {}
 
 /**
- * A request that collects its body in one buffer, without a stream's object per chunk. Invariants: before `readAll`, it reads
- * no more of the body than arrived in one chunk with the head; and all bodies that no other budget has admitted take at most
- * 12 MiB together, or the largest is dropped. After `readAll`, it reads even while the body waits for memory, to notice a client
- * that leaves.
+ * A request that collects its body in one buffer, without the object that a stream makes for each chunk. Invariants:
+ * before `readAll`, it reads no more of the body than arrived in one chunk with the head; and all bodies together have
+ * at most 12 MiB of unadmitted bytes, because the largest is dropped if they have more. After `readAll`, it reads even
+ * while the body waits for memory, to notice a client that leaves.
  */
 export class ArrivingRequest extends IncomingMessage {
   /** How many bytes of the body have arrived. */
   received = 0
   /** Whether the body was dropped for lack of memory. */
   isDropped = false
-  /** The status with which the server refused the rest of the request; undefined if it could be read. */
+  /** The status with which the server refused the request while the rest of it arrived; undefined if it did not. */
   refusedWith: number | undefined
   private buffer: Buffer | undefined
-  /** How many bytes in `buffer` no other budget has admitted. */
+  /** The unadmitted bytes in `buffer`. */
   private unadmitted = 0
   private onProgress = noop
   private state: "paused" | "reading" | "discarding" = "paused"
@@ -76,15 +79,16 @@ export class ArrivingRequest extends IncomingMessage {
     }
     if (this.state === "discarding") {
       this.discardChunk(chunk)
-      return this.hasTurn()
+      return this.countChunk()
     }
     this.received += chunk.length
     if (!this.isDropped) this.countUnadmitted(chunk.length)
     if (this.isDropped) chunk.fill(0)
     else this.append(chunk)
     this.onProgress()
+    // The body is complete: only its end follows.
     if (this.received === Number(this.headers["content-length"])) return true
-    return (this.state === "reading" || this.isDropped) && this.hasTurn()
+    return (this.state === "reading" || this.isDropped) && this.countChunk()
   }
 
   /** Reads the rest of the body. Calls `onProgress` at once and for every chunk, until the request is answered. */
@@ -95,17 +99,17 @@ export class ArrivingRequest extends IncomingMessage {
     if (!this.complete) this._read(0)
   }
 
-  /** Stops counting the body here, because another budget has admitted all bytes that have arrived. */
+  /** Counts the body as admitted, once the memory budget has reserved memory for all bytes that have arrived. */
   markAdmitted(): void {
     this.countUnadmitted(-this.unadmitted)
   }
 
-  /** Counts the whole body here again, because another budget no longer holds it. */
+  /** Counts the whole body as unadmitted again, once its memory in the budget is released. */
   markUnadmitted(): void {
     this.countUnadmitted(this.received - this.unadmitted)
   }
 
-  /** Returns the whole body; the caller must wipe it. */
+  /** Returns the whole body, which the caller must overwrite after use. */
   takeBody(): Buffer {
     const body = this.buffer?.subarray(0, this.received) ?? Buffer.alloc(0)
     this.buffer = undefined
@@ -135,8 +139,8 @@ export class ArrivingRequest extends IncomingMessage {
     if (!this.complete) this._read(0)
   }
 
-  /** Counts a chunk. Returns false if the request must wait for a turn before the next one. */
-  private hasTurn(): boolean {
+  /** Counts a chunk. Returns whether Node may read the next one now; if not, the request waits for a turn. */
+  private countChunk(): boolean {
     if (this.isWaitingForTurn) return false
     this.chunks += 1
     if (this.chunks % chunksPerTurn !== 0) return true
@@ -161,7 +165,7 @@ export class ArrivingRequest extends IncomingMessage {
     if (unadmittedTotal > unadmittedLimit) ArrivingRequest.dropLargest()
   }
 
-  /** Drops the largest body; of equally large ones, the newest. That frees at least the chunk that has just arrived. */
+  /** Drops the body with the most unadmitted bytes; of equals, the newest. Frees at least the newest chunk. */
   private static dropLargest(): void {
     const largest = Array.from(unadmitted).reduce((one, other) => (other.unadmitted >= one.unadmitted ? other : one))
     largest.isDropped = true
@@ -175,20 +179,20 @@ export class ArrivingRequest extends IncomingMessage {
     this.markAdmitted()
   }
 
-  /** Keeps the first chunk itself, and copies later ones behind it. */
+  /** Keeps the first chunk as the buffer, and appends later ones. A full buffer is copied to one of twice the size. */
   private append(chunk: Buffer): void {
     const { buffer, received } = this
     if (buffer === undefined) {
       this.buffer = chunk
       return
     }
-    const before = received - chunk.length
+    const offset = received - chunk.length
     if (received > buffer.length) {
       this.buffer = Buffer.alloc(Math.max(received, 2 * buffer.length))
-      buffer.copy(this.buffer, 0, 0, before)
+      buffer.copy(this.buffer, 0, 0, offset)
       buffer.fill(0)
     }
-    chunk.copy(this.buffer ?? buffer, before)
+    chunk.copy(this.buffer ?? buffer, offset)
     chunk.fill(0)
   }
 }

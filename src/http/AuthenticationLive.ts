@@ -1,7 +1,7 @@
 import { toIncomingMessage } from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, Layer, Option, Redacted, Result, Schema, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
-import { Authentication, ReadsCredential } from "../contract/Middleware.ts"
+import { Authentication, PrefetchMode } from "../contract/Middleware.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { CurrentPrincipal, isAllowed, type Principal } from "../domain/Principal.ts"
@@ -24,7 +24,7 @@ const refusal = (error: Unauthorized | Forbidden, reason?: string) => {
 
 const missingFor = (problem?: string) => refusal(Unauthorized.missing(problem))
 
-/** Built once, so that refusing a request is cheap. */
+/** The answers to requests without a token, by what the header has instead. Built once, so that a refusal is cheap. */
 const missingByKind = {
   none: missingFor(),
   empty: missingFor("must be Bearer and a management key, but is empty"),
@@ -52,31 +52,37 @@ type Answering = Effect.Effect<
 
 type Refusal = Effect.Effect<HttpServerResponse.HttpServerResponse>
 
-/** The principal of a token, and the rows that its look-up also read. */
+/** The principal of a token, and the rows that were read with it. */
 export interface Resolved {
   readonly principal: Extract<Principal, { readonly kind: "api_key" | "link" }>
   readonly prefetched?: ResolvedApiKey["prefetched"]
 }
 
-/** The credential to read along with the token, if any. */
-interface ReadAlong {
+/** The credential to read together with the token; none if `id` is undefined. */
+interface Prefetch {
   readonly id: CredentialId | undefined
   readonly withSealedKey: boolean
 }
 
-/** How to look up tokens of one kind by their hash, and how to answer those that are refused. */
-export interface Tokens {
-  readonly resolve: (hash: ApiKeyHash, readAlong: ReadAlong) => Answer<Result.Result<Resolved, Refusal>>
-  /** For no token or several headers. */
+/** How to look up tokens of one kind, and how to answer requests whose token is refused. */
+export interface TokenLookup {
+  /** Looks up a token by its hash; returns an answer if it is refused. */
+  readonly resolve: (hash: ApiKeyHash, prefetch: Prefetch) => Answer<Result.Result<Resolved, Refusal>>
+  /** Answers a request without a token, or with several `Authorization` headers. */
   readonly missing: (request: HttpServerRequest.HttpServerRequest) => Refusal
+  /** Answers a token whose checksum is wrong. */
   readonly invalid: Refusal
+  /** Answers a principal that may not call the endpoint. */
   readonly forbidden: Refusal
 }
 
-/** The queue's tenant for every token whose account is unknown. */
+/** The tenant for which tokens of unknown accounts queue. */
 const strangers = "strangers"
 
-/** Remembers the accounts of recently used keys, only to choose a tenant of the queue: every request looks up its key (D42). */
+/**
+ * Remembers the accounts of at most twice `limit` recently used keys, only to choose the tenant for which a look-up
+ * queues: every request looks up its key (D42).
+ */
 export const makeKnownAccounts = (limit = 100_000) => {
   let recent = new Map<ApiKeyHash, AccountId>()
   let older = new Map<ApiKeyHash, AccountId>()
@@ -99,6 +105,7 @@ export const makeKnownAccounts = (limit = 100_000) => {
 
 const decodeId = Schema.decodeUnknownOption(CredentialId)
 
+/** Provides the principal, and the rows that were read with it. */
 const asPrincipal = <A, E, R>(
   app: Effect.Effect<A, E, R>,
   { prefetched, principal }: Resolved
@@ -114,8 +121,8 @@ const logContextOf = ({ account_id, ...principal }: Resolved["principal"]) =>
     ? { account_id, link_id: principal.link_id }
     : { account_id, api_key_hash: principal.api_key_hash }
 
-/** Resolves the token of each request to a principal, and checks that it may call the endpoint. */
-export const makeAuthentication = Effect.fnUntraced(function* (tokens: Tokens) {
+/** Looks up the token of each request, checks that its principal may call the endpoint, and provides the principal. */
+export const makeAuthentication = Effect.fnUntraced(function* (tokens: TokenLookup) {
   const { reads } = yield* RequestQueues
   const knownAccounts = makeKnownAccounts()
   const withReservation = reserveUntilSent(yield* MemoryBudget)
@@ -127,12 +134,12 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: Tokens) {
           return tokens.missing(request)
         if (hasWrongChecksum(Redacted.value(credential))) return tokens.invalid
         const { params } = Context.get(context, HttpRouter.RouteContext)
-        const reading = Context.get(endpoint.annotations, ReadsCredential)
-        const id = reading === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
+        const prefetchMode = Context.get(endpoint.annotations, PrefetchMode)
+        const id = prefetchMode === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
         const hash = hashApiKey(credential, "latin1")
         const lookUp = reads(
           knownAccounts.tenantOf(hash),
-          tokens.resolve(hash, { id, withSealedKey: reading === "sealed" })
+          tokens.resolve(hash, { id, withSealedKey: prefetchMode === "sealed" })
         )
         return Effect.flatMap(lookUp, (resolved): Answering => {
           if (Result.isFailure(resolved)) {
@@ -154,7 +161,7 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: Tokens) {
                 )
               : asPrincipal(app, resolved.success)
           if (principal.kind !== "link") return answer
-          // If the link was closed meanwhile, looking it up again tells why.
+          // Looks up a link that was closed meanwhile again, to answer why.
           return Effect.catchDefect(answer, (defect) =>
             defect instanceof LinkClosed
               ? Effect.flatMap(tokens.resolve(hash, { id: undefined, withSealedKey: false }), (again): Answering =>
@@ -168,8 +175,8 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: Tokens) {
 })
 
 /**
- * Looks up API keys by their hash on every request (D2, D3, D4, D42). The same statement reads the credential that the path
- * names, for the repository to use (`Prefetched`): a get takes one statement, an update two.
+ * Authenticates by API key, which it looks up on every request (D2, D3, D4, D42). The same statement prefetches the
+ * credential in the path, so that a get takes one statement and an update two.
  */
 export const layer = Layer.effect(
   Authentication,

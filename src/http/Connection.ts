@@ -1,26 +1,27 @@
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 
-/** How many requests of a connection may wait for earlier answers, and how large their heads may be together. */
+/** How many requests of a connection may wait for earlier answers, and the bytes of their heads together. */
 const waitingLimit = { requests: 8, bytes: 32 * 1024 }
 
-/** How many of the latest sent answers may be unread: the client has read all earlier ones. */
+/** Maximum sent answers that count as unread. Older ones count as read. */
 const unreadLimit = 32
 
 /** A request and its answer. */
 export interface Exchange {
   /** Begins to answer. */
   readonly begin: () => void
-  /** The size of the request's head, while the request waits. */
+  /** The bytes of the request's head, while the request waits. */
   headBytes?: number
-  /** Undoes the answer. Called if the client certainly did not read it. */
+  /** Undoes the answer. Called if it could not be sent, or if the connection breaks while it may be unread. */
   onLost?: (() => void) | undefined
 }
 
 /**
- * The requests of a connection. Invariants: it answers them one after the other, in order; at most eight wait, with heads of
- * 32 KiB together; and it calls `onLost` at most once per answer: if the answer could not be sent, or if the connection breaks
- * while the answer may be unread. A request that arrives while none is pending shows that the client has read all answers.
+ * The requests of a connection. Invariants: it answers them one after the other, in order; at most eight wait, with
+ * heads of 32 KiB together; and it calls `onLost` at most once per answer: if the answer could not be sent, or if the
+ * connection breaks while the answer may be unread. A request that arrives while none is pending shows that the client
+ * has read all answers.
  */
 export class Connection<Request extends Exchange> {
   /** The request to answer now. */
@@ -35,13 +36,13 @@ export class Connection<Request extends Exchange> {
     return this.current === undefined ? this.waiting : [this.current, ...this.waiting]
   }
 
-  /** Whether the limits forbid another request, which would have to wait. */
+  /** Whether another request would have to wait, but the limits forbid it. `headBytes` is called only if it would. */
   isFullFor(headBytes: () => number): boolean {
     if (this.current === undefined) return false
     return this.waiting.length >= waitingLimit.requests || this.waitingBytes + headBytes() > waitingLimit.bytes
   }
 
-  /** Begins to answer a request, or lets it wait while another is answered. Returns whether it waits. */
+  /** Begins to answer a request, or makes it wait while another is answered. Returns whether it waits. */
   add(request: Request, headBytes: () => number): boolean {
     if (this.current !== undefined) {
       request.headBytes = headBytes()
@@ -55,7 +56,7 @@ export class Connection<Request extends Exchange> {
     return false
   }
 
-  /** Ends the current request, whose answer was sent or never will be. */
+  /** Ends the current request, once its answer is sent or never will be. */
   end(isSent: boolean): void {
     const { current } = this
     this.current = undefined
@@ -64,13 +65,16 @@ export class Connection<Request extends Exchange> {
     if (this.unread.push(current.onLost) > unreadLimit) this.unread.shift()
   }
 
+  /** Begins to answer the first waiting request, if any. */
   beginNext(): void {
     this.current = this.waiting.shift()
     this.waitingBytes -= this.current?.headBytes ?? 0
     this.current?.begin()
   }
 
-  /** Ends the connection and returns the requests that waited. `isRead`: whether the client has read every sent answer. */
+  /**
+   * Ends the connection and returns the requests that waited. `isRead`: whether the client has read every sent answer.
+   */
   close(isRead: boolean): ReadonlyArray<Request> {
     const waiting = this.waiting.splice(0)
     const unread = this.unread.splice(0)
@@ -79,7 +83,7 @@ export class Connection<Request extends Exchange> {
   }
 }
 
-/** A response without `strictContentLength`, which Effect sets: with it, Node writes an empty chunk after each response. */
+/** A response that ignores `strictContentLength`, which Effect sets: with it, Node writes a needless empty chunk. */
 export class ClientResponse<Request extends IncomingMessage = IncomingMessage>
   extends ServerResponse<Request>
   implements Exchange
@@ -90,13 +94,16 @@ export class ClientResponse<Request extends IncomingMessage = IncomingMessage>
 }
 Object.defineProperty(ClientResponse.prototype, "strictContentLength", { get: () => false, set: () => {} })
 
-/** Calls `onLost` once if the client certainly did not read the response. */
+/** Calls `onLost` at most once: if the response cannot be sent, or if the connection breaks while it may be unread. */
 export const whenLost = (response: ServerResponse, onLost: () => void): void => {
   if (response.destroyed) onLost()
   else if (response instanceof ClientResponse) response.onLost = onLost
 }
 
-/** Ends a connection at once. Resets TCP, so that the kernel drops unsent bytes; destroys sockets that Node cannot reset. */
+/**
+ * Ends a connection at once. Resets TCP, so that the kernel drops unsent bytes; destroys sockets that Node cannot
+ * reset.
+ */
 export const cutOff = (socket: Socket): void => {
   try {
     socket.resetAndDestroy()

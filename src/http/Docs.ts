@@ -9,8 +9,8 @@ import { completeDocument, operationsOf } from "../contract/OpenApiAnnotations.t
 
 const path = "/docs"
 
-/** Keeps Scalar from loading anything from other hosts, sending anything to them, or storing anything in the browser. */
-const scalar = {
+/** Keeps Scalar from loading from other hosts, sending to them, and storing anything in the browser. */
+const scalarOptions = {
   withDefaultFonts: false,
   hideClientButton: true,
   telemetry: false,
@@ -23,7 +23,7 @@ const scalar = {
   authentication: { preferredSecurityScheme: "management_key" }
 }
 
-/** The contract with optional parameters disabled: Scalar would send the default or the first value of each. */
+/** The contract with optional parameters disabled: otherwise Scalar sends the default or the first value of each. */
 const api = Api.annotate(OpenApi.Transform, (document) => {
   const spec = completeDocument(document)
   for (const parameter of operationsOf(spec).flatMap(({ parameters }) => parameters)) {
@@ -55,7 +55,7 @@ const policyOf = (html: string) => {
 /** Renders and compresses the page, which is 3 MB uncompressed. */
 const render = Effect.gen(function* () {
   const router = yield* HttpRouter.make
-  yield* Layer.build(HttpApiScalar.layer(api, { path, scalar })).pipe(
+  yield* Layer.build(HttpApiScalar.layer(api, { path, scalar: scalarOptions })).pipe(
     Effect.provideService(HttpRouter.HttpRouter, router)
   )
   const response = HttpServerResponse.toWeb(yield* Effect.orDie(router.asHttpEffect()))

@@ -17,15 +17,15 @@ export const errorResponse = (
   headers: Record<string, string> = {}
 ) => HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
 
-/** Answers 404 for an unknown path, 405 for another method of a known one. */
-const unrouted = ({ methodsOf }: Routing["Service"], url: string) => {
+/** Answers 404 for an unknown path, and 405 if the path has a route for another method. */
+const answerUnrouted = ({ methodsOf }: Routing["Service"], url: string) => {
   const allow = methodsOf(url)
   return allow.length === 0
     ? errorResponse(new NotFound())
     : errorResponse(new MethodNotAllowed(), { allow: allow.join(", ") })
 }
 
-const hostMissing = Effect.succeed(
+const hostRefusal = Effect.succeed(
   errorResponse(InvalidParams.of({ path: [], message: "must have exactly one Host header" }), { connection: "close" })
 )
 
@@ -33,7 +33,9 @@ const hostMissing = Effect.succeed(
 const namesOneHost = (request: IncomingMessage) =>
   request.headers.host === undefined ? request.httpVersion !== "1.1" : !isRepeated(request, "host")
 
-/** Logs a self-explanatory database failure, such as an outage, in one sentence; any other failure with its cause (D11). */
+/**
+ * Logs a self-explanatory database failure, such as an outage, in one sentence; any other failure with its cause (D11).
+ */
 const logFailure = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
   return failure instanceof DatabaseFailure && failure.isSelfExplanatory
@@ -41,35 +43,35 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
     : Effect.logError("Unexpected failure", cause)
 }
 
-/** Logs an unexpected failure and answers 500; or 503 if the database is away and the request may be repeated. */
+/** Logs a failure and answers 500; or 503 if the database does not answer and the request may be repeated. */
 const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
   const defect = Cause.squash(cause)
-  const isAway = defect instanceof DatabaseFailure && defect.isAway && mayRepeat
+  const isRetryable = defect instanceof DatabaseFailure && defect.isAway && mayRepeat
   return logFailure(cause).pipe(
     Effect.annotateLogs({ request_id }),
-    Effect.as(errorResponse(isAway ? new ServiceUnavailable() : new InternalError()))
+    Effect.as(errorResponse(isRetryable ? new ServiceUnavailable() : new InternalError()))
   )
 }
 
 /**
- * Answers 404 for a path that does not decode (D5), 400 for any other part of a request (D7). Undefined for a response that does
- * not encode: Effect calls the response's content `Body`, and the request's `Payload`.
+ * Answers 404 for a path that does not decode (D5), 400 for any other part of a request (D7). Undefined for a response
+ * that does not encode, whose content is the `Body`; the content of a request is the `Payload`.
  */
 const decodingRefusal = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
   if (kind === "Body" || kind === "ResponseHeaders") return undefined
   return errorResponse(kind === "Params" ? new NotFound() : InvalidParams.ofSchema(cause.issue))
 }
 
-/** Answers a request that was refused before any handler ran; undefined for other failures. */
+/** The answer to a request that has no route or does not decode; undefined for other failures. */
 const refusalOf = (failure: unknown, routing: Routing["Service"], url: string) => {
   if (HttpApiError.HttpApiSchemaError.is(failure)) return decodingRefusal(failure)
   const isUnrouted = HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound"
-  return isUnrouted ? unrouted(routing, url) : undefined
+  return isUnrouted ? answerUnrouted(routing, url) : undefined
 }
 
 /**
- * Answers failures that no route declares with an error in its envelope, and gives every response its headers (D10, D11, D12).
- * Each router needs a fresh instance.
+ * Answers failures that no route declares with an error in its envelope, and gives every response its headers (D10,
+ * D11, D12). Each router needs a fresh instance.
  */
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
@@ -79,11 +81,11 @@ export const layer = HttpRouter.middleware(
     return (app) =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const request_id = requestIdOf(request.headers["x-request-id"])
-        // Node's target as sent: Effect replaces a target in absolute form.
+        // Node has the target as it was sent: Effect rewrites one in absolute form.
         const source = toIncomingMessage(request) as IncomingMessage
         const url = routableUrl(source.url ?? "")
         const routed = !namesOneHost(source)
-          ? hostMissing
+          ? hostRefusal
           : url === request.url
             ? app
             : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))

@@ -21,122 +21,7 @@ import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { cutOff } from "./Connection.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
-const twoDigits = Array.from({ length: 60 }, (_, n) => String(n).padStart(2, "0"))
-let cachedDate = { day: Number.NaN, text: "" }
-
-/** Formats ISO 8601, caching the date: the times on a page are mostly of few days. */
-const formatIso = ({ epochMilliseconds: at }: DateTime.Utc) => {
-  const day = Math.floor(at / 86_400_000)
-  if (day !== cachedDate.day) cachedDate = { day, text: new Date(at).toISOString().slice(0, -"00:00:00.000Z".length) }
-  const rest = at - day * 86_400_000
-  const digits = (unit: number) => twoDigits[Math.floor(rest / unit) % 60]
-  return `${cachedDate.text}${digits(3_600_000)}:${digits(60_000)}:${digits(1000)}.${String(rest % 1000).padStart(3, "0")}Z`
-}
-
-/** Encodes a credential as the contract's schema does, without interpreting the schema for every answer. */
-const credentialJson = (credential: Credential) => {
-  const json = membersOf<unknown>(credential)
-  json.created_at = formatIso(credential.created_at)
-  return json
-}
-
-export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
-
-const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
-
-const contentType = "application/json"
-const json = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
-  HttpServerResponse.text(body, { contentType, ...options })
-
-const single = (credential: Credential) => json(credentialBody(credential))
-
-const defaultLimit = 50
-
-/** The usual size of the lists in a credential, and the maximum size of its other members, in bytes. */
-const usualListBytes = 4 * 1024
-const maxOtherBytes = 2 * 1024
-
-/** Memory of an answer for each byte of its text: while it is built (rows, credentials and text), and until it is sent. */
-const memoryPerByte = { building: 4, unsent: 2 }
-
-const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
-  body._tag === "Uint8Array" ? body.contentLength : 0
-
-/**
- * Reserves memory for an answer of `bytes` before `make` reads it. Releases the memory once the answer is sent or its client
- * has left. `make` gets a function that reserves memory for further bytes.
- */
-export const reserveUntilSent = ({ admit }: MemoryBudget) =>
-  Effect.fnUntraced(function* <E, R>(
-    request: HttpServerRequest.HttpServerRequest,
-    bytes: number,
-    make: (admit: PageMemory["admit"]) => Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
-  ) {
-    const account_id = accountOf(yield* CurrentPrincipal)
-    const response = toServerResponse(request) as ServerResponse
-    const cut = () => cutOff(response.req.socket)
-    const reservation = yield* admit(account_id, "page", memoryPerByte.building * bytes, cut)
-    const admitMore: PageMemory["admit"] = (more) =>
-      untilStarted((start) => {
-        if (reservation.grow(memoryPerByte.building * more, start)) start()
-        return true
-      })
-    return yield* Effect.onExit(Effect.interruptible(make(admitMore)), (exit) =>
-      Effect.sync(() => {
-        reservation.shrink(Exit.isSuccess(exit) ? memoryPerByte.unsent * lengthOf(exit.value) : 0)
-        if (response.destroyed) reservation.release()
-        else response.once("close", () => reservation.release())
-      })
-    )
-  }, Effect.uninterruptible)
-
-const deleted = json(JSON.stringify({ deleted: true }))
-
-const maxIssues = 100
-
-/** How an order differs from the credentials of its workspace and provider; at most 100 issues. */
-const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMismatch): ReadonlyArray<Issue> => {
-  const first = foreign.slice(0, maxIssues)
-  return [
-    ...first.map((id) => ({ path: ["ids", ids.indexOf(id)], message: "is not one of these credentials" })),
-    ...missing.slice(0, maxIssues - first.length).map((id) => ({ path: ["ids"], message: `must have ${id} as well` }))
-  ]
-}
-
-/**
- * Implements a group of a contract like `HttpApiBuilder.group`, but leaves only the group's middleware in the context of its
- * requests, because every request copies that context.
- */
-export const group: typeof HttpApiBuilder.group = (api, identifier, build) =>
-  Layer.effectContext(
-    Effect.contextWith((context: Context.Context<never>) => {
-      const { endpoints } = api.groups[identifier] as HttpApiGroup.Top
-      const middlewares = Object.values(endpoints).flatMap((endpoint) => Array.from(endpoint.middlewares))
-      const ofGroup = Context.pick(Scope.Scope, ...middlewares)
-      const layer = HttpApiBuilder.group(api, identifier, (handlers) => {
-        const built = build(handlers)
-        return (Effect.isEffect(built) ? Effect.provideContext(built, context) : built) as typeof built
-      })
-      return Effect.flatMap(Effect.scope, (scope) => Layer.buildWithScope(layer, scope)).pipe(
-        Effect.updateContext(ofGroup)
-      )
-    })
-  )
-
-interface ById {
-  readonly params: { readonly id: CredentialId }
-}
-
-type WithRequest<A> = A & { readonly request: HttpServerRequest.HttpServerRequest }
-
-type ListQuery = Partial<ListRequest> & { readonly include?: "status" }
-
-const inQueue =
-  (queue: RequestQueue) =>
-  <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-    Effect.flatMap(CurrentPrincipal, (principal) => queue(accountOf(principal), operation))
-
-/** The operations for the `CurrentPrincipal`. They only translate between the contract and the services. */
+/** Makes the contract's operations, which translate between requests of the `CurrentPrincipal` and the services. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
   const { explainedBody, status, statuses } = yield* Explanations
@@ -150,8 +35,8 @@ export const makeOperations = Effect.gen(function* () {
     const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
     const data = listed.map(credentialJson)
     if (include !== undefined) {
-      const shown = yield* reading(statuses(listed))
-      data.forEach((json, index) => Object.assign(json, { status: encodeStatus(shown[index]) }))
+      const listedStatuses = yield* reading(statuses(listed))
+      data.forEach((json, index) => Object.assign(json, { status: encodeStatus(listedStatuses[index]) }))
     }
     return json(JSON.stringify({ data, total_count }))
   })
@@ -198,6 +83,132 @@ export const makeOperations = Effect.gen(function* () {
     delete: ({ params }: ById) => Effect.as(writing(credentials.delete(params.id)), deleted)
   }
 })
+
+interface ById {
+  readonly params: { readonly id: CredentialId }
+}
+
+type WithRequest<A> = A & { readonly request: HttpServerRequest.HttpServerRequest }
+
+type ListQuery = Partial<ListRequest> & { readonly include?: "status" }
+
+/** Runs an operation once the queue admits it, in turn with other accounts. */
+const inQueue =
+  (queue: RequestQueue) =>
+  <A, E, R>(operation: Effect.Effect<A, E, R>) =>
+    Effect.flatMap(CurrentPrincipal, (principal) => queue(accountOf(principal), operation))
+
+/** Bytes of a credential's lists for which a page reserves memory from the start. Longer lists reserve more. */
+const usualListBytes = 4 * 1024
+
+/** Maximum bytes of a credential's other members. */
+const maxOtherBytes = 2 * 1024
+
+const defaultLimit = 50
+
+/** Memory per byte of an answer's text: while it is built (rows, credentials and text), then until it is sent. */
+const memoryPerByte = { building: 4, unsent: 2 }
+
+const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
+  body._tag === "Uint8Array" ? body.contentLength : 0
+
+/**
+ * Makes an answer of about `bytes` once memory for it is reserved. Releases the memory once the answer is sent or its
+ * client has left. `make` gets a function that reserves memory for further bytes.
+ */
+export const reserveUntilSent = ({ admit }: MemoryBudget) =>
+  Effect.fnUntraced(function* <E, R>(
+    request: HttpServerRequest.HttpServerRequest,
+    bytes: number,
+    make: (admit: PageMemory["admit"]) => Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
+  ) {
+    const account_id = accountOf(yield* CurrentPrincipal)
+    const response = toServerResponse(request) as ServerResponse
+    const cutOffClient = () => cutOff(response.req.socket)
+    const reservation = yield* admit(account_id, "page", memoryPerByte.building * bytes, cutOffClient)
+    const admitMore: PageMemory["admit"] = (more) =>
+      untilStarted((start) => {
+        if (reservation.grow(memoryPerByte.building * more, start)) start()
+        return true
+      })
+    return yield* Effect.onExit(Effect.interruptible(make(admitMore)), (exit) =>
+      Effect.sync(() => {
+        reservation.shrink(Exit.isSuccess(exit) ? memoryPerByte.unsent * lengthOf(exit.value) : 0)
+        if (response.destroyed) reservation.release()
+        else response.once("close", () => reservation.release())
+      })
+    )
+  }, Effect.uninterruptible)
+
+const contentType = "application/json"
+const json = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
+  HttpServerResponse.text(body, { contentType, ...options })
+
+const single = (credential: Credential) => json(credentialBody(credential))
+
+/** The body of an answer with one credential: `{ data: credential }` as JSON. */
+export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
+
+/** Encodes a credential as the contract's schema does, but without interpreting the schema for every answer. */
+const credentialJson = (credential: Credential) => {
+  const json = membersOf<unknown>(credential)
+  json.created_at = formatIso(credential.created_at)
+  return json
+}
+
+const twoDigits = Array.from({ length: 60 }, (_, n) => String(n).padStart(2, "0"))
+
+/** The date formatted last, such as `2026-01-31T`, and its number of days since 1970. */
+let cachedDate = { day: Number.NaN, text: "" }
+
+/** Formats a time in ISO 8601. Caches the last date, because most times on a page are of few days. */
+const formatIso = ({ epochMilliseconds }: DateTime.Utc) => {
+  const day = Math.floor(epochMilliseconds / 86_400_000)
+  if (day !== cachedDate.day) {
+    cachedDate = { day, text: new Date(epochMilliseconds).toISOString().slice(0, -"00:00:00.000Z".length) }
+  }
+  const millisOfDay = epochMilliseconds - day * 86_400_000
+  const digits = (unitMillis: number) => twoDigits[Math.floor(millisOfDay / unitMillis) % 60]
+  const millis = String(millisOfDay % 1000).padStart(3, "0")
+  return `${cachedDate.text}${digits(3_600_000)}:${digits(60_000)}:${digits(1000)}.${millis}Z`
+}
+
+const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
+
+const deleted = json(JSON.stringify({ deleted: true }))
+
+const maxIssues = 100
+
+/** Lists how an order differs from the credentials of its workspace and provider, in at most `maxIssues` issues. */
+const orderIssues = (ids: ReadonlyArray<string>, { foreign, missing }: OrderMismatch): ReadonlyArray<Issue> => {
+  const listedForeign = foreign.slice(0, maxIssues)
+  return [
+    ...listedForeign.map((id) => ({ path: ["ids", ids.indexOf(id)], message: "is not one of these credentials" })),
+    ...missing
+      .slice(0, maxIssues - listedForeign.length)
+      .map((id) => ({ path: ["ids"], message: `must have ${id} as well` }))
+  ]
+}
+
+/**
+ * Implements a group of a contract like `HttpApiBuilder.group`, but leaves only the group's middleware in the context
+ * of its requests, because every request copies that context.
+ */
+export const group: typeof HttpApiBuilder.group = (api, identifier, build) =>
+  Layer.effectContext(
+    Effect.contextWith((context: Context.Context<never>) => {
+      const { endpoints } = api.groups[identifier] as HttpApiGroup.Top
+      const middlewares = Object.values(endpoints).flatMap((endpoint) => Array.from(endpoint.middlewares))
+      const pickMiddlewares = Context.pick(Scope.Scope, ...middlewares)
+      const layer = HttpApiBuilder.group(api, identifier, (handlers) => {
+        const built = build(handlers)
+        return (Effect.isEffect(built) ? Effect.provideContext(built, context) : built) as typeof built
+      })
+      return Effect.flatMap(Effect.scope, (scope) => Layer.buildWithScope(layer, scope)).pipe(
+        Effect.updateContext(pickMiddlewares)
+      )
+    })
+  )
 
 export const layer = group(Api, "byok", (handlers) =>
   Effect.map(makeOperations, (operations) => handlers.handleAll(operations))

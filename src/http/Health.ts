@@ -10,7 +10,7 @@ const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })
 const notReady = errorResponse(new ServiceUnavailable())
 
-/** Shares one answer for a second, measured on a monotonic clock: anybody may ask as often as they like. */
+/** Caches the result for a second of the monotonic clock, because anybody may ask as often as they like. */
 const cachedForOneSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.map(Effect.cachedInvalidateWithTTL(effect, Duration.infinity), ([cached, invalidate]) => {
     let expires = 0
@@ -21,7 +21,10 @@ const cachedForOneSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     })
   })
 
-/** Answers 200 if the service can work, else 503. Calls `onReport` with each new report. */
+/**
+ * Makes an effect that answers 200 if the service can work, else 503. It checks at most once a second, and calls
+ * `onReport` with the report of each check.
+ */
 export const makeReady = Effect.fnUntraced(function* (onReport: (report: HealthReport) => Effect.Effect<void>) {
   const readiness = yield* Readiness
   const isDraining = yield* Draining
@@ -33,7 +36,7 @@ export const makeReady = Effect.fnUntraced(function* (onReport: (report: HealthR
   return Effect.suspend(() => (isDraining() ? Effect.succeed(notReady) : answer))
 })
 
-/** `/health/live` answers while the process runs; `/health/ready` says whether the service can work, and logs each change. */
+/** Serves `/health/live` while the process runs, and `/health/ready`, which logs each change of its report. */
 export const layer = group(
   Api,
   "health",

@@ -15,10 +15,10 @@ import { errorResponse } from "./Envelope.ts"
 const maxBytes = 256 * 1024
 const invalidBody = (message: string) => InvalidParams.of({ path: [], message })
 
-/** Memory of a request for each byte of its body: in the buffer, as text, parsed, decoded and sealed. */
+/** Memory for each byte of a request's body: in the buffer, as text, parsed, decoded and sealed. */
 const memoryPerByte = 8
 
-/** Why the server refuses to read a body; undefined if it reads it. */
+/** The error that refuses a body before it is read; undefined if it may be read. */
 const refusalOf = ({
   "content-encoding": encoding = "identity",
   "content-length": length = "0",
@@ -33,20 +33,21 @@ const refusalOf = ({
 /** Skips a byte order mark, like Effect's decoder. */
 const decoder = new TextDecoder()
 
-/** How long a complete body may wait for memory, in milliseconds: as long as Node lets a body take to arrive. */
+/** Time limit for reading a body that waits for memory, in milliseconds: the same as Node's limit for its arrival. */
 const memoryTimeout = 8_000
 
 const timedOut = errorResponse(new RequestTimeout(), { connection: "close" })
 
 /**
- * Reads a body and reserves memory for its chunks as they arrive. Bytes without a reservation are unadmitted: `ArrivingRequest`
- * limits those of all bodies together, and drops the largest body. Undefined if a complete body waits too long for memory.
+ * Reads a body and reserves memory for its chunks as they arrive. Bytes without a reservation are unadmitted:
+ * `ArrivingRequest` limits those of all bodies together by dropping the largest, whose reading then fails. Undefined if
+ * a complete body waits too long for memory.
  */
 const readBody = (source: ArrivingRequest, reservation: Reservation) =>
   Effect.callback<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>((resume) => {
     let admittedBytes = 0
     let isWaiting = false
-    // Node limits how long a body may take to arrive.
+    // Does nothing for an incomplete body, which Node itself times out.
     const timer = setTimeout(() => {
       if (source.complete) resume(Effect.undefined)
     }, memoryTimeout)
@@ -54,6 +55,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       clearTimeout(timer)
       resume(result)
     }
+    /** Reserves memory for all bytes received so far. Then continues, now or once the memory is admitted. */
     const reserveReceived = () => {
       const { received } = source
       const admit = () => {
@@ -75,7 +77,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       if (source.isDropped) return end(Effect.fail(new ServiceUnavailable()))
       if (received > admittedBytes && !isWaiting) reserveReceived()
       if (isWaiting && complete && admittedBytes > 0) {
-        // Complete bodies that hold memory while they wait for more would wait for each other.
+        // Releases the memory and waits for all of it: complete bodies that kept some while they wait could deadlock.
         reservation.shrink(0)
         admittedBytes = 0
         source.markUnadmitted()
@@ -88,7 +90,10 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
     return Effect.sync(() => clearTimeout(timer))
   })
 
-/** Runs `app` with the text of a JSON body, whose memory counts for `sender` and `use`. */
+/**
+ * Reads the JSON body of the request, then runs `app` with the body as the request's `text`. The body's memory counts
+ * for the account `sender` and for `use` until `app` ends.
+ */
 export const withJsonBody = <E, R>(
   budget: MemoryBudget,
   sender: string,

@@ -2,18 +2,18 @@ import { Effect } from "effect"
 import { unadmittedBytes } from "./ArrivingRequest.ts"
 import { makeMeter, memoize } from "../runtime/Meter.ts"
 
-/** The methods of HTTP, in the order of `Allow`. */
+/** The methods of HTTP, in the order in which `Allow` lists them. */
 export const methods: ReadonlySet<string> = new Set([
   ...["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"]
 ])
 
-/** The method if it is a known one, else `_OTHER`, to bound the number of series. */
+/** The method for series and spans: `_OTHER` if it is not one of HTTP, to bound the number of series. */
 export const methodOf = (method: string) => (methods.has(method) ? method : "_OTHER")
 
-/** The status, in series and logs only, of a request whose client left before its answer, as in nginx. */
+/** The status of a request whose client left before its answer, as in nginx. Only series and logs have it. */
 export const clientGone = 499
 
-/** Measures connections, and requests until they are answered or abandoned by their clients. */
+/** Counts connections, and measures requests until they are answered or their clients leave. */
 export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: number) {
   const { counter, gauge, histogram } = yield* makeMeter
   let active = 0

@@ -3,7 +3,7 @@ import { FindMyWay, HttpRouter } from "effect/http"
 import { Api } from "../contract/TenantsApi.ts"
 import { methods } from "./RequestMeter.ts"
 
-/** Matches paths exactly as written (D10), up to the size of a request's head. */
+/** Matches paths exactly as written (D10). A path parameter may be as long as the head of a request. */
 const routerConfig = {
   caseSensitive: true,
   ignoreDuplicateSlashes: false,
@@ -24,22 +24,27 @@ const isPercentEncoded = (path: string) => {
 const origin = /^https?:\/\/[^/?#]+/i
 
 /**
- * Rewrites the target of a request so that the router matches the path literally: a path that is not percent-encoded UTF-8
- * stands for itself, `;` starts no query, `#` starts no fragment, and a path that ends in a slash matches no route. Otherwise a
- * request could bypass authentication or reach another resource (D5, D10). Drops scheme and authority of an absolute target.
+ * Rewrites the target of a request so that the router matches the path literally: a path that is not percent-encoded
+ * UTF-8 stands for itself, `;` starts no query, `#` starts no fragment, and a path that ends in a slash matches no
+ * route. Otherwise a request could bypass authentication or reach another resource (D5, D10). Drops scheme and
+ * authority of an absolute target.
  */
 export const routableUrl = (target: string): string => {
+  // An absolute target without a path stands for `/`.
   const url = target.startsWith("/") ? target : target.replace(origin, "").replace(/^(?=\?|$)/, "/")
   const [path = ""] = /^[^?]*/.exec(url) ?? []
-  // The router would read `*` and an invalid URL as `/`, and a path that ends in a slash as one with an empty id. No route
-  // begins with `//`.
+  // Makes a path that matches no route, because none begins with `//`. The router would read `*` and an invalid URL as
+  // `/`, and a path that ends in a slash as one with an empty id.
   if (!path.startsWith("/") || (path !== "/" && path.endsWith("/"))) return `//${url}`
   if (!/[%;#]/.test(path)) return url
   const encoded = isPercentEncoded(path) ? path : path.replaceAll("%", "%25")
   return encoded.replaceAll(";", "%3B").replaceAll("#", "%23") + url.slice(path.length)
 }
 
-/** Records the routes of a router as they are added. `isSafe` says whether repeating a request does no harm. */
+/**
+ * Records the routes of a router as they are added. `isSafe` says whether repeating a request does no harm; its `path`
+ * is the template of the request's route, empty if there is none.
+ */
 export const makeRouting = (isSafe: (method: string, path: string) => boolean) => {
   const routes = FindMyWay.make<string>(routerConfig)
   /** The template of the route that the router will match; undefined for an unknown path. */
@@ -72,12 +77,15 @@ export const makeRouting = (isSafe: (method: string, path: string) => boolean) =
   }
 }
 
+/** The routes of a server, for code that runs outside of its router. */
 export class Routing extends Context.Service<Routing, ReturnType<typeof makeRouting>>()("byok/Routing") {}
 
+/** Provides `routing`, and a router that records its routes there. */
 export const layer = (routing: Routing["Service"]) =>
   Layer.merge(Layer.succeed(Routing, routing), Layer.effect(HttpRouter.HttpRouter, routing.makeRouter))
 
+/** The path of `plan`, without the prefix in which the tenants' API and the links' API differ. */
 const planPath = Api.groups.byok.endpoints.plan.path.slice("/api/v1".length)
 
-/** Routing for the service's port, where only reads may be repeated: GET and plan. */
+/** Makes the routing of the service's port, where only reads may be repeated: GET and plan. */
 export const makePublicRouting = () => makeRouting((method, path) => method === "GET" || path.endsWith(planPath))

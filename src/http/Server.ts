@@ -19,11 +19,13 @@ import * as Routing from "./Routing.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
 import { AccessLog } from "./traceAndLog.ts"
 
-/** The address of a server, and the limits for its clients. */
+/** The address of a server, its access log, and the limits for its clients. */
 export interface ServerSettings extends ServerLimits {
   readonly host: string
   readonly port: number
+  /** Whether other processes may listen on the same port; the kernel shares the connections among them. */
   readonly reusePort: boolean
+  /** Whether each request is logged. */
   readonly accessLog: boolean
 }
 
@@ -47,14 +49,14 @@ const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
   Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer))
 )
 
-/** How many connections may wait to be accepted, if the kernel allows as many. Further clients retry after a second. */
+/** Maximum connections that wait to be accepted; the kernel may allow fewer. Further clients retry after a second. */
 const backlog = 4096
 
-/** Listens until the scope closes. Uninterruptible: a scope that closes before Node listens would not stop the server. */
+/** Listens until the scope closes. Uninterruptible: closing the scope before Node listens would not stop the server. */
 export const listen = (...[evaluate, options]: Parameters<typeof NodeHttpServer.make>) =>
   Effect.uninterruptible(NodeHttpServer.make(evaluate, { backlog, ...options }))
 
-/** The services that requests get from the server's context: few, because every request copies them. */
+/** Picks the services that requests get from the server's context: few, because every request copies them. */
 const pickRequestServices = Context.pick(
   Scope.Scope,
   CurrentPrincipal,
@@ -71,7 +73,7 @@ export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.Ht
   const router = yield* HttpRouter.HttpRouter
   yield* serve(router.asHttpEffect()).pipe(
     Effect.updateContext((context: Context.Context<Scope.Scope>) =>
-      // The envelope traces requests, because it knows their ids.
+      // Keeps Effect from tracing requests: the envelope traces them, because it knows their ids.
       Context.add(pickRequestServices(context), HttpMiddleware.TracerDisabledWhen, () => true)
     )
   )
@@ -80,8 +82,8 @@ export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.Ht
 const serving = Layer.effectDiscard(Effect.flatMap(HttpServer.HttpServer, serveRoutes))
 
 /**
- * Serves the contract and the `furtherRoutes`; with a certificate, over HTTPS. Starts to listen once everything that the
- * routes need is built, and stops before any of it is released.
+ * Serves the contract and the `furtherRoutes`; with a certificate, over HTTPS. Starts to listen once everything that
+ * the routes need is built, and stops before any of it is released.
  */
 export const layer = <R = never>(
   settings: ServerSettings,
@@ -94,13 +96,13 @@ export const layer = <R = never>(
       const meter = yield* makeRequestMeter(settings.maxConnections)
       const server = makeNodeServer(settings, certificate, { meter, routing })
       const { host, port, reusePort } = settings
-      let expires = 0
+      let expirySeconds = 0
       const setExpiry = ({ cert }: Certificate) =>
-        void (expires = new X509Certificate(cert).validToDate.getTime() / 1000)
+        void (expirySeconds = new X509Certificate(cert).validToDate.getTime() / 1000)
       if (certificate !== undefined) {
         setExpiry(certificate)
         const { gauge } = yield* makeMeter
-        gauge("byok.certificate.expiry.time", {}, () => expires)
+        gauge("byok.certificate.expiry.time", {}, () => expirySeconds)
       }
       return serving.pipe(
         Layer.provide(Layer.merge(routes, furtherRoutes)),

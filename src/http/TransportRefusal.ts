@@ -7,12 +7,12 @@ import { requestIdOf } from "./ArrivingRequest.ts"
 /** How long a client may take to read a refusal, in milliseconds. */
 const lingerTimeout = 1_000
 
-/** Why the transport refuses a request before the router. */
+/** The error with which the server refuses a request before the router gets it. */
 export type Refusal =
   InvalidParams | MethodNotAllowed | RequestTimeout | ExpectationFailed | HeadersTooLarge | ServiceUnavailable
 
-/** Converts the code of Node's parse error. */
-export const refusalOf = (code: string | undefined): Refusal => {
+/** The refusal for the code of an error of Node's parser. */
+export const refusalOfParseError = (code: string | undefined): Refusal => {
   switch (code) {
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new RequestTimeout()
@@ -23,8 +23,8 @@ export const refusalOf = (code: string | undefined): Refusal => {
   }
 }
 
-/** Encodes a refusal, with the id of the request if that is known. */
-export const answerTo = ({ error }: Refusal, request?: IncomingMessage) => {
+/** Encodes a refusal, with the id of the request if that is known. Its headers close the connection. */
+export const encodeRefusal = ({ error }: Refusal, request?: IncomingMessage) => {
   const body = JSON.stringify({ error })
   const headers = {
     "content-type": "application/json",
@@ -32,21 +32,21 @@ export const answerTo = ({ error }: Refusal, request?: IncomingMessage) => {
     "cache-control": "no-store",
     "x-request-id": requestIdOf(request?.headers["x-request-id"]),
     connection: "close",
-    // 405 is for CONNECT only; a tunnel has no allowed methods.
+    // Only CONNECT is refused here with 405: a tunnel has no allowed methods.
     ...(error.code === 405 ? { allow: "" } : {}),
     ...(error.code === 503 ? { "retry-after": "1" } : {})
   }
   return { body, headers, status: error.code }
 }
 
-/** Ends the response and reads on for a second: closing with unread bytes would reset the connection and lose the response. */
+/** Ends the response and reads on for a second: closing with unread bytes would reset TCP and lose the response. */
 export const linger = (socket: Duplex, text?: string) => {
   socket.end(text).resume()
   setTimeout(() => socket.destroy(), lingerTimeout).unref()
 }
 
-/** Writes a refusal to the socket, without a response of Node, and ends the connection. */
-export const endWith = (socket: Duplex, { body, headers, status }: ReturnType<typeof answerTo>): void => {
+/** Writes an encoded refusal to the socket itself, not by a `ServerResponse`, and ends the connection. */
+export const sendRefusal = (socket: Duplex, { body, headers, status }: ReturnType<typeof encodeRefusal>): void => {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
   linger(socket, `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`)
 }

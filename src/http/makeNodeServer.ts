@@ -9,14 +9,15 @@ import { ArrivingRequest } from "./ArrivingRequest.ts"
 import { ClientResponse, Connection, cutOff } from "./Connection.ts"
 import { clientGone, type RequestMeter } from "./RequestMeter.ts"
 import { routableUrl, type Routing } from "./Routing.ts"
-import { answerTo, endWith, linger, type Refusal, refusalOf } from "./TransportRefusal.ts"
+import { encodeRefusal, linger, type Refusal, refusalOfParseError, sendRefusal } from "./TransportRefusal.ts"
 
 /** The limits for clients of a server. */
 export interface ServerLimits {
   /** The server drops further connections. */
   readonly maxConnections: number
+  /** How long an idle connection stays open for another request. */
   readonly keepAliveTimeout: Duration.Duration
-  /** The server cuts off a client that reads nothing of its answer for so long, or at most twice as long. */
+  /** How long a client may read nothing of its answer. The server cuts it off after that time, at most twice that. */
   readonly sendTimeout: Duration.Duration
 }
 
@@ -29,7 +30,7 @@ export interface Certificate {
 /** How long a client that has half-closed its connection may still get answers, in milliseconds. */
 const halfClosedTimeout = 2_000
 
-/** How long an idle connection may still send a request once the server closes, in milliseconds. */
+/** How long an idle connection may still send a request once the server is closing, in milliseconds. */
 const gracePeriod = 1_000
 
 /** The events that Node emits for a request. */
@@ -41,7 +42,7 @@ const onExecute = 5
 /** Node's parser of a connection. It parses all requests of a chunk before anything else runs. */
 interface Parser {
   onIncoming: (request: ArrivingRequest & { upgrade: boolean }, keepAlive: boolean) => number
-  /** Takes how many bytes of the chunk were parsed, or why parsing failed. */
+  /** Called with the number of parsed bytes of the chunk, or with the error that ended parsing. */
   [onExecute]: (result: number | Error) => void
   readonly execute: (bytes: Buffer) => number | Error
   readonly getCurrentBuffer: () => Buffer
@@ -50,45 +51,47 @@ interface Parser {
 /** A result of `onIncoming` that ends the parsing of a chunk. */
 const stopParsing = 2
 
-/** Estimates the bytes that the head of a request takes. */
+/** Estimates the memory of a request's head, in bytes; each string takes 32 bytes besides its characters. */
 const headBytesOf = ({ rawHeaders, url = "" }: IncomingMessage) =>
   rawHeaders.reduce((sum, { length }) => sum + length + 32, url.length)
 
-/** A client's connection. The server does not read it while a request waits, or after a refusal. */
+/** A client's connection. The server does not read from it while a request waits, or after a refusal. */
 class ClientConnection extends Connection<ClientResponse<ArrivingRequest>> {
-  /** The last response, while its request is incomplete. */
+  /** The response to the newest request. Cleared once it is closed, unless part of the request has yet to arrive. */
   latest: ClientResponse<ArrivingRequest> | undefined
   isRefused = false
 }
 
-/** Closes the connection after this response, so that later requests, whose outcome the client could not learn, have no effect. */
+/** Closes the connection after this response: the client could not learn the outcome of any later request. */
 const makeLast = (response: ServerResponse) => {
   response.shouldKeepAlive = false
 }
 
-const limits = {
+/** Options of every server; times in milliseconds. */
+const nodeOptions = {
   headersTimeout: 5_000,
   requestTimeout: 8_000,
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16_384,
   // Joins repeated headers with a comma. By default, Node drops a second Content-Type or Authorization (D2, D8).
   joinDuplicateHeaders: true,
-  // Node answers a missing Host header without a body.
+  // Node would answer a missing Host header without a body; `Envelope` answers it instead.
   requireHostHeader: false,
   IncomingMessage: ArrivingRequest,
   ServerResponse: ClientResponse
 }
 
 /**
- * Makes a Node server with limits, whose refusals are envelopes. `close` stops listening at once, answers requests that still
- * arrive with `Connection: close`, and ends idle connections: Node's `close` would keep a new one open.
+ * Makes a Node server that limits its clients and answers what it refuses with errors in envelopes. `close` stops
+ * listening at once, answers requests that still arrive with `Connection: close`, and ends connections that are idle
+ * after a second. Node's `close` would keep a connection open that has not sent a request.
  */
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
   certificate?: Certificate,
   { meter, routing }: { readonly meter?: RequestMeter; readonly routing?: Routing["Service"] } = {}
 ): Server => {
-  const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
+  const options = { ...nodeOptions, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
   const server: Server =
     certificate === undefined
       ? createServer(options)
@@ -97,13 +100,13 @@ export const makeNodeServer = (
           ...certificate,
           allowHalfOpen: true,
           minVersion: "TLSv1.2",
-          handshakeTimeout: limits.headersTimeout
+          handshakeTimeout: nodeOptions.headersTimeout
         })
   Object.assign(server, { httpAllowHalfOpen: true, maxConnections, timeout: Duration.toMillis(sendTimeout) })
   const connections = new Map<Duplex, ClientConnection>()
   let closing = false
   let hasHandler = false
-  /** Requests that arrived before their handler: Effect listens first. */
+  /** Requests that arrived before the server had a handler: Effect adds it after it listens. */
   const early: Array<() => void> = []
 
   const endResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
@@ -143,7 +146,7 @@ export const makeNodeServer = (
     const [request, response] = args as [ArrivingRequest, ClientResponse<ArrivingRequest>]
     const connection = requestEvents.has(event) ? connections.get(request.socket) : undefined
     if (connection === undefined) return emit(event, ...args)
-    // Assigned as a literal, V8 would allocate the function, and what it captures, in the old generation.
+    // If the function were assigned as a literal, V8 would allocate it, and what it captures, in the old generation.
     const begin = () => {
       if (hasHandler) emit(event, request, response)
       else early.push(begin)
@@ -154,7 +157,7 @@ export const makeNodeServer = (
   }
   const on = server.on.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => Server
   server.on = (event: string, ...args: ReadonlyArray<unknown>) => {
-    // Without a listener for upgrades, Node answers requests to upgrade in HTTP/1.1.
+    // Adds no listener for upgrades: without one, Node answers requests to upgrade like any others.
     if (event === "upgrade") return server
     on(event, ...args)
     if (event === "request") {
@@ -164,7 +167,10 @@ export const makeNodeServer = (
     return server
   }
 
-  /** Sends a refusal after the answers to all complete requests, then closes the connection. Only the first refusal counts. */
+  /**
+   * Sends a refusal after the answers to all complete requests, then closes the connection. Only the first refusal
+   * counts.
+   */
   const refuse = (socket: Duplex, refusal: Refusal, request?: IncomingMessage) => {
     const connection = connections.get(socket)
     if (connection?.isRefused !== false) return
@@ -173,21 +179,22 @@ export const makeNodeServer = (
     const unfinished = latest?.req.complete === false ? latest : undefined
     const answer = () => {
       if (!socket.writable) return
-      // The request was answered before all of it had arrived.
+      // The request was answered before all of it arrived, and cannot be answered again.
       if (unfinished?.headersSent === true) return linger(socket)
-      const refused = answerTo(refusal, request ?? unfinished?.req)
+      const refused = encodeRefusal(refusal, request ?? unfinished?.req)
       if (unfinished === undefined) {
         meter?.began()
         meter?.ended(request?.method ?? "", undefined, refused.status, 0)
       } else unfinished.req.refusedWith = refused.status
-      endWith(socket, refused)
+      sendRefusal(socket, refused)
     }
-    const last = pending.findLast(({ req }) => req.complete)
-    if (last === undefined) answer()
-    else last.once("close", answer)
+    const lastComplete = pending.findLast(({ req }) => req.complete)
+    if (lastComplete === undefined) answer()
+    else lastComplete.once("close", answer)
   }
 
-  const serve = (socket: Socket) => {
+  /** Limits what a new connection sends, and pauses it while requests wait. */
+  const handleConnection = (socket: Socket) => {
     const connection = new ClientConnection()
     connections.set(socket, connection)
     const { parser } = socket as Socket & { readonly parser: Parser }
@@ -205,10 +212,10 @@ export const makeNodeServer = (
       if (request.upgrade && request.method !== "CONNECT") upgrading = request
       return onIncoming(request, keepAlive)
     }
-    // The parser stops after a request to upgrade, and Node would drop the rest of the chunk.
-    parser[onExecute] = (first) => {
+    // The parser stops after a request to upgrade, and Node would drop the rest of the chunk: parses that as well.
+    parser[onExecute] = (firstResult) => {
       let rest = upgrading && parser.getCurrentBuffer()
-      let result = first
+      let result = firstResult
       while (rest !== undefined && upgrading?.complete === true && typeof result === "number") {
         upgrading = undefined
         rest = rest.subarray(result)
@@ -228,8 +235,8 @@ export const makeNodeServer = (
       })
       // A client that half-closes still gets its answers, within a time limit.
       .once("end", () => {
-        const gone = setTimeout(() => socket.destroy(), halfClosedTimeout).unref()
-        socket.once("close", () => clearTimeout(gone))
+        const timer = setTimeout(() => socket.destroy(), halfClosedTimeout).unref()
+        socket.once("close", () => clearTimeout(timer))
       })
   }
 
@@ -240,14 +247,14 @@ export const makeNodeServer = (
     })
   }
   server
-    .on(certificate === undefined ? "connection" : "secureConnection", serve)
+    .on(certificate === undefined ? "connection" : "secureConnection", handleConnection)
     .on("checkExpectation", (request, response) => {
-      const { body, headers, status } = answerTo(new ExpectationFailed(), request)
+      const { body, headers, status } = encodeRefusal(new ExpectationFailed(), request)
       response.writeHead(status, headers).end(body)
     })
-    .on("clientError", (error: NodeJS.ErrnoException, socket) => refuse(socket, refusalOf(error.code)))
+    .on("clientError", (error: NodeJS.ErrnoException, socket) => refuse(socket, refusalOfParseError(error.code)))
     .on("connect", (request, socket) => {
-      // Node stops handling errors of this socket.
+      // Node no longer handles errors of this socket.
       socket.on("error", () => {}).resume()
       refuse(socket, new MethodNotAllowed(), request)
     })
@@ -258,9 +265,9 @@ export const makeNodeServer = (
     const endIdle = () => {
       for (const [socket, connection] of connections) if (connection.pending.length === 0) socket.destroy()
     }
-    // After a blocked turn, Node runs timers before it reads the requests that have arrived: reads them first.
-    const end = setTimeout(() => setImmediate(endIdle), gracePeriod)
-    server.once("close", () => clearTimeout(end))
+    // `setImmediate` lets Node first read requests that have arrived: after a blocked turn, it runs timers before that.
+    const timer = setTimeout(() => setImmediate(endIdle), gracePeriod)
+    server.once("close", () => clearTimeout(timer))
     return server
   }
   return server

@@ -5,6 +5,7 @@ import type { ArrivingRequest } from "./ArrivingRequest.ts"
 import { clientGone, methodOf } from "./RequestMeter.ts"
 import type { Routing } from "./Routing.ts"
 
+/** Whether requests are logged. */
 export const AccessLog = Context.Reference<boolean>("byok/AccessLog", { defaultValue: () => false })
 
 /** The caller of a request, filled in by authentication. */
@@ -19,15 +20,15 @@ export const CurrentRequestLog = Context.Reference<RequestLogContext | undefined
   defaultValue: () => undefined
 })
 
-/** Begins the span of a request, below the one that its headers name. Undefined if they name none and nobody records the trace. */
+/** Begins the span of a request, as a child of the one in its headers. Undefined if none is recorded or passed on. */
 const beginRequestSpan = (
   fiber: Fiber.Fiber<unknown, unknown>,
   { headers, method }: HttpServerRequest.HttpServerRequest,
   route: string | undefined
 ): Tracer.AnySpan | undefined => {
   const parent = HttpTraceContext.fromHeaders(headers)
-  const known = methodOf(method)
-  const verb = known === "_OTHER" ? "HTTP" : known
+  const knownMethod = methodOf(method)
+  const verb = knownMethod === "_OTHER" ? "HTTP" : knownMethod
   const span = fiber.getRef(Tracer.Tracer).span({
     name: route === undefined ? verb : `${verb} ${route}`,
     parent,
@@ -38,13 +39,14 @@ const beginRequestSpan = (
     root: false,
     sampled: true
   })
+  // An unsampled span is not recorded, but tells later calls the trace of the client.
   if (!span.sampled) return Option.isSome(parent) ? span : undefined
-  span.attribute("http.request.method", known)
+  span.attribute("http.request.method", knownMethod)
   if (route !== undefined) span.attribute("http.route", route)
   return span
 }
 
-/** Ends the span, with an error for a 5XX but without its text. */
+/** Ends the span; a 5XX status makes it an error, without the error's text. */
 const endRequestSpan = (
   fiber: Fiber.Fiber<unknown, unknown>,
   span: Tracer.Span,
@@ -73,9 +75,9 @@ interface RoutedRequest {
 type Answer<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
 
 /**
- * Answers a request within a span and, if access logs are on, logs a line. Both name the route's template; the line also has
- * the hash of the caller's key. Except for the request id, neither contains text from the client. Probes are not traced, and
- * are logged at `debug`.
+ * Makes a wrapper that answers a request within a span and, if `AccessLog` is on, logs a line. Both name the route's
+ * template; the line also names the caller. Except for the request id, neither contains text from the client. Probes
+ * are not traced, and are logged at `debug`.
  */
 export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
   Effect.map(
@@ -94,20 +96,20 @@ export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
           const logContext: RequestLogContext | undefined = isLogged ? {} : undefined
           if (span === undefined && logContext === undefined) return answer
           const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
-            const sent = Exit.isSuccess(exit) ? exit.value.status : clientGone
-            const status = (request.source as ArrivingRequest).refusedWith ?? sent
+            const answeredStatus = Exit.isSuccess(exit) ? exit.value.status : clientGone
+            const status = (request.source as ArrivingRequest).refusedWith ?? answeredStatus
             if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
             if (logContext === undefined) return Effect.void
             const duration_ms = Math.round((performance.now() - began) * 1000) / 1000
-            const named = route === undefined ? { method } : { method, route }
+            const target = route === undefined ? { method } : { method, route }
             return (isProbe ? Effect.logDebug("Request") : Effect.logInfo("Request")).pipe(
-              Effect.annotateLogs({ ...named, status, duration_ms, request_id, ...logContext })
+              Effect.annotateLogs({ ...target, status, duration_ms, request_id, ...logContext })
             )
           }
           const observed = logContext === undefined && span?.sampled !== true ? answer : Effect.onExit(answer, end)
           return Effect.updateContext(observed, (context: Context.Context<R>) => {
-            const within = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
-            return logContext === undefined ? within : Context.add(within, CurrentRequestLog, logContext)
+            const traced = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
+            return logContext === undefined ? traced : Context.add(traced, CurrentRequestLog, logContext)
           })
         })
   )

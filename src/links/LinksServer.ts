@@ -10,7 +10,7 @@ import type { CredentialId } from "../domain/Identifiers.ts"
 import { decodeNewCredential } from "../domain/NewCredential.ts"
 import { CurrentPrincipal, type LinkPrincipal } from "../domain/Principal.ts"
 import { Provider } from "../domain/Provider.ts"
-import { makeAuthentication, type Tokens } from "../http/AuthenticationLive.ts"
+import { makeAuthentication, type TokenLookup } from "../http/AuthenticationLive.ts"
 import { errorResponse } from "../http/Envelope.ts"
 import { group, makeOperations } from "../http/Handlers.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
@@ -27,16 +27,16 @@ const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorR
 const authentication = Layer.effect(
   Authentication,
   Effect.flatMap(Links, ({ find, findStored }) => {
-    const unknown = refusal(LinkRefused.as("unknown"))
+    const unknown = refusal(LinkRefused.inState("unknown"))
     return makeAuthentication({
       resolve: (hash) =>
-        Effect.flatMap(find(hash), (record): ReturnType<Tokens["resolve"]> => {
+        Effect.flatMap(find(hash), (record): ReturnType<TokenLookup["resolve"]> => {
           if (Option.isNone(record)) return Effect.succeed(Result.fail(unknown))
           const { state, ...link } = record.value
           return state === "open"
             ? Effect.succeed(Result.succeed({ principal: { kind: "link", ...link } as const }))
             : Effect.map(findStored(record.value), (stored) =>
-                Result.fail(refusal(LinkRefused.as(state, Option.getOrUndefined(stored))))
+                Result.fail(refusal(LinkRefused.inState(state, Option.getOrUndefined(stored))))
               )
         }),
       missing: () => unknown,
@@ -102,14 +102,14 @@ const handlers = group(
       about: Effect.fnUntraced(function* () {
         const link = yield* currentLink
         const names = Option.getOrUndefined(yield* reads(link.account_id, links.namesOf(link)))
-        if (names === undefined) return yield* LinkRefused.as("unknown")
+        if (names === undefined) return yield* LinkRefused.inState("unknown")
         const chooses = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
         return { data: { ...link, ...names, providers: chooses ? Provider.literals : [] } }
       }),
       replaceToken: Effect.fnUntraced(function* ({ payload: { token } }) {
         const link = yield* currentLink
         const replaced = yield* writes(link.account_id, links.replaceToken(link, token))
-        return replaced ? { data: { link_id: link.link_id } } : yield* LinkRefused.as("unknown")
+        return replaced ? { data: { link_id: link.link_id } } : yield* LinkRefused.inState("unknown")
       }),
       create: Effect.fnUntraced(function* ({ headers, payload: { sealed_key, ...fields } }) {
         const { provider, workspace_id } = yield* currentLink

@@ -65,6 +65,7 @@ const makeRoutes = Effect.gen(function* () {
   ])
 })
 
+/** Answers requests from the routes, which it looks up by path; refuses those of web pages. */
 const answerFrom = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
     const route = routes.get(url.replace(/\?.*$/s, ""))
@@ -91,9 +92,12 @@ const answerFrom = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
     )
   })
 
-/** Whether a web page sent the request: it has an Origin or, on a loopback address, a Host that is not loopback. */
-const isFromWebPage = (listening: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>
-  origin !== undefined || (isLoopback(listening) && !isLoopback(host.replace(/:\d+$/, "")))
+/**
+ * Whether a web page sent the request: it has an Origin or, on a loopback address, a Host that is not loopback (DNS
+ * rebinding).
+ */
+const isFromWebPage = (listeningHost: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>
+  origin !== undefined || (isLoopback(listeningHost) && !isLoopback(host.replace(/:\d+$/, "")))
 
 const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -3,7 +3,13 @@ import { Duplex } from "node:stream"
 import { vi } from "vitest"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../../src/contract/HttpErrors.ts"
 import { InvalidParams, ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { answerTo, endWith, linger, refusalOf, type Refusal } from "../../src/http/TransportRefusal.ts"
+import {
+  encodeRefusal,
+  linger,
+  type Refusal,
+  refusalOfParseError,
+  sendRefusal
+} from "../../src/http/TransportRefusal.ts"
 import { assertInvalid, assertRefused, refusals } from "../support/http/Refusal.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -28,7 +34,7 @@ describe("a request that never reaches the router", () => {
     ["HPE_INVALID_METHOD", malformed],
     [undefined, malformed]
   ])("is refused by why Node could not read it: %s", ([code, refusal]) => {
-    assert.deepStrictEqual<unknown>(refusalOf(code).error, refusal.error)
+    assert.deepStrictEqual<unknown>(refusalOfParseError(code).error, refusal.error)
   })
 
   it.for<readonly [refusal: Refusal, more: Readonly<Record<string, string>>]>([
@@ -40,7 +46,7 @@ describe("a request that never reaches the router", () => {
     [new ServiceUnavailable(), { "retry-after": "1" }]
   ])("is answered by an envelope that ends the connection: $0._tag", ([refusal, more]) => {
     const request = { headers: { "x-request-id": "its-own-id" } } as unknown as IncomingMessage
-    const { body, headers, status } = answerTo(refusal, request)
+    const { body, headers, status } = encodeRefusal(refusal, request)
     if (refusal._tag === "InvalidParams") assertInvalid({ body, headers, status }, issue)
     else assertRefused({ body, headers, status }, refusal._tag)
     assert.deepStrictEqual(headers, {
@@ -51,11 +57,11 @@ describe("a request that never reaches the router", () => {
       connection: "close",
       ...more
     })
-    const anonymous = [answerTo(refusal), answerTo(refusal)].map(({ headers }) => headers["x-request-id"])
+    const anonymous = [encodeRefusal(refusal), encodeRefusal(refusal)].map(({ headers }) => headers["x-request-id"])
     assert.lengthOf(new Set(anonymous), 2)
 
     const { socket, written } = makeSocket()
-    endWith(socket, { body, headers, status })
+    sendRefusal(socket, { body, headers, status })
     const lines = Object.entries(headers).map((header) => header.join(": "))
     assert.strictEqual(written[0]?.split("\r\n")[0]?.slice(0, 12), `HTTP/1.1 ${status}`)
     assert.notMatch(written[0] ?? "", /undefined/)

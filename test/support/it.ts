@@ -1,8 +1,18 @@
 import * as Plain from "@effect/vitest"
 import { Effect, identity, type Layer, type Scope } from "effect"
-import type { TestContext, TestOptions } from "vitest"
+import { chai, type TestContext, type TestOptions } from "vitest"
 
 export { assert, describe } from "@effect/vitest"
+
+/** Compares errors by their fields too: Chai compares only their names, messages and codes. */
+const comparator = (one: unknown, other: unknown): boolean | null =>
+  one instanceof Error && other instanceof Error
+    ? one.name === other.name &&
+      one.message === other.message &&
+      isDeepEqual(Object.entries(one), Object.entries(other))
+    : null
+const isDeepEqual = (one: unknown, other: unknown): boolean => chai.util.eql(one, other, { comparator })
+chai.config.deepEqual = isDeepEqual
 
 type Needing<R> = Effect.Effect<unknown, unknown, R>
 type Body<Given, Made> = (given: Given, context: TestContext) => Made

@@ -45,7 +45,7 @@ describe.each(ways)("the limits of a pool, written %s (D52)", (_, distributed) =
   it.live.each([false, true])(
     "refuse a create that exceeds one of them, with an idempotency key: %s",
     function* (once) {
-      const { admin, insert } = yield* open
+      const { admin, insert, repository } = yield* open
       const create = (n: number, provider: string, models?: ReadonlyArray<string>) => insert(n, provider, models, once)
       assert.deepStrictEqual(yield* Effect.flip(create(11, "openai", filling(1, 1))), full.bytes)
       assert.isTrue(Option.isSome(yield* create(11, "openai", filling(1))))
@@ -55,6 +55,8 @@ describe.each(ways)("the limits of a pool, written %s (D52)", (_, distributed) =
       assert.isTrue(Option.isSome(yield* create(14, "xai", filling(2))))
       for (const n of [15, 16, 17]) yield* create(n, "azure")
       assert.deepStrictEqual(yield* Effect.flip(create(18, "azure")), full.credentials)
+      const unknown = repository.insert(account_id, plainCredential(WorkspaceId.make(uuid(9))), sealed)
+      assert.deepStrictEqual(yield* Effect.flip(unknown), new WorkspaceGone())
       yield* admin`UPDATE workspaces SET deleted_at = now()`
       assert.deepStrictEqual(yield* Effect.flip(create(19, "cohere")), new WorkspaceGone())
       const found = yield* admin`SELECT right(id::text, 2)::int AS n FROM credentials ORDER BY id`

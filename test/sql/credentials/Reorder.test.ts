@@ -1,8 +1,9 @@
-import { Effect, Option } from "effect"
+import { Effect, Fiber, Option } from "effect"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 import { assert, it } from "../../support/it.ts"
 
 const provider = "openai"
@@ -55,3 +56,13 @@ it.live.each(refused)(
     assert.deepStrictEqual(yield* state, before)
   }
 )
+
+it.live("locks the pool before its credentials, like every write", function* () {
+  const { admin, reorder } = yield* open
+  const release = yield* holdOpen(admin, "SELECT FROM pools FOR UPDATE")
+  const order = yield* Effect.forkChild(reorder(14, 13, 12, 11))
+  yield* untilWaiting(admin, 1)
+  assert.lengthOf(yield* admin`SELECT FROM credentials FOR UPDATE SKIP LOCKED`, 4)
+  yield* release
+  assert.deepStrictEqual(yield* Fiber.join(order), Option.none())
+})

@@ -7,11 +7,13 @@ import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { argument, confirmation, name } from "./Arguments.ts"
 import { makeProgress, thenPrint, printPages } from "./Output.ts"
 
-const issue = (account_id: string) => `byok api-key issue --account ${account_id} --name N --management`
+const issueCommand = (account_id: string) => `byok api-key issue --account ${account_id} --name N --management`
 
 const create = Command.make("create", { name }, ({ name }) =>
   CommandLayers.withAccounts((accounts) => accounts.createAccount(name)).pipe(
-    thenPrint(({ account_id }) => `account ${account_id} was created, and \`${issue(account_id)}\` issues another key`)
+    thenPrint(
+      ({ account_id }) => `account ${account_id} was created, and \`${issueCommand(account_id)}\` issues another key`
+    )
   )
 ).pipe(Command.withDescription("Create an account with its default workspace and a management key, shown once"))
 

@@ -6,7 +6,7 @@ import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, flag, name, toggle } from "./Arguments.ts"
 import { thenPrint, printList } from "./Output.ts"
 
-const knownHash = argument(
+const storedHash = argument(
   "HASH",
   "SHA-256 of the key, as shown by `api-key list`",
   ApiKeyHash,
@@ -59,7 +59,7 @@ const importKey = Command.make(
     ).pipe(thenPrint(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Import an API key of any form by its hash"))
 
-const revoke = Command.make("revoke", { hash: knownHash }, ({ hash }) =>
+const revoke = Command.make("revoke", { hash: storedHash }, ({ hash }) =>
   CommandLayers.withAccounts((accounts) => accounts.revokeApiKey(hash)).pipe(thenPrint(() => "the key is revoked"))
 ).pipe(Command.withDescription("Revoke an API key; its next request is refused"))
 

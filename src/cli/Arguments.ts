@@ -19,12 +19,12 @@ export const root = Command.make("byok").pipe(
   )
 )
 
-/** Control characters and Unicode's line separators, which could control a terminal or forge a line. */
+/** Control characters and Unicode's line separators: they could control a terminal or fake a line of output. */
 export const unprintable = /[\p{Cc}\u2028\u2029]/gu
 
 const Name = NonEmptyShortText.check(Schema.makeFilter((text: string) => text.search(unprintable) < 0))
 
-/** Decodes a value. The error prints the help and `message`, which states the expectation, never the value. */
+/** Decodes a value. A failure prints the help and `message`, which says what is expected, never the value. */
 export const parse =
   <A>(schema: Schema.ConstraintCodec<A, unknown>, message: string) =>
   (value: unknown) =>
@@ -33,7 +33,7 @@ export const parse =
       onSome: Effect.succeed
     })
 
-/** Makes parameters with a schema. `expected` ends the sentence on a value that does not decode. */
+/** Makes a parameter that a schema decodes. `expected` ends the sentence that refuses a value: `NAME must …`. */
 const decoded =
   <Kind extends Param.ParamKind>(kind: Kind, prefix: string) =>
   <A>(name: string, description: string, schema: Schema.ConstraintCodec<A, unknown>, expected: string) =>
@@ -50,10 +50,11 @@ export const flag = decoded(Param.flagKind, "--")
 export const optionalText = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.withDescription(description), Flag.optional)
 
+/** A flag that is false by default. */
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))
 
-/** A mandatory `--yes`. `consequence` ends the sentence that asks for it. */
+/** A mandatory flag `--yes`. `consequence` says what it confirms. */
 export const confirmation = (consequence: string) =>
   toggle("yes", `Confirm: ${consequence}`).pipe(
     Flag.mapEffect((confirmed) =>

@@ -22,13 +22,14 @@ const from = hashFlag("from", "Verify only what came after the head with this ha
 
 const verify = Command.make("verify", { expect, from }, ({ expect, from }) =>
   Effect.gen(function* () {
-    const [expected, begin] = [Option.getOrUndefined(expect), Option.getOrUndefined(from)]
-    const report = yield* withAudit((audit) => audit.verify(expected, begin))
+    const [expectedHash, startHash] = [Option.getOrUndefined(expect), Option.getOrUndefined(from)]
+    const report = yield* withAudit((audit) => audit.verify(expectedHash, startHash))
     const { fault } = report
     const summary = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
+    // A fault in the log matters more than output that could not be written.
     yield* Effect.mapError(
       printJsonOr({ ...report, fault: summary }, reportLines(report)),
-      (unprinted) => fault ?? unprinted
+      (outputFailure) => fault ?? outputFailure
     )
     if (fault !== null) return yield* fault
   })

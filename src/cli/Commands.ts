@@ -25,13 +25,13 @@ const migrateCommand = Command.make("migrate", { distribute }, (flags) =>
   Effect.gen(function* () {
     const settings = yield* readSettings
     const { distributed, migrated, restored } = yield* Effect.scoped(migrateDatabase(settings, flags))
-    const done = [
+    const summary = [
       migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`,
       ...(restored.length === 0 ? [] : [`Restored the foreign keys ${restored.join(", ")}`])
     ].join("\n")
-    const spread =
+    const distribution =
       distributed.length === 0 ? "All tables were distributed before." : `Distributed: ${distributed.join(", ")}`
-    const text = flags.distribute ? `${done}\n${spread}` : done
+    const text = flags.distribute ? `${summary}\n${distribution}` : summary
     const result = { migrated, restored, ...(flags.distribute ? { distributed } : {}) }
     const changed = migrated.length + restored.length + distributed.length > 0
     yield* printJsonOr(result, text, changed ? "the database was migrated" : undefined)

@@ -15,9 +15,10 @@ import { account, credentialId, flag, name, parse, provider, toggle, workspace }
 import { print, thenPrint, printPages, refusedAs, StandardStreams } from "./Output.ts"
 import { readSecretText } from "../wiring/PrivateFiles.ts"
 
+/** How many credentials to read from the database at a time. */
 const pageSize = 1000
 
-/** Fails unless the account exists and, if a workspace is given, has it, live or deleted. */
+/** Fails unless the account exists and has the workspace, if one is passed. A deleted workspace counts. */
 const requireWorkspace = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId | undefined) {
   const workspaces = yield* (yield* Accounts).listWorkspaces(account_id)
   if (workspace_id !== undefined && workspaces.every((one) => one.workspace_id !== workspace_id)) {

@@ -24,6 +24,7 @@ type Result =
   | { readonly line: number; readonly id: string; readonly label: string; readonly replayed: boolean }
   | { readonly line: number; readonly issues: ReadonlyArray<Issue> }
 
+/** A line without issues is only valid: in a dry run, that counts as imported. */
 const kindOf = (result: Result) =>
   "id" in result ? (result.replayed ? "replayed" : "imported") : result.issues.length > 0 ? "refused" : "imported"
 
@@ -41,7 +42,7 @@ const summaryOf = ({ imported, refused, replayed }: Counts) =>
 
 const checkedSummaryOf = ({ imported, refused }: Counts) => `valid ${imported}, refused ${refused}`
 
-const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
+const toSentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
 interface Source {
   readonly chunks: AsyncIterable<Buffer>
@@ -60,6 +61,7 @@ async function* chunksOf(fd: number) {
   }
 }
 
+/** Opens an import file, or standard input for `-`, until the scope closes. Refuses CSV. */
 const sourceOf = Effect.fnUntraced(function* (file: string) {
   if (extname(file).toLowerCase() === ".csv") return yield* csvRefused()
   if (file === "-") return { chunks: (yield* StandardStreams).stdin, size: undefined } satisfies Source
@@ -73,14 +75,17 @@ const readError = (error: unknown) =>
     ? error
     : new CommandFailed({ message: `The file cannot be read (${(error as NodeJS.ErrnoException).code}).` })
 
-const hasIssues = (error: unknown): error is InvalidParams => error instanceof InvalidParams
+const isInvalidParams = (error: unknown): error is InvalidParams => error instanceof InvalidParams
 
-/** Imports the records of a file concurrently, and prints a line, in order, for each result whose kind `prints` selects. */
+/**
+ * Imports the records of a file concurrently with `importOne`. Prints, in the order of the lines, each result whose
+ * kind `prints` selects. Fails if a line is refused, or if there is no record.
+ */
 const importAll = Effect.fnUntraced(function* <E, R>(
   { chunks, size }: Source,
   summary: (counts: Counts) => string,
   prints: (kind: ReturnType<typeof kindOf>) => boolean,
-  importOne: (record: Extract<Entry, { readonly body: unknown }>) => Effect.Effect<Result, E | InvalidParams, R>
+  importOne: (entry: Extract<Entry, { readonly body: unknown }>) => Effect.Effect<Result, E | InvalidParams, R>
 ) {
   const counts = { bytes: 0, imported: 0, replayed: 0, refused: 0 }
   const { stderr, stdout } = yield* StandardStreams
@@ -92,7 +97,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
   const resultOf = (entry: Entry) =>
     "issue" in entry
       ? Effect.succeed({ line: entry.line, issues: [entry.issue] })
-      : Effect.catchIf(importOne(entry), hasIssues, ({ error }) =>
+      : Effect.catchIf(importOne(entry), isInvalidParams, ({ error }) =>
           Effect.succeed({ line: entry.line, issues: error.metadata.issues })
         )
   const report = Effect.fnUntraced(function* (result: Result) {
@@ -109,17 +114,17 @@ const importAll = Effect.fnUntraced(function* <E, R>(
     Effect.ensuring(progress.end)
   )
   if (counts.refused > 0) {
-    return yield* new CommandFailed({ message: `Lines were refused. ${sentence(summary(counts))}` })
+    return yield* new CommandFailed({ message: `Lines were refused. ${toSentence(summary(counts))}` })
   }
   if (counts.imported + counts.replayed === 0) {
     return yield* new CommandFailed({ message: "The file has no record: nothing was imported." })
   }
-  yield* Console.error(sentence(summary(counts)))
+  yield* Console.error(toSentence(summary(counts)))
 })
 
 /**
- * How old a journal may be. The service recognises repeated creates for 24 hours; the hour less lets a run that begins in time
- * also end in time.
+ * How old a journal may be. The service recognises repeated creates for 24 hours. The limit is an hour shorter, so that
+ * a run that begins in time also ends in time.
  */
 const maxAge = Duration.hours(23)
 
@@ -127,8 +132,8 @@ const maxAge = Duration.hours(23)
 const maxClockSkew = Duration.minutes(5)
 
 /**
- * What a repeated run of an import needs. The idempotency key of each create derives from the salt, so a run with the same salt
- * creates nothing twice.
+ * What a repeated run of an import needs. The idempotency key of each create derives from the salt, so a run with the
+ * same salt creates nothing twice.
  */
 const Journal = Schema.fromJsonString(
   Schema.Struct({
@@ -139,8 +144,8 @@ const Journal = Schema.fromJsonString(
 )
 
 /**
- * Reads the salt of the journal, or makes one if there is no journal. Refuses a journal so old that the service may not
- * recognise its creates.
+ * Reads the salt of the journal, or generates one if there is no journal. Refuses the journal of another account, and
+ * one so old that the service may not recognise its creates.
  */
 const readSalt = Effect.fnUntraced(function* (path: string | undefined, account_id: AccountId) {
   if (path === undefined || !existsSync(path)) return randomBytes(32)
@@ -167,7 +172,7 @@ const readSalt = Effect.fnUntraced(function* (path: string | undefined, account_
   return journal.salt
 })
 
-/** Returns the salt of the journal, and creates the journal unless it exists. */
+/** Returns the salt of the journal. Creates the journal unless it exists. */
 const openJournal = Effect.fnUntraced(function* (path: string, account_id: AccountId) {
   const isNew = !existsSync(path)
   const salt = yield* readSalt(path, account_id)
@@ -176,8 +181,12 @@ const openJournal = Effect.fnUntraced(function* (path: string, account_id: Accou
   return salt
 })
 
+/** Fails if there is no such account. */
+const requireAccount = (account_id: AccountId) =>
+  Effect.flatMap(Accounts, (accounts) => accounts.listWorkspaces(account_id))
+
 const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string) {
-  yield* (yield* Accounts).listWorkspaces(account_id)
+  yield* requireAccount(account_id)
   const salt = yield* openJournal(journal, account_id)
   yield* importAll(
     source,
@@ -193,8 +202,9 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
   )
 })
 
+/** The dry run: prints only refused lines, and changes nothing. */
 const checkAll = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string | undefined) {
-  yield* (yield* Accounts).listWorkspaces(account_id)
+  yield* requireAccount(account_id)
   const checkRecord = yield* makeImportCheck(account_id, yield* readSalt(journal, account_id))
   yield* importAll(
     source,
@@ -204,14 +214,14 @@ const checkAll = Effect.fnUntraced(function* (source: Source, account_id: Accoun
   )
 })
 
-/** Reports wrong usage that no single flag shows. */
+/** Fails with the help: the flags are valid one by one, but not together. */
 const wrongUsage = (cause: string) =>
   new CliError.ShowHelp({
     commandPath: ["byok", "credential", "import"],
     errors: [new CliError.UserError({ cause })]
   })
 
-/** The path of the journal; undefined by default for standard input. */
+/** The path of the journal; undefined for standard input without `--journal`. */
 const journalOf = (file: string, journal: Option.Option<string>) =>
   Option.getOrElse(journal, () => (file === "-" ? undefined : `${file}.journal`))
 

@@ -37,25 +37,27 @@ const stepCells = (step: Step, index: number) => {
   return [String(index + 1), provider, name ?? credential_id, label, notes.join(", ")]
 }
 
-/** The index of shared capacity if it were not removed: before the provider's fallback keys, else after all steps. */
-const indexOfRemoved = (steps: ReadonlyArray<Step>, provider: string) => {
-  const fallback = steps.findIndex(
+/** Where shared capacity of a provider would be tried: before the provider's fallback keys, else after all steps. */
+const indexOfShared = (steps: ReadonlyArray<Step>, provider: string) => {
+  const indexOfFallback = steps.findIndex(
     (step) => step.kind === "own" && step.provider === provider && step.section === "fallback"
   )
-  return fallback < 0 ? steps.length : fallback
+  return indexOfFallback < 0 ? steps.length : indexOfFallback
 }
 
-const isRemoved = ({ shared }: ProviderVerdicts) => shared.position === null
+const isSharedRemoved = ({ shared }: ProviderVerdicts) => shared.position === null
 
 /** Formats an explanation: the attempts in order, then every unused credential with all reasons. */
 const explanationLines = ({ model, providers, retry_at, steps }: Explanation): ReadonlyArray<string> => {
+  /** The rows for removed shared capacity that would be tried just before the step at `index`. */
   const removedBefore = (index: number) =>
     providers
-      .filter((verdicts) => isRemoved(verdicts) && indexOfRemoved(steps, verdicts.provider) === index)
+      .filter((verdicts) => isSharedRemoved(verdicts) && indexOfShared(steps, verdicts.provider) === index)
       .map(({ provider, shared }) => {
         const reasons = shared.removed.map(({ message }) => message).join("; ")
         return ["-", provider, "shared", "", `removed: ${reasons}`]
       })
+  // The undefined step stands for the end, where removed capacity may have its row.
   const used = [...steps, undefined].flatMap((step, index) => [
     ...removedBefore(index),
     ...(step === undefined ? [] : [stepCells(step, index)])

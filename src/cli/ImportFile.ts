@@ -2,30 +2,31 @@ import { isUtf8 } from "node:buffer"
 import type { Issue } from "../domain/Issue.ts"
 import { CommandFailed } from "./Output.ts"
 
-/** A record of an import file: the body of a create, or why the line has none. */
+/** A line of an import file: the body of a create request, or why it has none. Lines count from 1. */
 export type Entry = { readonly line: number; readonly body: unknown } | { readonly line: number; readonly issue: Issue }
 
 const refusal = (line: number, message: string): Entry => ({ line, issue: { path: [], message } })
 
+/** The failure for a CSV file. */
 export const csvRefused = () =>
   new CommandFailed({
     message: "Only JSON lines are imported: convert CSV to them first, with the line of jq in docs/commands.md."
   })
 
-/** A line with its terminator. Whoever reads the line must wipe its bytes. */
+/** A line with its line end. The consumer must wipe its bytes. */
 interface Line {
   readonly number: number
   /** Undefined if the line is too long. */
   readonly bytes: Buffer | undefined
 }
 
-/** The limit of a request body over HTTP (D9). */
+/** Maximum bytes of a line, as for the body of a request over HTTP (D9). */
 const maxBytes = 256 * 1024
 
-const newline = 10
+const newline = 0x0a
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
 
-/** Joins the parts of a line, and wipes them if it copied them. */
+/** Joins the parts of a line, and wipes them if they were copied. */
 const joined = (parts: ReadonlyArray<Buffer>) => {
   const [first] = parts
   if (parts.length === 1 && first !== undefined) return first
@@ -34,7 +35,7 @@ const joined = (parts: ReadonlyArray<Buffer>) => {
   return line
 }
 
-/** Splits chunks into lines and wipes each chunk. Skips a byte order mark at the beginning. */
+/** Splits chunks into lines, and wipes each chunk. Skips a byte order mark at the beginning of the first line. */
 async function* readLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line> {
   let number = 1
   let length = 0
@@ -48,13 +49,13 @@ async function* readLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line> {
   }
   for await (const chunk of chunks) {
     for (let start = 0; start < chunk.length;) {
-      const end = chunk.indexOf(newline, start)
-      const next = end < 0 ? chunk.length : end + 1
-      length += next - start
-      if (length <= maxBytes) parts.push(Buffer.from(chunk.subarray(start, next)))
+      const newlineAt = chunk.indexOf(newline, start)
+      const end = newlineAt < 0 ? chunk.length : newlineAt + 1
+      length += end - start
+      if (length <= maxBytes) parts.push(Buffer.from(chunk.subarray(start, end)))
       else for (const part of parts.splice(0)) part.fill(0)
-      if (end >= 0) yield endLine()
-      start = next
+      if (newlineAt >= 0) yield endLine()
+      start = end
     }
     chunk.fill(0)
   }
@@ -66,7 +67,7 @@ const isBlank = (line: Uint8Array): boolean =>
   line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d)
 
 /** Whether a line is the header of a CSV file. */
-const namesColumns = (line: string) => {
+const isCsvHeader = (line: string) => {
   const cells = line.split(/[,;\t]/).map((cell) => cell.replaceAll('"', "").trim())
   return cells.includes("key") && cells.includes("provider")
 }
@@ -79,7 +80,10 @@ const parse = (line: number, text: string): Entry => {
   }
 }
 
-/** Reads a record from each line of JSON; skips blank lines. `onBytes` gets the size of each chunk. */
+/**
+ * Reads an entry from each line of JSON; skips blank lines. Throws `csvRefused` for CSV. Passes the size of each chunk
+ * to `onBytes`.
+ */
 export async function* readEntries(
   source: AsyncIterable<Buffer>,
   onBytes: (count: number) => void
@@ -95,7 +99,7 @@ export async function* readEntries(
     else if (!isUtf8(bytes)) yield refusal(number, "must be UTF-8")
     else if (!isBlank(bytes)) {
       const text = bytes.toString("utf8")
-      if (number === 1 && namesColumns(text)) throw csvRefused()
+      if (number === 1 && isCsvHeader(text)) throw csvRefused()
       yield parse(number, text)
     }
     bytes?.fill(0)

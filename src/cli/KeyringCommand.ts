@@ -14,7 +14,7 @@ const withRotation = CommandLayers.asOperatorWith(Rotation, CommandLayers.rotati
 
 const withEditor = CommandLayers.asOperatorWith(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
 
-/** Makes a flag that limits a number of credentials; the limit is a whole number from 1 to `maximum`. */
+/** Makes a flag for a number of credentials, from 1 to `maximum`. `description` follows "At most this many". */
 const countFlag = (name: string, description: string, maximum: number, fallback: number) =>
   flag(
     name,
@@ -28,7 +28,7 @@ type CredentialCounts = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials" |
 const countText = ({ credentials, more_credentials }: CredentialCounts[number]) =>
   more_credentials === true ? `${credentials.toLocaleString("en")}+` : String(credentials)
 
-/** Counts the credentials under each key that is not retired. */
+/** The number of credentials under each key that is not retired. */
 const countsOf = (keys: ReadonlyArray<KeyStatus>): CredentialCounts =>
   keys
     .filter(({ role }) => role !== "retired")
@@ -99,6 +99,7 @@ const status = Command.make("status", {}, () =>
   withRotation((rotation) => rotation.status()).pipe(Effect.flatMap((keys) => printJsonOr({ keys }, statusLines(keys))))
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
+/** How many stranded credentials to list. */
 const listLimit = 1000
 
 const stranded = Command.make("stranded", {}, () =>
@@ -135,7 +136,7 @@ const add = Command.make("add", { id: Flag.optional(newId) }, ({ id }) =>
 
 const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekId, `be ${kekIdForm}`)
 
-/** Makes the command that gives a key in the keyring file a role. */
+/** Makes the command `promote` or `retire`, which changes the role of a key in the keyring file to `role`. */
 const makeEdit = (name: "promote" | "retire", role: string, description: string) =>
   Command.make(name, { kek_id: kekId }, ({ kek_id }) =>
     withEditor((editor) => Effect.as(editor[name](kek_id), { kek_id, role })).pipe(

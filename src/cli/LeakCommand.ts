@@ -51,9 +51,9 @@ const find = Command.make(
         Effect.fail(new CommandFailed({ message: `No key can be opened: ${reason}.` }))
       )
     )
-    const marked = result.found.filter(({ parked }) => parked).length
+    const parkedCount = result.found.filter(({ parked }) => parked).length
     const done = park
-      ? `keys marked as leaked: ${marked}, and \`byok leak clear ID --account ID\` ends that`
+      ? `keys marked as leaked: ${parkedCount}, and \`byok leak clear ID --account ID\` ends that`
       : undefined
     yield* printJsonOr(result, resultLines(result).map(printable).join("\n"), done)
     if (result.unopened_total > 0) {

@@ -21,6 +21,7 @@ const create = Command.make(
     expires_in: Flag.Int("expires-in").pipe(Flag.withDescription("Seconds, at most a day"), Flag.withDefault(3600))
   },
   Effect.fnUntraced(function* ({ account, ...flags }) {
+    // A flag that was not set is left out of the request.
     const request = Record.filterMap(flags, (value: unknown) =>
       Option.isOption(value) ? Result.fromOption(value, () => "left out") : Result.succeed(value)
     )
@@ -38,7 +39,13 @@ const list = Command.make("list", { account }, ({ account }) =>
       printList(
         "links",
         links.map(({ created_at, credential_id, expires_at, link_id, provider, purpose, workspace_id }) => ({
-          ...{ link_id, purpose, workspace_id, provider, credential_id, created_at, expires_at }
+          link_id,
+          purpose,
+          workspace_id,
+          provider,
+          credential_id,
+          created_at,
+          expires_at
         }))
       )
     )

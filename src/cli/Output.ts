@@ -6,6 +6,7 @@ import { CliError, CliOutput } from "effect/cli"
 import type { InvalidParams } from "../domain/Errors.ts"
 import { root, unprintable } from "./Arguments.ts"
 
+/** Standard error, for progress. */
 interface Screen {
   readonly isTTY?: boolean
   /** 0 if the terminal does not know its width. */
@@ -20,7 +21,7 @@ export const StandardStreams = Context.Reference<{
   readonly stderr: Screen
 }>("byok/StandardStreams", { defaultValue: () => process })
 
-/** Standard output failed. `done` describes the change that the command made nevertheless, and how to undo it. */
+/** Standard output failed. `done` describes a change that the command has made nevertheless, and how to undo it. */
 export class OutputFailed extends Data.TaggedError("OutputFailed")<{
   readonly code: string
   readonly done?: string | undefined
@@ -45,7 +46,7 @@ const ignore = () => undefined
 
 const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? "unknown"
 
-/** Whether a stream is Node's stream for files, which ignores partial writes to a full disk. */
+/** Whether a stream is Node's stream for files, which does not report partial writes to a full disk. */
 const isFile = (stream: Writable): stream is Writable & { readonly fd: number } =>
   "fd" in stream && !(stream instanceof Socket)
 
@@ -57,6 +58,7 @@ const writeToFile = (fd: number, text: string) =>
 
 const writeToStream = (stream: Writable, text: string): Effect.Effect<void, OutputFailed> =>
   Effect.callback((resume) => {
+    // Without a listener, an error event would end the process. Kept after a failure, because the event may follow.
     stream.on("error", ignore)
     stream.write(text, (error) => {
       if (error !== undefined && error !== null) return resume(Effect.fail(new OutputFailed({ code: codeOf(error) })))
@@ -102,7 +104,7 @@ const record = <A extends Values<A>>(values: A) =>
 
 const textOf = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(jsonValue(value) ?? "-"))
 
-/** Formats one line per member, with aligned values. */
+/** Formats one line per member: its name and value, the values aligned. */
 export const lines = <A extends Values<A>>(values: A) => {
   const width = Math.max(...Object.keys(values).map((name) => name.length))
   return Object.entries<Value>(values)
@@ -122,11 +124,12 @@ export const aligned = (cells: ReadonlyArray<ReadonlyArray<string>>): ReadonlyAr
   )
 }
 
+/** Formats JSON without unprintable characters. */
 export const toJson = (object: object) => printable(JSON.stringify(object))
 
 /**
- * Prints the object as JSON with `--json`, else the text. `done` describes the change that the command has made, and stands in
- * the error if the result cannot be printed.
+ * Prints the object as JSON with `--json`, else the text. `done` describes the change that the command has made; the
+ * error reports it if the result cannot be printed.
  */
 export const printJsonOr = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
   const { json } = yield* root
@@ -148,8 +151,9 @@ export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray
   printJsonOr({ [name]: list.map(record) }, list.map(lines).join("\n\n"))
 
 /**
- * Prints a list like `printList`, page by page: `forEachPage` passes each page to `write`, until `write` returns false because the
- * reader of the output is gone. With `columns`, prints each element as a row; prints `none` for an empty list.
+ * Prints a list like `printList`, page by page: `forEachPage` passes each page to `write`, until `write` returns false
+ * because the reader of the output is gone. With `columns`, prints each element as a row; prints `none` for an empty
+ * list.
  */
 export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R>(
   name: string,
@@ -177,51 +181,52 @@ export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R
 
 const formatter = CliOutput.defaultFormatter({ colors: false })
 
-const hidden = "…"
+/** Replaces what may be a key in an error. */
+const mask = "…"
 
-/** Hides positional arguments and values of flags in an error: any may be a key. */
+/** Masks positional arguments and the values of flags in an error: any may be a key. */
 const withoutValues = (error: CliError.CliError) => {
   switch (error._tag) {
     case "InvalidValue": {
       const { expected, kind, option, value } = error
-      return new CliError.InvalidValue({ expected, kind, option, value: value === "" ? "" : hidden })
+      return new CliError.InvalidValue({ expected, kind, option, value: value === "" ? "" : mask })
     }
     case "UnexpectedArgument":
-      return new CliError.UnexpectedArgument({ arguments: error.arguments.map(() => hidden) })
+      return new CliError.UnexpectedArgument({ arguments: error.arguments.map(() => mask) })
     case "UnknownSubcommand": {
       const { parent, suggestions } = error
-      return new CliError.UnknownSubcommand({ parent, subcommand: hidden, suggestions })
+      return new CliError.UnknownSubcommand({ parent, subcommand: mask, suggestions })
     }
     default:
       return error
   }
 }
 
-/** Hides words long enough to be a key or a hash, such as an unknown flag. */
-const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, "…")
+/** Masks words long enough to be a key or a hash, such as an unknown flag. */
+const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, mask)
 
-/** Prints text. A failure is a defect, because a presenter cannot fail. */
-const show = (text: string) => Effect.orDie(Effect.asVoid(writeOut(`${text}\n`)))
+/** Prints text on standard output. A failure is a defect, because a presenter cannot fail. */
+const printText = (text: string) => Effect.orDie(Effect.asVoid(writeOut(`${text}\n`)))
 
-/** Prints requested help to standard output, and help after wrong usage to standard error with the errors. */
+/** Prints requested help on standard output; after wrong usage, prints the help and the errors on standard error. */
 export const presenterLayer = CliOutput.layerPresenter({
   present: (event) => {
     switch (event._tag) {
       case "Help": {
         const text = formatter.formatHelpDoc(event.helpDoc)
-        return event.reason === "Requested" ? show(text) : Console.error(text)
+        return event.reason === "Requested" ? printText(text) : Console.error(text)
       }
       case "InvalidInvocation": {
         const errors = withoutSecrets(formatter.formatErrors(event.errors.map(withoutValues)))
         return Console.error(`${formatter.formatHelpDoc(event.helpDoc)}\n${errors}`)
       }
       case "Version":
-        return show(formatter.formatVersion(event.name, event.version))
+        return printText(formatter.formatVersion(event.name, event.version))
     }
   }
 })
 
-/** Draws a bar beside the numbers, up to 40 columns wide. `fraction` is the progress from 0 to 1. */
+/** Draws a bar, up to 40 columns wide, before the numbers. `fraction` is the progress from 0 to 1, if known. */
 const bar = (numbers: string, fraction: number | undefined, columns: number) => {
   const width = Math.min(40, columns - numbers.length - 4)
   if (fraction === undefined || width < 5) return numbers.slice(0, columns - 1)
@@ -230,16 +235,16 @@ const bar = (numbers: string, fraction: number | undefined, columns: number) => 
 }
 
 /**
- * Reports progress on standard error: redraws a bar on a terminal, prints a line every second elsewhere. `fractionOf` returns
- * the progress from 0 to 1, if known.
+ * Reports progress on standard error: on a terminal, redraws a bar ten times a second; elsewhere, prints a line every
+ * second. `fractionOf` returns the progress from 0 to 1, if known. `end` shows the last progress.
  */
 export const makeProgress = Effect.fnUntraced(function* <P>(
   line: (progress: P) => string,
   fractionOf: (progress: P) => number | undefined = () => undefined
 ) {
   const { stderr: screen } = yield* StandardStreams
-  const terminal = screen.isTTY === true
-  const interval = terminal ? 100 : 1000
+  const isTerminal = screen.isTTY === true
+  const interval = isTerminal ? 100 : 1000
   let nextAt = 0
   let pending: P | undefined
   let hasShown = false
@@ -247,7 +252,7 @@ export const makeProgress = Effect.fnUntraced(function* <P>(
     pending = undefined
     hasShown = true
     screen.write(
-      terminal ? `\r${bar(line(progress), fractionOf(progress), screen.columns || 80)}\x1b[K` : `${line(progress)}\n`
+      isTerminal ? `\r${bar(line(progress), fractionOf(progress), screen.columns || 80)}\x1b[K` : `${line(progress)}\n`
     )
   }
   return {
@@ -260,7 +265,7 @@ export const makeProgress = Effect.fnUntraced(function* <P>(
       }),
     end: Effect.sync(() => {
       if (pending !== undefined) show(pending)
-      if (hasShown && terminal) screen.write("\n")
+      if (hasShown && isTerminal) screen.write("\n")
     })
   }
 })

@@ -7,13 +7,14 @@ import type { InvalidSetting } from "../wiring/Settings.ts"
 import type { byok } from "./Commands.ts"
 import { OutputFailed } from "./Output.ts"
 
-/** The defects with a sentence for a person. */
+/** The defects that are reported in a sentence, without a stack. */
 const explained = [DatabaseFailure, KeyStoreUnavailable, OutputFailed, StoredKeyUnusable]
 type Explained = InstanceType<(typeof explained)[number]>
 
-/** Every failure of commands and of the log's settings. */
+/** The failures of commands, and of reading the settings of the log. */
 type Failure = Command.Error<typeof byok> | InvalidSetting | CliError.CliError
 
+/** How many ids to name in a sentence. */
 const maxIds = 100
 
 const listOf = (ids: ReadonlyArray<string>) =>
@@ -56,9 +57,11 @@ const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): s
   }
 }
 
-const isExplained = (defect: unknown): defect is Explained => explained.some((known) => defect instanceof known)
+const isExplained = (defect: unknown): defect is Explained => explained.some((type) => defect instanceof type)
 
-/** Prints a failure on standard error, an expected one as a sentence. Returns the exit code: 2 for wrong usage, else 1. */
+/**
+ * Prints a failure on standard error, an expected one in a sentence. Returns the exit code: 2 for wrong usage, else 1.
+ */
 export const exitCodeOf = Effect.fnUntraced(function* (cause: Cause.Cause<Failure>) {
   if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt
   const failure = Option.getOrElse(Cause.findErrorOption(cause), () => {

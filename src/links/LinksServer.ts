@@ -23,15 +23,15 @@ import * as Page from "./Page.ts"
 
 const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorResponse(error))
 
-/** Looks up the link by the hash of its token on every request. */
+/** Authenticates each request by its link, which it looks up by the hash of the link's token. */
 const authentication = Layer.effect(
   Authentication,
   Effect.flatMap(Links, ({ find, findStored }) => {
-    const unknown = refusal(LinkRefused.inState("unknown"))
+    const unknownLink = refusal(LinkRefused.inState("unknown"))
     return makeAuthentication({
       resolve: (hash) =>
         Effect.flatMap(find(hash), (record): ReturnType<TokenLookup["resolve"]> => {
-          if (Option.isNone(record)) return Effect.succeed(Result.fail(unknown))
+          if (Option.isNone(record)) return Effect.succeed(Result.fail(unknownLink))
           const { state, ...link } = record.value
           return state === "open"
             ? Effect.succeed(Result.succeed({ principal: { kind: "link", ...link } as const }))
@@ -39,8 +39,8 @@ const authentication = Layer.effect(
                 Result.fail(refusal(LinkRefused.inState(state, Option.getOrUndefined(stored))))
               )
         }),
-      missing: () => unknown,
-      invalid: unknown,
+      missing: () => unknownLink,
+      invalid: unknownLink,
       forbidden: refusal(new NotAllowedByLink())
     })
   })
@@ -55,7 +55,7 @@ const decodeReplacement = decoderOf(Schema.toType(Replacement), { onExcessProper
 
 type Sealed = Parameters<Links["Service"]["open"]>[1]
 
-/** The tenants' operations within the workspace of the link; for a replace link, on its credential. */
+/** The tenants' operations, within the workspace of the link; for a replace link, only on its credential. */
 const handlers = group(
   LinksApi,
   "links",
@@ -66,7 +66,7 @@ const handlers = group(
     const operations = yield* makeOperations
     const { reads, writes } = yield* RequestQueues
 
-    /** Opens a sealed key. Queues with the account's writes, because opening writes the next key pair. */
+    /** Opens a key that the page has sealed. Queues as a write, because it stores the link's next key pair. */
     const openSealed = Effect.fnUntraced(function* (sealed: Sealed, provider: string, id: CredentialId | null) {
       const link = yield* currentLink
       const opening = writes(link.account_id, links.open(link, sealed, { provider, credential_id: id }))
@@ -74,14 +74,14 @@ const handlers = group(
       return Redacted.value(key)
     })
 
-    /** Reads a credential of the link's workspace; of a replace link, only the credential to replace. */
+    /** Reads a credential of the link's workspace; for a replace link, only the credential to replace. */
     const credentialOf = Effect.fnUntraced(function* (id: CredentialId) {
       const { account_id, credential_id, workspace_id } = yield* currentLink
       if (credential_id !== null && credential_id !== id) return yield* new NotFound()
       const credential: Credential = yield* reads(account_id, credentials.get(id))
       return credential.workspace_id === workspace_id ? credential : yield* new NotFound()
     })
-    /** Makes an operation on a credential of the link, which the operation need not read again. */
+    /** Admits an operation only to a credential of the link. Passes on its row, so that it is not read twice. */
     const onCredential =
       <Request extends { readonly params: { readonly id: CredentialId } }, A, E, R>(
         operation: (request: Request) => Effect.Effect<A, E, R>
@@ -103,8 +103,8 @@ const handlers = group(
         const link = yield* currentLink
         const names = Option.getOrUndefined(yield* reads(link.account_id, links.namesOf(link)))
         if (names === undefined) return yield* LinkRefused.inState("unknown")
-        const chooses = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
-        return { data: { ...link, ...names, providers: chooses ? Provider.literals : [] } }
+        const choosesProvider = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
+        return { data: { ...link, ...names, providers: choosesProvider ? Provider.literals : [] } }
       }),
       replaceToken: Effect.fnUntraced(function* ({ payload: { token } }) {
         const link = yield* currentLink
@@ -124,8 +124,8 @@ const handlers = group(
         const { provider } = yield* credentialOf(params.id)
         const { purpose } = yield* currentLink
         if (purpose === "replace") {
-          const sent = sealed_key === undefined ? fields : { ...fields, sealed_key }
-          yield* decodeReplacement(sent)
+          // Accepts only a key.
+          yield* decodeReplacement(sealed_key === undefined ? fields : { ...fields, sealed_key })
         }
         const key = sealed_key === undefined ? {} : { key: yield* openSealed(sealed_key, provider, params.id) }
         const payload = yield* decodeCredentialChanges({ ...fields, ...key })

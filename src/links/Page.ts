@@ -5,7 +5,7 @@ import { HttpRouter, HttpServerResponse } from "effect/http"
 import { errorResponse } from "../http/Envelope.ts"
 import { NotFound } from "../domain/Errors.ts"
 
-/** Forbids foreign content, framing and forms. */
+/** Forbids content of other origins, framing, and forms. */
 const headers = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -14,7 +14,7 @@ const headers = {
   "x-content-type-options": "nosniff"
 }
 
-/** Files of the page that other modules provide, with the names of these; the build copies them beside the page. */
+/** The files of the page that come from elsewhere, and from which module. The build copies them beside the page. */
 const modules: Readonly<Record<string, string>> = {
   "hpke.js": "hpke",
   "preact.js": "htm/preact/standalone",
@@ -22,7 +22,7 @@ const modules: Readonly<Record<string, string>> = {
   "label.js": "../domain/labelOf.js"
 }
 
-const types: Readonly<Record<string, string>> = { html: "text/html", js: "text/javascript", css: "text/css" }
+const contentTypes: Readonly<Record<string, string>> = { html: "text/html", js: "text/javascript", css: "text/css" }
 
 const locationOf = (file: string) => {
   const beside = new URL(`./page/${file}`, import.meta.url)
@@ -35,7 +35,7 @@ const load = (file: string) =>
     Effect.promise(() => readFile(locationOf(file))),
     (bytes) =>
       HttpServerResponse.uint8Array(bytes, {
-        contentType: `${types[file.split(".").at(-1) ?? ""]}; charset=utf-8`,
+        contentType: `${contentTypes[file.split(".").at(-1) ?? ""]}; charset=utf-8`,
         headers
       })
   )
@@ -49,7 +49,7 @@ export const layer = HttpRouter.use(
     for (const file of new Set([...pageFiles, ...Object.keys(modules)]))
       files.set(file, yield* Effect.cached(load(file)))
     const scripts = Array.from(files.keys()).filter((file) => file.endsWith(".js"))
-    /** Has browsers load all modules at once, which import each other several deep. */
+    // Lets browsers load all modules at once: they import each other several levels deep.
     const link = scripts.map((file) => `<keys/${file}>; rel=modulepreload`).join(", ")
     const answer = (file: string) => files.get(file) ?? Effect.succeed(errorResponse(new NotFound()))
     yield* router.add("GET", "/keys", Effect.map(answer("index.html"), HttpServerResponse.setHeader("link", link)))

@@ -37,8 +37,8 @@ const makeCertificateReload = Effect.fnUntraced(function* (loadCertificate: Load
 })
 
 /**
- * Listens for SIGHUP at once, so that none is lost during startup. The returned layer reloads the keyring and the certificate on
- * each. If one of them cannot be reloaded, its current version stays in use.
+ * Listens for SIGHUP at once, so that no signal is lost during startup. The returned layer reloads the keyring and the
+ * certificate at each signal. If one of them cannot be reloaded, its current version stays in use.
  */
 const reloadOnSighup = Effect.fnUntraced(function* (loadCertificate: Option.Option<LoadCertificate>) {
   const signals = yield* Queue.sliding<true>(1)
@@ -59,7 +59,10 @@ const reloadOnSighup = Effect.fnUntraced(function* (loadCertificate: Option.Opti
   )
 })
 
-/** After a signal to stop, reports not ready at once but keeps serving for the delay. A second signal ends the delay. */
+/**
+ * After a signal to stop, the service is not ready (`isDraining`) but goes on serving for the delay. A second signal
+ * ends the delay.
+ */
 const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
   let signals = 0
   let endDelay = () => {}
@@ -72,18 +75,19 @@ const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
     Effect.sync(() => process.prependListener("SIGTERM", onSignal).prependListener("SIGINT", onSignal)),
     () => Effect.sync(() => process.off("SIGTERM", onSignal).off("SIGINT", onSignal))
   )
-  const wait = Effect.callback((resume: (done: Effect.Effect<void>) => void) => {
-    const done = () => resume(Effect.void)
-    if (signals !== 1) return done()
-    const timer = setTimeout(done, Duration.toMillis(delay))
+  const wait = Effect.callback((resume: (result: Effect.Effect<void>) => void) => {
+    const finish = () => resume(Effect.void)
+    // No signal: the service stops for another reason. Two signals: the operator does not want the delay.
+    if (signals !== 1) return finish()
+    const timer = setTimeout(finish, Duration.toMillis(delay))
     endDelay = () => {
       clearTimeout(timer)
-      done()
+      finish()
     }
   })
   return {
     isDraining: () => signals > 0,
-    /** Waits when it stops. Provide it with the server, so that the server stops only after the delay. */
+    /** Waits for the delay when it stops. Provide the server to it, so that the server stops only afterwards. */
     layer: Layer.effectDiscard(Effect.addFinalizer(() => wait))
   }
 })
@@ -96,8 +100,8 @@ const warnOfPlainHttp = ({ host, tls }: Settings) =>
       )
 
 /**
- * Warns if Linux resets the connections that a stopping instance has not accepted yet. With `tcp_migrate_req`, Linux passes them
- * to another instance on the same port.
+ * Warns if Linux resets the connections that a stopping instance has not accepted yet. With `tcp_migrate_req`, Linux
+ * passes them to another instance on the same port.
  */
 const warnOfResets = ({ reusePort }: Settings) =>
   Effect.gen(function* () {
@@ -110,7 +114,7 @@ const warnOfResets = ({ reusePort }: Settings) =>
     }
   })
 
-/** Names the setting to change if the port is taken or cannot be shared; returns other errors unchanged. */
+/** Turns an error of listening into a refusal that names the setting to change; returns other errors unchanged. */
 const listenError = ({ host, port, reusePort }: Settings, error: HttpServerError.ServeError) => {
   const refused = (message: string) => new InvalidSetting({ message })
   switch (Reflect.get(Object(error.cause), "code")) {
@@ -129,6 +133,7 @@ const listenError = ({ host, port, reusePort }: Settings, error: HttpServerError
   }
 }
 
+/** The server for metrics, health details and keyring reload; empty if the settings have no management port. */
 export const managementPort = (settings: Settings) =>
   Option.match(settings.management, {
     onNone: () => Layer.empty,
@@ -142,6 +147,7 @@ export const managementPort = (settings: Settings) =>
       )
   })
 
+/** The server for gateways on a Unix socket; empty if the settings have none. */
 const gatewaySocket = (settings: Settings) =>
   Option.match(settings.gatewaySocket, {
     onNone: () => Layer.empty,
@@ -151,7 +157,7 @@ const gatewaySocket = (settings: Settings) =>
       )
   })
 
-/** The service. Its layers stop from top to bottom. With `json`, it prints its address as JSON. */
+/** The whole service. Its layers stop from top to bottom. With `json`, it prints its address as JSON. */
 export const serve = (settings: Settings, json = false) =>
   Layer.unwrap(
     Effect.gen(function* () {

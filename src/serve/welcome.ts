@@ -5,7 +5,8 @@ import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
 import { localUrlOf, type Settings } from "../wiring/Settings.ts"
 
-const tryIt = (url: string, account_id: string, management_key: string, manage_url: string) => `
+/** What to do after the first start, with commands to paste. */
+const firstSteps = (url: string, account_id: string, management_key: string, manage_url: string) => `
 First start: created account ${account_id} with this management key, shown only once:
 
   ${management_key}
@@ -39,13 +40,17 @@ export const welcome = (settings: Settings, json: boolean) =>
       const firstAccount = Effect.gen(function* () {
         const { account_id, management_key, workspace_id } = yield* accounts.createAccount("first account")
         const link = links.create(account_id, { purpose: "manage", expires_in: 86_400 })
-        const { url } = yield* Effect.provideService(
+        const { url: manageUrl } = yield* Effect.provideService(
           link,
           PublicUrl,
           Option.getOrElse(settings.publicUrl, () => localUrlOf(settings, address.port))
         )
-        const [key, manage_url] = [Redacted.value(management_key), Redacted.value(url)]
-        return { account_id, workspace_id, management_key: key, manage_url }
+        return {
+          account_id,
+          workspace_id,
+          management_key: Redacted.value(management_key),
+          manage_url: Redacted.value(manageUrl)
+        }
       })
       const created =
         Option.isNone(databaseUrl) && (yield* accounts.isEmpty)
@@ -57,7 +62,7 @@ export const welcome = (settings: Settings, json: boolean) =>
         yield* Console.log(JSON.stringify({ ...listening, ...Option.getOrUndefined(created) }))
       } else if (Option.isSome(created)) {
         const { account_id, manage_url, management_key } = created.value
-        yield* Console.log(tryIt(url, account_id, management_key, manage_url))
+        yield* Console.log(firstSteps(url, account_id, management_key, manage_url))
       }
     })
   )

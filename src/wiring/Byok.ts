@@ -22,7 +22,7 @@ import * as Idempotency from "../service/credentials/Idempotency.ts"
 import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 
 /**
- * Everything except HTTP: the services and every port that they use. Their series are in Effect's registry of metrics. To
+ * Everything except HTTP: the services and every port that they use. Records metrics in Effect's metric registry. To
  * replace a port, provide yours to `Credentials.layer` instead of using this layer.
  */
 export const layerWith = (settings: Settings) =>
@@ -48,5 +48,5 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue)))
   )
 
-/** `layerWith` with settings from the environment: for use in process, without a server. */
+/** `layerWith` the settings in the environment: for use in process, without a server. */
 export const layer = Layer.unwrap(Effect.map(readSettings, layerWith))

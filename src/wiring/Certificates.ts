@@ -22,15 +22,15 @@ export const readCertificate = Effect.fnUntraced(function* ({ certificateFile, k
   }).pipe(Effect.catch(() => refuse("TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.")))
 })
 
-const begin = "-----BEGIN CERTIFICATE-----"
+const beginLine = "-----BEGIN CERTIFICATE-----"
 
-/** Reads and checks PEM certificates: Node would accept any other text, and then trust nobody. */
+/** Reads PEM certificates and checks each: Node would accept any other text, and then trust no server. */
 export const readDatabaseCaFile = (path: string): Effect.Effect<string, InvalidSetting> => {
   const refusal = (actual: string) => refuse(`DATABASE_CA_FILE must be a file of PEM certificates; found ${actual}.`)
   return Effect.tap(read("DATABASE_CA_FILE", path), (text) => {
-    const [, ...certificates] = text.split(begin)
+    const [, ...certificates] = text.split(beginLine)
     if (certificates.length === 0) return refusal("none")
-    const parseAll = Effect.try(() => certificates.forEach((rest) => new X509Certificate(begin + rest)))
+    const parseAll = Effect.try(() => certificates.forEach((rest) => new X509Certificate(beginLine + rest)))
     return Effect.catch(parseAll, () => refusal("a damaged one"))
   })
 }

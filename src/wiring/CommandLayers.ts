@@ -37,10 +37,11 @@ const withCommandTimeouts = ({ database, ...settings }: Settings): Settings => (
   }
 })
 
+/** Makes a layer with the settings in the environment, and the timeouts of commands. */
 const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
   Layer.unwrap(Effect.map(readSettings, (settings) => layer(withCommandTimeouts(settings))))
 
-/** The stores of a command, which refuses a schema of a newer version. */
+/** The stores for a command: unlike the service, it refuses a schema of a newer version. */
 const stores = (settings: Settings, rights?: Rights) =>
   Layer.merge(Persistence.layer(settings, "command", rights), SecureRandom.layerWebCrypto)
 
@@ -55,12 +56,11 @@ export const withoutKeyring = fromSettings((settings) =>
 /** Accounts, with the rights to delete one. */
 export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
 
-/** The endpoint of events; needs no database. */
+/** The webhook's endpoint; needs no database. */
 export const webhookEndpoint = fromSettings(WebhookLive.layer)
 
 const keysAndStores = (settings: Settings) => KeyEncryptionLive.withStores(settings, "command")
 
-/** Services that open or seal keys of credentials. */
 const sealingLayer = (settings: Settings) => {
   const { deadline, queue } = settings.database
   return Layer.mergeAll(Accounts.layer, Credentials.layer, Explanations.layer, LeakResponse.layer).pipe(
@@ -73,9 +73,11 @@ const sealingLayer = (settings: Settings) => {
     Layer.merge(Layer.succeed(QueueLimits, queueLimits(queue)))
   )
 }
+
+/** Services that open or seal keys of credentials. */
 export const sealing = fromSettings(sealingLayer)
 
-/** Rotation of key-encryption keys, in the keyring or on a token. Pushes its metrics to a collector. */
+/** Rotation of key-encryption keys, in the keyring or on a token. Sends its metrics to the collector, if one is set. */
 export const rotation = fromSettings((settings) =>
   Rotation.layer.pipe(
     Layer.provide([CipherLive.rewrapper, TelemetryLive.pushedMetrics(settings)]),
@@ -83,7 +85,7 @@ export const rotation = fromSettings((settings) =>
   )
 )
 
-/** Links for owners; seals the links' private keys. */
+/** Links for the owners of keys; seals the private key of each link. */
 export const links = fromSettings((settings) =>
   Links.layer.pipe(
     Layer.provide(LinkKeysLive.layer),
@@ -93,7 +95,7 @@ export const links = fromSettings((settings) =>
   )
 )
 
-/** Explanations of plans and the status of credentials. Without a keyring, rows are not verified. */
+/** Explanations of plans, and the status of credentials. Does not verify rows if no keyring is set. */
 export const explanations = fromSettings((settings) =>
   Layer.unwrap(
     Effect.match(KeyringLive.sourceOf(settings), {
@@ -103,10 +105,12 @@ export const explanations = fromSettings((settings) =>
   )
 )
 
+/** The editor of the keyring file; fails if the keyring is not in a file. */
 export const keyringEditor = fromSettings((settings) =>
   KeyringLive.editor(settings).pipe(Layer.provide(stores(settings)), Layer.provide(KeyringLive.validate(settings)))
 )
 
+/** The text of a new keyring with one key. */
 export const newKeyring = Effect.clockWith((clock) =>
   Effect.sync(() => generateKeyring(new Date(clock.currentTimeMillisUnsafe())))
 )
@@ -119,13 +123,13 @@ const userName = () => {
   }
 }
 
-/** The principal of the user running the command, with the name from the operating system. */
+/** The user running the command as a principal, with the name from the operating system. */
 const operator = (account_id?: AccountId): Principal => {
   const user = userName()
   return { kind: "cli", ...(user !== undefined && { user }), ...(account_id !== undefined && { account_id }) }
 }
 
-/** Provides an operation with its layer, and with the user running the command as its principal. */
+/** Runs an operation with a layer, as the user running the command, who acts in `account_id`, if set. */
 export const asOperator =
   <I, E2>(layer: Layer.Layer<I, E2>, account_id?: AccountId) =>
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
@@ -137,10 +141,11 @@ export const asOperator =
       )
     )
 
-/** Runs an operation of a service as the user running the command. */
+/** Runs an operation of one service with a layer, as the user running the command. */
 export const asOperatorWith =
   <I, S, L, E2>(service: Context.Key<I, S>, layer: Layer.Layer<L, E2>, account_id?: AccountId) =>
   <A, E, R>(operation: (service: S) => Effect.Effect<A, E, R>) =>
     asOperator(layer, account_id)(Effect.flatMap(service, operation))
 
+/** Runs an operation on accounts, as the user running the command. */
 export const withAccounts = asOperatorWith(Accounts, withoutKeyring)

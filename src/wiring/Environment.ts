@@ -6,25 +6,26 @@ export const layer: Layer.Layer<never> = ConfigProvider.layer(
   ConfigProvider.make((path) => ConfigProvider.fromEnv().load(path))
 )
 
-/** Reports a wrong or missing setting, or input of a command. The message names the setting, never its value. */
+/** A setting, or the input of a command, is wrong or missing. The message names it, and never its value. */
 export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}
 
-/** Fails with a sentence that names the setting. */
+/** Fails with `InvalidSetting`. The message is a sentence that names the setting. */
 export const refuse = (message: string): Effect.Effect<never, InvalidSetting> =>
   Effect.fail(new InvalidSetting({ message }))
 
-/** Prefixes an error with the name of the setting or file. */
+/** Turns a failure into `InvalidSetting`, with the name of the setting or file before its message. */
 export const refuseAs =
   (name: string) =>
-  <A, E extends { readonly message: string }, R>(use: Effect.Effect<A, E, R>) =>
-    Effect.catch(use, ({ message }) => refuse(`${name}: ${message}.`))
+  <A, E extends { readonly message: string }, R>(operation: Effect.Effect<A, E, R>) =>
+    Effect.catch(operation, ({ message }) => refuse(`${name}: ${message}.`))
 
-/** The codec of a setting, and the end of the sentence that refuses other text. */
+/** How to read a setting. `expected` ends the sentence that refuses other text: `NAME must be …`. */
 export interface Kind<A> {
   readonly read: (name: string) => Config.Config<A>
   readonly expected: string
 }
 
+/** A setting that a codec decodes. */
 export const decodedBy = <A>(codec: Schema.Codec<A, string>, expected: string): Kind<A> => ({
   read: (name) => Config.schema(codec, name),
   expected
@@ -45,32 +46,33 @@ export const oneOf = <const Name extends string>(names: ReadonlyArray<Name>, exp
   decodedBy(Schema.Literals(names), expected)
 
 /** The names of all settings read so far. */
-const settings = new Set<string>()
+const namesRead = new Set<string>()
 
-/** Reads an optional setting; empty counts as unset. */
+/** Reads an optional setting; an empty one counts as unset. */
 export const setting = <A>(name: string, { expected, read }: Kind<A>) =>
   Effect.suspend(() => {
-    settings.add(name)
+    namesRead.add(name)
     return Config.option(read(name)).pipe(Effect.catch(() => refuse(`${name} must be ${expected}.`)))
   })
 
 /** Warns of variables that begin with BYOK_ and are close to a setting's name. Call it after reading all settings. */
 export const warnOfMisspelt = Effect.suspend(() => {
-  const unknown = Object.keys(process.env).filter((name) => name.startsWith("BYOK_") && !settings.has(name))
+  const unknown = Object.keys(process.env).filter((name) => name.startsWith("BYOK_") && !namesRead.has(name))
   return Effect.forEach(unknown, (name) => {
     const unprefixed = name.slice("BYOK_".length)
-    const nearest = settings.has(unprefixed) ? unprefixed : nearestWord(name, Array.from(settings))
+    const nearest = namesRead.has(unprefixed) ? unprefixed : nearestWord(name, Array.from(namesRead))
     return nearest === undefined ? Effect.void : Effect.logWarning(`${name} is not a setting: is ${nearest} meant?`)
   })
 })
 
+/** Reads a setting; returns the fallback if it is unset. */
 export const settingOr = <A>(name: string, kind: Kind<A>, fallback: NoInfer<A>) =>
   Effect.map(
     setting(name, kind),
     Option.getOrElse(() => fallback)
   )
 
-/** Reads a secret setting and removes it from the environment. */
+/** Reads an optional secret and removes it from the environment. */
 export const secret = <A>(name: string, kind: Kind<A>) =>
   Effect.map(setting(name, kind), (option) => {
     Reflect.deleteProperty(process.env, name)

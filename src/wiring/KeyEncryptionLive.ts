@@ -24,7 +24,7 @@ const pinOf = ({ pin, pinFile }: Settings["pkcs11"]) =>
         refuseAs("BYOK_PKCS11_PIN_FILE")
       )
 
-/** Opens the token that the settings name. A refusal names the setting at fault. */
+/** Opens the token that the settings name. An error names the setting at fault. */
 const openNamedToken = Effect.fnUntraced(function* (settings: Settings["pkcs11"]) {
   const { deadline, keys, module, pinFile, token } = settings
   const settingNames = {
@@ -56,12 +56,12 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
   return makeUnion(makeTokenEncryption(token), keyring)
 })
 
-/** The keys of the keyring. If the settings name a token, the token's keys seal and the keyring's only open. */
+/** The keys of the keyring. If the settings name a token, its keys seal, and those of the keyring only open. */
 const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))
 
 /**
- * Provides key encryption and the stores, and checks that the keys can open what is stored. Refuses a missing or malformed
- * keyring before opening the stores. `user` says who opens them: the service (the default) or a command.
+ * Provides key encryption and the stores, and registers the keys with the database. Refuses a missing or malformed
+ * keyring before it opens the stores. `user` says who opens them: the service (the default) or a command.
  */
 export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>
   WrapBudget.layer.pipe(

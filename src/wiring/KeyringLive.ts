@@ -19,7 +19,7 @@ import { repeatInBackground } from "../runtime/repeatInBackground.ts"
 import { refuse, refuseAs } from "./Environment.ts"
 import { namesToken, type Settings } from "./Settings.ts"
 
-/** The source of a keyring that cannot be reloaded, because it is in the environment or all keys are on a token. */
+/** The source of a keyring that cannot be reloaded: it is in the environment, or all keys are on a token. */
 const unreloadable = (setting: string, read: Effect.Effect<KeyringSnapshot, InvalidKeyring>) => {
   const message = "cannot be reloaded from the environment of a running process; restart with the new value"
   return { setting, file: undefined, isDefault: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
@@ -30,7 +30,10 @@ const inFile = (setting: string, file: string, isDefault = false) => {
   return { setting, file, isDefault, read, reread: read }
 }
 
-/** The source of the keyring and the setting that names it. The embedded database has a default file. */
+/**
+ * The source of the keyring: the setting that names it, its file, if any, how to read it at startup, and how to read it
+ * again. `isDefault` marks the file that the service creates for the embedded database.
+ */
 export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
   const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
   if (Option.isSome(keyring)) return unreloadable("BYOK_KEYRING", parseSealingKeyring(Redacted.value(keyring.value)))
@@ -51,14 +54,15 @@ export const validate = (settings: Settings) =>
   )
 
 /** Creates the keyring file, unless it exists or stored credentials need another keyring. */
-const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
+const createIfUnused = Effect.fnUntraced(function* (file: string) {
   if (existsSync(file) || (yield* (yield* KekRegistry).countMissing([], 1)).length > 0) return
+  // Another process may have created the file meanwhile.
   yield* Effect.catch(createPrivateFile(file, generateKeyring(new Date())), (error) =>
     existsSync(file) ? Effect.void : Effect.fail(error)
   )
 })
 
-/** Makes the check of a keyring. Refuses a keyring that shares an id with the token, before anything is recorded under the id. */
+/** Makes the check of a keyring. Refuses ids that are also on the token, before registering any with the database. */
 const checkFor = (settings: Settings) => {
   const tokenIds = Option.getOrElse(settings.pkcs11.keys, () => [])
   const check = namesToken(settings) ? checkOpeningKeyring : checkKeyring
@@ -69,7 +73,7 @@ const checkFor = (settings: Settings) => {
   }
 }
 
-/** The keyring that the settings name. Checks each loaded keyring against the database before using it. */
+/** The keyring that the settings name, and its reload. Checks each loaded keyring with the database before using it. */
 export const layer = (settings: Settings) =>
   Layer.effectContext(
     Effect.gen(function* () {
@@ -81,8 +85,8 @@ export const layer = (settings: Settings) =>
         Success: counter("byok.keyring.reloads", { result: "ok" }),
         Failure: counter("byok.keyring.reloads", { result: "failed" })
       }
-      const oneAtATime = yield* Semaphore.make(1)
-      const create = isDefault && file !== undefined ? createUnlessSealed(file) : Effect.void
+      const reloadLock = yield* Semaphore.make(1)
+      const create = isDefault && file !== undefined ? createIfUnused(file) : Effect.void
       let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), check))
       const reload = Effect.flatMap(reread, check).pipe(
         Effect.provideService(KekRegistry, registry),
@@ -100,13 +104,16 @@ export const layer = (settings: Settings) =>
           Effect.logError("Keyring not reloaded: the database does not answer", Cause.die(defect))
         ),
         Effect.onExit(({ _tag }) => Effect.sync(counts[_tag])),
-        oneAtATime.withPermits(1)
+        reloadLock.withPermits(1)
       )
       return Context.make(Keyring, { current: () => ring }).pipe(Context.add(KeyringReload, { reload }))
     })
   )
 
-/** Announces the keys of this instance to the database, so that no key is promoted that a running instance lacks. */
+/**
+ * Announces the keys of this instance to the database every 20 seconds, so that no key is promoted that a running
+ * instance lacks. Withdraws the announcement when the instance stops.
+ */
 export const presence = Layer.effectDiscard(
   Effect.gen(function* () {
     const { current } = yield* Keyring
@@ -118,7 +125,7 @@ export const presence = Layer.effectDiscard(
   })
 )
 
-/** Edits the keyring file that the settings name; refuses a keyring that is not a file. */
+/** The editor of the keyring file that the settings name; fails if the keyring is not in a file. */
 export const editor = (settings: Settings) =>
   Layer.effect(
     KeyringEditor,

@@ -6,7 +6,7 @@ import { makeConsole } from "./StandardError.ts"
 /** The version and id of the instance that writes. */
 type Writer = Readonly<Record<"version" | "instance", string>>
 
-/** The trace of a line, if a tracer is on. */
+/** The ids of the span in which a line is logged; undefined without a tracer or span. */
 const traceOf = ({ fiber }: Logger.Options<unknown>) => {
   if (!fiber.getRef(References.TracerEnabled) || fiber.getRef(Tracer.Tracer) === Tracer.nativeTracer) return undefined
   const span = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
@@ -20,7 +20,7 @@ const json = (writer: Writer) =>
   Logger.make((options) => {
     const structured = Logger.formatStructured.log(options)
     const entry = { ...structured, ...traceOf(options), ...writer }
-    // Scalars need none of the redaction and search for cycles that make Effect's formatter three times slower.
+    // Scalars need neither redaction nor a search for cycles, which make Effect's formatter three times slower.
     const hasOnlyScalars = isScalar(structured.message) && Object.values(structured.annotations).every(isScalar)
     return hasOnlyScalars ? JSON.stringify(entry) : Formatter.formatJson(entry)
   })
@@ -37,29 +37,29 @@ const formats = {
   json: (writer: Writer) => Logger.withConsoleError(json(writer))
 }
 
-/** For how many milliseconds one line stands for all lines with the same cause. */
+/** For how many milliseconds one line stands for all lines with its cause. */
 const interval = 1000
 
-/** How many causes to distinguish at a time: messages may differ each time. */
+/** How many causes to distinguish at a time: a message may be different each time. */
 const causeLimit = 50
 
-/** How many request ids to name in the line about omitted lines: a client may report any of them. */
+/** How many request ids to name in a line about omitted lines, so that a client's report can be matched. */
 const idLimit = 20
 
 type Options = Logger.Options<unknown>
 
 const isTrouble = ({ logLevel }: Options) => logLevel === "Warn" || logLevel === "Error" || logLevel === "Fatal"
 
-const partOf = (part: unknown) => {
+const textOf = (part: unknown) => {
   if (typeof part === "string") return part
   return part instanceof Error ? `${part.name} ${part.message}` : Formatter.format(part)
 }
 
 /** The message and cause in one sentence, without stacks and annotations, which differ for the same cause. */
 const sentenceOf = ({ cause, message }: Options) => {
-  const sentence = (Array.isArray(message) ? message : [message]).map(partOf).join(" ").slice(0, 200)
+  const sentence = (Array.isArray(message) ? message : [message]).map(textOf).join(" ").slice(0, 200)
   const failure = cause.reasons.length === 0 ? undefined : Cause.squash(cause)
-  return failure instanceof Error ? `${sentence}: ${partOf(failure)}`.slice(0, 400) : sentence
+  return failure instanceof Error ? `${sentence}: ${textOf(failure)}`.slice(0, 400) : sentence
 }
 
 /** Omitted lines of one cause in the current second. */
@@ -70,7 +70,7 @@ interface Omitted {
   readonly ids: Set<string>
 }
 
-/** Makes a function that writes lines outside any request. */
+/** Makes a function that logs lines outside any request, until the scope closes. */
 const makeBackgroundLog = (logger: Logger.Logger<unknown, void>) =>
   Effect.map(
     // Logs with a live fiber, which keeps the console of the other lines; an ended fiber would lose the console.
@@ -80,8 +80,8 @@ const makeBackgroundLog = (logger: Logger.Logger<unknown, void>) =>
   )
 
 /**
- * Limits warnings and errors to one line per cause and second. When the second is over, or the service stops, another line
- * says how many were omitted, and the ids of their requests.
+ * Limits warnings and errors to one line per cause and second. When the second is over, or the scope closes, another
+ * line says how many were omitted, and the ids of their requests.
  */
 export const deduplicateLogs = (
   logger: Logger.Logger<unknown, void>
@@ -89,6 +89,7 @@ export const deduplicateLogs = (
   Effect.gen(function* () {
     const causes = new Map<string, Omitted>()
     const log = yield* makeBackgroundLog(logger)
+    /** Logs how many lines of a cause were omitted; forgets the cause if none were. */
     const report = (sentence: string, omitted: Omitted) => {
       if (omitted.count === 0) return void causes.delete(sentence)
       const ids = omitted.ids.size === 0 ? "" : `; request_id: ${Array.from(omitted.ids).join(", ")}`
@@ -103,14 +104,15 @@ export const deduplicateLogs = (
       if (!isTrouble(options)) return logger.log(options)
       const specific = sentenceOf(options)
       const sentence = causes.has(specific) || causes.size < causeLimit ? specific : "Other causes"
-      const known = causes.get(sentence)
-      if (known !== undefined) {
+      const ongoing = causes.get(sentence)
+      if (ongoing !== undefined) {
         const { request_id } = options.fiber.getRef(References.CurrentLogAnnotations)
-        if (typeof request_id === "string" && known.ids.size < idLimit) known.ids.add(request_id)
-        return void (known.count += 1)
+        if (typeof request_id === "string" && ongoing.ids.size < idLimit) ongoing.ids.add(request_id)
+        return void (ongoing.count += 1)
       }
       const omitted: Omitted = { logLevel: options.logLevel, count: 0, ids: new Set() }
       causes.set(sentence, omitted)
+      // Ends after the first interval without omitted lines, in which `report` forgets the cause.
       const timer = setInterval(() => {
         report(sentence, omitted)
         if (causes.get(sentence) !== omitted) clearInterval(timer)

@@ -2,11 +2,12 @@ import { randomUUID } from "node:crypto"
 import { Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
 import { decodedBy, httpUrl, oneOf, secret, setting, settingOr, text, trueOrFalse } from "./Environment.ts"
 
+/** The version of byok, as in package.json. */
 export const version = "1.0.0"
 
 type Pairs = Readonly<Record<string, string>>
 
-/** `key=value,key=value`. Rejects anything else: Effect's `Config.Record` would skip a mistyped header. */
+/** `key=value,key=value`. Refuses anything else: Effect's `Config.Record` would skip a mistyped header. */
 const Pairs = Schema.String.check(Schema.isPattern(/^(?:\s*[^=,\s]+\s*=[^,]*(?:,|$))*\s*$/)).pipe(
   Schema.decodeTo(
     Schema.Record(Schema.StringFromUriComponent, Schema.StringFromUriComponent),
@@ -16,6 +17,7 @@ const Pairs = Schema.String.check(Schema.isPattern(/^(?:\s*[^=,\s]+\s*=[^,]*(?:,
 
 const pairs = decodedBy(Pairs, "pairs such as key=value, separated by commas, their values percent-encoded")
 
+/** Whether the name is a token of HTTP and the value is printable ASCII. */
 const isHeader = ([name, value]: readonly [string, string]) =>
   /^[!#$%&'*+.^_`|~\w-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)
 
@@ -33,7 +35,7 @@ const samplers = [
   "parentbased_traceidratio"
 ] as const
 
-const share = decodedBy(
+const fraction = decodedBy(
   Schema.NumberFromString.check(Schema.isBetween({ minimum: 0, maximum: 1 })),
   "a number from 0 to 1"
 )
@@ -44,17 +46,17 @@ const sampling = Effect.gen(function* () {
     oneOf(samplers, `one of ${samplers.join(", ")}`),
     "parentbased_always_on"
   )
-  const ratio = yield* settingOr("OTEL_TRACES_SAMPLER_ARG", share, 1)
+  const ratio = yield* settingOr("OTEL_TRACES_SAMPLER_ARG", fraction, 1)
   return {
     parentDecides: sampler.startsWith("parentbased_"),
     ratio: sampler.endsWith("traceidratio") ? ratio : sampler.endsWith("always_on") ? 1 : 0
   }
 })
 
-/** The default id of this instance. */
+/** The id of this instance, unless OTEL_RESOURCE_ATTRIBUTES sets another. */
 const instanceId = randomUUID()
 
-/** Reads the service and instance as an OpenTelemetry resource. */
+/** Reads the OpenTelemetry resource: the names of the service and the instance. Its version is always this build's. */
 export const readServiceResource = Effect.gen(function* () {
   const resource = yield* settingOr("OTEL_RESOURCE_ATTRIBUTES", pairs, {})
   const { "service.name": name = "byok", "service.version": _, ...others } = resource
@@ -65,7 +67,7 @@ export const readServiceResource = Effect.gen(function* () {
   return { serviceName: yield* settingOr("OTEL_SERVICE_NAME", text, name), serviceVersion: version, attributes }
 })
 
-/** Reads OpenTelemetry's variables for a collector. Removes the headers from the environment. */
+/** Reads where to send traces and metrics, and how. Removes the headers from the environment. */
 export const readOtlpSettings = Effect.gen(function* () {
   const collector = yield* setting("OTEL_EXPORTER_OTLP_ENDPOINT", httpUrl)
   const secretHeaders = yield* secret("OTEL_EXPORTER_OTLP_HEADERS", headers)

@@ -28,6 +28,7 @@ import * as IdempotencyRecordsLive from "../sql/credentials/IdempotencyRecordsLi
 
 export type { EmbeddedPostgresError } from "../sql/embedded/PostgresBinaries.ts"
 
+/** The database of DATABASE_URL, or the embedded one, which this starts. */
 const targetOf = Effect.fnUntraced(function* (
   { dataDirectory, databaseCaFile, databaseUrl }: Settings,
   user: EmbeddedPostgres.User
@@ -51,13 +52,13 @@ const targetOf = Effect.fnUntraced(function* (
 const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DATABASE_URL" : "The embedded database")
 
 /**
- * How many seconds to wait for a database that may be starting: few for an unknown name, which may be mistyped, and none for
- * a command if nothing listens.
+ * How many seconds to wait for a database that may be starting: few for an unknown host name, which may be mistyped,
+ * and none for a command if nothing listens.
  */
 const startupTimeout = ({ sqlstate }: DatabaseFailure, user: EmbeddedPostgres.User) =>
   sqlstate === "ENOTFOUND" ? 2 : sqlstate === "ECONNREFUSED" && user === "command" ? 0 : 10
 
-/** Opens the database. Retries transient failures, and warns after a second. */
+/** Runs `open`. Retries transient failures until `startupTimeout`, and warns once after a second. */
 const whenReachable = Effect.fnUntraced(function* <A>(
   settings: Settings,
   user: EmbeddedPostgres.User,
@@ -86,7 +87,7 @@ const whenReachable = Effect.fnUntraced(function* <A>(
   )
 })
 
-/** Session settings that keep acknowledged writes durable even if the database has `synchronous_commit` off. */
+/** The session settings that keep acknowledged writes durable if the database has `synchronous_commit` off. */
 const sessionFor = (acknowledgesEarly: boolean, { database }: Settings) => {
   if (!acknowledgesEarly) return Effect.succeed({})
   const warning = database.pooler
@@ -95,7 +96,7 @@ const sessionFor = (acknowledgesEarly: boolean, { database }: Settings) => {
   return Effect.as(Effect.logWarning(warning), durableSession)
 }
 
-/** Refuses a schema that is behind, and for commands a newer one too: `serve` accepts it, to allow a rollback. */
+/** Refuses a schema that is behind. Commands also refuse a newer one; `serve` accepts it, to allow a rollback. */
 const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.User) => {
   if (state === "behind") {
     return refuse(`${name}: the schema is behind this version, and BYOK_MIGRATE is check: run \`byok migrate\`.`)
@@ -105,7 +106,7 @@ const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.Us
   return user === "service" ? Effect.logWarning(newer) : refuse(`${newer}: use the version that migrated it.`)
 }
 
-/** Checks the user's rights, and checks or migrates the schema. */
+/** Waits for the database, checks the rights of its user, and checks or migrates the schema. */
 const connect = Effect.fnUntraced(function* (
   settings: Settings,
   mode: MigrationMode,
@@ -125,7 +126,7 @@ const connect = Effect.fnUntraced(function* (
   return { name, target, session, distribution, ...schema }
 })
 
-/** Connects to the database, and migrates it if the settings allow. */
+/** Connects to the database, and migrates it if the settings allow. Refuses a schema that `user` cannot use. */
 export const openDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   user: EmbeddedPostgres.User = "service",
@@ -146,16 +147,18 @@ export const openDatabase = Effect.fnUntraced(function* (
   return opened
 })
 
-/** Migrates and restores missing foreign keys; or distributes accounts over the nodes of Citus. */
+/**
+ * Migrates the database. Then distributes its accounts over the nodes of Citus if `distribute` is set, else restores
+ * missing foreign keys.
+ */
 export const migrateDatabase = Effect.fnUntraced(function* (
   settings: Settings,
-  { distribute: distributes }: { readonly distribute: boolean }
+  { distribute: shouldDistribute }: { readonly distribute: boolean }
 ) {
   const { name, target, ...schema } = yield* connect(settings, "migrate", "command")
-  if (!distributes) {
-    const restoring = restoreForeignKeys(target, settings.database)
-    const isIncomplete = schema.distribution === "incomplete"
-    const restored = isIncomplete ? yield* whenReachable(settings, "command", restoring) : []
+  if (!shouldDistribute) {
+    const restore = whenReachable(settings, "command", restoreForeignKeys(target, settings.database))
+    const restored = schema.distribution === "incomplete" ? yield* restore : []
     return { ...schema, distributed: [], restored }
   }
   const { distributed, lacks } = yield* whenReachable(settings, "command", distribute(target, settings.database))

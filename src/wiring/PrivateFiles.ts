@@ -12,7 +12,7 @@ import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 
 const tryToRead = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.cannotBe("read") })
 
-/** Opens a file for reading until the scope closes. Like a keyring file, it must be private. */
+/** Opens a private file for reading; returns its descriptor, which is closed with the scope. */
 export const open = (path: string) =>
   Effect.acquireRelease(
     tryToRead(() => openSync(path, "r")),
@@ -22,27 +22,27 @@ export const open = (path: string) =>
     refuseAs(path)
   )
 
-/** Reads the text of a private file. */
+/** Reads the text of a file; fails unless it is private, like a keyring file. */
 export const read = (path: string) => refuseAs(path)(readPrivateText(path))
 
 /** Creates a file of mode 0600 atomically; fails if it exists. */
 export const create = (path: string, text: string) => refuseAs(path)(createPrivateFile(path, text))
 
-/** Maximum bytes of a secret, the same as of the body of a create request. */
+/** Maximum bytes of a secret, as for the body of a request over HTTP. */
 const maxBytes = 256 * 1024
 
-/** Reads to the end, or until there are more bytes than a secret may have. */
+/** Reads to the end, but stops when there are more bytes than a secret may have. Wipes the chunks. */
 const readStandardInput = (name: string, stdin: AsyncIterable<Buffer>) =>
   Effect.tryPromise(async () => {
-    const parts: Array<Buffer> = []
+    const chunks: Array<Buffer> = []
     let length = 0
-    for await (const part of stdin) {
-      parts.push(part)
-      length += part.length
+    for await (const chunk of stdin) {
+      chunks.push(chunk)
+      length += chunk.length
       if (length > maxBytes) break
     }
-    const whole = Buffer.concat(parts)
-    for (const part of parts) part.fill(0)
+    const whole = Buffer.concat(chunks)
+    for (const chunk of chunks) chunk.fill(0)
     return whole
   }).pipe(Effect.catch(() => refuse(`${name} on standard input cannot be read.`)))
 
@@ -51,10 +51,11 @@ const decode = (name: string, bytes: Buffer) => {
   if (!isUtf8(bytes)) return refuse(`${name} must be UTF-8.`)
   const text = bytes.toString("utf8")
   if (text.includes("\0")) return refuse(`${name} must be UTF-8 without U+0000.`)
+  // A byte order mark and line ends alone are no secret.
   return /[^\r\n\uFEFF]/.test(text) ? Effect.succeed(Redacted.make(text)) : refuse(`${name} must not be empty.`)
 }
 
-/** Reads a secret from a private file, or else from standard input. `name` begins the sentence that refuses it. */
+/** Reads a secret from the private file, if one is set, else from `stdin`. `name` begins the sentence of a refusal. */
 export const readSecretText = (
   name: string,
   file: Option.Option<string>,

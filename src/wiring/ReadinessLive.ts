@@ -12,7 +12,7 @@ import { appliedMigration, latestMigration, lockNotAvailable, withLockTimeout } 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100
 
-/** Converts a database failure to one sentence; logs anything else in full. */
+/** Describes a database failure in one sentence; logs any other cause in full. */
 const sentencesOf = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
   return failure instanceof DatabaseFailure
@@ -21,8 +21,8 @@ const sentencesOf = (cause: Cause.Cause<unknown>) => {
 }
 
 /**
- * Ready when the database answers, has this build's schema and commits to disk, and the primary key may seal. A full disk, or
- * credentials whose key the keyring lacks, is only a warning: the service can serve everything else.
+ * Ready when the database answers, has this build's schema and commits to disk, and the primary key may seal. A full
+ * disk, or credentials whose key the keyring lacks, is only a warning: the service can serve everything else.
  */
 export const layer = Layer.effect(
   Readiness,
@@ -30,9 +30,9 @@ export const layer = Layer.effect(
     const { background, writes } = yield* Database
     const { keks, primary } = yield* KeyEncryption
     const registry = yield* KekRegistry
-    const ids = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
+    const kekIds = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
 
-    /** The version read last, used while the table is locked. At first the latest, which the service checked before it started. */
+    /** The version read last, reported while the table is locked. Initially the latest: startup has checked it. */
     let lastVersion = Option.some(latestMigration)
     const readSchema = Effect.map(
       withLockTimeout(background.sql, schemaLockTimeout)(appliedMigration(background.sql)),
@@ -61,7 +61,7 @@ export const layer = Layer.effect(
     const sealing = Effect.gen(function* () {
       const kek_id = primary()
       if (kek_id === undefined) return []
-      switch (yield* registry.sealPermission(kek_id, yield* ids)) {
+      switch (yield* registry.sealPermission(kek_id, yield* kekIds)) {
         case "retired":
           return [`key ${kek_id} is retired but still first in the keyring: nothing can be sealed`]
         case "foreign":
@@ -71,7 +71,7 @@ export const layer = Layer.effect(
       }
     })
     const missing = Effect.map(
-      Effect.flatMap(ids, (kek_ids) => registry.countMissing(kek_ids, countLimit + 1)),
+      Effect.flatMap(kekIds, (kek_ids) => registry.countMissing(kek_ids, countLimit + 1)),
       (keys) =>
         keys.map(
           ({ credentials, kek_id }) =>

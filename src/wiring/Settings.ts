@@ -27,6 +27,7 @@ const whole = (minimum: number, maximum: number) =>
     `a whole number from ${minimum} to ${maximum}`
   )
 
+/** Reads a duration from `shortest` to an hour. */
 const durationSetting = (name: string, fallback: Duration.Input, shortest: Duration.Input = "1 millis") => {
   const range = { minimum: Duration.fromInputUnsafe(shortest), maximum: Duration.hours(1) }
   const codec = Schema.DurationFromString.check(Schema.makeFilter((duration) => Duration.between(duration, range)))
@@ -36,7 +37,7 @@ const durationSetting = (name: string, fallback: Duration.Input, shortest: Durat
 
 const mebibyte = 1024 * 1024
 
-/** A quarter of the memory limit of the process, but at most 192 MiB. */
+/** A quarter of the memory limit of the process, from 16 to 192 MiB; 192 MiB without a limit. In bytes. */
 const defaultBudget = () => {
   const limit = process.constrainedMemory()
   return limit > 0 ? Math.min(192 * mebibyte, Math.max(16 * mebibyte, Math.floor(limit / 4))) : 192 * mebibyte
@@ -91,10 +92,15 @@ const database = Effect.all({
   poolSize: settingOr("DATABASE_POOL_SIZE", whole(1, 1000), 10),
   connectTimeout: durationSetting("DATABASE_CONNECT_TIMEOUT", "1 second"),
   statementTimeout: durationSetting("DATABASE_STATEMENT_TIMEOUT", "2500 millis"),
+  /** How long a request may wait for the database and the key store in total. */
   deadline: durationSetting("DATABASE_DEADLINE", "3 seconds"),
+  /** When a connection is replaced before its next use. */
   maxAge: durationSetting("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
+  /** Maximum requests of one account that wait or are in progress. */
   queue: settingOr("DATABASE_QUEUE", whole(1, 1_000_000), 2000),
+  /** Whether concurrent requests share statements. */
   batching: settingOr("DATABASE_BATCHING", trueOrFalse, true),
+  /** Whether a transaction pooler such as PgBouncer is between the service and the database. */
   pooler: settingOr("DATABASE_POOLER", trueOrFalse, false)
 })
 
@@ -118,18 +124,20 @@ const allSettings = Effect.all({
     setting("PUBLIC_URL", httpUrl),
     Option.map(({ origin, pathname }) => origin + pathname.replace(/\/+$/, ""))
   ),
+  /** Whether several instances may listen on the port. */
   reusePort: settingOr("BYOK_REUSE_PORT", trueOrFalse, false),
   /** The server's certificate and its key; none for plain HTTP. */
   tls,
   /** How many connections may be open at a time; the server drops further ones. */
   maxConnections: settingOr("MAX_CONNECTIONS", whole(1, 1_000_000), 10_000),
+  /** How long an idle connection stays open. */
   keepAliveTimeout: durationSetting("KEEP_ALIVE_TIMEOUT", "5 seconds"),
   /** How long a client may take to read an answer. */
   sendTimeout: durationSetting("SEND_TIMEOUT", "10 seconds"),
   /** How long to go on serving after a signal to stop, while not ready. */
   drainDelay: durationSetting("DRAIN_DELAY", "0 seconds", "0 millis"),
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
-  /** How many bytes requests, routes and pools may hold together. */
+  /** How many bytes of memory requests, routes and pools may use together. */
   memoryBudget: Effect.map(setting("MEMORY_BUDGET", memory), (size) =>
     Option.match(size, { onNone: defaultBudget, onSome: ByteSize.toNumberUnsafe })
   ),
@@ -150,10 +158,11 @@ const allSettings = Effect.all({
   /** Keys on a PKCS#11 token; the first one seals. */
   pkcs11,
   otlp: readOtlpSettings,
+  /** How often to send metrics to the collector. */
   metricsInterval: Effect.map(settingOr("OTEL_METRIC_EXPORT_INTERVAL", whole(1, 9_999_999), 60_000), Duration.millis),
   /** The address for metrics, health details and keyring reload; none for no management port. */
   management,
-  /** The endpoint of events, and the file with their signing secrets; none for no webhook. */
+  /** The URL to which events are posted, and the file with the secrets that sign them; none for no webhook. */
   webhook,
   /** Whether routes hand out keys that can sign tokens only as tokens. */
   tokensOnly: settingOr("TOKENS_ONLY", trueOrFalse, false),
@@ -165,21 +174,21 @@ export type TlsFiles = Option.Option.Value<Settings["tls"]>
 
 export type Settings = Readonly<Effect.Success<typeof allSettings>>
 
-/** The URL at which browsers on this machine reach the service. `actualPort` is the port it listens on, if PORT is 0. */
+/** The URL at which browsers on this machine reach the service. If PORT is 0, pass the port that the system chose. */
 export const localUrlOf = ({ host, port, tls }: Settings, actualPort = port): string => {
   const name = isLoopback(host) ? host : "localhost"
   return `http${Option.isSome(tls) ? "s" : ""}://${name.includes(":") ? `[${name}]` : name}:${actualPort}`
 }
 
-/** PUBLIC_URL, or the local URL if the service listens on loopback; else undefined, because no browser's URL is known. */
+/** PUBLIC_URL, or the local URL if the service listens on loopback; otherwise undefined: the URL is not known. */
 export const publicUrlOf = (settings: Settings): string | undefined =>
   Option.getOrElse(settings.publicUrl, () => (isLoopback(settings.host) ? localUrlOf(settings) : undefined))
 
-/** Whether any setting of the PKCS#11 token is set. */
+/** Whether the settings name a PKCS#11 token, even in part. */
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
   [keys, module, pin, pinFile, token].some((value) => Option.isSome<unknown>(value))
 
-/** Reads every setting except those of the log, and removes secrets from the environment. */
+/** Reads and checks every setting except those of the log, and removes secrets from the environment. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   const settings = yield* allSettings
   yield* warnOfMisspelt
@@ -188,8 +197,9 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     return yield* refuse("DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT.")
   }
   const { host, management, port } = settings
-  const collides = (other: string) => other === host || [host, other].some((either) => /^(0\.0\.0\.0|::)$/.test(either))
-  if (Option.exists(management, (other) => port !== 0 && other.port === port && collides(other.host))) {
+  const isWildcard = (address: string) => /^(0\.0\.0\.0|::)$/.test(address)
+  const overlapsHost = (other: string) => other === host || isWildcard(host) || isWildcard(other)
+  if (Option.exists(management, (other) => port !== 0 && other.port === port && overlapsHost(other.host))) {
     return yield* refuse("BYOK_MANAGEMENT_PORT and PORT must be different.")
   }
   if (Option.isSome(keyring) && Option.isSome(keyringFile)) {

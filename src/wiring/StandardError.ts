@@ -14,20 +14,20 @@ export const WriteLog = Context.Reference<Write>("byok/WriteLog", {
   }
 })
 
-/** How many characters may wait for the reader of a pipe: about a second of a busy service's access log. */
+/** How many characters may wait for the reader of a pipe: about one second of a busy service's access log. */
 const bufferLimit = 4 * 1024 * 1024
 
-/** Milliseconds before writing to a full pipe again. */
+/** How many milliseconds to wait before writing to a full pipe again. */
 const retryDelay = 5
 
-/** How many milliseconds the process waits for a reader at its end. */
+/** How many milliseconds an exiting process waits for the reader of a pipe. */
 const exitTimeout = 2000
 
 const sleep = (milliseconds: number) => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds)
 
 /**
- * Joins the lines of one turn of the event loop into one write. Writes each line once and in order. Omits and counts further
- * lines while too many wait for the reader of a pipe.
+ * Joins the lines of one turn of the event loop into one write. Writes each line once and in order. While too many
+ * characters wait for the reader of a pipe, omits further lines, and passes their number to `onOmitted` afterwards.
  */
 const joinLines = (write: Write, onOmitted: (lines: number) => void) => {
   let lines = ""
@@ -36,7 +36,7 @@ const joinLines = (write: Write, onOmitted: (lines: number) => void) => {
   let omitted = 0
   let isScheduled = false
 
-  /** Returns whether everything is written. */
+  /** Writes what waits. Returns false if the pipe is full. */
   const flush = (): boolean => {
     try {
       while (rest.length > 0 || lines !== "") {
@@ -54,15 +54,16 @@ const joinLines = (write: Write, onOmitted: (lines: number) => void) => {
     }
     return true
   }
-  const report = () => {
+  const reportOmitted = () => {
     const count = omitted
     omitted = 0
     if (count > 0) onOmitted(count)
   }
+  /** Writes at the end of a turn, and again later while the pipe is full. */
   const endTurn = () => {
     isScheduled = !flush()
     if (isScheduled) setTimeout(endTurn, retryDelay).unref()
-    else report()
+    else reportOmitted()
   }
   return {
     write: (line: string) => {
@@ -72,16 +73,20 @@ const joinLines = (write: Write, onOmitted: (lines: number) => void) => {
       isScheduled = true
       setImmediate(endTurn)
     },
+    /** Blocks until everything is written, or `exitTimeout` has passed. */
     end: () => {
-      const giveUp = performance.now() + exitTimeout
-      while (!flush() && performance.now() < giveUp) sleep(retryDelay)
-      report()
+      const latest = performance.now() + exitTimeout
+      while (!flush() && performance.now() < latest) sleep(retryDelay)
+      reportOmitted()
       flush()
     }
   }
 }
 
-/** A console that joins lines on standard error, and writes all of them when the scope closes or the process ends. */
+/**
+ * Makes a console that joins lines on standard error. Writes those that wait when the scope closes or the process ends.
+ * Passes the number of lines omitted because nobody read them to `onOmitted`.
+ */
 export const makeConsole = (onOmitted: (lines: number) => void) =>
   Effect.gen(function* () {
     const { end, write } = joinLines(yield* WriteLog, onOmitted)

@@ -7,7 +7,7 @@ import * as Gauges from "../telemetry/Gauges.ts"
 import { version } from "./OtlpSettings.ts"
 import type { Settings } from "./Settings.ts"
 
-/** How long an exiting process waits for the collector. Short, because a process that fails to start waits too. */
+/** How long an exiting process waits for the collector. Short, because one that fails to start waits too. */
 const shutdownTimeout = "1 second" as const
 
 const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
@@ -38,7 +38,7 @@ const storeGauges = Layer.unwrap(
   Effect.map(KeyEncryption, ({ primary }) => Gauges.storeLayer({ wrapsLimit: limits.refuse, primary }))
 )
 
-/** Registers the gauges that are read at export, and sends metrics to a collector; empty if nothing reads the metrics. */
+/** Registers the gauges, and sends metrics to the collector, if one is set. Empty if nothing reads the metrics. */
 export const metrics = (settings: Settings) =>
   Option.isNone(settings.management) && Option.isNone(settings.otlp.metrics)
     ? Layer.empty

@@ -20,16 +20,19 @@ import { members } from "./words.js"
 
 const busy = "The service is busy. Nothing was done: try again in a moment."
 
-/** Sentences for owners by status, for answers without one; status 0 is no answer. @type {Record<number, string>} */
+/**
+ * Sentences for owners, by status, for failures without issues. Status 0 means that no answer came.
+ * @type {Record<number, string>}
+ */
 const sentences = {
   0: "No answer came. Check your connection, and try again.",
-  404: "This key is not there any more: it was deleted.",
+  404: "This key no longer exists: it was deleted.",
   429: busy,
-  500: "Something went wrong, and it is not known whether it was done. Try again in a moment.",
+  500: "Something went wrong, and what you asked for may or may not have been done. Try again in a moment.",
   503: busy
 }
 
-/** A failed request. `issues` are by field; `stored` is the key that a used link has stored. */
+/** A request failed. The message is for the owner. `stored` is the key that a used link has stored. */
 export class Refused extends Error {
   /** @param {number} status @param {any} [error] */
   constructor(status, error) {
@@ -54,10 +57,14 @@ export class Refused extends Error {
     `${members[path[0] ?? ""] ?? path.join(" ")}${typeof path[1] === "number" ? `, line ${path[1] + 1},` : ""} ${message}.`
 }
 
-/** After how long to say that the answer is slow, and when to give up, in milliseconds. */
+/** After how many milliseconds to say that the answer is slow, and after how many to give up. */
 const [slowAfter, timeout] = [3000, 30_000]
 
-/** Sends a request to the links API; throws `Refused` if it fails. @param {string} method @param {string} path @param {object} [body] @param {string} [idempotency_key] @returns {Promise<any>} */
+/**
+ * Sends a request to the links API; returns the `data` of the answer. Throws `Refused` if the request fails.
+ * @param {string} method @param {string} path @param {object} [body] @param {string} [idempotency_key]
+ * @returns {Promise<any>}
+ */
 export const ask = async (method, path, body, idempotency_key) => {
   let isSlow = false
   const slowTimer = setTimeout(() => {
@@ -96,21 +103,21 @@ const toBase64Url = (/** @type {Uint8Array} */ bytes) =>
   btoa(String.fromCharCode(...bytes)).replace(/[+/=]/g, (one) => ({ "+": "-", "/": "_" })[one] ?? "")
 
 /**
- * Reads the description of the link. Replaces the token of a lasting link by a new one, which only this tab has: the token of the
- * address remains in the browser's history, and must not open the link again.
+ * Reads the description of the link. Replaces the token of a lasting link by a new one that only this tab has: the
+ * token in the address remains in the browser's history, and must not open the link again.
  * @returns {Promise<About>}
  */
 export const open = async () => {
-  const [token = "", next] = tokens
+  const [token = "", successor] = tokens
   /** @type {About} */
   const about = await ask("GET", "/link").catch((error) => {
-    if (error.status !== 401 || next === undefined) throw error
-    keepTokens([next])
+    if (error.status !== 401 || successor === undefined) throw error
+    keepTokens([successor])
     return ask("GET", "/link")
   })
   const lasts = about.purpose === "manage" || about.purpose === "view"
   if (lasts && tokens[0] === token && token.startsWith("byok_")) {
-    const newToken = next ?? toBase64Url(crypto.getRandomValues(new Uint8Array(32)))
+    const newToken = successor ?? toBase64Url(crypto.getRandomValues(new Uint8Array(32)))
     keepTokens([token, newToken])
     await ask("PUT", "/link/token", { token: newToken })
     keepTokens([newToken])
@@ -120,29 +127,36 @@ export const open = async () => {
 
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
-/** Seals a key to the link's current public key. @param {string} key @param {string} provider @param {string | null} credential_id */
+/**
+ * Encrypts a key to the link's current public key. Binds it to the link, the provider, and the credential to replace.
+ * @param {string} key @param {string} provider @param {string | null} credential_id
+ */
 const seal = async (key, provider, credential_id) => {
   /** @type {About} */
   const { account_id, link_id, public_key, workspace_id } = await ask("GET", "/link")
-  const bound = ["byok/link/1", link_id, account_id, workspace_id, provider, credential_id]
+  const boundTo = ["byok/link/1", link_id, account_id, workspace_id, provider, credential_id]
   const encoder = new TextEncoder()
   const { ciphertext, encapsulatedSecret } = await suite.Seal(
     await suite.DeserializePublicKey(fromBase64Url(public_key ?? "")),
     encoder.encode(key),
-    { aad: encoder.encode(JSON.stringify(bound)) }
+    { aad: encoder.encode(JSON.stringify(boundTo)) }
   )
   return { enc: toBase64Url(encapsulatedSecret), ciphertext: toBase64Url(ciphertext) }
 }
 
 /**
- * Adds a key, or replaces the key of the credential `id`. Seals it again if another tab has used the key pair meanwhile (409).
- * @param {string} key @param {string} provider @param {{ id: string } | { idempotency_key: string, name: string | null }} as
+ * Adds a key, or replaces the key of the credential `id`. Seals it again if another tab has used the link's key pair
+ * meanwhile (409).
+ * @param {string} key @param {string} provider
+ * @param {{ id: string } | { idempotency_key: string, name: string | null }} target
  * @returns {Promise<Credential>}
  */
-export const store = async (key, provider, as) => {
+export const store = async (key, provider, target) => {
   const send = async () => {
-    if ("id" in as) return ask("PATCH", `/byok/${as.id}`, { sealed_key: await seal(key, provider, as.id) })
-    const { idempotency_key, ...members } = as
+    if ("id" in target) {
+      return ask("PATCH", `/byok/${target.id}`, { sealed_key: await seal(key, provider, target.id) })
+    }
+    const { idempotency_key, ...members } = target
     return ask("POST", "/byok", { provider, ...members, sealed_key: await seal(key, provider, null) }, idempotency_key)
   }
   return send().catch((error) => {

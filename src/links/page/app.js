@@ -17,7 +17,11 @@ const Back = (/** @type {{ to: string | null }} */ { to }) =>
 
 const Key = (/** @type {{ of: Stored }} */ { of }) => html`<code>${of.label}</code> for ${providerName(of.provider)}`
 
-/** The page of a link that adds or replaces one key. @param {{ about: import("./api.js").About, onStored: (stored: Stored) => void, onClosed: (error: Refused) => void }} props */
+/**
+ * The page of a link that adds or replaces one key. Calls `onClosed` when the link cannot be used any more.
+ * @param {{ about: import("./api.js").About, onStored: (stored: Stored) => void,
+ *   onClosed: (error: Refused) => void }} props
+ */
 const OneKey = ({ about, onClosed, onStored }) => {
   const { account_name, credential_id, provider, purpose, providers, workspace_name } = about
   const form = (/** @type {import("./api.js").Credential | undefined} */ credential) => html`

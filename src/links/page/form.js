@@ -8,11 +8,15 @@ import { doubtOf, KeyPageLink, multilineHintOf, providerName, slugOf, TokenValid
 /** @typedef {import("./api.js").Credential} Credential */
 /** @typedef {import("./api.js").Stored} Stored */
 
-/** Reads a path of the API and shows the answer, or the error with a button to retry. Reads again if `at` changes. @param {{ path: string, at?: any, children: (answer: any) => any }} props */
-export const Read = ({ at, children, path }) => {
+/**
+ * Reads a path of the API, and shows the answer with `children`, or the error with a button to retry. Reads again when
+ * `version` changes.
+ * @param {{ path: string, version?: any, children: (answer: any) => any }} props
+ */
+export const Read = ({ children, path, version }) => {
   const [answer, set] = useState(/** @type {any} */ (undefined))
   const read = () => void ask("GET", path).then(set, set)
-  useEffect(read, [path, at])
+  useEffect(read, [path, version])
   if (answer === undefined) return html`<p role="status">Loading…</p>`
   if (!(answer instanceof Error)) return children(answer)
   const retry = () => {
@@ -24,7 +28,7 @@ export const Read = ({ at, children, path }) => {
     <button type="button" onClick=${retry}>Try again</button>`
 }
 
-/** Keeps the issues of a form's fields and a failure of the whole form. Focuses the first field that has an issue. */
+/** Keeps the issues of a form's fields, and the failure of the form as a whole. */
 export const useRefusal = () => {
   const form = useRef(/** @type {HTMLFormElement | null} */ (null))
   const [{ failure, issues }, set] = useState({ failure: "", issues: /** @type {Record<string, string>} */ ({}) })
@@ -32,6 +36,7 @@ export const useRefusal = () => {
     const field = form.current?.elements.namedItem(String(name))
     return field instanceof HTMLElement ? /** @type {HTMLInputElement} */ (field) : null
   }
+  /** Shows issues by field, and a failure of the whole form. Focuses the first field that has an issue. */
   const showIssues = (/** @type {Record<string, string>} */ issues, failure = "") => {
     set({ failure, issues })
     const field = fieldOf(Object.keys(issues)[0])
@@ -44,35 +49,39 @@ export const useRefusal = () => {
     showIssues,
     /** Shows why sending the form failed. @param {unknown} error */
     showFailure: (error) => {
-      if (!(error instanceof Refused)) return showIssues({}, "This browser could not seal the key. Try another one.")
+      if (!(error instanceof Refused))
+        return showIssues({}, "This browser could not seal the key. Try another browser.")
       const issuesHere = error.issues.filter(({ path }) => fieldOf(path[0]) !== null)
       showIssues(
         Object.fromEntries(issuesHere.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])),
         issuesHere.length < Math.max(error.issues.length, 1) ? error.message : ""
       )
     },
-    /** Clears the issue of a field that the person changes. @param {string} name */
+    /** Clears the issue of a field that is being changed. @param {string} name */
     clearIssue: (name) => set(({ issues: { [name]: _, ...issues } }) => ({ failure: "", issues })),
     alert: html`<div role="alert">${failure && html`<small class="error">${failure}</small>`}</div>`
   }
 }
 
-/** The label that a key will have; empty for JSON, whose label masks a secret inside. */
+/** The label that a key will have; empty for JSON, whose label comes from a secret inside it. */
 const previewOf = (/** @type {string} */ key) => (key === "" || /^\s*[[{]/.test(key) ? "" : labelOf(key))
 
 /**
  * The form that adds a key, or replaces the key of `credential`.
- * @param {{ provider: string | null, providers: string[], credential?: Credential | undefined, onStored: (stored: Stored) => void,
- *   onClosed: (error: Refused) => void, cancel?: (() => void) | undefined }} props
+ * @param {{ provider: string | null, providers: string[], credential?: Credential | undefined,
+ *   onStored: (stored: Stored) => void, onClosed: (error: Refused) => void, cancel?: (() => void) | undefined }} props
  */
 export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, providers }) => {
   const { alert, form, issues, clearIssue, showIssues, showFailure } = useRefusal()
   const [busy, setBusy] = useState(false)
   const [key, setKey] = useState("")
   const [chosen, choose] = useState(provider ?? undefined)
-  /** The doubt that the last submit showed. Submitting again despite it sends the key. */
+  /** The doubt that the last submission showed. Submitting again, despite the doubt, sends the key. */
   const [shownDoubt, setShownDoubt] = useState("")
-  /** The idempotency key of a create, and whether an earlier try may have stored the key. Renewed after a definite answer. */
+  /**
+   * The idempotency key of a create, and whether an earlier try may have stored the API key. Renewed after a definite
+   * answer.
+   */
   const attempt = useRef({ id: crypto.randomUUID(), mayBeStored: false })
 
   const submit = async (/** @type {Event} */ event) => {
@@ -102,15 +111,15 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
       setBusy(false)
       if (!(error instanceof Refused)) return showFailure(error)
       const { mayBeStored } = attempt.current
-      // The link is closed: by the earlier try, if that stored a key.
+      // The link is closed, perhaps because the earlier try stored the key.
       if (error.status === 401) return error.stored && mayBeStored ? onStored(error.stored) : onClosed(error)
       attempt.current = error.mayBeDone
         ? { ...attempt.current, mayBeStored: true }
         : { id: crypto.randomUUID(), mayBeStored: false }
       if (error.mayBeDone) return showIssues({}, `${error.message} What is sent again is stored once.`)
-      // The earlier try was stored, with other content.
+      // The earlier try stored another key under the same idempotency key.
       if (error.status === 409 && mayBeStored && !credential)
-        return showIssues({}, "What you sent before was stored. Look at your keys before you add this one.")
+        return showIssues({}, "The key that you sent before was stored. Check your keys before you add this one.")
       showFailure(error)
     }
   }

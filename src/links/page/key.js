@@ -9,10 +9,11 @@ import { causeOf, EventText, inWords, State, states } from "./words.js"
 
 /** @typedef {import("./api.js").Credential & { status?: import("./api.js").Status }} Key */
 
+/** The name of a key; its label if it has none. */
 export const nameOf = (/** @type {Pick<Key, "label" | "name">} */ { label, name }) =>
   html`<${Name} of=${name ?? label} />`
 
-/** Hides the update that accompanies each rotation. */
+/** Hides updates of only the key: each has a rotation beside it, which says the same. */
 const isShown = (/** @type {any} */ { action, fields }) => action !== "credential.update" || String(fields) !== "key"
 
 /** The word that an owner types to delete a key: its label, or the provider if the label has other characters. */
@@ -24,8 +25,12 @@ export const inOrder = (keys) =>
     (one, other) => Number(one.is_fallback) - Number(other.is_fallback) || one.sort_order - other.sort_order
   )
 
-/** @param {{ shown: Key, all: Key[], manages: boolean, perform: (act: () => Promise<unknown>, done?: any) => Promise<boolean>,
- *   show: (name: string, id?: string) => void }} props */
+/**
+ * The page of one key. `perform` runs an action and then reads all keys again; `show` opens another view.
+ * @param {{ shown: Key, all: Key[], manages: boolean,
+ *   perform: (act: () => Promise<unknown>, done?: any) => Promise<boolean>,
+ *   show: (name: string, id?: string) => void }} props
+ */
 export const KeyPage = ({ all, manages, perform, show, shown }) => {
   const { disabled, id, label, provider, status } = shown
   const [editing, edit] = useState("")
@@ -34,15 +39,16 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
   useEffect(() => /** @type {HTMLInputElement | null} */ (document.getElementById(editing))?.select(), [editing])
 
   const siblings = inOrder(all.filter((key) => key.provider === provider))
+  /** The keys among which this one can move. */
   const order = siblings.filter((key) => key.is_fallback === shown.is_fallback)
-  const place = order.findIndex((key) => key.id === id)
+  const index = order.findIndex((key) => key.id === id)
   const move = (/** @type {number} */ by, /** @type {string} */ words) => {
-    const other = order[place + by]
+    const other = order[index + by]
     const swap = async () => {
       const ids = siblings.map((key) => (key.id === id ? other?.id : key.id === other?.id ? id : key.id))
       await ask("PUT", "/byok/order", { provider, ids })
     }
-    const done = html`${nameOf(shown)} is now number ${place + by + 1} of ${providerName(provider)}.`
+    const done = html`${nameOf(shown)} is now number ${index + by + 1} of ${providerName(provider)}.`
     return html`<button aria-disabled=${String(!other)} onClick=${() => other && perform(swap, done)}>${words}</button>`
   }
   const change = (/** @type {object} */ changes, /** @type {any} */ done) =>
@@ -137,7 +143,7 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
           Provider: providerName(provider),
           Label: html`<code>${label}</code>`,
           ...(order.length > 1 && {
-            Place: `${place + 1} of ${order.length}${shown.is_fallback ? ", after all others" : ""}`
+            Place: `${index + 1} of ${order.length}${shown.is_fallback ? ", after all others" : ""}`
           }),
           Added: html`<${Ago} at=${shown.created_at} />`,
           "Last success": html`<${Ago} at=${last_succeeded_at} />`,
@@ -168,7 +174,7 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
       }
     </div>
     <h2>Events</h2>
-    <${Read} path=${`/byok/events?credential_id=${id}&limit=20`} at=${shown}
+    <${Read} path=${`/byok/events?credential_id=${id}&limit=20`} version=${shown}
       >${(/** @type {any[]} */ events) =>
         html`<table>
           ${events.filter(isShown).map(

@@ -11,7 +11,10 @@ import { State } from "./words.js"
 
 /** @typedef {import("./key.js").Key} Key */
 
-/** Groups keys by provider, each group in the order in which routers try them. @param {Key[]} keys @returns {[string, Key[]][]} */
+/**
+ * Groups keys by the name of their provider, each group in the order in which routers try them.
+ * @param {Key[]} keys @returns {[string, Key[]][]}
+ */
 const byProvider = (keys) =>
   [...new Set(keys.map(({ provider }) => providerName(provider)))]
     .sort()
@@ -39,10 +42,10 @@ const readAll = async () => {
 const matches =
   (/** @type {string} */ search) =>
   (/** @type {Key} */ { label, name, provider }) => {
-    const wanted = search.trim().toLowerCase()
+    const query = search.trim().toLowerCase()
     return (
-      [name ?? "", provider, providerName(provider)].some((text) => text.toLowerCase().includes(wanted)) ||
-      label.toLowerCase().endsWith(wanted)
+      [name ?? "", provider, providerName(provider)].some((text) => text.toLowerCase().includes(query)) ||
+      label.toLowerCase().endsWith(query)
     )
   }
 
@@ -64,7 +67,8 @@ export const Keys = ({ about, onClosed }) => {
   const manages = about.purpose === "manage"
 
   /**
-   * Runs `act` unless another act runs, then reads the keys again. Says `done`, or why it failed. Returns whether it succeeded.
+   * Runs `act` unless another act runs, then reads the keys again. Says `done`, or why the act failed. Returns
+   * whether it succeeded.
    * @param {() => Promise<unknown>} act @param {any} [done]
    */
   const perform = async (act, done = "") => {
@@ -83,7 +87,7 @@ export const Keys = ({ about, onClosed }) => {
         refusal
           ? refusal.message
           : readFailure
-            ? html`${done} The keys could not be read again: reload this page.`
+            ? html`${done} The list of keys could not be updated: reload this page.`
             : done
       )
     return !refusal
@@ -91,12 +95,12 @@ export const Keys = ({ about, onClosed }) => {
   const readAgain = (/** @type {any} */ done) => void perform(async () => {}, done)
   useEffect(() => readAgain(""), [])
   useEffect(() => {
-    const showEntry = () => {
+    const showCurrentView = () => {
       say("")
       setView(viewNow())
     }
-    addEventListener("popstate", showEntry)
-    return () => removeEventListener("popstate", showEntry)
+    addEventListener("popstate", showCurrentView)
+    return () => removeEventListener("popstate", showCurrentView)
   }, [])
 
   const listed = (keys ?? []).filter(matches(search)).slice(0, maxShown)
@@ -107,7 +111,10 @@ export const Keys = ({ about, onClosed }) => {
   }
   const shown = keys?.find(({ id }) => id === view.id)
 
-  /** Leaves a form by going back in the history, so that the Back button does not return to it. Then says `done`, if any. */
+  /**
+   * Leaves a form by going back in the history, so that the Back button does not return to it. Then reads the keys again
+   * and says `done`, unless it is empty.
+   */
   const leave = (/** @type {string} */ done) => {
     if (done) addEventListener("popstate", () => readAgain(done), { once: true })
     history.back()

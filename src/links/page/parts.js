@@ -1,10 +1,10 @@
 // @ts-check
 import { html, useEffect, useRef, useState } from "./preact.js"
 
-/** Invisible characters, and those that reverse the text beside them. */
+/** Invisible characters, and those that reverse the direction of text. */
 const hiddenCharacters = /[\p{Cc}\p{Bidi_Control}\u200B\u2028\u2029\u2060\uFEFF]/gu
 
-/** A text that others chose, such as a name: shows hidden characters, and cannot reverse the text around it. */
+/** A text that somebody else chose, such as a name. Shows hidden characters, and cannot reverse the text around it. */
 export const Name = (/** @type {{ of: string }} */ { of }) =>
   html`<bdi
     >${of.replace(hiddenCharacters, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`)}</bdi
@@ -13,10 +13,10 @@ export const Name = (/** @type {{ of: string }} */ { of }) =>
 /** @type {(text: any) => void} */
 let setMessage = () => {}
 
-/** Shows a message at the lower edge of the window, and has screen readers read it out. */
+/** Shows a message at the bottom of the window, and has screen readers read it out; "" removes it. */
 export const say = (/** @type {any} */ text) => setMessage(text)
 
-/** The place of the message that `say` shows. */
+/** Shows the message of `say`. */
 export const Message = () => {
   const [text, set] = useState(/** @type {any} */ (""))
   useEffect(() => void (setMessage = set), [])
@@ -31,8 +31,8 @@ export const Heading = (/** @type {{ children?: any }} */ { children }) => {
 }
 
 /**
- * A time in words, updated every second: relative within a day, else a date. Calls `onPassed` when the time has passed, and
- * then every five seconds.
+ * A time in words, updated every second: relative within a day, else a date. Calls `onPassed` when the time has passed,
+ * and then every five seconds.
  * @param {{ at: string | null | undefined, onPassed?: () => void }} props
  */
 export const Ago = ({ at, onPassed = () => {} }) => {
@@ -60,8 +60,10 @@ export const Ago = ({ at, onPassed = () => {} }) => {
 }
 
 /**
- * A field with its label, a hint and an error: a choice if it has options as children, or a text of several lines.
- * @param {{ id: string, label: string, hint?: any, error?: string | undefined, children?: any, multiline?: any, [attribute: string]: any }} field
+ * A field with its label, hint and error: a choice if it has options as children, a text of several lines if
+ * `multiline`, else one line. Further attributes are those of the HTML element.
+ * @param {{ id: string, label: string, hint?: any, error?: string | undefined, children?: any, multiline?: any,
+ *   [attribute: string]: any }} field
  */
 export const Field = ({ children, error, hint, id, label, multiline, ...attributes }) => {
   const tag = children ? "select" : multiline ? "textarea" : "input"
@@ -80,7 +82,7 @@ export const Field = ({ children, error, hint, id, label, multiline, ...attribut
   </p>`
 }
 
-/** Rows of a table: the name in the head of each row, and its value. */
+/** Rows of a table, one per member: its name as the row's header, and its value. */
 export const Rows = (/** @type {{ of: Record<string, any> }} */ { of }) =>
   Object.entries(of).map(
     ([name, value]) =>

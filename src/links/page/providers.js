@@ -1,7 +1,7 @@
 // @ts-check
 import { html } from "./preact.js"
 
-/** Names of providers that do not follow from their slugs. @type {Record<string, string>} */
+/** The names of providers that cannot be derived from their slugs. @type {Record<string, string>} */
 // prettier-ignore
 const names = {
   ai21: "AI21 Labs", akashml: "AkashML", "amazon-bedrock/claude-on-aws": "Amazon Bedrock (Claude on AWS)",
@@ -15,16 +15,17 @@ const names = {
   wandb: "Weights & Biases", xai: "xAI (Grok)", "z-ai": "Z.AI (GLM)"
 }
 
+/** The name of a provider for people. */
 export const providerName = (/** @type {string} */ slug) =>
   names[slug] ?? slug.replace(/(^|[-/])([a-z])/g, (_, before, letter) => (before && " ") + letter.toUpperCase())
 
-/** Finds the slug of a provider by slug or name. @param {string[]} slugs @param {string} text */
+/** Finds the slug of a provider by its slug or name, in any case. @param {string[]} slugs @param {string} text */
 export const slugOf = (slugs, text) => {
   const wanted = text.trim().toLowerCase()
   return slugs.find((slug) => slug === wanted || providerName(slug).toLowerCase() === wanted)
 }
 
-/** The provider's web page for making a key, by slug. @type {Record<string, string>} */
+/** The web page on which a provider issues keys, by slug. @type {Record<string, string>} */
 // prettier-ignore
 const keyPages = {
   "amazon-bedrock": "console.aws.amazon.com/bedrock/home#/api-keys",
@@ -44,7 +45,10 @@ export const KeyPageLink = (/** @type {{ of: string }} */ { of }) =>
     new tab)
   </p>`
 
-/** Providers whose keys are mostly JSON: the required members, and a description of the key. @type {Record<string, [string[], string]>} */
+/**
+ * Providers whose keys are mostly JSON: the required members, and a description of the key.
+ * @type {Record<string, [string[], string]>}
+ */
 const structured = {
   "amazon-bedrock": [
     ["accessKeyId", "secretAccessKey", "region"],
@@ -52,7 +56,7 @@ const structured = {
   ],
   azure: [
     ["endpoint_url", "api_key"],
-    "JSON with endpoint_url, api_key and the model, one object or a list; or an API key."
+    "JSON with endpoint_url, api_key and the model, as one object or a list; or an API key."
   ],
   "google-vertex": [["client_email", "private_key_id", "private_key"], "The JSON file of a service account, whole."]
 }
@@ -63,7 +67,7 @@ const formOf = (/** @type {string} */ slug) =>
 /** Describes the form of a provider's keys if they may have several lines; undefined otherwise. */
 export const multilineHintOf = (/** @type {string} */ slug) => formOf(slug)?.[1]
 
-/** How keys begin, by provider. @type {[string, string][]} */
+/** How keys begin, and of which provider they are. @type {[string, string][]} */
 // prettier-ignore
 const beginnings = [
   ["sk-ant-", "anthropic"], ["sk-proj-", "openai"], ["AIza", "google-ai-studio"], ["ABSK", "amazon-bedrock"],
@@ -71,7 +75,10 @@ const beginnings = [
   ["nvapi-", "nvidia"], ["pplx-", "perplexity"], ["xai-", "xai"]
 ]
 
-/** Says why a text may not be a key of the provider; undefined without a doubt. Only a hint: some keys look unusual. @param {string} key @param {string} slug */
+/**
+ * Says why a text may not be a key of the provider; undefined if it looks like one. A hint only: some keys are unusual.
+ * @param {string} key @param {string} slug
+ */
 export const doubtOf = (key, slug) => {
   const [, owner] = beginnings.find(([beginning]) => key.startsWith(beginning)) ?? []
   if (owner !== undefined && slug.split("/")[0] !== owner)

@@ -8,15 +8,17 @@ import { members } from "./words.js"
 /** @typedef {import("./api.js").Credential} Credential */
 /** @typedef {{ hash: string, name: string }} ApiKey */
 
+/** The name of an API key, or the end of its hash if the key no longer exists. */
 const ApiKeyName = (/** @type {{ hash: string, all: ApiKey[] }} */ { all, hash }) => {
-  const known = all.find((one) => one.hash === hash)
-  return known ? html`<${Name} of=${known.name} />` : `one that ends in ${hash.slice(-4)}`
+  const apiKey = all.find((one) => one.hash === hash)
+  return apiKey ? html`<${Name} of=${apiKey.name} />` : `one whose hash ends in ${hash.slice(-4)}`
 }
 
+/** The choices for zero data retention: each value and its words. */
 const zdr = [
   ["", "As the service has it for the provider"],
-  ["true", "Yes: the provider keeps nothing of requests"],
-  ["false", "No: not for requests that ask for it"]
+  ["true", "Yes: the provider keeps no data from requests"],
+  ["false", "No: not used for requests that require it"]
 ]
 const regions = [
   ["", "Not declared"],
@@ -75,7 +77,7 @@ const linesOf = (/** @type {FormDataEntryValue | null} */ text) => {
   return lines.filter((line, n) => line !== "" && lines.indexOf(line) === n)
 }
 
-/** Converts a form to members of the contract. @param {FormData} values */
+/** Converts the values of the form to members of a credential. @param {FormData} values */
 const settingsIn = (values) => {
   const orNull = (/** @type {string[]} */ all) => (all.length === 0 ? null : all)
   const declared = values.get("declared_zdr")
@@ -91,8 +93,10 @@ const settingsIn = (values) => {
   }
 }
 
-/** The form for restrictions and flags. Sends only members that changed here, so that changes of others stay. @param {{ of: Credential,
- *   save: (changes: object) => Promise<void>, cancel: () => void }} props */
+/**
+ * The form for restrictions and flags. Sends only the members that changed here, so that changes by others stay.
+ * @param {{ of: Credential, save: (changes: object) => Promise<void>, cancel: () => void }} props
+ */
 export const SettingsForm = ({ cancel, of, save }) => {
   const { alert, form, issues, clearIssue, showIssues, showFailure } = useRefusal()
   const [busy, setBusy] = useState(false)
@@ -132,7 +136,7 @@ export const SettingsForm = ({ cancel, of, save }) => {
     html`<${Field}
       id=${id}
       label=${members[id]}
-      hint=${`${of[id]?.length === 0 ? "Now: none. " : ""}${hint}`}
+      hint=${`${of[id]?.length === 0 ? "Currently: none. " : ""}${hint}`}
       error=${issues[id]}
       multiline
       rows=${Math.min(8, Math.max(2, of[id]?.length ?? 0))}

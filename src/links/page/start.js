@@ -3,29 +3,32 @@
 
 const fromAddress = location.hash.slice(1)
 
-/** Identifies the link of an entry in the tab's history: a tab may open several links, and go back to each. */
+/** Identifies the link of the current entry in the tab's history: a tab may open several links, and go back to each. */
 export const link = fromAddress === "" ? history.state?.link : String(Date.now())
 history.replaceState(fromAddress === "" ? history.state : { link }, "", location.pathname)
 
-const key = `byok ${link}`
+const storageKey = `byok ${link}`
 
 /** @returns {string[]} */
 const storedTokens = () => {
   try {
-    return JSON.parse(sessionStorage.getItem(key) ?? "[]")
+    return JSON.parse(sessionStorage.getItem(storageKey) ?? "[]")
   } catch {
     return []
   }
 }
 
-/** The link's token, then perhaps its successor, which has already replaced it if an answer was lost. */
+/** The link's token, then perhaps a new token: if the answer was lost, it is not known which of them is valid. */
 export let tokens = fromAddress === "" ? storedTokens() : [fromAddress]
 
-/** Stores tokens for this tab, so that the tab can be reloaded; in memory only if the browser stores nothing. @param {string[]} next */
+/**
+ * Stores tokens for this tab, so that it can be reloaded. If the browser stores nothing, keeps them in memory only.
+ * @param {string[]} next
+ */
 export const keepTokens = (next) => {
   tokens = next
   try {
-    sessionStorage.setItem(key, JSON.stringify(next))
+    sessionStorage.setItem(storageKey, JSON.stringify(next))
   } catch {}
 }
 if (fromAddress !== "") keepTokens(tokens)
@@ -33,7 +36,7 @@ if (fromAddress !== "") keepTokens(tokens)
 const isOtherLink = () => location.hash !== "" || history.state?.link !== link
 for (const event of ["hashchange", "popstate"]) addEventListener(event, () => isOtherLink() && location.reload())
 
-/** Whether the browser has the APIs that the page needs. Over plain HTTP no browser has them, and the page says so. */
+/** Whether the browser has the APIs that the page needs. Over plain HTTP none has them, which the page explains. */
 const isSupported = !isSecureContext || ("subtle" in crypto && "randomUUID" in crypto && "timeout" in AbortSignal)
 
 const load = () => (isSupported ? import("./app.js") : Promise.reject())

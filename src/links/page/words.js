@@ -2,14 +2,14 @@
 import { html } from "./preact.js"
 import { Name } from "./parts.js"
 
-/** Names of a credential's members for people, in refusals and in events. @type {Record<string, string>} */
+/** The names of a credential's members in errors and events that owners read. @type {Record<string, string>} */
 export const members = {
   provider: "Provider",
   key: "API key",
   name: "Name",
   ids: "The order",
-  disabled: "Whether it is on",
-  is_fallback: "Place after all others",
+  disabled: "On or off",
+  is_fallback: "Use only after all others",
   is_byok_only: "Shared capacity for its models",
   is_required: "Shared capacity",
   allowed_models: "Models",
@@ -19,7 +19,7 @@ export const members = {
   declared_zdr: "Zero data retention"
 }
 
-/** Replaces names of members in a sentence of the service with those of the page. @param {string} text */
+/** Replaces the names of members in a sentence of the service with the words of this page. @param {string} text */
 export const inWords = (text) =>
   text.replace(/[a-z]+(_[a-z]+)+/g, (name) => (members[name] ? `“${members[name]}”` : name))
 
@@ -42,16 +42,16 @@ export const State = (/** @type {{ of: string | undefined }} */ { of }) =>
 /** @type {Record<string, string>} */
 const causes = {
   rejected: "the provider rejected it",
-  forbidden: "the provider forbade it",
+  forbidden: "the provider denied it access",
   quota_exhausted: "its quota was used up",
-  rate_limited: "it was limited in rate",
+  rate_limited: "its rate limit was reached",
   upstream_failed: "the provider failed",
   leaked: "it leaked"
 }
 
 export const causeOf = (/** @type {string} */ cause) => causes[cause] ?? cause
 
-/** Words for an action, or for an action and the only member that it changed. @type {Record<string, string>} */
+/** Words for an action, or for an action and its only changed member. @type {Record<string, string>} */
 const acts = {
   "credential.create": "Added",
   "credential.update": "Changed",
@@ -68,13 +68,15 @@ const acts = {
 /** @type {Record<string, string>} */
 const actors = { link: "with a link", cli: "by an operator", service: "" }
 
-/** Describes an audit event: the act, its details and the actor. */
+/** Describes an audit event: the action, its details, and who did it. */
 export const EventText = (/** @type {{ of: any }} */ { of: { action, actor, cause, fields = [], model } }) => {
   const exactWords = acts[`${action} ${fields}`]
   const changed = exactWords ? "" : fields.map((/** @type {string} */ one) => members[one] ?? one).join(", ")
   const by =
     actor.kind === "api_key"
-      ? html`by the API key ${actor.name ? html`<${Name} of=${actor.name} />` : "that is gone"}`
+      ? actor.name
+        ? html`by the API key <${Name} of=${actor.name} />`
+        : "by an API key that no longer exists"
       : (actors[actor.kind] ?? "by the gateway")
   return html`${exactWords ?? acts[action] ?? action}${changed && `: ${changed}`}${cause && `: ${causeOf(cause)}`}${
     model && html`, for <${Name} of=${model} />`

@@ -17,7 +17,10 @@ export const storeLayer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration
       const isDraining = yield* Draining
       gauge("byok.kek.wraps.limit", {}, () => wrapsLimit)
 
-      /** Makes a function that sets all values of a family. A series begins with its first value and ends without one. */
+      /**
+       * Makes a function that sets all values of a family. A series appears with its first value, and disappears when
+       * it gets none.
+       */
       const makeSeries = (family: FamilyName, attributesOf: (key: string) => Record<string, string> = () => ({})) => {
         let values = new Map<string, number>()
         const removals = new Map<string, () => void>()

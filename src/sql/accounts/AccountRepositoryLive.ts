@@ -32,16 +32,23 @@ export const layer = Layer.effect(
     const { sql } = writes
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
-    /** Inserts a row unless it exists. Returns whether it exists now, and the act to record if it is new: `xmax` is 0. */
+    /**
+     * Inserts a row unless it exists. Returns whether it exists now, and the act to record if it is new. In the
+     * statements, `xmax` is 0 for a new row.
+     */
     const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
       Effect.map(insert, (rows) => ({
         stored: rows.length > 0,
         acts: rows.filter(({ is_new }) => is_new).map(() => act)
       }))
+    /** Inserts a row and records the act in one transaction. Returns whether the row exists now. */
     const recorded = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
-    /** Deletes or revokes a row and records the act, unless an earlier call did so. Returns the time of the act. */
+    /**
+     * Marks a row as deleted or revoked and records the act, unless an earlier call did so. Returns the time of the
+     * act; none if there is no such row.
+     */
     const endOnce = Effect.fnUntraced(function* (
       end: Statement.Statement<Ended>,
       find: Statement.Statement<Ended>,

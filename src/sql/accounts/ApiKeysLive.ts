@@ -10,7 +10,7 @@ import type { Operation } from "../connection/Query.ts"
 import { hasMarks } from "../rows/parkingRows.ts"
 import {
   listBytes,
-  memberColumns,
+  credentialColumns,
   credentialOf,
   type CredentialRow,
   storedColumns,
@@ -40,6 +40,7 @@ interface KeyAndCredential {
 type KeyAndCredentialRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
   ((Row & { readonly bytes: number }) | { readonly id: null })
 
+/** The columns that can be long. */
 const longColumns: ReadonlySet<string> = new Set([...listNames, "sealed"])
 
 /**
@@ -105,7 +106,7 @@ export const layer = Layer.effect(
       })
     const findWithCredential = makeFindWithCredential<CredentialRow>(
       "api_keys.find_with_credential",
-      sql.csv(memberColumns.map(valueOf)),
+      sql.csv(credentialColumns.map(valueOf)),
       bytesOfLists,
       (id, credential) => ({ credential: { id, row: Option.map(credential, credentialOf) } })
     )

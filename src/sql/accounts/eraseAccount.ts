@@ -15,9 +15,10 @@ import { erasingRights, missingRights } from "../schema/inspectSession.ts"
 const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })
 
 /**
- * Deletes a part of an account in one transaction, with an event for each deletion. The lock on the account blocks statements
- * that add to it, and deleting its workspaces waits for creates in progress: so an account that the last step finds empty stays
- * empty.
+ * Deletes up to `limit` credentials and idempotency records of an account in one transaction, with an event for each
+ * deletion. If they were the last, deletes the account too. Returns none for an unknown account. The lock on the
+ * account blocks statements that add to it, and deleting its workspaces waits for creates in progress: so an account
+ * that the last step finds empty stays empty.
  */
 export const eraseAccount =
   ({ ask, distributed, sql }: ConnectionPool) =>

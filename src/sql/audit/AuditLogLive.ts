@@ -4,7 +4,7 @@ import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog, type R
 import { askFirst, askRows, askExists } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
 
-/** The newest entry, and the transactions that may still commit an older one. */
+/** The `seq` of the newest entry, and the transactions that may still commit an older one. */
 interface Horizon {
   readonly newest: bigint | null
   readonly writers: ReadonlyArray<string>
@@ -26,7 +26,7 @@ export const layer = Layer.effect(
     const { background, reads } = yield* Database
     const { sql } = background
 
-    /** The first matching entries in an order, at least one if there are any. */
+    /** The first matching entries in an order, within the limits of `page`; at least one if any matches. */
     const firstEntries = (matching: Statement.Fragment, limit = page.entries, order = "seq") => sql`
       SELECT account_id, seq, at, events FROM (
         SELECT *, sum(pg_column_size(events)) OVER (ORDER BY ${sql.literal(order)}) - pg_column_size(events) AS bytes_before
@@ -48,6 +48,7 @@ export const layer = Layer.effect(
     /** PostgreSQL reads the locks after the snapshot, so no writer is missed. */
     const horizon = askFirst(background, "audit.horizon")<Horizon>`
       SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`
+    /** Whether one of these transactions still runs. */
     const areWriting = (earlier: ReadonlyArray<string>) => askExists(background, "audit.writers")`
       SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${earlier}::text[]) LIMIT 1`
 
@@ -78,6 +79,7 @@ export const layer = Layer.effect(
         return inserted.length > 0
       }).pipe(sql.withTransaction, (query) => background.ask(query, "audit.seal"))
 
+    /** Seals a page at a time up to the newest entry, once the earlier writers have ended. */
     const seal = Effect.fnUntraced(function* (timeout: number) {
       const { newest, writers } = Option.getOrThrow(yield* horizon)
       const deadline = (yield* Clock.currentTimeMillis) + timeout

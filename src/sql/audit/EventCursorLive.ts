@@ -7,7 +7,7 @@ import { Database } from "../connection/Database.ts"
 /** How long a holder keeps the cursor after a step: longer than one delivery and its statements take. */
 const lease = "30 seconds"
 
-/** The longest pause between two attempts. */
+/** The longest pause after a failure. */
 const maxPauseSeconds = 300
 
 export const layer = Layer.effect(

@@ -29,16 +29,19 @@ export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) 
       ) WITH ORDINALITY AS entry (account_id, events, n) ORDER BY n`)
   })
 
+/** Records an act for each row, like `record`. */
 export const recordEach = <Row>(sql: SqlClient.SqlClient, rows: ReadonlyArray<Row>, actOf: (row: Row) => AuditAct) =>
   record(sql, rows.map(actOf))
 
 interface Entry {
   readonly account_id: string | null
+  /** Identifies the write, which a retry repeats; null if the entry need not be found. */
   readonly operation: string | null
+  /** The events, from `entryOf`. */
   readonly entry: string
 }
 
-/** Inserts an entry once per account and operation, so that the statement may run twice. */
+/** Inserts an entry, once per account and operation, so that a retry inserts no second one. */
 export const insertEntry = (sql: SqlClient.SqlClient, { account_id, entry, operation }: Entry) =>
   Effect.asVoid(sql`
     INSERT INTO audit_entries (account_id, operation, events) VALUES (${account_id}, ${operation}, ${entry}::json)
@@ -50,6 +53,7 @@ export const recordOnce = (sql: SqlClient.SqlClient, operation: string, act: Aud
     insertEntry(sql, { account_id: null, operation, entry: entryOf(actorOf(principal), [act]) })
   )
 
+/** Whether the account has an entry of the operation: an earlier attempt has committed. */
 export const wasRecorded = (sql: SqlClient.SqlClient, account_id: AccountId, operation: string) =>
   Effect.map(
     sql`SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation = ${operation}`,

@@ -18,11 +18,13 @@ interface Queries<Request, Answer> {
    * interrupted caller ends only after the statement, because the caller holds memory for these bytes.
    */
   readonly sizeOf?: ((request: Request) => number) | undefined
-  /** The lock that a statement takes for the request. Other requests for the lock wait until the statement ends. */
+  /**
+   * The lock that a statement takes for the request. Later requests for the same lock wait until the statement ends.
+   */
   readonly lockOf?: ((request: Request) => string) | undefined
 }
 
-/** Makes a function that answers a request, alone or in a batch with others. */
+/** Makes a function that answers a request, alone or in a batch with others. It dies with a `DatabaseFailure`. */
 export type Batch = <Request, Answer>(
   queries: Queries<Request, Answer>
 ) => (request: Request) => Effect.Effect<Answer, ServiceUnavailable>
@@ -64,6 +66,7 @@ const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
 /** A request and its caller. */
 interface Waiting<Request, Answer> {
   readonly request: Request
+  /** When the request arrived, and when its deadline passes, in milliseconds of the monotonic clock. */
   readonly arrived: number
   readonly until: number
   /** Resumes the caller. Cleared on use, so that a batch does not retain the caller. */
@@ -125,6 +128,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     /** Whether the last statement answered one request; then the next request is sent at once. */
     let wasAlone = false
 
+    /** Answers a caller, once; does nothing if the caller has left or was answered. */
     const settle = (entry: Entry, exit: Exit.Exit<Answer, ServiceUnavailable>) => {
       const { settle } = entry
       if (settle === undefined) return
@@ -173,6 +177,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
         }
       )
 
+    /** Sends a batch, and then, once it has ended, whatever waited for it. */
     const start = (entries: NonEmpty<Entry>) => {
       running.push(entries)
       for (const entry of entries) {
@@ -195,16 +200,19 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
         lockingFlushes.forEach((flush) => flush())
       })
     }
+    /** Sends collected requests while fewer than `maxInFlight` statements run. Leaves the rest collected. */
     const flush = () => {
       scheduled = false
       while (running.length < maxInFlight && collected.length > 0) {
         const pending = collected.filter((entry) => entry.settle !== undefined)
         const free = locks.size === 0 ? pending : pending.filter(({ lock }) => lock === undefined || !locks.has(lock))
         let bytes = 0
-        const firstBeyond = free.findIndex(({ request }) => (bytes += sizeOf?.(request) ?? 0) > maxBytes)
-        const fitting = firstBeyond < 0 ? free : free.slice(0, Math.max(firstBeyond, 1))
-        const size = lockOf === undefined ? fitting.length : Math.max(splitThreshold, Math.ceil(fitting.length / 2))
-        const entries = fitting.slice(0, size)
+        const indexOfFirstBeyond = free.findIndex(({ request }) => (bytes += sizeOf?.(request) ?? 0) > maxBytes)
+        // The first request is sent however large it is.
+        const fitting = indexOfFirstBeyond < 0 ? free : free.slice(0, Math.max(indexOfFirstBeyond, 1))
+        const batchSize =
+          lockOf === undefined ? fitting.length : Math.max(splitThreshold, Math.ceil(fitting.length / 2))
+        const entries = fitting.slice(0, batchSize)
         const started = new Set(entries)
         collected = pending.filter((entry) => !started.has(entry))
         if (!Arr.isReadonlyArrayNonEmpty(entries)) return

@@ -20,9 +20,11 @@ export interface ConnectionPool {
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query however full the queue is, without a place in it. For occasional queries of the service itself. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
-  /** Runs a query of many concurrent callers, who share statements but not failures. */
+  /** Makes a function for many concurrent callers, who share statements but not failures. */
   readonly batch: Batch
-  /** Runs a statement that takes a lock, outside batches; batches leave out requests for the lock meanwhile. */
+  /**
+   * Runs a statement that takes `lock`, outside batches. Until it ends, batches leave out requests for the same lock.
+   */
   readonly withLock: <A, E, R>(lock: string, statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Whether a statement failed in the last minute because the disk of the database is full. */
   readonly metFullDisk: () => boolean
@@ -59,14 +61,18 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   /** A longer pause with Citus, so that retries for a node that is down leave connections to the other nodes. */
   const pause = settings.distributed ? 1000 : undefined
   const runWithRetries = retryingWith(settings.unreplicated, onFailure, pause)
-  /** Sends a query only if its deadline has not passed once it has a connection. */
-  const retryingIn = (limited: <A>(query: Query<A>) => Query<A>) =>
+  /**
+   * Makes a function that runs a query with retries. Sends it only if its deadline has not passed once it has a
+   * connection. `limit` may delay it, to bound how many connections such queries use.
+   */
+  const makeRetrying = (limit: <A>(query: Query<A>) => Query<A>) =>
     meter.timing((query, until) => {
-      const inTime = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
-      return runWithRetries(limited(connections.withPermit(Effect.uninterruptible(inTime))), until)
+      const unlessLate = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
+      return runWithRetries(limit(connections.withPermit(Effect.uninterruptible(unlessLate))), until)
     })
-  const retrying = retryingIn((query) => query)
-  const retryingUnreserved = retryingIn((query) => unreserved.withPermit(query))
+  const retrying = makeRetrying((query) => query)
+  /** Leaves the reserved connections free. */
+  const retryingUnreserved = makeRetrying((query) => unreserved.withPermit(query))
   const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
   meter.addQueue(() => waiting)
@@ -93,11 +99,12 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       )
       return Effect.uninterruptibleMask((restore) =>
         Effect.flatMap(Effect.forkDetach(detached, { startImmediately: true }), (fiber) => {
-          const inTime = Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
+          const answerInTime = Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
+          // Outside of requests, nobody holds memory for the answer, and the query runs on.
           const endWithQuery = Effect.flatMap(CurrentDeadline, (deadline) =>
             deadline === undefined ? Effect.void : Fiber.interrupt(fiber)
           )
-          return Effect.onInterrupt(restore(inTime), () => endWithQuery)
+          return Effect.onInterrupt(restore(answerInTime), () => endWithQuery)
         })
       )
     })

@@ -13,7 +13,7 @@ export interface DatabaseSettings {
   readonly connectTimeout: Duration.Duration
   /** After how long PostgreSQL cancels a statement. */
   readonly statementTimeout: Duration.Duration
-  /** After how long the service stops waiting for an answer; longer than the statement timeout. */
+  /** After how long the service stops waiting for an answer. Must be longer than `statementTimeout`. */
   readonly deadline: Duration.Duration
   /** The age, give or take a tenth, at which to replace a connection before its next use, so that load moves after a failover. */
   readonly maxAge: Duration.Duration
@@ -41,9 +41,10 @@ const parametersOf = ({ statementTimeout }: DatabaseSettings) => {
   }
 }
 
+/** PostgreSQL's number of the type `text`. */
 const textOid = 25
 
-const read = (bytes: Uint8Array, offset: number, size: number) =>
+const readText = (bytes: Uint8Array, offset: number, size: number) =>
   Result.succeed(Buffer.from(bytes.buffer, bytes.byteOffset + offset, size).toString())
 
 /** The driver's types with another codec for text: the driver's strips a leading byte order mark from some strings. */
@@ -51,8 +52,8 @@ const pgTypes = (): PgTypes.Registry => {
   const types = PgTypes.makeRegistry()
   types.register<string>(textOid, {
     encode: (text) => Result.succeed(Buffer.from(text)),
-    decode: (bytes) => read(bytes, 0, bytes.length),
-    read
+    decode: (bytes) => readText(bytes, 0, bytes.length),
+    read: readText
   })
   return types
 }
@@ -87,13 +88,17 @@ export const makeClient = (
     types: pgTypes()
   }).pipe(Effect.provide(Reactivity.layer))
 
-/** Connects on first use. `session` sets parameters on every connection, except behind a transaction pooler. */
+/**
+ * The pools, which connect on first use. `session` sets parameters on every connection, except behind a transaction
+ * pooler. `distributed`: whether Citus spreads rows over nodes.
+ */
 export const layer = (
   target: DatabaseTarget,
   settings: DatabaseSettings,
   session: Record<string, string> = {},
   distributed = false
 ) => {
+  // PostgreSQL cancels a statement before the deadline, so a connection that is silent for longer is dead.
   const lifetime = { silence: Duration.toMillis(settings.deadline) + 500, pooler: settings.pooler }
   const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings, reserved: number) {
     let unreplicated = 0

@@ -30,7 +30,10 @@ const caHint = "; set DATABASE_CA_FILE to trust other authorities"
 
 const poolerHint = " Behind a transaction pooler such as PgBouncer, set DATABASE_POOLER=true."
 
-/** Faults that stay until somebody fixes them, by a failure's kind and SQLSTATE. */
+/**
+ * Faults that stay until somebody fixes them. Each pattern matches the kind and SQLSTATE of a failure, with a space
+ * between.
+ */
 const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: string]> = [
   [/^AuthenticationError\b/, "the user or password was rejected"],
   [/ 3D000$/, "the database does not exist"],

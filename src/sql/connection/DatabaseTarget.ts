@@ -50,6 +50,7 @@ export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): Database
       raw
     )
   if (parts === null) {
+    // Tells the likeliest mistake from others: a reserved character in the user or password.
     const [, , userinfo = ""] = /^postgres(ql)?:\/\/(.*)@/s.exec(raw) ?? []
     throw refuse(
       /[@/?#\s]/.test(userinfo)

@@ -14,8 +14,9 @@ const errorOf = (cause: Cause.Cause<DatabaseFailure>) => {
 type Retrying = ReturnType<typeof retryingWith>
 
 /** Meters the queries of one pool and the requests that wait for it. */
-export const makePoolMeter = (lane: PoolName) =>
+export const makePoolMeter = (pool: PoolName) =>
   Effect.map(makeMeter, ({ counter, gauge, histogram }) => {
+    const attributes = { lane: pool }
     const durationOf = memoize((operation: Operation) =>
       memoize((error: string | undefined) =>
         histogram("db.client.operation.duration", {
@@ -28,7 +29,7 @@ export const makePoolMeter = (lane: PoolName) =>
       histogram("byok.db.batch.size", { "db.operation.name": operation })
     )
     const queues: Array<() => number> = []
-    gauge("byok.db.queue.depth", { lane }, () => queues.reduce((depth, read) => depth + read(), 0))
+    gauge("byok.db.queue.depth", attributes, () => queues.reduce((depth, read) => depth + read(), 0))
     return {
       /** Times each query, from the wait for a connection to the end of its last retry. */
       timing:
@@ -37,12 +38,13 @@ export const makePoolMeter = (lane: PoolName) =>
           timed(retrying(query, until), (seconds, exit) =>
             durationOf(operation)(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
           ),
+      /** Records how many requests a statement answers. */
       batched: (operation: Operation, size: number) => batchSizeOf(operation)(size),
-      /** Records how long a request waited for its batch to start. */
-      waited: histogram("byok.db.queue.wait.duration", { lane }),
+      /** Records how many seconds a request waited for its batch to start. */
+      waited: histogram("byok.db.queue.wait.duration", attributes),
       /** Counts a request refused because the queue was full. */
-      refused: counter("byok.db.refusals", { lane }),
-      /** Counts the result of `read` in the depth of the queue. */
+      refused: counter("byok.db.refusals", attributes),
+      /** Adds a queue whose current length `read` returns. */
       addQueue: (read: () => number) => void queues.push(read)
     }
   })

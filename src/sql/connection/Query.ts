@@ -5,7 +5,7 @@ import { failureOf } from "./DatabaseErrors.ts"
 
 export type QueryError = SqlError.SqlError | Schema.SchemaError
 
-/** The name of a statement in traces and metrics. */
+/** The name of a statement in traces and metrics, such as `credentials.find`. */
 export type Operation = `${string}.${string}`
 
 /** A query of an adapter, before its errors are scrubbed. It must be safe to run twice. */
@@ -17,6 +17,7 @@ export const deadlock = "40P01"
 /** Milliseconds between attempts, except the first retry, which is immediate: the pool may have returned a dead connection. */
 const defaultPause = 100
 
+/** For a commit that gave up waiting for its replicas: a failover may lose it. */
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
 /** The SQL error in a cause. Also looks in defects: Effect dies if a transaction loses its connection and cannot roll back. */
@@ -26,9 +27,10 @@ const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
     .find(SqlError.isSqlError)
 
 /**
- * Runs a query, and retries transient failures, such as a change of leader, before `until` (milliseconds of the monotonic
- * clock). Reduces errors to a `DatabaseFailure`. Acknowledges nothing if `unreplicated`, the number of commits that may not be
- * replicated, grows meanwhile.
+ * Makes a function that runs a query, and retries transient failures, such as a change of leader, before `until`
+ * (milliseconds of the monotonic clock). Reduces errors to a `DatabaseFailure`, and calls `onFailure` after each failed
+ * attempt. Fails with `UnknownOutcome` if `unreplicated`, the number of commits that may not be replicated, grows
+ * during the query.
  */
 export const retryingWith = (
   unreplicated: () => number,

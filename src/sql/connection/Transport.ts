@@ -54,6 +54,7 @@ export class MessageTap {
         continue
       }
       const type = rest[0]
+      /** Of the whole message: a byte for the type, and the length that the server announces. */
       const length = rest.length < 5 ? Number.POSITIVE_INFINITY : 1 + rest.readUInt32BE(1)
       const isInspected = type === notice || type === error || type === parameterStatus || type === readyForQuery
       if (rest.length < 5 || (isInspected && rest.length < length)) {
@@ -91,33 +92,38 @@ interface Lifetime {
   readonly pooler: boolean
 }
 
-/** Destroys a connection that falls silent. Call the returned function when PostgreSQL is ready for the next statement. */
+/**
+ * Destroys a connection that falls silent while a statement runs. Call the returned function whenever PostgreSQL is
+ * ready for the next statement.
+ */
 const watch = (socket: Socket | TLSSocket, { silence }: Lifetime) => {
-  let writtenWhenReady = 0
-  let read = 0
+  let bytesWrittenWhenReady = 0
+  let lastBytesRead = 0
   let silentSince: number | undefined
   const check = () => {
     const now = performance.now()
-    const busy = socket.bytesWritten > writtenWhenReady
-    if (!busy || socket.bytesRead !== read) silentSince = undefined
-    read = socket.bytesRead
-    if (!busy) return
+    const isRunning = socket.bytesWritten > bytesWrittenWhenReady
+    if (!isRunning || socket.bytesRead !== lastBytesRead) silentSince = undefined
+    lastBytesRead = socket.bytesRead
+    if (!isRunning) return
     silentSince ??= now
     if (now - silentSince >= silence) socket.destroy(new Error("The database has gone silent"))
   }
   const timer = setInterval(check, silence / 8).unref()
   socket.once("close", () => clearInterval(timer))
   return () => {
-    writtenWhenReady = socket.bytesWritten
+    bytesWrittenWhenReady = socket.bytesWritten
   }
 }
 
+/** The message that asks PostgreSQL for TLS, and the answer with which it agrees. */
 const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
 const accepted = 0x53 // S
 
 /** Returns a stream that sends nothing before PostgreSQL has agreed to TLS. */
 const negotiateTls = (raw: Socket): Duplex => {
-  const [stream, behind] = duplexPair()
+  /** What the TLS client writes to `stream`, `serverSide` reads, and vice versa. */
+  const [stream, serverSide] = duplexPair()
   const closed = () => stream.destroy(Object.assign(new Error("Connection closed"), { code: "ECONNRESET" }))
   raw.once("error", (error) => stream.destroy(error)).once("close", closed)
   stream.once("close", () => raw.destroy())
@@ -125,14 +131,15 @@ const negotiateTls = (raw: Socket): Duplex => {
   raw.once("data", (answer: Buffer) => {
     // Anything after the first byte could be plaintext injected ahead of the handshake.
     if (answer[0] !== accepted || answer.length > 1) stream.destroy(new Error("The database does not speak TLS"))
-    else raw.pipe(behind).pipe(raw)
+    else raw.pipe(serverSide).pipe(raw)
   })
   return stream
 }
 
 /**
- * Opens connections, and destroys those that fall silent or lead to a read-only server; the pool opens new ones. Calls
- * `onUnreplicated` when a commit may not have reached its synchronous replicas, which the driver does not report.
+ * Makes a function that opens a connection. Destroys connections that fall silent or lead to a read-only server; the
+ * pool opens new ones. Calls `onUnreplicated` when a commit may not have reached its synchronous replicas, which the
+ * driver does not report.
  */
 export const makeTransport =
   (target: DatabaseTarget, lifetime: Lifetime, onUnreplicated: () => void) => (): Socket | TLSSocket => {

@@ -4,24 +4,25 @@ import type { Operation } from "./Query.ts"
 import type { SqlClient, Statement } from "effect/sql"
 
 type Pool = Pick<ConnectionPool, "ask" | "sql">
-type Text = readonly [text: TemplateStringsArray, ...values: ReadonlyArray<unknown>]
+/** The arguments of a tagged template. */
+type Template = readonly [text: TemplateStringsArray, ...values: ReadonlyArray<unknown>]
 
 /** Runs a statement, a tagged template, and returns its rows. */
 export const askRows =
   ({ ask, sql }: Pool, operation: Operation) =>
-  <Row extends object>(...statement: Text) =>
+  <Row extends object>(...statement: Template) =>
     ask(sql<Row>(...statement), operation)
 
 /** Runs a statement and returns its first row, if any. */
 export const askFirst =
   (pool: Pool, operation: Operation) =>
-  <Row extends object>(...statement: Text) =>
+  <Row extends object>(...statement: Template) =>
     Effect.map(askRows(pool, operation)<Row>(...statement), ([row]) => Option.fromUndefinedOr(row))
 
 /** Runs a statement and returns whether it has a row. */
 export const askExists =
   (pool: Pool, operation: Operation) =>
-  (...statement: Text) =>
+  (...statement: Template) =>
     Effect.map(askRows(pool, operation)(...statement), ({ length }) => length > 0)
 
 /** A row as the driver returns it, with `Date` for `DateTime`. The database guarantees the type of every other field. */
@@ -35,23 +36,27 @@ export const fromDated = <A extends object>(row: Dated<A>) =>
     value instanceof Date ? DateTime.fromDateUnsafe(value) : value
   ) as A
 
-/** Compiles a statement once, for calls with different values. Sends each value once, however often the statement uses it. */
+/**
+ * Compiles a statement once, for calls with different values. Sends each value once, however often the statement uses
+ * it. `statement` gets its parameters by name.
+ */
 export const compileOnce = <Name extends string, Row extends object>(
   sql: SqlClient.SqlClient,
   names: ReadonlyArray<Name>,
   statement: (parameters: Readonly<Record<Name, string>>) => Statement.Statement<Row>
 ) => {
-  const byName = Object.fromEntries(names.map((name) => [name, name])) as Record<Name, Name>
-  const [text, uses] = statement(byName).compile()
-  const distinct = Array.from(new Set(uses)) as ReadonlyArray<Name>
-  const numbered = text.replaceAll(
+  // Compiles with names in place of values: `nameOfPlaceholder` then has the name that each $1, $2, … stands for.
+  const namesAsValues = Object.fromEntries(names.map((name) => [name, name])) as Record<Name, Name>
+  const [text, nameOfPlaceholder] = statement(namesAsValues).compile()
+  const usedNames = Array.from(new Set(nameOfPlaceholder)) as ReadonlyArray<Name>
+  const renumbered = text.replaceAll(
     /\$(\d+)/g,
-    (_, n: string) => `$${distinct.indexOf(uses[Number(n) - 1] as Name) + 1}`
+    (_, n: string) => `$${usedNames.indexOf(nameOfPlaceholder[Number(n) - 1] as Name) + 1}`
   )
   return (values: Readonly<Record<Name, unknown>>) =>
     sql.unsafe<Row>(
-      numbered,
-      distinct.map((name) => values[name])
+      renumbered,
+      usedNames.map((name) => values[name])
     )
 }
 
@@ -60,8 +65,8 @@ export const inLockOrder = <A>(nameOf: (one: A) => string, all: ReadonlyArray<A>
   all.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))
 
 /**
- * Makes a table of arrays, one per column: its first row has the first value of each, and so on. `n` numbers the rows from 1.
- * `types` has the SQL type of each column.
+ * SQL for a table `name` of arrays, one per column: its first row has the first value of each array, and so on. Its
+ * column `n` numbers the rows from 1. `types` has the SQL type of each column, and `valuesOf` its array.
  */
 export const tableOf = <Column extends string>(
   sql: SqlClient.SqlClient,
@@ -74,25 +79,29 @@ export const tableOf = <Column extends string>(
   return sql`unnest(${sql.csv(arrays)}) WITH ORDINALITY AS ${sql.literal(name)} (${sql.csv(columns.map((column) => sql`${sql(column)}`))}, n)`
 }
 
-/** The number of a row's request, in a batch only. `read` gets the row with it, because copies without it would be slow. */
 interface Numbered {
+  /**
+   * In a batch, the number of the row's request from 1. `read` gets the row with it: copies without it would be slow.
+   */
   readonly n?: number
 }
 
 /** A SELECT that finds at most one row. */
 interface LookUp<Wanted, Row extends object, A> {
   readonly operation: Operation
-  /** The SQL types of a request's values. */
+  /** The values of a request, with their SQL types. */
   readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
   readonly select: (values: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
   readonly read: (row: Row & Numbered, wanted: Wanted) => A
-  /** For a SELECT that locks: names the row. Rows are locked in the order of their names; requests with one name share a row. */
+  /**
+   * Names the row. Requests with the same name share it. A SELECT that locks needs it: it locks in the order of names.
+   */
   readonly nameOf?: (wanted: Wanted) => string
 }
 
 /**
- * Makes a look-up of one row, alone or in a batch. The statement of a batch runs the SELECT for each request; OFFSET 0 makes
- * PostgreSQL use the same index as for a single request.
+ * Makes a function that looks up one row, alone or in a batch; none if no row matches. The statement of a batch runs
+ * the SELECT for each request; OFFSET 0 makes PostgreSQL use the same index as for a single request.
  */
 export const makeLookUp = <Wanted extends object, Row extends object, A>(
   { batch, sql }: ConnectionPool,
@@ -100,15 +109,15 @@ export const makeLookUp = <Wanted extends object, Row extends object, A>(
 ) => {
   type Name = keyof Wanted & string
   const names = Object.keys(by) as Array<Name>
-  const each = <Value>(valueOf: (name: Name) => Value) =>
+  const mapNames = <Value>(valueOf: (name: Name) => Value) =>
     Object.fromEntries(names.map((name) => [name, valueOf(name)])) as Record<Name, Value>
-  const one = compileOnce(sql, names, (parameters) => select(each((name) => sql`${parameters[name]}`)))
+  const one = compileOnce(sql, names, (parameters) => select(mapNames((name) => sql`${parameters[name]}`)))
   const many = compileOnce(
     sql,
     names,
     (parameters) => sql<Row & Required<Numbered>>`
       SELECT wanted.n::int AS n, matching.* FROM ${tableOf(sql, "wanted", by, (name) => parameters[name])},
-      LATERAL (${select(each((name) => sql.literal(`wanted.${name}`)))} OFFSET 0) AS matching`
+      LATERAL (${select(mapNames((name) => sql.literal(`wanted.${name}`)))} OFFSET 0) AS matching`
   )
   return batch<Wanted, Option.Option<A>>({
     operation,
@@ -118,7 +127,7 @@ export const makeLookUp = <Wanted extends object, Row extends object, A>(
       const keyOf = nameOf ?? ((wanted: Wanted) => wanted)
       const distinct = Array.from(new Map(all.map((wanted) => [keyOf(wanted), wanted])).values())
       const sorted = nameOf === undefined ? distinct : inLockOrder(nameOf, distinct)
-      return Effect.map(many(each((name) => sorted.map((wanted) => wanted[name]))), (rows) => {
+      return Effect.map(many(mapNames((name) => sorted.map((wanted) => wanted[name]))), (rows) => {
         const rowOf = new Map(rows.map((row) => [keyOf(sorted[row.n - 1] as Wanted), row]))
         return all.map((wanted) =>
           Option.map(Option.fromUndefinedOr(rowOf.get(keyOf(wanted))), (row) => read(row, wanted))

@@ -6,7 +6,7 @@ import { findCredential, findSealed } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/statements.ts"
 import {
-  memberColumns,
+  credentialColumns,
   credentialOf,
   type CredentialRow,
   storedColumns,
@@ -35,7 +35,7 @@ export const layer = Layer.effect(
       operation: "credentials.find",
       by,
       select: ({ account_id, id }) => sql<CredentialRow>`
-        SELECT account_id, ${sql.csv(memberColumns)} FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
+        SELECT account_id, ${sql.csv(credentialColumns)} FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
       read: credentialOf
     })
     const findStored = makeLookUp<Wanted, SealedCredentialRow, StoredCredential>(reads, {

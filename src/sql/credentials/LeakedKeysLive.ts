@@ -23,7 +23,7 @@ import {
 } from "../rows/credentialRows.ts"
 import { changeHealth, isMark, isMarked, setOf } from "../rows/parkingRows.ts"
 
-/** The greatest number of credentials in a page. */
+/** The greatest number of credentials that a page of a scan reads. */
 const pageSize = 1000
 
 /** The columns of a suspect. */
@@ -32,7 +32,10 @@ const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_d
 /** A suspect as the driver reads it. */
 type SuspectRow = BoundCredential & SealedKey & Pick<Suspect, "label" | "key_version">
 
-const suspected = (sql: SqlClient.SqlClient, labels: ReadonlyArray<string>) =>
+/**
+ * The condition that a row has one of the labels, or that its label is inconclusive or covers only one of its secrets.
+ */
+const isSuspected = (sql: SqlClient.SqlClient, labels: ReadonlyArray<string>) =>
   sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source} OR provider = ANY(${multiSecretProviders}::text[]))`
 
 /** A suspect and its page. A page without suspects is one row without a credential; an empty page has no row. */
@@ -43,6 +46,7 @@ type Row = {
   readonly last_id: CredentialId
 } & (SuspectRow | { readonly id: null })
 
+/** Whether a row has a suspect. */
 const isSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
 
 const suspectOf = (row: SuspectRow): Suspect => {
@@ -60,14 +64,14 @@ type RecordedKey = Recorded & Pick<KeyReference, "key_version">
 
 const keyActOf = (row: RecordedKey) => ({ ...recordedOf(row), key_version: row.key_version })
 
-/** Reads the columns for audit events about keys, whose pools are locked. */
+/** Reads the columns for audit events about keys. Their pools are locked, so that the columns cannot change. */
 const recordedKeys = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql<RecordedKey>`
   SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))}, credentials.key_version
   FROM ${rowsOf(sql, keys)}
   JOIN credentials ON credentials.account_id = key.account_id AND credentials.id = key.credential_id
   ORDER BY key.n`
 
-/** Marks the keys that are still current. Returns the newly marked ones. */
+/** Marks keys as leaked, if their credentials still have them. Returns the credentials of the newly marked ones. */
 const mark = (sql: SqlClient.SqlClient, keys: ReadonlyArray<KeyReference>) => sql<CredentialReference>`
   INSERT INTO credential_parkings AS parked
     (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
@@ -113,7 +117,7 @@ export const layer = Layer.effect(
           SELECT account_id AS last_account_id, id AS last_id, n::int AS searched,
             n < ${pageSize} AND n = (SELECT count(*) FROM read) AS is_last
           FROM page ORDER BY n DESC LIMIT 1
-        ) AS covered LEFT JOIN (SELECT ${sql.csv(columns)} FROM page WHERE ${labels === undefined ? sql`true` : suspected(sql, labels)}) AS suspects ON true`
+        ) AS covered LEFT JOIN (SELECT ${sql.csv(columns)} FROM page WHERE ${labels === undefined ? sql`true` : isSuspected(sql, labels)}) AS suspects ON true`
         return Effect.map(ask(rows, "leaked_keys.scan"), (page) => {
           const [first] = page
           return {
@@ -153,7 +157,7 @@ export const layer = Layer.effect(
           SELECT ${sql.csv(columns)} FROM credentials
           WHERE account_id = ${account_id} AND id = ANY(ARRAY(
             SELECT credential_id FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked'
-          )) AND ${suspected(sql, labels())} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
+          )) AND ${isSuspected(sql, labels())} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
         return Effect.flatMap(hasLeakMarks(account_id, findMark), (has_marks) =>
           has_marks
             ? Effect.map(ask(rows(), "leaked_keys.marked"), (suspects) => suspects.map(suspectOf))
@@ -162,7 +166,7 @@ export const layer = Layer.effect(
       },
       clear: (account_id, id) => {
         const { ask, sql } = writes
-        const owned = { account_id, credential_id: id }
+        const credential = { account_id, credential_id: id }
         const cleared = Effect.gen(function* () {
           const [row] = yield* sql<RecordedKey>`
           SELECT ${sql.csv(recordedColumns)}, key_version FROM credentials
@@ -174,10 +178,10 @@ export const layer = Layer.effect(
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
           AND ${isMark(sql)} RETURNING 1`
           yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...keyActOf(row) }))
-          return { changed: ended.length > 0 ? [owned] : [], answer: Option.some(key) }
+          return { changed: ended.length > 0 ? [credential] : [], answer: Option.some(key) }
         })
         return ask(
-          changeHealth(writes, [owned], () => cleared),
+          changeHealth(writes, [credential], () => cleared),
           "leaked_keys.clear"
         )
       }

@@ -15,7 +15,7 @@ import {
   recordedOf
 } from "../rows/credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "../rows/poolRows.ts"
+import { keyColumns, lockTargets, makeFindUsage, memberBytes, raisePools, checkByteLimit } from "../rows/poolRows.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { makeLookUp } from "../connection/statements.ts"
 import { actingPrincipal } from "../../domain/Principal.ts"
@@ -25,7 +25,7 @@ import { linkClosed, whileLinkOpen } from "../rows/principalRows.ts"
 
 /** The columns that an update writes, except those of the sealed key. */
 const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
-const sealedColumns = ["kek_id", "wrapped_dek", "sealed"] as const
+const sealedKeyColumns = ["kek_id", "wrapped_dek", "sealed"] as const
 
 /** The new values of a credential; the columns of the sealed key are null if the key stays. */
 type Values = Credential &
@@ -42,22 +42,31 @@ const actsOf = (values: Values): ReadonlyArray<AuditAct> => {
   ]
 }
 
-/** Updates a credential that still has the revision that was read, if its pool has room. */
+/**
+ * Updates a credential if it still has the revision that was read. Returns false if not; fails if its pool has no room.
+ */
 export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
   const { sql } = pool
-  const findRoom = makeFindRoom(pool)
+  const findUsage = makeFindUsage(pool)
   const assignments = sql.csv([
     ...policyColumns.map((column) => sql`${sql(column)} = input.${sql(column)}`),
-    ...sealedColumns.map((column) => sql`${sql(column)} = coalesce(input.${sql(column)}, credentials.${sql(column)})`),
+    ...sealedKeyColumns.map(
+      (column) => sql`${sql(column)} = coalesce(input.${sql(column)}, credentials.${sql(column)})`
+    ),
     sql`key_version = input.key_version, revision = credentials.revision + 1`
   ])
-  const sameRow = (table: string) =>
+  /** The condition that a row is the credential of `input`, in the revision that was read. */
+  const isReadRevision = (table: string) =>
     sql.literal(
       `${table}.account_id = input.account_id AND ${table}.id = input.id AND ${table}.revision = input.revision`
     )
+  /** How many bytes an update adds to its pool. */
   const growth = sql`
     ${listBytes(sql, "input")} + octet_length(coalesce(input.sealed, before.sealed)) - ${memberBytes(sql, "before")}`
-  /** A credential that does not grow fits even in a pool beyond its limit, which may have been lowered. */
+  /**
+   * A credential that does not grow fits even in a pool beyond its limit, which may have been lowered. `pool_growth` is
+   * what all growing credentials of the batch add to the pool.
+   */
   const isPossible = sql`
     target.revision = wanted.revision
     AND (growth <= 0 OR pools.bytes + pool_growth <= ${sql.literal(String(limits.bytes))})`
@@ -71,19 +80,19 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
       sized AS (
         SELECT input.*, ${growth} AS growth,
           sum(greatest(${growth}, 0)) OVER (PARTITION BY ${keyColumns(sql, "input")}) AS pool_growth
-        FROM input JOIN credentials AS before ON ${sameRow("before")} ${confine("before")}
+        FROM input JOIN credentials AS before ON ${isReadRevision("before")} ${confine("before")}
       ), ${lockTargets(sql, "sized", isPossible, skipLocked, confine)}, changed AS (
-        UPDATE credentials SET ${assignments} FROM locked AS input WHERE ${sameRow("credentials")} ${confine("credentials")}
+        UPDATE credentials SET ${assignments} FROM locked AS input WHERE ${isReadRevision("credentials")} ${confine("credentials")}
         RETURNING ${keyColumns(sql, "credentials")}, credentials.id, 0 AS members, input.growth AS bytes
       ), ${raisePools(sql, confine)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }]),
     refusal: (row) =>
-      Effect.flatMap(findRoom(row), (found) => {
-        const room = Option.getOrUndefined(found)
-        return room?.sealed_bytes == null
+      Effect.flatMap(findUsage(row), (usageOfPool) => {
+        const usage = Option.getOrUndefined(usageOfPool)
+        return usage?.sealed_bytes == null
           ? Effect.void
-          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? room.sealed_bytes : 0))
+          : checkByteLimit(usage, limits, memberBytesOf(row) + (row.sealed === null ? usage.sealed_bytes : 0))
       })
   })
 
@@ -117,7 +126,7 @@ export const deleteCredential = (pool: ConnectionPool) => {
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }])
   })
-  /** Starts again if the label has changed meanwhile. */
+  /** Starts again if the label, which the audit log records, has changed since `find`. */
   const remove = (account_id: AccountId, id: CredentialId): Answer<boolean> =>
     Effect.flatMap(
       find({ account_id, id }),
@@ -138,7 +147,7 @@ interface Ordered {
   readonly created_at: Date
 }
 
-/** Sorts rows that are ordered by id into the order of routing: `sort_order`, time of creation, id. */
+/** Compares `sort_order` and time of creation. Rows that were sorted by id are then in the order of routing. */
 const byOrder = (one: Ordered, other: Ordered) =>
   one.sort_order - other.sort_order || one.created_at.getTime() - other.created_at.getTime()
 

@@ -15,7 +15,7 @@ import {
   recordedOf
 } from "../rows/credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { keyColumns, makeFindRoom, memberBytes, poolKey, refuseBytes, samePool } from "../rows/poolRows.ts"
+import { keyColumns, makeFindUsage, memberBytes, poolKey, checkByteLimit, samePool } from "../rows/poolRows.ts"
 
 /** A new row with its idempotency record, whose values are null if there is none. */
 type Creation = NewRow & { readonly [K in keyof IdempotencyRecord]: Uint8Array | null }
@@ -32,15 +32,16 @@ const assigned = ["account_id", "id", "sort_order", "created_at"] as const
 const recordColumns = ["account_id", "key_hash", "credential_id", "fingerprint", "created_at"]
 
 /**
- * Makes the write that creates a credential, with an idempotency record if `withRecord`. The row of the pool checks the limits
- * and assigns the position, after all others. A lock keeps the workspace until the transaction ends.
+ * Makes the write that creates a credential, with an idempotency record if `withRecord`. The write to the pool's row
+ * checks the limits, and assigns the position after all others. A lock prevents the deletion of the workspace until the
+ * transaction ends.
  */
 const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolean) => {
   const { sql } = pool
-  const findRoom = makeFindRoom(pool)
+  const findUsage = makeFindUsage(pool)
   const [maxMembers, maxBytes] = [sql.literal(String(limits.credentials)), sql.literal(String(limits.bytes))]
   const now = sql`date_trunc('milliseconds', now())`
-  /** Adds to an existing pool, if it has room. */
+  /** Adds to the pool if it exists already, and only if it has room. */
   const growIfRoom = sql`
     ON CONFLICT (${sql.csv(poolKey)}) DO UPDATE SET version = pool.version + 1, members = pool.members + excluded.members,
       next_order = pool.next_order + excluded.members, bytes = pool.bytes + excluded.bytes
@@ -61,24 +62,27 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     ${insertCredentials} SELECT ${sql.csv(newColumns.map((column) => sql.literal(`${table}.${column}`)))},
       next_order - row_number() OVER (PARTITION BY ${keyColumns(sql, table)} ORDER BY n DESC), ${now}
     FROM ${sql.literal(table)} LEFT JOIN reserved ON ${samePool(sql, table, "reserved")}`
-  const isOpen = (table: string) =>
+  /** The condition that a row has a workspace that is not deleted. */
+  const isInWorkspace = (table: string) =>
     sql.literal(
       `workspaces.account_id = ${table}.account_id AND workspaces.id = ${table}.workspace_id AND deleted_at IS NULL`
     )
+  /** `reserved` has the pools with room for their new members. Credentials of the others are not inserted. */
   const change = sql`
     reserved AS (
-      ${insertPoolsFor("input")} JOIN workspaces ON ${isOpen("wanted")}
+      ${insertPoolsFor("input")} JOIN workspaces ON ${isInWorkspace("wanted")}
       WHERE wanted.members <= ${maxMembers} AND wanted.bytes <= ${maxBytes}
       ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${growIfRoom} ${returningOrder}
     ), changed AS (${insertCredentialsFrom("input")} WHERE next_order IS NOT NULL RETURNING ${sql.csv(assigned)})`
   /**
-   * Locks pools in the order of their keys before taking idempotency keys, so that the room in a pool remains. A pool that does
-   * not exist cannot be locked. If another transaction adds it meanwhile, the new members have no position and the statement
-   * fails: waiting for the pool's row while holding idempotency keys could deadlock.
+   * Locks pools in the order of their keys before it inserts idempotency records, so that a pool with room still has
+   * room afterwards. A pool that does not exist cannot be locked. If another transaction inserts it meanwhile, the new
+   * members have no position and the statement fails: waiting for the pool's row with uncommitted idempotency records
+   * could deadlock.
    */
-  const changeOnce = sql`
+  const changeWithRecords = sql`
     opened AS (
-      SELECT input.* FROM input JOIN workspaces ON ${isOpen("input")}
+      SELECT input.* FROM input JOIN workspaces ON ${isInWorkspace("input")}
       ORDER BY ${keyColumns(sql, "input")} FOR SHARE OF workspaces
     ), locked AS (
       SELECT pools.* FROM pools JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "pools", "wanted")}
@@ -111,7 +115,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       ? { keyOf: ({ account_id, key_hash }) => `${account_id} ${Buffer.from(key_hash ?? []).toString("hex")}` }
       : {}),
     sizeOf: memberBytesOf,
-    change: () => (withRecord ? changeOnce : change),
+    change: () => (withRecord ? changeWithRecords : change),
     ...(withRecord ? { takesKeys: true } : {}),
     returning: assigned,
     /** Several statements: in one, Citus would send the result of a CTE to every node, one of which may be down. */
@@ -137,10 +141,10 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       SELECT ${sql.csv(assigned)} FROM credentials
       WHERE account_id = ${account_id} AND id = ${id} AND sealed = ${sealed}`,
     refusal: (row) =>
-      Effect.flatMap(findRoom(row), (found): Effect.Effect<void, WorkspaceGone | PoolFull> => {
-        const room = Option.getOrUndefined(found)
-        if (room === undefined || room.workspace_deleted) return Effect.fail(new WorkspaceGone())
-        if (room.members < limits.credentials) return refuseBytes(room, limits, memberBytesOf(row))
+      Effect.flatMap(findUsage(row), (usageOfPool): Effect.Effect<void, WorkspaceGone | PoolFull> => {
+        const usage = Option.getOrUndefined(usageOfPool)
+        if (usage === undefined || usage.workspace_deleted) return Effect.fail(new WorkspaceGone())
+        if (usage.members < limits.credentials) return checkByteLimit(usage, limits, memberBytesOf(row))
         return Effect.fail(new PoolFull({ unit: "credentials", limit: limits.credentials }))
       }),
     untilRefused: true
@@ -149,7 +153,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
 
 const idTaken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
 
-/** Creates a credential; none if another request has stored a record under the same hash. */
+/** Creates a credential. Returns none if another request has stored an idempotency record with the same `key_hash`. */
 export const createCredential = (pool: ConnectionPool, limits: PoolLimits) => {
   const insert = makeInsert(pool, limits, false)
   const insertOnce = makeInsert(pool, limits, true)

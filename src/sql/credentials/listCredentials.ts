@@ -12,7 +12,7 @@ import type {
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { compileOnce, tableOf } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { listBytes, memberColumns, credentialOf, type CredentialRow } from "../rows/credentialRows.ts"
+import { listBytes, credentialColumns, credentialOf, type CredentialRow } from "../rows/credentialRows.ts"
 import { isMarked } from "../rows/parkingRows.ts"
 
 /** A row of the page; an empty page is one row without a credential. Lists are null if they exceed the bytes to read. */
@@ -22,7 +22,7 @@ type Row = { readonly total_count: number } & (
 
 const isStored = (row: Row): row is Row & CredentialRow => row.id !== null
 
-/** The state of a row of `credentials`, as the domain's `stateOf`, supposing that the key opens. */
+/** SQL for the state of a row of `credentials`, like the domain's `stateOf`, assuming that its key can be opened. */
 const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
   CASE
     WHEN ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`credentials.key_version`)} THEN 'leaked'
@@ -45,19 +45,22 @@ type Listed = Effect.Success<ReturnType<CredentialRepository["Service"]["list"]>
 
 const isList = (column: string) => (listNames as ReadonlyArray<string>).includes(column)
 
-/** The parameters of a page: `offset` and `limit` choose its rows, `within` is the greatest size of its lists in bytes. */
+/**
+ * The parameters of a page: `offset` and `limit` choose its rows; it has lists only if they have at most `max_bytes`
+ * together.
+ */
 const paging = {
   account_id: "uuid",
   workspace_id: "uuid",
   limit: "integer",
   offset: "integer",
-  within: "integer"
+  max_bytes: "integer"
 } as const
 type Paging = keyof typeof paging
 const pagingNames = Object.keys(paging) as ReadonlyArray<Paging>
 type PageRequest = Pick<CredentialPage, "limit" | "offset" | "workspace_id"> & {
   readonly account_id: AccountId
-  readonly within: number
+  readonly max_bytes: number
 }
 
 /** More than the bytes of any page's lists. */
@@ -69,6 +72,7 @@ const maxSharedOffset = 1000
 /** The usual size of a row without its lists. */
 const rowBytes = 1024
 
+/** The page that rows make up, and the bytes of its lists, whether they were read or not. */
 const pageOf = (rows: ReadonlyArray<Row>) => ({
   bytes: rows[0]?.bytes ?? 0,
   listed: { credentials: rows.filter(isStored).map(credentialOf), total_count: rows[0]?.total_count ?? 0 }
@@ -94,16 +98,16 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
       filters.length === 0
         ? sql`SELECT coalesce(sum(members), 0)::int AS total_count FROM pools WHERE ${isInWorkspace}`
         : sql`SELECT count(*)::int AS total_count FROM credentials WHERE ${isListed}`
-    const values = memberColumns.map((column) => {
+    const values = credentialColumns.map((column) => {
       const value = sql`${sql(column)}`
       return isList(column)
-        ? sql`CASE WHEN sum(list_bytes) OVER () <= ${valueOf("within")} THEN ${value} END AS ${value}`
+        ? sql`CASE WHEN sum(list_bytes) OVER () <= ${valueOf("max_bytes")} THEN ${value} END AS ${value}`
         : value
     })
     return sql`
       SELECT total_count, page.* FROM (${counted}) AS counted LEFT JOIN (
         SELECT (sum(list_bytes) OVER ())::integer AS bytes, ${sql.csv(values)} FROM (
-          SELECT ${sql.csv(memberColumns)}, ${listBytes(sql)} AS list_bytes FROM credentials
+          SELECT ${sql.csv(credentialColumns)}, ${listBytes(sql)} AS list_bytes FROM credentials
           WHERE ${isListed} AND (created_at, id) >= (
             SELECT created_at, id FROM credentials WHERE ${isListed} ORDER BY created_at, id LIMIT 1 OFFSET ${valueOf("offset")}
           ) ORDER BY created_at, id LIMIT ${valueOf("limit")}
@@ -133,7 +137,7 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
         return requests.map((_, index) => pageOf(rowsOf.get(index + 1) ?? []))
       })
     },
-    sizeOf: ({ limit, within }) => within + limit * rowBytes
+    sizeOf: ({ limit, max_bytes }) => max_bytes + limit * rowBytes
   })
 
   return (account_id: AccountId, { memory, provider, q, state, ...page }: CredentialPage): Answer<Listed> => {
@@ -151,10 +155,10 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
       const rows = sql<Row>`${select((name) => sql`${request[name]}`, provider, filters)} ORDER BY created_at, id`
       return Effect.map(ask(rows, "credentials.list"), pageOf)
     }
-    /** Reads again, with more memory, if the lists exceed `within`. */
-    const list = (within: number, read: typeof readAlone): Answer<Listed> =>
-      Effect.flatMap(read({ account_id, within, ...page }), ({ bytes, listed }) =>
-        memory !== undefined && bytes > within
+    /** Reads again, with more memory, if the lists exceed `maxBytes`. */
+    const list = (maxBytes: number, read: typeof readAlone): Answer<Listed> =>
+      Effect.flatMap(read({ account_id, max_bytes: maxBytes, ...page }), ({ bytes, listed }) =>
+        memory !== undefined && bytes > maxBytes
           ? Effect.andThen(memory.admit(bytes), list(bytes, readAlone))
           : Effect.succeed(listed)
       )
@@ -170,7 +174,7 @@ export const scanCredentials =
   ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { after, limit, provider, state, workspace_id }: CredentialScan) => {
     const rows = sql<CredentialRow & Pick<ScannedCredential, "state">>`
-      SELECT account_id, ${sql.csv(memberColumns)}, ${stateOf(sql, account_id)} AS state FROM credentials WHERE ${sql.and(
+      SELECT account_id, ${sql.csv(credentialColumns)}, ${stateOf(sql, account_id)} AS state FROM credentials WHERE ${sql.and(
         [
           sql`account_id = ${account_id}`,
           ...(workspace_id === undefined ? [] : [sql`workspace_id = ${workspace_id}`]),

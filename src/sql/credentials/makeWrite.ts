@@ -28,7 +28,9 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   readonly actsOf: (values: Values) => ReadonlyArray<AuditAct>
   /** Identifies the write in the audit log; random by default. */
   readonly operationOf?: (values: Values) => string
-  /** Names the key of a write, by default the credential's: of several writes of one key, a batch makes only the first. */
+  /**
+   * Names the key of a write, by default its credential. A batch makes only the first of several writes with one key.
+   */
   readonly keyOf?: (values: Values) => string
   /** Estimates how many bytes the values add to a statement. */
   readonly sizeOf?: (values: Values) => number
@@ -38,11 +40,11 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
    */
   readonly change: (skipLocked: Statement.Fragment, confine: Confine) => Statement.Fragment
   readonly returning: ReadonlyArray<keyof Changed & string>
-  /** Whether `change` omits writes whose key is taken, and lists them in a CTE `taken`. */
+  /** Whether `change` omits writes whose idempotency key is taken, and lists them in a CTE `taken`. */
   readonly takesKeys?: true
   /** Makes the change, without its entry, where Citus distributes accounts and cannot run `change`. */
   readonly changeDistributed?: (values: Values) => Query<ReadonlyArray<Changed>>
-  /** Reads `changed` again, if the audit log has the write of an earlier attempt. */
+  /** Returns the changed row again, after the audit log has shown that an earlier attempt changed it. */
   readonly recall: (values: Values) => Query<ReadonlyArray<Changed>>
   /** Fails with the reason if the write cannot be made alone either. */
   readonly refusal?: (values: Values) => Answer<void, E>
@@ -55,11 +57,12 @@ const inJson = (value: unknown) =>
     ? `\\x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("hex")}`
     : value
 
-/** SQLSTATE of a taken key: by an earlier attempt, or by another create with the same idempotency key. */
+/** SQLSTATE of a taken id or idempotency key: an earlier attempt or another create has stored it. */
 const uniqueViolation = "23505"
 
-/** The result of a write whose key is taken. */
+/** Stands for the result of a write whose id or idempotency key is taken. */
 const taken = Symbol("taken")
+/** The changed row; none if nothing changed. */
 type Result<Changed> = Option.Option<Changed> | typeof taken
 
 /** SQLSTATE of a member without a position, because its pool has become full meanwhile. */
@@ -67,7 +70,7 @@ const noPosition = "23502"
 
 const isChanged = <Changed>(result: Result<Changed>) => result !== taken && Option.isSome(result)
 
-/** Turns the failure of a taken key into `taken`, and that of a full pool into none. */
+/** Turns the failure of a taken id or idempotency key into `taken`, and that of a full pool into none. */
 const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option<never>> =>
   Effect.catchTag(query, "SqlError", (error): Query<typeof taken | Option.Option<never>> => {
     const { sqlstate } = failureOf(error)
@@ -76,11 +79,12 @@ const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option
   })
 
 /**
- * Makes a function that stores, changes or deletes one credential, or none. Invariants: a transaction whose changes a plan may
- * see locks the row of the pool before its members, several pools in the order of their keys, and raises the version; and the
- * transaction stores both the change and its audit entry, or neither.
+ * Makes a function that stores, changes or deletes one credential, or none. Invariants: a transaction whose changes a
+ * plan may see locks the row of the pool before its members, several pools in the order of their keys, and raises the
+ * version; and the transaction stores both the change and its audit entry, or neither.
  *
- * Statements for one write and for a batch share their text. A retry after a lost answer looks for the operation in the log.
+ * One write and a batch have the same statement, except for its input. A retry after a lost answer looks for the write
+ * in the audit log, by its `operation`.
  */
 export const makeWrite = <Values extends Target, Changed extends CredentialKey, E = never>(
   { ask, batch, distributed, sql, withLock }: ConnectionPool,
@@ -90,7 +94,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const { actsOf, change, keyOf = cursorOf, operation, recall, refusal, returning, untilRefused } = write
   const types = Object.entries({ ...write.columns, operation: "uuid", entry: "text" })
   const names = types.map(([name]) => name)
-  const valuesOf = (input: object) => input as Readonly<Record<string, unknown>>
+  const byName = (input: object) => input as Readonly<Record<string, unknown>>
 
   const statement = (input: Statement.Fragment, skipLocked: string, confine: Confine) => sql`
     WITH input AS (${input}), ${change(sql.literal(skipLocked), confine)}`
@@ -103,13 +107,14 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
           FROM taken`
   const resultOf = (row: (Changed & { readonly is_taken?: boolean }) | undefined): Result<Changed> =>
     row?.is_taken === true ? taken : Option.fromUndefinedOr(row)
-  const oneInput = (valueOf: Readonly<Record<string, unknown>>) => {
-    const values = types.map(([name, type]) => sql`${valueOf[name]}::${sql.literal(type)} AS ${sql(name)}`)
-    return sql`SELECT ${sql.csv(values)}, 1 AS n`
+  const oneInput = (values: Readonly<Record<string, unknown>>) => {
+    const columns = types.map(([name, type]) => sql`${values[name]}::${sql.literal(type)} AS ${sql(name)}`)
+    return sql`SELECT ${sql.csv(columns)}, 1 AS n`
   }
-  const columns = types.map(([name, type]) => sql`${sql(name)} ${sql.literal(type)}`)
+  const typedColumns = types.map(([name, type]) => sql`${sql(name)} ${sql.literal(type)}`)
   const manyInputs = (rows: string) =>
-    sql`SELECT * FROM json_to_recordset(${rows}::json) AS input (${sql.csv(columns)}, n integer)`
+    sql`SELECT * FROM json_to_recordset(${rows}::json) AS input (${sql.csv(typedColumns)}, n integer)`
+  /** Makes the changes and their audit entries. */
   const recordedStatement = (input: Statement.Fragment, skipLocked: string) => sql<Changed>`
     ${statement(input, skipLocked, () => sql``)}, recorded AS (
       INSERT INTO audit_entries (account_id, operation, events)
@@ -123,14 +128,17 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     const confine: Confine = (table) => sql`AND ${sql.literal(table)}.account_id = ${input.account_id}`
     const changed =
       write.changeDistributed?.(input) ??
-      sql<Changed>`${statement(oneInput(valuesOf(input)), "", confine)} ${selectResult}`
+      sql<Changed>`${statement(oneInput(byName(input)), "", confine)} ${selectResult}`
     const record = ({ length }: ReadonlyArray<Changed>): Query<unknown> =>
       length > 0 ? insertEntry(sql, input) : Effect.void
     return sql.withTransaction(Effect.tap(changed, record))
   }
   const attempt = (input: Input): Query<Result<Changed>> =>
-    Effect.map(distributed ? runDistributed(input) : runOne(valuesOf(input)), ([row]) => resultOf(row))
-  /** Whether an earlier attempt stored the write. The lock makes the commit wait for the replicas, if that attempt did not. */
+    Effect.map(distributed ? runDistributed(input) : runOne(byName(input)), ([row]) => resultOf(row))
+  /**
+   * Whether an earlier attempt stored the write. The lock makes this commit wait for the replicas, as that attempt may
+   * not have.
+   */
   const wasStored = ({ account_id, operation, provider, workspace_id }: Input) =>
     Effect.andThen(
       sql`
@@ -164,17 +172,17 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     lockOf,
     one: writeOne,
     many: (all) => {
-      const firstOf = new Map<string, Input>()
-      for (const input of all) if (!firstOf.has(keyOf(input))) firstOf.set(keyOf(input), input)
-      const distinct = Array.from(firstOf.values())
+      const firstByKey = new Map<string, Input>()
+      for (const input of all) if (!firstByKey.has(keyOf(input))) firstByKey.set(keyOf(input), input)
+      const distinct = Array.from(firstByKey.values())
       const rows = distinct.map((input, n) => ({
-        ...Object.fromEntries(names.map((name) => [name, inJson(valuesOf(input)[name])])),
+        ...Object.fromEntries(names.map((name) => [name, inJson(byName(input)[name])])),
         n
       }))
       return Effect.map(runMany({ rows: JSON.stringify(rows) }), (rows) => {
         const changed = new Map(rows.map((row) => [cursorOf(row), row]))
         return all.map((input) =>
-          resultOf(firstOf.get(keyOf(input)) === input ? changed.get(cursorOf(input)) : undefined)
+          resultOf(firstByKey.get(keyOf(input)) === input ? changed.get(cursorOf(input)) : undefined)
         )
       })
     }
@@ -187,7 +195,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       const input: Input = { ...values, operation: write.operationOf?.(values) ?? randomUUID(), entry, principal }
       const unbatched = Effect.suspend(() => withLock(lockOf(input), ask(writeOne(input), operation)))
       const retry = refusal === undefined ? unbatched : Effect.andThen(refusal(values), unbatched)
-      /** Retries a write that changed nothing. */
+      /** Retries a write that changed nothing, unless its attempt was the last. */
       const settle = (result: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {
         if (result === taken) return Effect.succeedNone
         if (isLast || Option.isSome(result)) return Effect.succeed(result)

@@ -55,9 +55,10 @@ const announce = Effect.provideService(
   true
 )
 
-const attempt = <A>(change: () => A) =>
+/** Accesses BYOK_DATA_DIR. Reports an exception as a fault of the directory. */
+const attempt = <A>(access: () => A) =>
   Effect.try({
-    try: change,
+    try: access,
     catch: (error) => EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a writable directory: ${systemFault(error)}.`)
   })
 
@@ -85,6 +86,7 @@ const createRoot = (path: string) => {
   return realpathSync(path)
 }
 
+/** Fails unless PostgreSQL's user can enter the directory and execute PostgreSQL. */
 const checkReach = Effect.fnUntraced(function* (root: string, { postgres }: Programs) {
   const { code } = yield* run("/bin/sh", ["-c", 'cd -- "$1" && test -x "$2"', "sh", root, postgres])
   if (code === 0) return
@@ -93,6 +95,7 @@ const checkReach = Effect.fnUntraced(function* (root: string, { postgres }: Prog
   )
 })
 
+/** Whether a directory is empty or missing. */
 const isEmpty = (directory: string) => {
   try {
     return readdirSync(directory).length === 0
@@ -104,14 +107,14 @@ const isEmpty = (directory: string) => {
 
 const temporaryName = "postgres.initdb-"
 
-/** Creates a database and moves it into place, unless another process was first. */
+/** Creates a database in a temporary directory, and moves it into place unless another process was first. */
 const initialise = Effect.fnUntraced(function* (root: string, cluster: string, { initdb }: Programs) {
   const temporary = yield* attempt(() => {
     const path = mkdtempSync(join(root, temporaryName))
     if (postgresUser !== undefined) lchownSync(path, postgresUser.uid, postgresUser.gid)
     return path
   })
-  const { code, lastWords } = yield* run(initdb, [
+  const { code, errorOutput } = yield* run(initdb, [
     `--pgdata=${temporary}`,
     "--auth=trust",
     "--username=byok",
@@ -127,7 +130,7 @@ const initialise = Effect.fnUntraced(function* (root: string, cluster: string, {
       code === null || code === 126 || code === 127
         ? "The embedded PostgreSQL does not run on this system: set DATABASE_URL to the PostgreSQL to use."
         : "PostgreSQL could not create its database in BYOK_DATA_DIR:",
-      lastWords
+      errorOutput
     )
   }
   yield* attempt(() => putIntoPlace(temporary, cluster))

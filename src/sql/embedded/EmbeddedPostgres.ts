@@ -8,6 +8,7 @@ import { failureOf, sentenceOn } from "../connection/DatabaseErrors.ts"
 import { prepare, socketName } from "./DataDirectory.ts"
 import { EmbeddedPostgresError, locate, type PostgresBinaries, run } from "./PostgresBinaries.ts"
 
+/** Where and as whom to connect; `host` is the directory of the socket. */
 export interface Endpoint {
   readonly host: string
   readonly username: "byok"
@@ -24,18 +25,18 @@ export type User = "service" | "command"
 export const start = Effect.fnUntraced(function* (directory: string, user: User = "command") {
   const binaries = yield* locate()
   const cluster = yield* prepare(directory, binaries)
-  const joinServer = makeJoin(cluster, serverOf(cluster, binaries), user)
-  let membership = yield* joinServer
+  const openOrStart = makeOpenOrStart(cluster, serverOf(cluster, binaries), user)
+  let membership = yield* openOrStart
   yield* Effect.addFinalizer(() => membership.leave)
-  const rejoin = Effect.gen(function* () {
+  const restoreMembership = Effect.gen(function* () {
     yield* membership.lost
     yield* Effect.logWarning("The embedded PostgreSQL has exited and is being restarted")
-    membership = yield* joinServer.pipe(
+    membership = yield* openOrStart.pipe(
       Effect.tapError(({ message }) => Effect.logWarning(message)),
       Effect.retry(Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]))
     )
   })
-  yield* Effect.forkScoped(Effect.forever(rejoin))
+  yield* Effect.forkScoped(Effect.forever(restoreMembership))
   const endpoint: Endpoint = { host: cluster, username: "byok", database: "postgres" }
   return endpoint
 })
@@ -43,6 +44,7 @@ export const start = Effect.fnUntraced(function* (directory: string, user: User 
 interface Server {
   /** Starts the server and waits until it accepts connections, or fails with the end of its log. */
   readonly start: Effect.Effect<unknown, string>
+  /** Returns whether the server has stopped; false if none runs. */
   readonly stop: Effect.Effect<boolean>
   readonly isStarting: () => boolean
 }
@@ -69,14 +71,16 @@ const serverOf = (cluster: string, { pg_ctl }: PostgresBinaries): Server => {
     if (isStale(read("postmaster.pid"))) rmSync(path("postmaster.pid"), { force: true })
     rmSync(path("server.log"), { force: true })
     const args = ["--timeout=3600", "--log=server.log", `--options=${options}`]
-    const { code, lastWords } = yield* control("start", ...args)
-    if (code !== 0) return yield* Effect.fail(read("server.log").trim().split("\n").slice(-20).join("\n") || lastWords)
+    const { code, errorOutput } = yield* control("start", ...args)
+    if (code !== 0)
+      return yield* Effect.fail(read("server.log").trim().split("\n").slice(-20).join("\n") || errorOutput)
   })
-  // An interrupted pg_ctl may leave a server without a lock file yet.
+  // An interrupted pg_ctl may leave a server that has no lock file yet: `stop` finds it only later.
   const untilStopped = Effect.repeat(stop, { until: (stopped) => stopped, times: 20, schedule: Schedule.spaced(50) })
   return {
     start: Effect.onInterrupt(start, () => untilStopped),
     stop,
+    // The eighth line of the lock file has the state of the server.
     isStarting: () => read("postmaster.pid").split("\n")[7]?.trim() === "starting"
   }
 }
@@ -101,7 +105,10 @@ const options = [
   .map((setting) => `-c '${setting}'`)
   .join(" ")
 
-/** Whether another program has the PID in a lock file, as in a restarted container: `pg_ctl` would stop that program. */
+/**
+ * Whether the PID in a lock file is that of another program, as in a restarted container, where `pg_ctl` would stop
+ * that program. False if it is of no program.
+ */
 const isStale = (lock: string) => {
   try {
     return !/^\d+ \(postgres\) [^XZ]/.test(readFileSync(`/proc/${parseInt(lock)}/stat`, "latin1"))
@@ -121,6 +128,7 @@ interface Membership {
 /** All users of the directory share the first lock; the service holds the second. PostgreSQL frees them if a user dies. */
 const [usersLock, serviceLock] = ["1652128619, 1", "1652128619, 2"]
 
+/** Connects to the server, and fails if `user` is a service and another service uses the directory. */
 const openMembership = (host: string, server: Server, user: User) =>
   Effect.gen(function* () {
     const scope = yield* Scope.make()
@@ -134,6 +142,7 @@ const openMembership = (host: string, server: Server, user: User) =>
       Effect.onError(() => Scope.close(scope, Exit.void))
     )
     const call = (text: string) => Effect.map(connection.queryValues(`SELECT pg_${text}`), ([row]) => row?.[0] === true)
+    /** The last user is the one that can take the lock alone. Without an answer, assumes that it is the last. */
     const leave = Effect.gen(function* () {
       socket.ref()
       yield* call(`advisory_unlock_shared(${usersLock})`)
@@ -166,13 +175,14 @@ const openMembership = (host: string, server: Server, user: User) =>
 const inUse =
   "BYOK_DATA_DIR is in use by another service: stop that one or choose another directory. Several services can share a PostgreSQL that DATABASE_URL names."
 
+/** What the log says if another server uses the directory, or has not quite ended. */
 const stillOccupied = /lock file .* (already exists|is empty)|pre-existing shared memory block|could not bind/
 
 /** How long a stopping server, or its orphans, may delay the next start, in milliseconds. */
 const startTimeout = 15_000
 
-/** Connects to the server, and starts it if it does not run. */
-const makeJoin = (host: string, server: Server, user: User): Effect.Effect<Membership, EmbeddedPostgresError> =>
+/** Opens a membership, and starts the server first if it does not run. */
+const makeOpenOrStart = (host: string, server: Server, user: User): Effect.Effect<Membership, EmbeddedPostgresError> =>
   Effect.suspend(() => {
     let startedHere = false
     return Effect.gen(function* () {

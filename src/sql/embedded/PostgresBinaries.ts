@@ -4,10 +4,10 @@ import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, syml
 import { createRequire } from "node:module"
 import { basename, dirname, join, relative } from "node:path"
 
-/** A sentence for the operator, followed by the last output of PostgreSQL if that program failed. */
+/** A sentence for the operator, followed by the end of PostgreSQL's output if one of its programs failed. */
 export class EmbeddedPostgresError extends Data.TaggedError("EmbeddedPostgresError")<{ readonly message: string }> {
-  static readonly of = (sentence: string, lastWords = "") =>
-    new this({ message: lastWords === "" ? sentence : `${sentence}\n${lastWords}` })
+  static readonly of = (sentence: string, output = "") =>
+    new this({ message: output === "" ? sentence : `${sentence}\n${output}` })
 }
 
 export interface PostgresBinaries {
@@ -16,7 +16,7 @@ export interface PostgresBinaries {
   readonly postgres: string
 }
 
-/** Locates the programs that npm installed for this platform, and completes the package. */
+/** Locates the programs that npm installed for this platform, and repairs the package. Fails if there are none. */
 export const locate = (
   platform: string = process.platform,
   arch: string = process.arch
@@ -69,25 +69,29 @@ const ignoreErrors = (change: () => void) => {
 /** The user `nobody`, if the service runs as root: PostgreSQL refuses to run as root. */
 export const postgresUser = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined
 
+/** The code of a system error, such as ENOENT; empty for other errors. */
 export const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? ""
 
-/** A minimal environment: the service's holds secrets, and PG* variables would redirect PostgreSQL. */
+/** A minimal environment: that of the service has secrets, and PG* variables would redirect PostgreSQL. */
 const environment = { PATH: process.env["PATH"] ?? "/usr/bin:/bin", LC_ALL: "C", TZ: "UTC" }
 
-/** Runs a program as PostgreSQL's user. Returns its exit code, null if it did not start, and the end of its error output. */
+/**
+ * Runs a program as PostgreSQL's user. Returns its exit code, null if it did not start or a signal ended it, and the
+ * end of its error output.
+ */
 export const run = (
   program: string,
   args: ReadonlyArray<string>,
   { cwd = "/", variables = {} }: { readonly cwd?: string; readonly variables?: Record<string, string> } = {}
-): Effect.Effect<{ readonly code: number | null; readonly lastWords: string }> =>
+): Effect.Effect<{ readonly code: number | null; readonly errorOutput: string }> =>
   Effect.promise(
     (signal) =>
       new Promise((resolve) => {
         const env = { ...environment, ...variables }
         const child = spawn(program, args, { cwd, env, signal, stdio: ["ignore", "ignore", "pipe"], ...postgresUser })
-        let words = ""
-        child.stderr?.setEncoding("utf8").on("data", (text: string) => (words = (words + text).slice(-8_000)))
-        child.once("error", (error) => resolve({ code: null, lastWords: codeOf(error) }))
-        child.once("close", (code) => resolve({ code, lastWords: words.trim() }))
+        let output = ""
+        child.stderr?.setEncoding("utf8").on("data", (text: string) => (output = (output + text).slice(-8_000)))
+        child.once("error", (error) => resolve({ code: null, errorOutput: codeOf(error) }))
+        child.once("close", (code) => resolve({ code, errorOutput: output.trim() }))
       })
   )

@@ -64,6 +64,7 @@ const registeredKey = ({ kek_id, registered_at, wraps }: RegisteredRow): Registe
   ...(registered_at === null ? {} : { registered_at: DateTime.fromDateUnsafe(registered_at) })
 })
 
+/** The count for the list, which goes only up to `countLimit`. */
 const capped = (credentials: number) =>
   credentials > countLimit ? { credentials: countLimit, more_credentials: true as const } : { credentials }
 
@@ -96,7 +97,10 @@ export const layer = Layer.effect(
           END AS permission FROM keks WHERE id = ${kek_id}`,
         ([row]) => row?.permission ?? "foreign"
       )
-    /** Locks `keks` before the first use of a key: of two new keys in disjoint keyrings, only one may begin to seal. */
+    /**
+     * Reserves wraps of a key. Returns how many have been reserved so far, or none if it may not seal. Locks `keks`
+     * before the first use of a key: of two new keys in disjoint keyrings, only one may begin to seal.
+     */
     const reserve = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) {
       const { sql } = writes
       const [used] = yield* sql`SELECT 1 FROM keks WHERE id = ${kek_id} AND wraps > 0`

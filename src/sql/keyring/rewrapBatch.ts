@@ -20,17 +20,19 @@ import {
 /** The greatest number of rows that a statement scans, even if few of them name another key. */
 const scanLimit = 10_000
 
-/** How many DEKs to rewrap at a time, for slow key stores. */
+/** How many data keys to rewrap at a time, because key stores may be slow. */
 const concurrency = 16
 
 const rewrappedTypes = { account_id: "uuid", id: "uuid", old: "bytea", kek_id: "text", wrapped_dek: "bytea" } as const
 
 type Row = CredentialKey & SealedKey
 
-/** A table of sealed keys: the columns of the sealing context, the bytes of a row's lists, and how to build the context. */
+/** A table of sealed keys. */
 interface Source {
   readonly table: Statement.Fragment
+  /** The columns of the sealing context. */
   readonly columns: Statement.Fragment
+  /** The bytes of a row's lists. */
   readonly bytes: Statement.Fragment
   readonly contextOf: (row: Row) => SealingContext
 }
@@ -40,7 +42,8 @@ const linksPrefix = "links "
 
 /**
  * Rewraps the data keys of a batch of credentials, in one transaction with one audit event. The batches after the last
- * credential consist of links; their cursors have a prefix.
+ * credential consist of links; their cursors have a prefix. A batch scans at most `scanLimit` rows, and rewraps at most
+ * `size` of them, with lists of at most `pageBytes` together.
  */
 export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
   const ofCredentials: Source = {
@@ -74,27 +77,28 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
     Effect.gen(function* () {
       const inLinks = after?.startsWith(linksPrefix) === true
       const { bytes, columns, contextOf, table } = inLinks ? ofLinks : ofCredentials
-      const from =
+      const start =
         after === undefined || after === linksPrefix
           ? lowestKey
           : keyOfCursor(inLinks ? after.slice(linksPrefix.length) : after)
+      /** The last row to scan; undefined if the table ends before. */
       const [scanEnd] = yield* sql<CredentialKey>`
-        SELECT account_id, id FROM ${table} WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
+        SELECT account_id, id FROM ${table} WHERE (account_id, id) > (${start.account_id}::uuid, ${start.id}::uuid)
         ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
-      const upTo = scanEnd ?? highestKey
-      const range = sql`(account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
-        AND (account_id, id) <= (${upTo.account_id}::uuid, ${upTo.id}::uuid) AND kek_id <> ${primary}`
-      const [next] = yield* sql<{ fitting: number; all: number }>`
+      const end = scanEnd ?? highestKey
+      const isOutstanding = sql`(account_id, id) > (${start.account_id}::uuid, ${start.id}::uuid)
+        AND (account_id, id) <= (${end.account_id}::uuid, ${end.id}::uuid) AND kek_id <> ${primary}`
+      const [counts] = yield* sql<{ fitting: number; all: number }>`
         SELECT count(*) FILTER (WHERE bytes <= ${pageBytes})::int AS fitting, count(*)::int AS "all" FROM (
           SELECT sum(bytes) OVER (ORDER BY account_id, id) AS bytes FROM (
             SELECT account_id, id, ${bytes} AS bytes FROM ${table}
-            WHERE ${range} ORDER BY account_id, id LIMIT ${size}
+            WHERE ${isOutstanding} ORDER BY account_id, id LIMIT ${size}
           ) AS next
         ) AS read`
-      const limit = next === undefined || next.fitting === next.all ? size : Math.max(1, next.fitting)
+      const limit = counts === undefined || counts.fitting === counts.all ? size : Math.max(1, counts.fitting)
       const rows = yield* sql<Row>`
         SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM ${table}
-        WHERE ${range} ORDER BY account_id, id LIMIT ${limit} ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}`
+        WHERE ${isOutstanding} ORDER BY account_id, id LIMIT ${limit} ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}`
       const attempt = yield* Effect.result(
         Effect.forEach(
           rows,
@@ -128,6 +132,10 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         )
         yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: countsByOldKek }])
       }
+      /**
+       * Where the next batch begins: after the scan if all its rows were read, else after the last row. Undefined after
+       * the table.
+       */
       const last = rows.length < limit ? scanEnd : rows.at(-1)
       const continuesInLinks = inLinks || (last === undefined && (yield* outstandingLink(primary)).length > 0)
       const isFinished = last === undefined && (inLinks || !continuesInLinks)

@@ -7,7 +7,13 @@ import { type LinkRecord, type LinkKeyPair, LinkRepository } from "../../port/Li
 import { record, recordEach } from "../audit/auditing.ts"
 import { askExists, askFirst, askRows, type Dated, fromDated } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
-import { linkKeyColumns, lockDistributedAccount, lockOpenLink, noKeys, isOpenLink } from "../rows/principalRows.ts"
+import {
+  linkKeyColumns,
+  lockDistributedAccount,
+  lockOpenLink,
+  clearLinkKeys,
+  isOpenLink
+} from "../rows/principalRows.ts"
 
 type Row = Dated<LinkRecord>
 type Names = Record<"account_name" | "workspace_name", string>
@@ -22,7 +28,10 @@ export const layer = Layer.effect(
       id AS link_id, account_id, workspace_id, purpose, provider, credential_id, return_url, created_at, expires_at,
       coalesce(ended, CASE WHEN expires_at <= now() THEN 'expired' ELSE 'open' END) AS state, public_key`
 
-    /** Inserts a link; an existing row with its id counts as inserted, because a retry meets its own row. */
+    /**
+     * Inserts a link. Returns false if there is no such account. An existing row with its id counts as inserted,
+     * because a retry meets its own row.
+     */
     const insert = Effect.fnUntraced(function* (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) {
       const { account_id, credential_id, link_id, provider, purpose, return_url, workspace_id } = link
       yield* lockDistributedAccount(writes, account_id, "_shared")
@@ -43,7 +52,7 @@ export const layer = Layer.effect(
 
     const revoke = Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {
       const revoked = yield* sql`
-        UPDATE links SET ended = 'revoked', ${noKeys(sql)} WHERE ${isOpenLink(sql, account_id, link_id)} RETURNING 1`
+        UPDATE links SET ended = 'revoked', ${clearLinkKeys(sql)} WHERE ${isOpenLink(sql, account_id, link_id)} RETURNING 1`
       yield* recordEach(sql, revoked, () => ({ action: "link.revoke", account_id, link_id }))
       return (yield* sql`SELECT 1 FROM links WHERE account_id = ${account_id} AND id = ${link_id}`).length > 0
     }, sql.withTransaction)
@@ -84,9 +93,10 @@ export const layer = Layer.effect(
         UPDATE links SET hash = ${bytes(next)} WHERE ${isOpenLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
         RETURNING 1`,
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
+      /** Deletes the key pair of an expired link at once, and the link itself after a week. */
       deleteExpired: Effect.asVoid(askRows(background, "links.forget")`
         WITH deleted AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
-        UPDATE links SET ${noKeys(background.sql)}
+        UPDATE links SET ${clearLinkKeys(background.sql)}
         WHERE expires_at BETWEEN now() - interval '7 days' AND now() AND public_key IS NOT NULL`)
     })
   })

@@ -26,8 +26,8 @@ const stateOf = (text: string): PoolState => {
 }
 
 /**
- * The members of a pool. ORDER BY makes PostgreSQL use the index with this order. Without, PostgreSQL may read the whole
- * workspace and drop the other providers, which seems cheap where workspaces are small on average.
+ * The members of a pool. ORDER BY makes PostgreSQL use the index with this order. Otherwise it may read the whole
+ * workspace and discard the other providers, which seems cheap to it if workspaces are small on average.
  */
 const membersOf = (
   sql: SqlClient.SqlClient,
@@ -39,16 +39,16 @@ const membersOf = (
   WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
   ORDER BY sort_order OFFSET 0`
 
-/** The parkings of the current keys of the members of a pool. */
+/** A FROM clause with the parkings of the current keys of the members of a pool, as `parked`. */
 const parkedIn = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`
   FROM (${membersOf(sql, owner, provider, ["id", "key_version"])}) AS keyed
   JOIN credential_parkings AS parked ON parked.account_id = ${owner.account_id} AND parked.credential_id = keyed.id
   AND parked.key_version = keyed.key_version`
 
-/** How many bytes a parking takes in memory without its model: 190 measured. */
+/** How many bytes a parking takes in memory besides its model: 190 measured. */
 const parkingBytes = 200
 
-/** One row for the parkings of each key, so that no message of the database is too long. */
+/** The parkings of a pool: a row for each key, so that no message of the database is too long. */
 const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`
   SELECT parked.credential_id AS parked_id, json_agg(json_build_object(
     'model', parked.model, 'key_version', parked.key_version,
@@ -68,7 +68,10 @@ const parkingsIn = (row: Loaded): ReadonlyArray<readonly [CredentialId, Readonly
 
 const isMember = (row: Loaded): row is Loaded & Member => row.id !== null
 
-/** A column of `member`. Replaces arrays that the driver cannot read, which direct SQL can store: they must not fail the pool. */
+/**
+ * A column of `member`. Replaces arrays that the driver cannot read. Only direct SQL can store them; they must not fail
+ * the pool.
+ */
 const columnOf = (sql: SqlClient.SqlClient, column: string) => {
   const value = sql.literal(`member.${column}`)
   return listNames.some((list) => list === column)
@@ -86,7 +89,7 @@ const rowOf = (member: Member): PoolRow => ({
   row: member.row
 })
 
-/** The parts of a SELECT on a workspace and its account. */
+/** The parts of a SELECT that finds a workspace. */
 interface Source {
   readonly account_id: Statement.Fragment
   readonly columns: Statement.Fragment
@@ -104,8 +107,8 @@ interface KeyOwner {
   readonly role: ApiKeyRole
 }
 
-/** The id is null if the account of the key has no such workspace. */
 interface KeyVersions extends KeyOwner {
+  /** Null if the account of the key has no such workspace. */
   readonly id: WorkspaceId | null
   readonly states: ReadonlyArray<string>
 }
@@ -119,8 +122,8 @@ export const layer = Layer.effect(
     const { ask, distributed, sql } = reads
 
     /**
-     * Looks up the states of the pools of a workspace; `providers` are joined by commas. The first OFFSET 0 hides their number
-     * from the planner, which would otherwise plan every execution anew, and take longer than the execution.
+     * Looks up the states of the pools of a workspace; `providers` are joined by commas. The first OFFSET 0 hides their
+     * number from the planner, which would otherwise plan every execution anew, for longer than the execution takes.
      */
     const versionsFrom = <Wanted extends { readonly providers: string }, Row extends object>(
       by: Readonly<Record<keyof Wanted & string, "uuid" | "text">>,
@@ -212,11 +215,12 @@ export const layer = Layer.effect(
               }))
             ),
       load: (owner, provider, knownVersion, admit = () => Effect.void) => {
-        const size = sql<{ bytes: number }>`
+        const parkingsSize = sql<{ bytes: number }>`
           SELECT coalesce(sum(${sql.literal(String(parkingBytes))} + octet_length(parked.model)), 0)::float8 AS bytes
           ${parkedIn(sql, owner, provider)}`
-        const admitted = Effect.flatMap(ask(size, "pools.load"), ([row]) => admit(row?.bytes ?? 0))
+        const admitted = Effect.flatMap(ask(parkingsSize, "pools.load"), ([row]) => admit(row?.bytes ?? 0))
         const columns = [...sealedColumns, "key_version"]
+        /** Without the members if the pool still has the known version. */
         const rows = sql<Loaded>`
           SELECT ${stateText(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
             member.xmin::text AS row, parked_id, parkings

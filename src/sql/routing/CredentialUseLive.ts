@@ -6,7 +6,7 @@ import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/statements.ts"
 
-/** Formats a time, "" for null: the driver cannot send an array of only nulls. */
+/** Formats a time in milliseconds since 1970; null as "", because the driver cannot send an array of only nulls. */
 const timeOf = (at: number | null) => (at === null ? "" : new Date(at).toISOString())
 
 /** The uses as rows `use`, in the order of locking. */
@@ -27,6 +27,7 @@ const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) =
 export const layer = Layer.effect(
   CredentialUse,
   Effect.map(Database, ({ background, reads }) => ({
+    /** Keeps the latest of each time. The failure and its version are those of the latest `last_failed_at`. */
     store: (uses) => {
       const { ask, sql } = background
       return Effect.asVoid(

@@ -24,8 +24,10 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
   ) AS change (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
 
-const changedKey = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
+/** Names what a change changes: a parking is unique by credential and model. */
+const parkingName = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
+/** A stored parking. */
 type Stored = CredentialReference &
   Pick<ParkingChange, "model" | "key_version"> & {
     readonly cause: string
@@ -34,13 +36,16 @@ type Stored = CredentialReference &
     readonly in_force: boolean | null
   }
 
-/** Whether the upstream blames the key: only such refusals and the recovery from them are recorded. */
+/**
+ * Whether the provider refused because of the key itself: only such refusals and the recovery from them are recorded.
+ */
 const blamesKey = (cause?: string): cause is "rejected" | "forbidden" | "quota_exhausted" =>
   cause === "rejected" || cause === "forbidden" || cause === "quota_exhausted"
 
 /**
- * Records an event for each key that upstreams began to refuse or to accept again. While a key is parked for one model, the
- * same refusal for another model records nothing, unless the key recovered in between.
+ * Records an event for each key that providers began to refuse or to accept again, given the parkings before the
+ * change, and the changed ones after it. While a key is parked for one model, the same refusal for another model
+ * records nothing, unless the key recovered in between.
  */
 const recordChanges = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
@@ -48,21 +53,22 @@ const recordChanges = Effect.fnUntraced(function* (
   after: ReadonlyArray<Stored>
 ) {
   const nameOf = ({ account_id, credential_id, key_version }: Stored) => `${account_id} ${credential_id} ${key_version}`
-  const known = Map.groupBy(before, nameOf)
+  const parkingsOfKey = Map.groupBy(before, nameOf)
   const changes = after.flatMap((stored) => {
     const { account_id, cause, credential_id, key_version, model } = stored
-    const others = (known.get(nameOf(stored)) ?? []).filter((one) => one.model !== model)
-    const previousCause = known.get(nameOf(stored))?.find((one) => one.model === model)?.cause
-    known.set(nameOf(stored), [...others, stored])
-    const recoveries = others.flatMap((one) => (one.cause === "succeeded" ? [one.parked_at.getTime()] : []))
-    const isReported = others.some(
-      (one) => one.cause === cause && one.in_force && one.parked_at.getTime() >= Math.max(...recoveries)
+    const parkings = parkingsOfKey.get(nameOf(stored)) ?? []
+    const others = parkings.filter((one) => one.model !== model)
+    const previousCause = parkings.find((one) => one.model === model)?.cause
+    parkingsOfKey.set(nameOf(stored), [...others, stored])
+    const recoveryTimes = others.flatMap((one) => (one.cause === "succeeded" ? [one.parked_at.getTime()] : []))
+    const isRecordedForAnother = others.some(
+      (one) => one.cause === cause && one.in_force && one.parked_at.getTime() >= Math.max(...recoveryTimes)
     )
-    const isNew = blamesKey(cause) && previousCause !== cause
-    if (isNew && isReported) return []
-    const refusal = isNew ? cause : cause === "succeeded" && blamesKey(previousCause) ? previousCause : undefined
+    const isNewRefusal = blamesKey(cause) && previousCause !== cause
+    if (isNewRefusal && isRecordedForAnother) return []
+    const refusal = isNewRefusal ? cause : cause === "succeeded" && blamesKey(previousCause) ? previousCause : undefined
     if (refusal === undefined) return []
-    const action = isNew ? ("credential.rejected" as const) : ("credential.recovered" as const)
+    const action = isNewRefusal ? ("credential.rejected" as const) : ("credential.recovered" as const)
     const subject = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }
     return [{ action, ...subject, cause: refusal }]
   })
@@ -83,11 +89,11 @@ const recordChanges = Effect.fnUntraced(function* (
 })
 
 /**
- * Deletes expired parkings of the changed credentials, and merges changes into the others: an expired one must outweigh no
- * change. Returns the changed ones.
+ * Deletes parkings of the changed credentials that have long expired or are of a replaced key, and then merges the
+ * changes into the rest, so that no expired parking wins over a change. Returns the deleted and the merged ones.
  */
 const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
-  const sorted = inLockOrder(changedKey, changes)
+  const sorted = inLockOrder(parkingName, changes)
   const before = yield* sql<Stored>`
     SELECT parked.account_id, parked.credential_id, model, key_version, cause, parked_at, until > now() AS in_force
     FROM credential_parkings AS parked
@@ -126,7 +132,7 @@ const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
   return [...merged, ...swept]
 })
 
-/** Merges changes. Returns those whose credentials another transaction has locked. */
+/** Merges changes, except those whose credentials another transaction has locked. Returns the exceptions. */
 const mergeUnlocked = (pool: ConnectionPool, changes: ReadonlyArray<ParkingChange>) =>
   changeHealth(
     pool,

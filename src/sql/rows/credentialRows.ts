@@ -5,13 +5,15 @@ import type { AccountId } from "../../domain/Identifiers.ts"
 import { boundNames, type SealedKey } from "../../domain/SealedKey.ts"
 import type { StoredCredential, UnstoredCredential } from "../../port/CredentialRepository.ts"
 
+/** The values of a new row. The database assigns the others. */
 export type NewRow = { readonly account_id: AccountId } & UnstoredCredential & SealedKey
 
-/** The columns of a credential's members, which have the members' names. */
-export const memberColumns = memberNames
+/** The columns that make up a `Credential`, with the names of its members. */
+export const credentialColumns = memberNames
 /** The columns of the context that a key is sealed to. */
 export const contextColumns = ["account_id", ...boundNames]
-export const sealedColumns = [...memberColumns, "kek_id", "wrapped_dek", "sealed"]
+/** The columns of a credential with its sealed key. */
+export const sealedColumns = [...credentialColumns, "kek_id", "wrapped_dek", "sealed"]
 /** The columns of `NewRow`. The database assigns `created_at` and `sort_order`. */
 export const newColumns = [
   "account_id",
@@ -34,7 +36,10 @@ export const credentialOf = (row: Omit<CredentialRow, "account_id">): Credential
 /** A row with everything in a `StoredCredential`: `storedColumns` selects it, and `storedOf` decodes it. */
 export type SealedCredentialRow = CredentialRow & SealedKey & Omit<StoredCredential, "credential" | "sealed">
 
-/** The columns of `SealedCredentialRow`. With Citus, `account_id` must be a value, so that one node runs the statement. */
+/**
+ * The columns of `SealedCredentialRow`, each as `valueOf` selects it. With Citus, `account_id` must be a value, so that
+ * one node runs the statement.
+ */
 export const storedColumns = (
   sql: SqlClient.SqlClient,
   account_id: Statement.Fragment,
@@ -81,7 +86,7 @@ export const memberBytesOf = (
 /** Maximum bytes of a page in a scan of all accounts' credentials. A first row with more is a page by itself. */
 export const pageBytes = 8 * 1024 * 1024
 
-/** SQL for the bytes of the lists in a row. */
+/** SQL for the bytes of the lists in a row, of the table `row` if set. */
 export const listBytes = (sql: SqlClient.SqlClient, row?: string) =>
   sql.literal(
     listNames
@@ -89,7 +94,7 @@ export const listBytes = (sql: SqlClient.SqlClient, row?: string) =>
       .join(" + ")
   )
 
-/** The type of each column in PostgreSQL. */
+/** The type in PostgreSQL of each column that a new row may set. */
 const types: Readonly<Record<string, string>> = {
   ...Object.fromEntries(memberNames.map((name) => [name, members[name].column])),
   ...{ account_id: "uuid", kek_id: "text", wrapped_dek: "bytea", sealed: "bytea" }
@@ -112,7 +117,7 @@ const keyWithUuid = (uuid: string): CredentialKey => ({ account_id: uuid, id: uu
 export const lowestKey = keyWithUuid("00000000-0000-0000-0000-000000000000")
 export const highestKey = keyWithUuid("ffffffff-ffff-ffff-ffff-ffffffffffff")
 
-/** Encodes a key as the cursor of a scan. */
+/** Encodes a key as the cursor of a scan; `keyOfCursor` decodes it. */
 export const cursorOf = ({ account_id, id }: CredentialKey) => `${account_id}/${id}`
 
 export const keyOfCursor = (cursor: string): CredentialKey => {

@@ -14,7 +14,7 @@ export const referencesOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArra
 
 const nameOf = ({ account_id, credential_id }: CredentialReference) => `${account_id} ${credential_id}`
 
-/** The distinct credentials, and whether one is among them. */
+/** A set of credentials: `has` tells whether a credential is in it, and `distinct` lists it. */
 export const setOf = (credentials: ReadonlyArray<CredentialReference>) => {
   const names = new Map(credentials.map((one) => [nameOf(one), one]))
   return { has: (one: CredentialReference) => names.has(nameOf(one)), distinct: Array.from(names.values()) }
@@ -27,39 +27,40 @@ interface Locked {
 }
 
 /**
- * Changes parkings of credentials in one transaction, under the locks of their pools, taken in the order of their keys. Raises
- * the `health` of the pools of the credentials that `change` returns as `changed`. With `skipLocked`, skips pools and credentials
- * that another transaction has locked.
+ * Changes parkings of credentials in one transaction, after locking their pools in the order of the pools' keys. Raises
+ * the `health` of the pools of the credentials that `change` returns as `changed`. With `skipLocked`, skips credentials
+ * if another transaction has locked them or their pools, and passes them to `change` as `busy`.
  */
 export const changeHealth = <A>(
   { distributed, sql }: ConnectionPool,
   credentials: ReadonlyArray<CredentialReference>,
-  change: (rows: Locked) => Query<{ readonly changed: ReadonlyArray<CredentialReference>; readonly answer: A }>,
+  change: (credentials: Locked) => Query<{ readonly changed: ReadonlyArray<CredentialReference>; readonly answer: A }>,
   skipLocked = false
 ): Query<A> => {
   const [first] = credentials
+  /** With Citus, names the account as a value, so that one node runs the statement. */
   const confine = (table: string) =>
     distributed && first !== undefined ? sql`AND ${sql.literal(table)}.account_id = ${first.account_id}` : sql``
-  const rows = (owned: ReadonlyArray<CredentialReference>) => sql`
-    credentials JOIN ${referencesOf(sql, owned)}
+  const rowsOf = (references: ReadonlyArray<CredentialReference>) => sql`
+    credentials JOIN ${referencesOf(sql, references)}
     ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${confine("credentials")}`
   const columns = sql`credentials.account_id, credentials.id AS credential_id`
   return Effect.gen(function* () {
     const { distinct } = setOf(credentials)
     const locked = yield* sql<CredentialReference>`
-      SELECT ${columns} FROM ${rows(distinct)}
+      SELECT ${columns} FROM ${rowsOf(distinct)}
       JOIN pools ON ${samePool(sql, "pools", "credentials")} ${confine("pools")}
       ORDER BY ${keyColumns(sql, "pools")}
       FOR NO KEY UPDATE OF pools ${skipLocked ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
     const isLocked = setOf(locked).has
     const skipped = distinct.filter((one) => !isLocked(one))
     const busy =
-      skipLocked && skipped.length > 0 ? yield* sql<CredentialReference>`SELECT ${columns} FROM ${rows(skipped)}` : []
+      skipLocked && skipped.length > 0 ? yield* sql<CredentialReference>`SELECT ${columns} FROM ${rowsOf(skipped)}` : []
     const { answer, changed } = yield* change({ locked, busy })
     if (changed.length > 0) {
       yield* sql`
         UPDATE pools SET health = health + 1
-        FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rows(changed)}) AS changed
+        FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rowsOf(changed)}) AS changed
         WHERE ${samePool(sql, "pools", "changed")} ${confine("pools")}`
     }
     return answer
@@ -82,6 +83,6 @@ export const isMarked = (
     AND parked.key_version = ${key_version} AND ${isMark(sql)}
   )`
 
-/** Whether the account has a mark, perhaps of a replaced key. Uses an index. */
+/** Whether a key of the account is marked as leaked, perhaps a replaced one. Uses an index. */
 export const hasMarks = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) => sql`
   EXISTS (SELECT FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked')`

@@ -13,23 +13,30 @@ export interface PoolKey {
   readonly provider: string
 }
 
+/** The columns of a `PoolKey`. */
 export const poolKey = ["account_id", "workspace_id", "provider"] as const
 
+/** The key of a pool as columns of a table. */
 export const keyColumns = (sql: SqlClient.SqlClient, table: string) =>
   sql.csv(poolKey.map((column) => sql.literal(`${table}.${column}`)))
+/** The condition that rows of two tables have the same pool. */
 export const samePool = (sql: SqlClient.SqlClient, one: string, other: string) =>
   sql.and(poolKey.map((column) => sql.literal(`${one}.${column} = ${other}.${column}`)))
 
-/** How much a current or future row of credentials adds to the `bytes` of its pool. */
+/** SQL for how much a row of credentials, stored or not, adds to the `bytes` of its pool. */
 export const memberBytes = (sql: SqlClient.SqlClient, row: string) =>
   sql`(${listBytes(sql, row)} + octet_length(${sql.literal(row)}.sealed))`
 
-/** With Citus, confines a table in a statement to the account of the write by a value. */
+/**
+ * With Citus, a condition that names the account of a table's rows as a value, so that one node runs the statement;
+ * otherwise empty. Begins with AND.
+ */
 export type Confine = (table: string) => Statement.Fragment
 
 /**
- * The CTE `locked`: locks the pools of the rows of `wanted`, and then their credentials, in the order of the pools' keys, so that
- * no two transactions deadlock. Adds the `member_bytes` of each credential. `skipLocked` is SKIP LOCKED or empty.
+ * The CTE `locked`: the rows of `wanted` that meet `condition`, with the `member_bytes` of each credential. Locks their
+ * pools, and then their credentials, in the order of the pools' keys, so that no two transactions deadlock.
+ * `skipLocked` is SKIP LOCKED or empty.
  */
 export const lockTargets = (
   sql: SqlClient.SqlClient,
@@ -60,8 +67,8 @@ export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
     ) AS total WHERE ${samePool(sql, "pools", "total")} ${confine("pools")}
   )`
 
-/** The content of a pool, and how much of it is one credential. */
-interface Room {
+/** How full a pool is, and how much of it is one credential. */
+interface PoolUsage {
   readonly workspace_deleted: boolean
   readonly members: number
   readonly bytes: number
@@ -71,13 +78,13 @@ interface Room {
   readonly sealed_bytes: number | null
 }
 
-/** Makes a look-up of the room for a credential; none for an unknown workspace. */
-export const makeFindRoom = (pool: ConnectionPool) => {
+/** Makes a look-up of how full the pool of a credential is; none for an unknown workspace. */
+export const makeFindUsage = (pool: ConnectionPool) => {
   const { sql } = pool
-  return makeLookUp<PoolKey & { readonly id: CredentialId }, Room, Room>(pool, {
+  return makeLookUp<PoolKey & { readonly id: CredentialId }, PoolUsage, PoolUsage>(pool, {
     operation: "pools.room",
     by: { account_id: "uuid", workspace_id: "uuid", provider: "text", id: "uuid" },
-    select: ({ account_id, id, provider, workspace_id }) => sql<Room>`
+    select: ({ account_id, id, provider, workspace_id }) => sql<PoolUsage>`
       SELECT deleted_at IS NOT NULL AS workspace_deleted, coalesce(pools.members, 0) AS members,
         coalesce(pools.bytes, 0)::float8 AS bytes, ${memberBytes(sql, "credentials")} AS member_bytes,
         octet_length(credentials.sealed) AS sealed_bytes
@@ -85,12 +92,14 @@ export const makeFindRoom = (pool: ConnectionPool) => {
       AND pools.workspace_id = workspaces.id AND pools.provider = ${provider}
       LEFT JOIN credentials ON credentials.account_id = workspaces.account_id AND credentials.id = ${id}
       WHERE workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
-    read: (room) => room
+    read: (usage) => usage
   })
 }
 
-/** Fails unless the pool has room for the member with its new `size` in bytes. */
-export const refuseBytes = ({ bytes, member_bytes }: Room, limits: PoolLimits, size: number) => {
+/**
+ * Fails with `PoolFull` if the pool has no room for a member of `size` bytes. A member that does not grow always fits.
+ */
+export const checkByteLimit = ({ bytes, member_bytes }: PoolUsage, limits: PoolLimits, size: number) => {
   const growth = size - (member_bytes ?? 0)
   const isFitting = growth <= 0 || bytes + growth <= limits.bytes
   return isFitting ? Effect.void : Effect.fail(new PoolFull({ unit: "bytes", limit: limits.bytes }))

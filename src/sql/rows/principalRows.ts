@@ -22,9 +22,10 @@ export const lockDistributedAccount = (
 export const linkKeyColumns = ["public_key", "kek_id", "wrapped_dek", "sealed"] as const
 
 /** The assignments that delete a link's key pair. */
-export const noKeys = (sql: SqlClient.SqlClient) => sql.csv(linkKeyColumns.map((column) => sql`${sql(column)} = NULL`))
+export const clearLinkKeys = (sql: SqlClient.SqlClient) =>
+  sql.csv(linkKeyColumns.map((column) => sql`${sql(column)} = NULL`))
 
-/** The condition that a link is open. */
+/** The condition that a row is this link, and that the link is open. */
 export const isOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   sql`account_id = ${account_id} AND id = ${link_id} AND ended IS NULL AND expires_at > now()`
 
@@ -39,8 +40,10 @@ export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, li
 export const linkClosed = Symbol("linkClosed")
 
 /**
- * Makes a write for its principal. Invariants: a link's write commits before its revocation is answered, or not at all; and a
- * link that serves once ends in the transaction of its write, with the id of the credential that it stored.
+ * Makes a write for its principal. For a link, it returns `linkClosed`, without the write, unless the link is open.
+ * `storedBy` returns the id of the credential that the write stored, if any. Invariants: a link's write commits before
+ * the link's revocation is answered, or not at all; and a link for one write ends in the transaction of that write,
+ * with the id of the credential.
  */
 export const whileLinkOpen = <A>(
   sql: SqlClient.SqlClient,
@@ -57,7 +60,7 @@ export const whileLinkOpen = <A>(
     const stored = storedBy(result)
     if (stored !== undefined) {
       yield* sql`
-        UPDATE links SET ended = 'used', credential_id = ${stored}, ${noKeys(sql)}
+        UPDATE links SET ended = 'used', credential_id = ${stored}, ${clearLinkKeys(sql)}
         WHERE ${isOpenLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
     }
     return result

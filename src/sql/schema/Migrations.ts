@@ -12,13 +12,13 @@ const migrations = {
   )
 }
 
-/** The newest migration of this build, which must have run. */
+/** The number of this build's newest migration. The service needs a database in which it has run. */
 export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
 /** SQLSTATE of a lock timeout. */
 export const lockNotAvailable = "55P03"
 
-/** Reduces an error to members that hold no value. */
+/** Reduces an error to members that quote no stored value. */
 const scrubbed = (error: SqlError.SqlError | Migrator.MigrationError) => {
   const inner = error._tag === "MigrationError" ? error.cause : error
   return typeof inner === "object" && inner !== null && "reason" in inner
@@ -40,11 +40,13 @@ const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
 /** The advisory lock of migrations. Waiting for it blocks no other statement. */
 export const migrationLock = 0x6d696772
 
-/** How often to try the lock; waiting for it in a statement would hold back VACUUM. */
-const turnPause = "100 millis"
+/** The pause between attempts to take `migrationLock`: waiting for it in a statement would hold back VACUUM. */
+const lockPause = "100 millis"
 
-/** Session settings for changing the schema, in milliseconds: a limit for waiting for locks, and none for statements. */
-export const changingSchema = { lock_timeout: "60000", statement_timeout: "0" }
+/**
+ * Session settings for changes of the schema, in milliseconds: a limit for waiting for locks, and none for statements.
+ */
+export const schemaChangeSettings = { lock_timeout: "60000", statement_timeout: "0" }
 
 /** Runs statements in a transaction that waits at most `timeout` milliseconds for each lock. */
 export const withLockTimeout =
@@ -52,7 +54,10 @@ export const withLockTimeout =
   <A, E, R>(statements: Effect.Effect<A, E, R>) =>
     sql.withTransaction(Effect.andThen(sql.unsafe(`SET LOCAL lock_timeout = ${timeout}`), statements))
 
-/** The newest migration in the database, if any. Uses two statements, because the second fails without the table. */
+/**
+ * The number of the newest migration that has run in the database, if any. Uses two statements, because the second
+ * fails without the table.
+ */
 export const appliedMigration = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const tables = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('effect_sql_migrations')`
@@ -71,12 +76,13 @@ const migrate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   return ran.map(([, name]) => name)
 })
 
-/** Runs an effect if no other instance migrates; none if one does. */
-export const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
+/** Runs an effect under `migrationLock`. Returns none, without running it, if another instance has the lock. */
+export const withMigrationLock = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     Effect.gen(function* () {
-      const [turn] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${migrationLock}::bigint) AS mine`
-      if (turn?.mine !== true) return Option.none<A>()
+      const [lock] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${migrationLock}::bigint) AS mine`
+      if (lock?.mine !== true) return Option.none<A>()
+      // Keeps the lock while another connection runs the effect.
       yield* sql`SET LOCAL idle_in_transaction_session_timeout = 0`
       return Option.some(yield* effect)
     })
@@ -95,11 +101,11 @@ export const openSchema = (target: DatabaseTarget, settings: ClientSettings, mod
       const client = yield* makeClient(target, settings)
       const state = stateOf(yield* withLockTimeout(client, locking.timeout)(appliedMigration(client)))
       if (mode === "check" || state !== "behind") return { state, migrated: [] }
-      const migrator = yield* makeClient(target, settings, { startupParameters: changingSchema })
+      const migrator = yield* makeClient(target, settings, { startupParameters: schemaChangeSettings })
       for (;;) {
-        const ran = yield* inTurn(client, migrate(migrator))
+        const ran = yield* withMigrationLock(client, migrate(migrator))
         if (Option.isSome(ran)) return { state: "current" as const, migrated: ran.value }
-        yield* Effect.sleep(turnPause)
+        yield* Effect.sleep(lockPause)
       }
     })
   ).pipe(

@@ -3,7 +3,7 @@ import type { SqlClient, SqlError } from "effect/sql"
 import { type ClientSettings, makeClient } from "../connection/Database.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
-import { changingSchema, inTurn } from "./Migrations.ts"
+import { schemaChangeSettings, withMigrationLock } from "./Migrations.ts"
 
 /** The tables that `byok migrate --distribute` hands to Citus, in this order: the last one shows that the command has finished. */
 const distributedTables = [
@@ -19,7 +19,7 @@ const distributedTables = [
 
 type ForeignKey = readonly [table: string, name: string, definition: string]
 
-const credential = "(account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE"
+const toCredential = "(account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE"
 
 /** Foreign keys within an account, which Citus enforces once both tables are distributed. */
 const accountKeys: ReadonlyArray<ForeignKey> = [
@@ -30,8 +30,8 @@ const accountKeys: ReadonlyArray<ForeignKey> = [
     "credentials_pool",
     "(account_id, workspace_id, provider) REFERENCES pools (account_id, workspace_id, provider)"
   ],
-  ["credential_parkings", "credential_parkings_credential", credential],
-  ["credential_use", "credential_use_credential", credential]
+  ["credential_parkings", "credential_parkings_credential", toCredential],
+  ["credential_use", "credential_use_credential", toCredential]
 ]
 
 /** All foreign keys that distributing drops: a table on the coordinator cannot refer to a distributed one. */
@@ -62,7 +62,10 @@ const restore = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
     return missing.map(([, name]) => name)
   })
 
-/** The progress of distribution; `incomplete` if tables are not distributed and foreign keys are missing. */
+/**
+ * The progress of distribution: `unfinished` if only some tables are distributed, `incomplete` if none is but foreign
+ * keys are missing.
+ */
 export const distributionOf = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const citus = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('pg_catalog.pg_dist_partition')`
@@ -75,6 +78,7 @@ export const distributionOf = (sql: SqlClient.SqlClient) =>
     return (yield* missingOf(sql, droppedKeys)).length > 0 ? ("incomplete" as const) : ("none" as const)
   })
 
+/** Distributes one table. The first step also drops foreign keys, and the last restores those within an account. */
 const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[number]) => {
   switch (table) {
     case "accounts":
@@ -84,7 +88,8 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
         ),
         sql`SELECT create_distributed_table('accounts', 'id')`
       )
-    // The last table stays on this node. Adding it to the metadata lets entries commit with acts on other nodes, but resets `seq`.
+    // This table stays on this node. In Citus's metadata, it can change in a transaction with rows of other nodes.
+    // Adding it there resets `seq`.
     case "audit_entries":
       return Effect.gen(function* () {
         yield* restore(sql, accountKeys)
@@ -99,7 +104,7 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
   }
 }
 
-/** A missing precondition of distributing, if any. */
+/** Why the tables cannot be distributed; undefined if they can. */
 const missingPrecondition = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const citus = yield* sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`
@@ -111,8 +116,8 @@ const missingPrecondition = (sql: SqlClient.SqlClient) =>
     return nodes.workers ? undefined : "Citus has no worker: call citus_add_node"
   })
 
-/** Changes the schema if no other instance migrates; none if one does. */
-const changeInTurn = <A>(
+/** Changes the schema. Returns none, without a change, if another instance migrates. */
+const changeSchema = <A>(
   target: DatabaseTarget,
   settings: ClientSettings,
   change: (sql: SqlClient.SqlClient) => Effect.Effect<A, SqlError.SqlError>
@@ -120,18 +125,18 @@ const changeInTurn = <A>(
   Effect.scoped(
     Effect.gen(function* () {
       const lock = yield* makeClient(target, settings)
-      const sql = yield* makeClient(target, settings, { startupParameters: changingSchema })
-      return yield* inTurn(lock, change(sql))
+      const sql = yield* makeClient(target, settings, { startupParameters: schemaChangeSettings })
+      return yield* withMigrationLock(lock, change(sql))
     })
   ).pipe(Effect.mapError(failureOf))
 
 /**
- * Spreads the rows of tenants over the nodes of a Citus cluster by account, table by table. Skips tables that an earlier
- * attempt distributed. Returns the names of the distributed tables, or the missing precondition.
+ * Spreads the rows of tenants over the nodes of a Citus cluster by account, table by table. Skips tables that an
+ * earlier attempt distributed. Returns the names of the tables that it distributed, or in `lacks` why it cannot.
  */
 export const distribute = (target: DatabaseTarget, settings: ClientSettings) =>
   Effect.map(
-    changeInTurn(
+    changeSchema(
       target,
       settings,
       Effect.fnUntraced(function* (sql) {
@@ -140,9 +145,9 @@ export const distribute = (target: DatabaseTarget, settings: ClientSettings) =>
         const distributed = yield* Effect.filter(
           distributedTables,
           Effect.fnUntraced(function* (table) {
-            const done = yield* sql`SELECT 1 FROM pg_dist_partition WHERE logicalrelid = ${table}::text::regclass`
-            if (done.length === 0) yield* sql.withTransaction(stepOf(sql, table))
-            return done.length === 0
+            const existing = yield* sql`SELECT 1 FROM pg_dist_partition WHERE logicalrelid = ${table}::text::regclass`
+            if (existing.length === 0) yield* sql.withTransaction(stepOf(sql, table))
+            return existing.length === 0
           })
         )
         return { distributed }
@@ -154,6 +159,6 @@ export const distribute = (target: DatabaseTarget, settings: ClientSettings) =>
 /** Restores the foreign keys that undistributing from Citus drops, and returns their names. */
 export const restoreForeignKeys = (target: DatabaseTarget, settings: ClientSettings) =>
   Effect.map(
-    changeInTurn(target, settings, (sql) => sql.withTransaction(restore(sql, droppedKeys))),
+    changeSchema(target, settings, (sql) => sql.withTransaction(restore(sql, droppedKeys))),
     Option.getOrElse(() => [])
   )

@@ -15,9 +15,10 @@ export const sessionState = (sql: SqlClient.SqlClient) =>
     ([session = { readOnly: false, acknowledgesEarly: false }]) => session
   )
 
-/** Settings of the service's sessions where the default is off. */
+/** Settings for the service's sessions if the database acknowledges commits early by default. */
 export const durableSession = { synchronous_commit: "on" }
 
+/** The kinds of statement that a role must be allowed to run, by table. */
 export type Rights = Readonly<Record<string, ReadonlyArray<"SELECT" | "INSERT" | "UPDATE" | "DELETE">>>
 
 /** The rights that `serve` and every command need. */
@@ -39,7 +40,7 @@ export const servingRights: Rights = {
   idempotency_records: ["SELECT", "INSERT", "UPDATE", "DELETE"]
 }
 
-/** The rights that deleting an account needs, with UPDATE for the lock on the account. */
+/** The rights that deleting an account needs; UPDATE on accounts is for the lock on the account. */
 export const erasingRights: Rights = {
   ...servingRights,
   accounts: ["SELECT", "INSERT", "UPDATE", "DELETE"],
@@ -60,7 +61,10 @@ export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
     GROUP BY name ORDER BY min(n)`
 }
 
-/** Inspects the default session: early acknowledgement, missing rights and distribution. Fails if the session is read-only. */
+/**
+ * Inspects a session with the database's default settings: early acknowledgement, missing rights and distribution.
+ * Fails if the session is read-only.
+ */
 export const inspectSession = (target: DatabaseTarget, settings: ClientSettings, rights: Rights) =>
   Effect.scoped(
     Effect.gen(function* () {

@@ -19,7 +19,7 @@ export const schema: ReadonlyArray<string> = [
     PRIMARY KEY (account_id, id)
   )`,
   `CREATE UNIQUE INDEX workspaces_default ON workspaces (account_id) WHERE is_default`,
-  // For commands that name a workspace alone.
+  // For commands that name a workspace without its account.
   `CREATE INDEX workspaces_id ON workspaces (id)`,
 
   `CREATE TABLE api_keys (
@@ -32,8 +32,8 @@ export const schema: ReadonlyArray<string> = [
   )`,
   `CREATE INDEX api_keys_account ON api_keys (account_id)`,
 
-  // Links for owners of keys. `hash` is the hash of the token. Browsers seal to the public key. The key pair is deleted once the
-  // link has `ended`, and soon after it has expired.
+  // Links for owners of keys. `hash` is the hash of the token. Browsers encrypt to the public key. The key pair is
+  // deleted when the link ends, or soon after it has expired.
   `CREATE TABLE links (
     id uuid NOT NULL,
     account_id uuid NOT NULL REFERENCES accounts,
@@ -160,7 +160,7 @@ export const schema: ReadonlyArray<string> = [
     CONSTRAINT credential_parkings_leaked CHECK (cause <> 'leaked' OR (model = '' AND until IS NULL))
   )`,
 
-  // For creates, which look for marks of their account.
+  // For creates, which compare a new key with those of the account that are marked as leaked.
   `CREATE INDEX credential_parkings_leaked ON credential_parkings (account_id) WHERE cause = 'leaked'`,
 
   // When routers last used a credential; shown only, never used for decisions.

@@ -17,7 +17,10 @@ const documented = Schema.Struct(Struct.map(changeableFields, Schema.optionalKey
 const knownFields = { ...documented.fields, ...fixedFields }
 const nothingToChange = `must have a member that can be changed: ${Struct.keys(changeableFields).join(", ")}`
 
-/** Returns false for an object that has only unknown members, and so would change nothing (D47). */
+/**
+ * Returns false for an object that has only unknown members, and so would change nothing (D47). An empty object is a
+ * valid update; the schema refuses what is no object.
+ */
 const mayChange = (input: unknown) => {
   const names = Object.keys(Object(input) as object)
   return (

@@ -71,6 +71,7 @@ export const makeOperations = Effect.gen(function* () {
           HttpServerResponse.uint8Array(bytes, { contentType })
         )
       ),
+    // Not queued again: the queued lookup of the API key has usually prefetched the credential.
     get: ({ params }: ById) => Effect.map(credentials.get(params.id), single),
     status: ({ params }: ById) => Effect.map(reading(status(params.id)), (data) => ({ data })),
     update: ({ params, payload }: ById & { readonly payload: CredentialChanges }) =>
@@ -114,7 +115,8 @@ const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
 
 /**
  * Makes an answer of about `bytes` once memory for it is reserved. Releases the memory once the answer is sent or its
- * client has left. `make` gets a function that reserves memory for further bytes.
+ * client has left. `make` gets a function that reserves memory for further bytes. Cuts off the client if a smaller
+ * account needs the memory.
  */
 export const reserveUntilSent = ({ admit }: MemoryBudget) =>
   Effect.fnUntraced(function* <E, R>(
@@ -129,6 +131,7 @@ export const reserveUntilSent = ({ admit }: MemoryBudget) =>
     const admitMore: PageMemory["admit"] = (more) =>
       untilStarted((start) => {
         if (reservation.grow(memoryPerByte.building * more, start)) start()
+        // Not refused: what does not fit now waits.
         return true
       })
     return yield* Effect.onExit(Effect.interruptible(make(admitMore)), (exit) =>

@@ -36,9 +36,9 @@ export interface Prefetched {
   readonly default_workspace_id?: WorkspaceId | null
   /** Whether a key of the account is marked as leaked, or was until it was replaced; undefined if not read. */
   readonly has_marks?: boolean
-  /** The requested credential; undefined also if it has more than `maxPrefetchedBytes` bytes. */
+  /** The credential to prefetch, without its sealed key; undefined also if it has more than `maxPrefetchedBytes` bytes. */
   readonly credential?: PrefetchedRow<Credential>
-  /** The requested credential with its sealed key; undefined likewise. */
+  /** Instead of `credential` if `withSealedKey`; undefined likewise. */
   readonly sealed?: PrefetchedRow<StoredCredential>
   /** Total bytes of the credential's lists, and of its sealed key if read. */
   readonly bytes?: number

@@ -55,6 +55,7 @@ export interface PoolState {
   readonly version: string
   /** Rises with every change of a parking (a cooldown of a key) or of the mark of a leaked key. */
   readonly health: string
+  /** Number of credentials. */
   readonly members: number
   /** Total bytes of lists and sealed keys. */
   readonly bytes: number
@@ -63,7 +64,10 @@ export interface PoolState {
 /** The stored cooldown of a key for a model, or for every model if `model` is ''. */
 export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly model: string
-  /** `succeeded`: a success ended the previous epoch. A newer version of the service may have stored other causes. */
+  /**
+   * `succeeded`, for null in `Cooldown`: not refused since a success ended the previous epoch. A newer version of the
+   * service may have stored other causes.
+   */
   readonly cause: ParkedCause | "succeeded"
   /** Milliseconds to its end by the database's clock, negative if past; null without an end. */
   readonly remaining: number | null

@@ -159,7 +159,7 @@ describe("an arriving request", () => {
     )
   })
 
-  it("is lost if it fits in no memory, and then read to its end", () => {
+  it("drops its body once memory is full, but reads and counts the rest", () => {
     const others = unadmittedBytes()
     const most = 12 * mebibyte - others
     const request = new ArrivingRequest(new Socket())

@@ -84,7 +84,7 @@ export class Router extends Context.Service<
     ) => Effect.Effect<A, ServiceUnavailable>
     /**
      * Replaces the key of a lease by the id of its credential, in every encoding that upstreams repeat. Call it before the
-     * lease ends, and use `redactKey` for the key of shared capacity.
+     * lease ends. Without a lease, returns the text unchanged: `redactKey` replaces the key of shared capacity.
      */
     readonly redact: (text: string, lease: Lease | undefined) => string
   }
@@ -142,6 +142,7 @@ const availabilityFor = (
 
 const versionsOf = ({ snapshots }: PoolSnapshots) => snapshots.map(({ version }) => version).join()
 
+/** A key that cannot be verified may forbid shared capacity, so each such key is among the reasons against it. */
 const isKeyStoreAway = ({ shared }: ProviderPlan) =>
   shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
 
@@ -387,7 +388,7 @@ const make = Effect.gen(function* () {
 
   /**
    * Fills a lease with the key, or with a token that the key signs if the request wants tokens. Uses a cached token
-   * only after `verify`: the key must still open under its policy.
+   * only after `verify` proves that the key is still sealed to its credential and settings; otherwise wipes the token.
    */
   const fillLease = (
     lease: Lease,

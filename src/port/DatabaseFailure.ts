@@ -18,6 +18,7 @@ const mendableFaults: Readonly<Record<string, string>> = {
 
 /** The defect of a failed database, without its messages, which quote values. `sqlstate` may also be a code such as ENOENT. */
 export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
+  /** A reason of Effect's SQL errors, `Deadline`, `UnknownOutcome` or `TlsDeclined`. */
   readonly kind: string
   readonly sqlstate: string | undefined
   readonly constraint: string | undefined
@@ -33,12 +34,12 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
     return this.isAway || (this.sqlstate !== undefined && this.sqlstate in mendableFaults)
   }
 
-  /** Whether the database does not answer, or not in time: by our clock, or by its own (57014). */
+  /** Whether the failure is transient, or the answer was late by our clock or by the server's (57014). */
   get isAway() {
     return this.isTransient || this.kind === "Deadline" || this.sqlstate === "57014"
   }
 
-  /** Whether a retry may succeed. */
+  /** Whether the database cannot be reached or written now, but perhaps soon. A deadlock is not transient in this sense. */
   get isTransient() {
     return transientCodes.test(this.sqlstate ?? "")
   }

@@ -94,7 +94,7 @@ const database = Effect.all({
   statementTimeout: durationSetting("DATABASE_STATEMENT_TIMEOUT", "2500 millis"),
   /** How long a request may wait for the database and the key store in total. */
   deadline: durationSetting("DATABASE_DEADLINE", "3 seconds"),
-  /** When a connection is replaced before its next use. */
+  /** The age from which a connection is replaced before its next use. */
   maxAge: durationSetting("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
   /** Maximum requests of one account that wait or are in progress. */
   queue: settingOr("DATABASE_QUEUE", whole(1, 1_000_000), 2000),

@@ -149,7 +149,7 @@ describe("byok credential import", () => {
     assert.deepStrictEqual(refused(real.stdout), full)
   })
 
-  it.live.skipIf(withoutJq)("CSV is refused, and becomes JSON lines by the jq of docs/commands.md", function* () {
+  it.live.skipIf(withoutJq)("CSV is refused, and the jq of docs/commands.md makes JSON lines of it", function* () {
     const { account_id, directory, importFrom, settings, sql, write } = yield* begin
     const file = write(
       "keys.csv",

@@ -16,7 +16,7 @@ const boundOf = (credential: object) => Schema.decodeUnknownSync(Context)({ ...d
 const bytesOf = (hex: string) => Buffer.from(hex, "hex")
 
 describe("golden ciphertexts of sealing format 1 must open for ever (SECURITY.md, Sealing format 1)", () => {
-  it.for(vectors)("$name: the same randomness makes it again", ({ context, kek, kek_id, key, random, ...vector }) => {
+  it.for(vectors)("$name: its randomness reproduces it", ({ context, kek, kek_id, key, random, ...vector }) => {
     const made = seal(makeKek(kek_id, bytesOf(kek)), Buffer.from(key), Buffer.from(context), (target) => {
       bytesOf(random).copy(target)
     })

@@ -22,7 +22,7 @@ export class AuditFault extends Data.TaggedError("AuditFault")<{
 /** Less than the `seq` of every entry and the number of every checkpoint, even of forged ones. */
 const belowAll = -(2n ** 63n)
 
-/** The head before the first checkpoint, which has number 1. */
+/** The head of an empty chain; the first checkpoint has number 1. */
 const initialHead: AuditHead = { number: 0n, last_seq: belowAll, hash: "" }
 
 /** How long sealing waits for transactions that write entries, in milliseconds. */

@@ -17,7 +17,7 @@ export const deadlock = "40P01"
 /** Milliseconds between attempts, except the first retry, which is immediate: the pool may have returned a dead connection. */
 const defaultPause = 100
 
-/** For a commit that gave up waiting for its replicas: a failover may lose it. */
+/** The failure of a commit that gave up waiting for its replicas: a failover may lose it. */
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
 /** The SQL error in a cause. Also looks in defects: Effect dies if a transaction loses its connection and cannot roll back. */

@@ -12,7 +12,7 @@ const readyForQuery = 0x5a // Z
 /** Fields of notices and errors: C is the SQLSTATE, F the server's source file. */
 const unreplicated = "C01000\0"
 const readOnly = "C25006\0"
-/** In Citus's notice 01000 that it could not reach a node. Not reported: a statement that needs the node fails anyway. */
+/** Source file of Citus's notice 01000 about an unreachable node. Not reported: a statement that needs the node fails. */
 const citusUnreached = "Fremote_commands.c\0"
 /** The name and value of a parameter status. */
 const standby = "in_hot_standby\0on\0"
@@ -54,7 +54,7 @@ export class MessageTap {
         continue
       }
       const type = rest[0]
-      /** Of the whole message: a byte for the type, and the length that the server announces. */
+      /** Length of the whole message: a byte for the type, and the length that the server announces. */
       const length = rest.length < 5 ? Number.POSITIVE_INFINITY : 1 + rest.readUInt32BE(1)
       const isInspected = type === notice || type === error || type === parameterStatus || type === readyForQuery
       if (rest.length < 5 || (isInspected && rest.length < length)) {

@@ -47,7 +47,7 @@ type Row = {
 } & (SuspectRow | { readonly id: null })
 
 /** Whether a row has a suspect. */
-const isSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
+const hasSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
 
 const suspectOf = (row: SuspectRow): Suspect => {
   const { kek_id, key_version, label, sealed, wrapped_dek } = row
@@ -121,7 +121,7 @@ export const layer = Layer.effect(
         return Effect.map(ask(rows, "leaked_keys.scan"), (page) => {
           const [first] = page
           return {
-            suspects: page.filter(isSuspect).map(suspectOf),
+            suspects: page.filter(hasSuspect).map(suspectOf),
             searched: first?.searched ?? 0,
             next:
               first === undefined || first.is_last
@@ -132,6 +132,7 @@ export const layer = Layer.effect(
       },
       conclude: ({ keys, park, searched }) => {
         const { ask, sql } = writes
+        // Lets a retry record the search only once.
         const operation = randomUUID()
         const conclusion = Effect.gen(function* () {
           yield* recordOnce(sql, operation, { action: "leak.search", searched, found: keys.length })
@@ -173,6 +174,7 @@ export const layer = Layer.effect(
           WHERE account_id = ${account_id} AND id = ${id} FOR SHARE`
           if (row === undefined) return { changed: [], answer: Option.none<KeyReference>() }
           const { label: _label, provider: _provider, ...key } = keyActOf(row)
+          // Keeps the row: one whose cause is `succeeded` parks nothing.
           const ended = yield* sql`
           UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}

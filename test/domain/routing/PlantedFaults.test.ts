@@ -186,8 +186,8 @@ const breaks = (law: () => void) => {
   }
 }
 
-describe("a planted fault in the planner (control)", () => {
-  it.each(faults)("breaks its laws: %s", async (_fault, laws, edits) => {
+describe("a fault planted in the planner (control)", () => {
+  it.each(faults)("is found by each law that it should break: %s", async (_fault, laws, edits) => {
     const file =
       files.find((name) => edits.every(([text]) => sourceOf(name).includes(text))) ?? assert.fail("no such text")
     const planted = plannerOf({ ...Planning, ...Pooling, ...(await plantedIn<object>(file, edits)) })

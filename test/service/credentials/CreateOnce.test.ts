@@ -220,7 +220,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     )
   })
 
-  inService("has the other's result if both came at once, and fails if its record disappears", function* () {
+  inService("returns the result of a concurrent create with its key, and fails if the record is gone", function* () {
     const { account_id } = yield* newTenant
     const made = yield* createOnce(account_id, minimal, key)
     let asked = 0
@@ -240,7 +240,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.include(String(Cause.squash(died.cause)), "The conflicting idempotency record has disappeared")
   })
 
-  inService("has the other's result if that took the last place of the pool", function* () {
+  inService("returns the result of a concurrent create that took the last place of the pool", function* () {
     const { account_id } = yield* newTenant
     const one = Effect.provideService(createOnce(account_id, minimal, key), Credentials, yield* Credentials)
     const others = [one, Effect.void]

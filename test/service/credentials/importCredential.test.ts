@@ -115,7 +115,7 @@ describe("the import of a record", () => {
     assert.strictEqual(credentials.size, 2)
   })
 
-  inService("one that was deleted or rotated since is refused and stays as it is (L11)", function* () {
+  inService("is refused if an earlier import was deleted or rotated since, and changes nothing (L11)", function* () {
     const caller = yield* newTenant
     const { credentials } = yield* Memory
     const act = <A, E, R>(effect: Effect.Effect<A, E, R>) =>

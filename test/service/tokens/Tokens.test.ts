@@ -200,7 +200,7 @@ describe("keys that should sign but cannot", () => {
     assert.deepStrictEqual(yield* leasing(owner, "amazon-bedrock", seen, "tokens"), { text: unsigning })
   })
 
-  inTokensOnly("never go out under TOKENS_ONLY, and their verdicts say why", function* () {
+  inTokensOnly("never go out under TOKENS_ONLY, and the plan gives the reason", function* () {
     const owner = yield* newTenant
     const id = yield* store(owner, unsigning)
     const { providers, steps } = yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })

@@ -79,7 +79,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           return lastAnswer?.n === n ? lastAnswer.answer : Effect.fail(new NotFound())
         }
         const { lastReport, openAttempt, walk } = route
-        // A repetition of the last report.
+        // Repeats the last report.
         if (lastReport?.n === n) {
           if (!continues && walk !== undefined)
             return endWithAnswer({ ...noNextAttempt, outcome: lastReport.outcome }, id, route, n)
@@ -143,7 +143,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           return true
         })
         return Effect.catch(admitted, () => {
-          // Only stops waiting for more.
+          // Stops waiting for more, and releases nothing.
           reservation.shrink(Number.POSITIVE_INFINITY)
           return Effect.fail(new PoolsUnavailable())
         })
@@ -293,8 +293,8 @@ const keepAnswerMillis = 60 * 1000
 const bucketLimits = { ageMillis: 1000, answers: 4096 }
 
 /**
- * Approximate bytes of a route, a target and a character of its request, an attempt, and of a bucket and an answer in
- * it.
+ * Approximate bytes of a route, a target and a character of its request, an attempt, a bucket of last answers, and an
+ * answer in it.
  */
 const bytesOf = { route: 4096, target: 256, character: 2, attempt: 384, bucket: 768, sharedAnswer: 112, answer: 320 }
 

@@ -55,7 +55,7 @@ const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat
 
 /**
  * Answers 404 for a path that does not decode (D5), 400 for any other part of a request (D7). Undefined for a response
- * that does not encode, whose content is the `Body`; the content of a request is the `Payload`.
+ * that does not encode: `Body` is its content, and that of a request is `Payload`.
  */
 const decodingRefusal = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
   if (kind === "Body" || kind === "ResponseHeaders") return undefined
@@ -71,7 +71,7 @@ const refusalOf = (failure: unknown, routing: Routing["Service"], url: string) =
 
 /**
  * Answers failures that no route declares with an error in its envelope, and gives every response its headers (D10,
- * D11, D12). Each router needs a fresh instance.
+ * D11, D12). Each router needs an instance of its own: use `Layer.fresh`.
  */
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
@@ -81,7 +81,7 @@ export const layer = HttpRouter.middleware(
     return (app) =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const request_id = requestIdOf(request.headers["x-request-id"])
-        // Node has the target as it was sent: Effect rewrites one in absolute form.
+        // Read from Node, which has the target as it was sent: Effect rewrites a target in absolute form.
         const source = toIncomingMessage(request) as IncomingMessage
         const url = routableUrl(source.url ?? "")
         const routed = !namesOneHost(source)

@@ -18,8 +18,8 @@ export class Credentials extends Context.Service<
   Credentials,
   {
     /**
-     * Seals the key and stores the credential (section 4.1). Repeating an idempotency key returns the same credential,
-     * `replayed`; a different request fails with `Conflict`.
+     * Seals the key and stores the credential (section 4.1). Repeating a request with its idempotency key returns the
+     * same credential, as `replayed`; a different request with that key fails with `Conflict`.
      */
     readonly create: (
       input: NewCredential,
@@ -47,7 +47,7 @@ export class Credentials extends Context.Service<
       id: CredentialId,
       changes: CredentialChanges
     ) => Answer<Credential, NotFound | InvalidParams | StoredKeyUnusable, CurrentPrincipal>
-    /** Stores the order of all credentials of a workspace and provider, of which `ids` must be a permutation. */
+    /** Stores the order of a provider's credentials in a workspace. `ids` must name each of them once. */
     readonly order: (request: OrderRequest) => Answer<CredentialOrder, InvalidParams | OrderRefused, CurrentPrincipal>
     readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentPrincipal>
   }
@@ -62,7 +62,7 @@ export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
 /** The order of a provider's credentials, by default in the default workspace. */
 export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<CredentialOrder, "workspace_id">>
 
-/** An update must open the stored key, which does not open; nothing was stored (L7). */
+/** An update must open the stored key but cannot; nothing was stored (L7). */
 export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
   readonly id: CredentialId
   readonly reason: OpenFailure

@@ -84,7 +84,7 @@ const serialization = Layer.effect(
 /** Short, because waiting spans take memory while the collector does not answer. */
 const exportTimeout = "5 seconds"
 
-/** Logs a failed export without its URL, which Effect's message contains. */
+/** Logs a failed export without its URL, which Effect's message contains, and stops the exporter for a minute. */
 const reportFailure = Effect.andThen(
   Effect.logWarning("The OpenTelemetry collector refuses or does not answer: nothing is sent to it for a minute"),
   Effect.die("the collector failed")

@@ -106,7 +106,7 @@ const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.Us
   return user === "service" ? Effect.logWarning(newer) : refuse(`${newer}: use the version that migrated it.`)
 }
 
-/** Waits for the database, checks the rights of its user, and checks or migrates the schema. */
+/** Waits for the database, checks the rights of the role that connects, and checks or migrates the schema. */
 const connect = Effect.fnUntraced(function* (
   settings: Settings,
   mode: MigrationMode,

@@ -47,7 +47,7 @@ const writingTo = Effect.fnUntraced(function* (stream: Effect.Effect<Writable, n
 
 layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
   it.effect.each(["--help", "--version", "keyring generate", "audit verify --json", "audit export"])(
-    "%s: is one sentence on standard error and exit code 1",
+    "%s: is reported in one sentence on standard error, with exit code 1",
     function* (args) {
       const { run } = yield* CommandLine
       if (args === "audit export") yield* run("account", "create", "--name", "Acme")
@@ -55,7 +55,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     }
   )
 
-  it.effect("is one sentence also in a process of its own", function* () {
+  it.effect("is reported in one sentence by a separate process too", function* () {
     assert.deepStrictEqual(yield* shell("byok --help >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
   })
 

@@ -264,7 +264,7 @@ layerLive(service)("the example of a gateway", (it) => {
     }
   })
 
-  it.effect("answers 400 to a model that none may have, and 403 for a workspace that is gone (E19)", function* () {
+  it.effect("answers 400 to an invalid model or body, and 403 for a deleted workspace (E19)", function* () {
     const { answerTo, askAll, tenant, upstream } = yield* scene(gatewaysOwn)
     for (const model of ["", "m".repeat(300), "a\0b", 5, undefined]) {
       assert.strictEqual((yield* answerTo(JSON.stringify({ model }))).status, 400)

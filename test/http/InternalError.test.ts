@@ -22,8 +22,8 @@ const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string)
   assert.include(entries[0]?.text, cause)
 })
 
-layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
-  it.effect("the database is down: live but not ready, until it is back (D11)", function* () {
+layerLive(TestService.recordedWith({}))("a service whose database is down (section 7, D11)", (it) => {
+  it.effect("answers 500, and is live but not ready, until the database is back (D11)", function* () {
     const { databaseUrl, rowCount, url } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))

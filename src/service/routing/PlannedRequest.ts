@@ -4,7 +4,7 @@ import type { SearchPosition } from "../../domain/routing/planFor.ts"
 import type { Plan } from "../../domain/routing/Plan.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 
-/** How old the credentials may be that a plan is based on. `now`: as of the start of planning, or newer. */
+/** Maximum age of the credentials that a plan uses. `now`: as of the start of planning, or newer. */
 export type Freshness = "now" | Duration.Duration
 
 /** A request whose API key names the account. */

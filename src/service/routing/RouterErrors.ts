@@ -12,7 +12,10 @@ export type Refusal = "changed" | "parked" | "on_trial" | "no_token" | Exclude<S
 /** The router refuses to lease the key of a step. After `changed`, plan again. */
 export class LeaseRefused extends Data.TaggedError("LeaseRefused")<{ readonly reason: Refusal }> {}
 
-/** The database does not answer. Answer 503; do not use the operator's key, which a credential may forbid (E21). */
+/**
+ * Cannot read the credentials, or open the next attempt: the database is away, or it or this service is overloaded.
+ * Answer 503; do not use the operator's key, which a credential may forbid (E21).
+ */
 export class PoolsUnavailable extends Data.TaggedError("PoolsUnavailable") {}
 
 /** The account has no such workspace, or has deleted it (E19). */

@@ -37,6 +37,7 @@ export const layer = Layer.effect(
     const nextEntries = (after: Statement.Fragment, upTo: bigint) =>
       firstEntries(sql`seq > ${after} AND seq <= ${String(upTo)}::bigint`)
     const actorHash = sql`(events -> 0 -> 'actor' ->> 'api_key_hash')`
+    /** The time in ISO 8601; as PostgreSQL writes it if it is infinite, for which `to_char` returns null. */
     const isoTime = sql`coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at`
 
     /** Transactions with entries: each locks the table from before its entry gets a number until the transaction ends. */

@@ -101,8 +101,10 @@ export const layer = (
   // PostgreSQL cancels a statement before the deadline, so a connection that is silent for longer is dead.
   const lifetime = { silence: Duration.toMillis(settings.deadline) + 500, pooler: settings.pooler }
   const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings, reserved: number) {
+    /** Number of commits that may not have reached their synchronous replicas: their queries fail. */
     let unreplicated = 0
-    const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
+    const onUnreplicated = () => void (unreplicated += 1)
+    const stream = makeTransport(target, lifetime, onUnreplicated)
     // Random, so that the pools of several instances do not reconnect at the same time.
     const connectionTTL = Duration.times(settings.maxAge, 0.9 + 0.2 * Math.random())
     const startupParameters = { ...session, ...parametersOf(settings) }

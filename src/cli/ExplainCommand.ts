@@ -37,8 +37,8 @@ const stepCells = (step: Step, index: number) => {
   return [String(index + 1), provider, name ?? credential_id, label, notes.join(", ")]
 }
 
-/** Where shared capacity of a provider would be tried: before the provider's fallback keys, else after all steps. */
-const indexOfShared = (steps: ReadonlyArray<Step>, provider: string) => {
+/** The step before which to list a provider's removed shared capacity: its first fallback key, else the end. */
+const indexOfRemovedShared = (steps: ReadonlyArray<Step>, provider: string) => {
   const indexOfFallback = steps.findIndex(
     (step) => step.kind === "own" && step.provider === provider && step.section === "fallback"
   )
@@ -47,12 +47,12 @@ const indexOfShared = (steps: ReadonlyArray<Step>, provider: string) => {
 
 const isSharedRemoved = ({ shared }: ProviderVerdicts) => shared.position === null
 
-/** Formats an explanation: the attempts in order, then every unused credential with all reasons. */
+/** Formats an explanation: attempts in order, amid removed shared capacity; then unused credentials with all reasons. */
 const explanationLines = ({ model, providers, retry_at, steps }: Explanation): ReadonlyArray<string> => {
-  /** The rows for removed shared capacity that would be tried just before the step at `index`. */
+  /** The rows for removed shared capacity to list just before the step at `index`. */
   const removedBefore = (index: number) =>
     providers
-      .filter((verdicts) => isSharedRemoved(verdicts) && indexOfShared(steps, verdicts.provider) === index)
+      .filter((verdicts) => isSharedRemoved(verdicts) && indexOfRemovedShared(steps, verdicts.provider) === index)
       .map(({ provider, shared }) => {
         const reasons = shared.removed.map(({ message }) => message).join("; ")
         return ["-", provider, "shared", "", `removed: ${reasons}`]

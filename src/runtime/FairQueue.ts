@@ -6,7 +6,7 @@ import { CurrentDeadline } from "./Deadline.ts"
  * Makes a queue that shares a total weight among tenants, such as bytes of memory or requests in progress. Invariant:
  * admitted weights never exceed the total and are released once; tenants are served in rotation; no tenant is capped
  * while nobody waits. A place that does not fit yet is overtaken only by tenants who would then have no more than its
- * own.
+ * tenant would.
  *
  * Effect's `PartitionedSemaphore` starves a tenant while two others keep returning.
  */
@@ -70,9 +70,7 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
     used -= weight
     serve()
   }
-  /**
-   * Removes a waiting place, or releases an admitted one. Also releases `extraWeight`, admitted to the tenant before.
-   */
+  /** Removes a waiting place, or releases an admitted one. Also releases `extraWeight`, which was admitted without it. */
   const leave = (place: Place, extraWeight = 0) => {
     const queue = queues.get(place.tenant)
     if (place.isAdmitted) used -= place.weight

@@ -84,13 +84,13 @@ describe("a principal", () => {
     assert.strictEqual(accountOf(principal), account_id)
   })
 
-  it.effect("is the caller, if there is one", function* () {
+  it.effect("that acts is the caller, if there is one", function* () {
     const principal: Principal = { kind: "gateway", account_id }
     const acting = yield* Effect.provideService(actingPrincipal, CurrentPrincipal, principal)
     assert.strictEqual(acting, principal)
   })
 
-  it.effect("is the service itself, without an account, if there is no caller", () =>
+  it.effect("that acts is the service itself, without an account, if there is no caller", () =>
     Effect.map(actingPrincipal, (principal) => {
       assert.deepStrictEqual(actorOf(principal), { kind: "service" })
       assert.throws(() => accountOf(principal), "acts in no account")

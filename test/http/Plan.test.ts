@@ -75,7 +75,7 @@ const readsAnyonesPool = Effect.gen(function* () {
 })
 
 layerLive(TestService.layerWith({ parts: readsAnyonesPool }))("a service whose plans ignore the account (T6)", (it) => {
-  it.effect("shows and obeys the keys of another account (control)", () =>
+  it.effect("shows another account's keys and follows their settings (control)", () =>
     Effect.map(revealed, (names) => assert.deepStrictEqual(names, ["steps", "providers"]))
   )
 })

@@ -38,8 +38,8 @@ import { type Attempt, makeWalk, retrySoonMillis, type RouterOperations, runPlan
 
 /**
  * Chooses keys for requests to model providers, in process: no route of the HTTP API reaches it. A plan lists the steps of a
- * request; each uses one stored key or the operator's own (shared capacity). A lease opens the key of a step for one attempt.
- * A reported refusal parks the key for a while; then one request at a time tries it (a trial).
+ * request; each uses a stored key (an own step) or the operator's (shared capacity). A lease opens a stored key for one
+ * attempt. A reported refusal parks the key for a while; then one request at a time tries it (a trial).
  *
  * Invariant: a key opens only if its current row is the planned one; ending its lease zeroes it and ends its trial.
  */
@@ -77,7 +77,7 @@ export class Router extends Context.Service<
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
     /** The walk under `run`, for callers that record and close each attempt themselves. */
     readonly walk: (plan: PlannedRequest) => Walk
-    /** Passes the `providers` of a plan to `show` in the account's turn; fails at the request's deadline. */
+    /** Passes a plan's verdicts, its `providers`, to `show` in the account's turn; fails at the request's deadline. */
     readonly verdicts: <A>(
       plan: PlannedRequest,
       show: (providers: Plan["providers"]) => A
@@ -142,7 +142,7 @@ const availabilityFor = (
 
 const versionsOf = ({ snapshots }: PoolSnapshots) => snapshots.map(({ version }) => version).join()
 
-/** A key that cannot be verified may forbid shared capacity, so each such key is among the reasons against it. */
+/** Whether a key store is away. Keys that it cannot verify may forbid shared capacity, so they are among `removed`. */
 const isKeyStoreAway = ({ shared }: ProviderPlan) =>
   shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
 
@@ -162,7 +162,7 @@ const isUnavailable = ({ reasons }: Cause.Cause<unknown>) =>
 const orUnavailable = <A, E>(effect: Effect.Effect<A, ServiceUnavailable | E>) =>
   Effect.catchCauseIf(effect, isUnavailable, () => new PoolsUnavailable()) as Effect.Effect<A, PoolsUnavailable | E>
 
-/** Returns no pools if the API key is revoked or the workspace is gone. */
+/** Returns no pools if the API key is revoked or may not route, or the workspace is gone. */
 const orNoPools = (pools: Effect.Effect<WorkspacePools, ServiceUnavailable | KeyFailure>) =>
   Effect.catchTag(
     orUnavailable(pools),
@@ -366,14 +366,15 @@ const make = Effect.gen(function* () {
       onFailure: (failure): Effect.Effect<never, LeaseRefused> => {
         if (failure._tag === "LeaseRefused") return Effect.fail(failure)
         const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
-        return failure._tag === "UnknownKeyId" ? refuseUnlessRewrapped(refused, request, step) : Effect.fail(refused)
+        return failure._tag === "UnknownKeyId" ? refuseAfterReread(refused, request, step) : Effect.fail(refused)
       }
     })
 
   /**
-   * Reads the pool again. Fails with `changed` if the row was rewrapped, perhaps under a known KEK; else `refused`.
+   * Reads the pool again, because the row may have been rewrapped under a known KEK. Fails with `changed` if the row has
+   * changed, otherwise with `refused`.
    */
-  const refuseUnlessRewrapped = (
+  const refuseAfterReread = (
     refused: LeaseRefused,
     request: PlannedRequest["request"],
     { credential_id, provider, row }: OwnStep

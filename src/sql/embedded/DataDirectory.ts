@@ -147,7 +147,7 @@ const putIntoPlace = (temporary: string, cluster: string) => {
   closeSync(parent)
 }
 
-/** Deletes the directories of other calls of initdb, whose services were killed or will use the existing database. */
+/** Deletes leftover directories of initdb: their services were killed, or will use the database in place. */
 const discardTemporary = Effect.fnUntraced(function* (root: string) {
   const leftovers = yield* attempt(() => readdirSync(root).filter((name) => name.startsWith(temporaryName)))
   yield* Effect.forEach(leftovers, (name) => {

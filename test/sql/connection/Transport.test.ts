@@ -154,7 +154,7 @@ const hasIpv6 = Object.values(networkInterfaces()).some((found) => found?.some((
 const hosts = ["localhost", "127.0.0.1", ...(hasIpv6 ? ["::1"] : [])]
 
 describe("a trusted certificate", () => {
-  it.live.each(hosts)("for %s is accepted there, without a warning about IP addresses as names", function* (host) {
+  it.live.each(hosts)("for %s is accepted from that host, without a warning about IP addresses", function* (host) {
     const warnings: Array<string> = []
     const listen = (warning: Error) => void warnings.push(warning.message)
     yield* Effect.acquireRelease(

@@ -174,9 +174,12 @@ export type TlsFiles = Option.Option.Value<Settings["tls"]>
 
 export type Settings = Readonly<Effect.Success<typeof allSettings>>
 
+/** Whether a service that listens on the address is reached at every address of the machine. */
+const isWildcard = (host: string) => /^(0\.0\.0\.0|::)$/.test(host)
+
 /** The URL at which browsers on this machine reach the service. If PORT is 0, pass the port that the system chose. */
 export const localUrlOf = ({ host, port, tls }: Settings, actualPort = port): string => {
-  const name = isLoopback(host) ? host : "localhost"
+  const name = isWildcard(host) ? "localhost" : host
   return `http${Option.isSome(tls) ? "s" : ""}://${name.includes(":") ? `[${name}]` : name}:${actualPort}`
 }
 
@@ -197,7 +200,6 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     return yield* refuse("DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT.")
   }
   const { host, management, port } = settings
-  const isWildcard = (address: string) => /^(0\.0\.0\.0|::)$/.test(address)
   const overlapsHost = (other: string) => other === host || isWildcard(host) || isWildcard(other)
   if (Option.exists(management, (other) => port !== 0 && other.port === port && overlapsHost(other.host))) {
     return yield* refuse("BYOK_MANAGEMENT_PORT and PORT must be different.")

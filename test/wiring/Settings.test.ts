@@ -5,7 +5,7 @@ import { inspect } from "node:util"
 import * as Byok from "../../src/wiring/Byok.ts"
 import * as Environment from "../../src/wiring/Environment.ts"
 import { version } from "../../src/wiring/OtlpSettings.ts"
-import { InvalidSetting, publicUrlOf, readSettings, type Settings } from "../../src/wiring/Settings.ts"
+import { InvalidSetting, localUrlOf, publicUrlOf, readSettings, type Settings } from "../../src/wiring/Settings.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 import { migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
@@ -288,6 +288,16 @@ describe("settings", () => {
     [{ HOST: "0.0.0.0", PUBLIC_URL: "https://keys.example/" }, "https://keys.example"]
   ])("make links begin with the URL of the service, if known: %j: %s", function* ([env, expected]) {
     assert.strictEqual(publicUrlOf(yield* read(env)), expected)
+  })
+
+  it.effect.each<readonly [env: Variables, localUrl: string]>([
+    [{}, "http://127.0.0.1:3000"],
+    [{ HOST: "0.0.0.0" }, "http://localhost:3000"],
+    [{ HOST: "::" }, "http://localhost:3000"],
+    [{ HOST: "192.0.2.1" }, "http://192.0.2.1:3000"],
+    [{ HOST: "2001:db8::1" }, "http://[2001:db8::1]:3000"]
+  ])("make the first link begin with a URL at which the service listens: %j: %s", function* ([env, expected]) {
+    assert.strictEqual(localUrlOf(yield* read(env)), expected)
   })
 
   it.effect("turn off one OpenTelemetry signal, or all", function* () {

@@ -52,6 +52,9 @@ export interface ProviderPlan {
 export interface Plan {
   readonly steps: ReadonlyArray<Step>
   readonly providers: ReadonlyArray<ProviderPlan>
-  /** Earliest end of a parking that is a credential's only exclusion; null if there is a step or no such parking. */
+  /**
+   * Earliest end of a parking that is a credential's only exclusion; null if there is a step or no such parking. A router
+   * lowers it to a second from now while a key store is away, even if there is a step.
+   */
   readonly retry_at: number | null
 }

@@ -104,7 +104,8 @@ export const Keys = ({ about, onClosed }) => {
     return () => removeEventListener("popstate", showCurrentView)
   }, [])
 
-  const listed = (keys ?? []).filter(matches(search)).slice(0, maxShown)
+  const matching = (keys ?? []).filter(matches(search))
+  const listed = matching.slice(0, maxShown)
   const show = (/** @type {string} */ name, id = "") => {
     say("")
     history.pushState({ link, view: { name, id } }, "")
@@ -188,6 +189,6 @@ export const Keys = ({ about, onClosed }) => {
             )}
           </ol>`
     )}
-    ${listed.length === maxShown && html`<p>Only ${maxShown} keys are shown: search for the others.</p>`}
+    ${matching.length > maxShown && html`<p>Only ${maxShown} keys are shown: search for the others.</p>`}
   </main>`
 }

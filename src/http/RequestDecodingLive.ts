@@ -77,10 +77,12 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       if (source.isDropped) return end(Effect.fail(new ServiceUnavailable()))
       if (received > admittedBytes && !isWaiting) reserveReceived()
       if (isWaiting && complete && admittedBytes > 0) {
-        // Releases the memory and waits for all of it: complete bodies that kept some while they wait could deadlock.
+        // Complete bodies that kept some memory while they wait for more could deadlock. So this one releases its memory,
+        // which also ends its wait, and waits for the whole.
         reservation.shrink(0)
         admittedBytes = 0
         source.markUnadmitted()
+        // If that dropped this body, the nested `onProgress` has failed it.
         if (source.isDropped) return
         reserveReceived()
       }

@@ -4,12 +4,12 @@ import type { ServiceUnavailable } from "../domain/Errors.ts"
 /** What a store returns. Fails if its queue is full (D14), and dies with a `DatabaseFailure` if its database fails. */
 export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavailable, R>
 
-/** Codes of a PostgreSQL that is down, starting, stopping or a replica, a full pooler, or a name that does not resolve yet. */
+/** Codes of a PostgreSQL that is down, starting, stopping or read-only, a full pooler, or a host that does not resolve yet. */
 const transientCodes =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123]|25006)$/
 
-/** Faults that an operator can mend, by SQLSTATE. */
-const mendableFaults: Readonly<Record<string, string>> = {
+/** Explanations of faults that need no stack, by SQLSTATE. */
+const explainedFaults: Readonly<Record<string, string>> = {
   "25P02": "an earlier statement of the transaction failed",
   "42501": "the user lacks a permission",
   "53100": "the disk of the database is full",
@@ -25,13 +25,13 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
 }> {
   override get message() {
     const code = [this.kind, this.sqlstate, this.constraint].filter((part) => part !== undefined).join(" ")
-    const fault = mendableFaults[this.sqlstate ?? ""]
+    const fault = explainedFaults[this.sqlstate ?? ""]
     return fault === undefined ? code : `${fault} (${code})`
   }
 
   /** Whether the message explains the failure without the stack. */
   get isSelfExplanatory() {
-    return this.isAway || (this.sqlstate !== undefined && this.sqlstate in mendableFaults)
+    return this.isAway || (this.sqlstate !== undefined && this.sqlstate in explainedFaults)
   }
 
   /** Whether the failure is transient, or the answer was late by our clock or by the server's (57014). */

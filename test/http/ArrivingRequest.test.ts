@@ -49,7 +49,7 @@ describe("a body that no handler reads yet", () => {
     assert.isFalse(arriving(1, 62_000).isDropped, "room is given back")
   })
 
-  it("is discarded after the answer, up to 256 KiB", () => {
+  it("is discarded after the answer, and reported once if it exceeds 256 KiB", () => {
     const request = new ArrivingRequest(new Socket())
     let excess = 0
     request.discard(() => (excess += 1))

@@ -26,7 +26,7 @@ export const makeUpdate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const hasLeaked = yield* makeLeakCheck
   const repository = yield* CredentialRepository
-  /** One lock for each credential, by account and id, of which an update retries. */
+  /** The lock of each credential whose update is being retried, by account and id. */
   const locks = yield* RcMap.make({ lookup: (_: string) => Semaphore.make(1) })
 
   /** Fails if the stored key does not open. An unavailable key store is a defect instead: a retry may succeed. */

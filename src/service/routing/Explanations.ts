@@ -39,7 +39,8 @@ const minCached = 16
 const overheadBytes = 500
 
 /**
- * An encoded explanation, with the request and the snapshots of pools that it is valid for. Keeps no pool in memory.
+ * An encoded explanation, with the request and the snapshots of pools that it is valid for. It does not refer to the
+ * pools, so it keeps none in memory.
  */
 interface CachedBody {
   readonly body: Uint8Array

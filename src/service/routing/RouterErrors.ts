@@ -13,8 +13,8 @@ export type Refusal = "changed" | "parked" | "on_trial" | "no_token" | Exclude<S
 export class LeaseRefused extends Data.TaggedError("LeaseRefused")<{ readonly reason: Refusal }> {}
 
 /**
- * Cannot read the credentials, or open the next attempt: the database is away, or it or this service is overloaded.
- * Answer 503; do not use the operator's key, which a credential may forbid (E21).
+ * The router cannot read the credentials, or a route cannot open its next attempt: the database is away, or it or this
+ * service is overloaded. Answer 503; do not use the operator's key, which a credential may forbid (E21).
  */
 export class PoolsUnavailable extends Data.TaggedError("PoolsUnavailable") {}
 

@@ -134,8 +134,8 @@ describe("two pools", () => {
   })
 })
 
-describe("a lost connection", () => {
-  it.live("of every idle connection at once goes unnoticed by callers (R3)", function* () {
+describe("the loss of connections", () => {
+  it.live("is not noticed by callers, even if every idle one is lost at once (R3)", function* () {
     const { admin, one, reads } = yield* open(longDeadline)
     const everyConnection = Effect.forEach(
       Array.from({ length: longDeadline.poolSize }),

@@ -168,7 +168,7 @@ describe("a failed connection keeps neither password nor address nor the server'
 const failure = (sqlstate: string) => new DatabaseFailure({ kind: "ConnectionError", sqlstate, constraint: undefined })
 
 describe("a database that cannot be used", () => {
-  it("behind a pooler that refuses the session's settings names DATABASE_POOLER (08P01)", () => {
+  it("because a pooler refuses the session's settings is reported with advice to set DATABASE_POOLER (08P01)", () => {
     assert.strictEqual(
       sentenceOn("DATABASE_URL", failure("08P01"), 10),
       "DATABASE_URL cannot be reached (08P01); gave up after 10 seconds. Behind a transaction pooler such as PgBouncer, set DATABASE_POOLER=true."
@@ -176,7 +176,7 @@ describe("a database that cannot be used", () => {
     assert.notInclude(sentenceOn("DATABASE_URL", failure("08006"), 10), "DATABASE_POOLER")
   })
 
-  it.live("with an unknown host is reported sooner than one that may be starting", function* () {
+  it.live("because its host is unknown is reported sooner than one that may be starting", function* () {
     const began = performance.now()
     const { message } = yield* Effect.flip(
       openDatabase(settingsFor("postgres://canary:canary@canary.invalid/canary?sslmode=verify-full"))

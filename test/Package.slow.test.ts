@@ -163,7 +163,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     )
   })
 
-  it.effect("has the types of every module that it exports beside it", function* () {
+  it.effect("has a file of types beside each module that it exports", function* () {
     const { files } = yield* Installed
     const modules = Object.values(manifest.exports).map((path) => path.replace("./", ""))
     assert.includeMembers(

@@ -44,7 +44,7 @@ export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
         const total = yield* registry.reserve(kek_id, kek_ids, block)
         if (Option.isNone(total)) {
           const reason = `neither key ${kek_id} nor another key of this keyring has ever sealed`
-          const [missing] = yield* registry.countMissing(kek_ids, 1)
+          const [missing] = yield* registry.countExcept(kek_ids, 1)
           const advice = missing === undefined ? "" : `: put key ${missing.kek_id} back`
           return yield* new KeyStoreUnavailable({ reason: reason + advice })
         }

@@ -145,7 +145,7 @@ export const makeRoutes = Effect.gen(function* () {
   }
 })
 
-/** An answer in JSON. The provider key in it is read from its lease at the last moment. */
+/** An answer, with its body as JSON text. The body includes the provider key of an own attempt. */
 export interface RouteResponse {
   readonly status: 200 | 201
   readonly body: string

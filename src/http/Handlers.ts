@@ -99,7 +99,10 @@ const inQueue =
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
     Effect.flatMap(CurrentPrincipal, (principal) => queue(accountOf(principal), operation))
 
-/** Bytes of a credential's lists for which a page reserves memory from the start. Longer lists reserve more. */
+/**
+ * Bytes for the members of a credential that are lists: a page reserves them for each credential from the start, and
+ * more for longer lists.
+ */
 const usualListBytes = 4 * 1024
 
 /** Maximum bytes of a credential's other members. */
@@ -115,8 +118,8 @@ const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
 
 /**
  * Makes an answer of about `bytes` once memory for it is reserved. Releases the memory once the answer is sent or its
- * client has left. `make` gets a function that reserves memory for further bytes. Cuts off the client if a smaller
- * account needs the memory.
+ * client has left. `make` gets a function that reserves memory for further bytes. Cuts off the client if an account
+ * that has reserved less needs the memory.
  */
 export const reserveUntilSent = ({ admit }: MemoryBudget) =>
   Effect.fnUntraced(function* <E, R>(
@@ -131,7 +134,7 @@ export const reserveUntilSent = ({ admit }: MemoryBudget) =>
     const admitMore: PageMemory["admit"] = (more) =>
       untilStarted((start) => {
         if (reservation.grow(memoryPerByte.building * more, start)) start()
-        // Not refused: what does not fit now waits.
+        // Admitted: if the bytes do not fit now, they wait until `start` is called.
         return true
       })
     return yield* Effect.onExit(Effect.interruptible(make(admitMore)), (exit) =>

@@ -23,10 +23,13 @@ import * as Page from "./Page.ts"
 
 const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorResponse(error))
 
-/** Authenticates each request by its link, which it looks up by the hash of the link's token. */
+/**
+ * Authenticates each request by its link, which it looks up by the hash of the link's token. The refusal of a used link
+ * shows the credential that it stored.
+ */
 const authentication = Layer.effect(
   Authentication,
-  Effect.flatMap(Links, ({ find, findStored }) => {
+  Effect.flatMap(Links, ({ find, findStoredCredential }) => {
     const unknownLink = refusal(LinkRefused.inState("unknown"))
     return makeAuthentication({
       resolve: (hash) =>
@@ -35,8 +38,8 @@ const authentication = Layer.effect(
           const { state, ...link } = record.value
           return state === "open"
             ? Effect.succeed(Result.succeed({ principal: { kind: "link", ...link } as const }))
-            : Effect.map(findStored(record.value), (stored) =>
-                Result.fail(refusal(LinkRefused.inState(state, Option.getOrUndefined(stored))))
+            : Effect.map(findStoredCredential(record.value), (credential) =>
+                Result.fail(refusal(LinkRefused.inState(state, Option.getOrUndefined(credential))))
               )
         }),
       missing: () => unknownLink,
@@ -55,7 +58,10 @@ const decodeReplacement = decoderOf(Schema.toType(Replacement), { onExcessProper
 
 type Sealed = Parameters<Links["Service"]["open"]>[1]
 
-/** The tenants' operations, within the workspace of the link; for a replace link, only on its credential. */
+/**
+ * The tenants' operations, within the workspace of the link. A replace link may only read and update its credential:
+ * `isAllowed` refuses it the others.
+ */
 const handlers = group(
   LinksApi,
   "links",

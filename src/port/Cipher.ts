@@ -61,6 +61,7 @@ export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")
   }
 }
 
+/** Failures that concern one credential, while the key store itself is available. */
 export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed
 
 export type OpenFailure = RewrapFailure | KeyStoreUnavailable

@@ -42,7 +42,7 @@ export class KekRegistry extends Context.Service<
     /** The registered keys that are not retired, without counting their credentials. */
     readonly live: Answer<ReadonlyArray<RegisteredKey>>
     /** Counts the credentials of every key not in `kek_ids`, each up to `limit`. */
-    readonly countMissing: (
+    readonly countExcept: (
       kek_ids: ReadonlyArray<string>,
       limit?: number
     ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>

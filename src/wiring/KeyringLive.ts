@@ -55,7 +55,7 @@ export const validate = (settings: Settings) =>
 
 /** Creates the keyring file, unless it exists or stored credentials need another keyring. */
 const createIfUnused = Effect.fnUntraced(function* (file: string) {
-  if (existsSync(file) || (yield* (yield* KekRegistry).countMissing([], 1)).length > 0) return
+  if (existsSync(file) || (yield* (yield* KekRegistry).countExcept([], 1)).length > 0) return
   // Another process may have created the file meanwhile.
   yield* Effect.catch(createPrivateFile(file, generateKeyring(new Date())), (error) =>
     existsSync(file) ? Effect.void : Effect.fail(error)

@@ -71,7 +71,7 @@ export const layer = Layer.effect(
       }
     })
     const missing = Effect.map(
-      Effect.flatMap(kekIds, (kek_ids) => registry.countMissing(kek_ids, countLimit + 1)),
+      Effect.flatMap(kekIds, (kek_ids) => registry.countExcept(kek_ids, countLimit + 1)),
       (keys) =>
         keys.map(
           ({ credentials, kek_id }) =>

@@ -20,7 +20,7 @@ describe("byok migrate", () => {
     assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], restored: [] })
   })
 
-  it.live("restores the foreign keys missing after Citus; serve refuses to start before", function* () {
+  it.live("restores foreign keys that are missing after Citus; until then, other commands refuse to run", function* () {
     const DATABASE_URL = yield* migratedDatabase
     const sql = yield* adminClient(DATABASE_URL)
     const keys = sql<{ table: string; conname: string; definition: string }>`

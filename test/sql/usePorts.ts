@@ -76,7 +76,7 @@ export const usePorts = Effect.gen(function* () {
   yield* records.deleteOlderThan(Duration.zero, 10)
   yield* (yield* Readiness).problems
   yield* (yield* Readiness).warnings
-  yield* (yield* KekRegistry).countMissing([])
+  yield* (yield* KekRegistry).countExcept([])
   yield* (yield* KekRegistry).retire("none")
   yield* (yield* KekRegistry).list
   yield* (yield* KekRegistry).live

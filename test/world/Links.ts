@@ -80,13 +80,13 @@ export const linkDeeds = (scene: Scene): Deeds<"link" | "use link" | "revoke lin
   const use = (deed: DeedOf<"use link">, act: Act, instance: Instance, { tenant, token, request }: Sent) => {
     let isClosed = false
     const asked = Effect.gen(function* () {
-      const { find, findStored } = yield* Links
+      const { find, findStoredCredential } = yield* Links
       const found = yield* find(hashApiKey(token))
       const record = Option.getOrUndefined(found)
       if (record === undefined) return broken("a link is gone")
       if (record.state !== "open") {
         isClosed = true
-        const stored = yield* findStored(record)
+        const stored = yield* findStoredCredential(record)
         const id = log.storedBy(record)?.after?.credential.id
         const isThere = scene.memory.credentials.has(id as CredentialId)
         const isKnown = Option.isSome(stored) && stored.value.id === id

@@ -108,7 +108,7 @@ export const compare = (one: Cooldown, other: Cooldown): number =>
 /** The higher of two cooldowns. */
 export const join = (one: Cooldown, other: Cooldown): Cooldown => (compare(one, other) < 0 ? other : one)
 
-/** Drops the strikes of a cooldown that no longer counts, without changing its place in the order. */
+/** Drops the strikes of a cooldown that no longer counts. Keeps its version, epoch and end, which order it. */
 export const expireStrikes = (cooldown: Cooldown, now: number): Cooldown =>
   cooldown.strikes > 0 && now >= cooldown.until + forgottenAfter ? { ...cooldown, strikes: 0, cause: null } : cooldown
 

@@ -31,13 +31,16 @@ const pauseBetweenPasses = "1 second"
 
 export type RewrapResult = Effect.Success<ReturnType<Rotation["Service"]["rewrap"]>>
 
-/** Rewraps the data keys of credentials under the primary key-encryption key (KEK), while the service runs. */
+/**
+ * Rewraps the data keys of credentials under the primary key-encryption key (KEK) while the service runs, and reports the
+ * use of each key.
+ */
 export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
   make: Effect.gen(function* () {
     const registry = yield* KekRegistry
     const { kek_ids, primary, rewrap, spend } = yield* Rewrapper
 
-    const outstanding = Effect.map(registry.countMissing([primary]), (keys) =>
+    const outstanding = Effect.map(registry.countExcept([primary]), (keys) =>
       keys.reduce((sum, { credentials }) => sum + credentials, 0)
     )
 
@@ -102,7 +105,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
 
       /** Returns the first `limit` credentials under a key that the keyring lacks, and the number of all. */
       stranded: Effect.fn("Rotation.stranded")(function* (limit: number) {
-        const missing = yield* registry.countMissing(kek_ids)
+        const missing = yield* registry.countExcept(kek_ids)
         const total = missing.reduce((sum, { credentials }) => sum + credentials, 0)
         const credentials = yield* registry.findNaming(
           missing.map(({ kek_id }) => kek_id),

@@ -83,7 +83,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       replaceToken: (link: Pick<LinkRecord, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
         repository.replaceHash(link, hashApiKey(token)),
       /** Finds the credential that a used link stored, unless it was deleted. */
-      findStored: ({ account_id, credential_id, state }: LinkRecord) =>
+      findStoredCredential: ({ account_id, credential_id, state }: LinkRecord) =>
         state === "used" && credential_id !== null
           ? credentials.findById(account_id, credential_id)
           : Effect.succeedNone,

@@ -252,7 +252,7 @@ export const layer = Layer.effect(
           SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL`,
         (rows) => rows.map(registeredKey)
       ),
-      countMissing: (kek_ids, limit) =>
+      countExcept: (kek_ids, limit) =>
         background.probe(
           Effect.flatMap(namedKeks(background.sql), (named) =>
             Effect.forEach(

@@ -50,7 +50,7 @@ describe("a keyring (SECURITY.md, Keyring)", () => {
   )
 })
 
-describe("an invalid keyring is refused with expectation and finding (SECURITY.md, Keyring)", () => {
+describe("the message that refuses an invalid keyring (SECURITY.md, Keyring)", () => {
   const expected = "expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found"
   const keyOfBytes = (bytes: Buffer) => `kek-1:${bytes.toString("base64")}`
   it.for([
@@ -70,11 +70,11 @@ describe("an invalid keyring is refused with expectation and finding (SECURITY.m
     ["hexadecimal", `kek-1:${"0a".repeat(32)}`, "48 bytes"],
     ["32 zeros", keyOfBytes(Buffer.alloc(32)), "32 equal bytes"],
     ["32 times the same byte", keyOfBytes(Buffer.alloc(32, 0xa5)), "32 equal bytes"]
-  ] as const)("with %s", ([, text, found]) => {
+  ] as const)("says what was expected and what was found: %s", ([, text, found]) => {
     assert.strictEqual(refusal(text), `key 1: ${expected} ${found}`)
   })
 
-  it("with an invalid second key, or a repeated id", () => {
+  it("names the position of an invalid key, and reports a repeated id", () => {
     assert.strictEqual(refusal(`${one}\nkek-2:`), `key 2: ${expected} 0 bytes`)
     for (const twice of [`${one}\nkek-1:${keyOf("two")}`, `${one}\n${two}\n${one}`]) {
       assert.strictEqual(refusal(twice), "expected unique ids; found a duplicate")
@@ -102,7 +102,7 @@ describe("an invalid keyring is refused with expectation and finding (SECURITY.m
   )
   const quotes = (said: string, secret: string) => windows(secret).some((window) => said.includes(window))
 
-  it.prop("without quoting any of it, neither id nor key (T4)", [wrong], ([{ secret, text }]) => {
+  it.prop("quotes no part of the keyring, neither id nor key (T4)", [wrong], ([{ secret, text }]) => {
     const message = refusal(text)
     assert.isDefined(message)
     assert.isFalse(quotes(message ?? "", secret))

@@ -33,7 +33,7 @@ const open = (value: string, pooler = false) =>
     return { admin, effective, operatorSets, problems, warnings }
   })
 
-describe("acknowledged means on disk, even if synchronous_commit is set for the database (SECURITY.md, PostgreSQL)", () => {
+describe("the synchronous_commit that an operator sets for the database (SECURITY.md, PostgreSQL)", () => {
   it.live("off: the service turns it on for its own sessions, warns, and is ready", function* () {
     const { effective, problems, warnings } = yield* open("off")
     assert.deepStrictEqual(yield* effective, ["on", "on"])

@@ -422,7 +422,7 @@ const kekRegistry = Layer.unwrap(
           if (kek !== undefined && naming === 0) kek.retired = true
           return naming
         }),
-      countMissing: (kek_ids, limit = Number.POSITIVE_INFINITY) =>
+      countExcept: (kek_ids, limit = Number.POSITIVE_INFINITY) =>
         Effect.sync(() => {
           const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
           const absent = Array.from(new Set(named))

@@ -5,12 +5,13 @@ import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, argument, confirmation, name } from "./Arguments.ts"
 import { thenPrint, printList } from "./Output.ts"
 
-const deleteCommand = (workspace_id: string) => `byok workspace delete ${workspace_id} --yes`
+const deleteCommandLine = (workspace_id: string) => `byok workspace delete ${workspace_id} --yes`
 
 const create = Command.make("create", { account, name }, ({ account, name }) =>
   CommandLayers.withAccounts((accounts) => accounts.createWorkspace(account, name)).pipe(
     thenPrint(
-      ({ workspace_id }) => `workspace ${workspace_id} was created, and \`${deleteCommand(workspace_id)}\` deletes it`
+      ({ workspace_id }) =>
+        `workspace ${workspace_id} was created, and \`${deleteCommandLine(workspace_id)}\` deletes it`
     )
   )
 ).pipe(Command.withDescription("Create a workspace"))

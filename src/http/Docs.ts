@@ -9,7 +9,10 @@ import { completeDocument, operationsOf } from "../contract/OpenApiAnnotations.t
 
 const path = "/docs"
 
-/** Keeps Scalar from loading from other hosts, sending to them, and storing anything in the browser. */
+/**
+ * Keeps Scalar from loading from other hosts, sending to them, and storing anything in the browser. The other options
+ * set its look and the scheme that its authentication form shows first.
+ */
 const scalarOptions = {
   withDefaultFonts: false,
   hideClientButton: true,

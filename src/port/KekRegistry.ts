@@ -23,7 +23,7 @@ export class KekRegistry extends Context.Service<
     readonly withdraw: Effect.Effect<void>
     /** The instances, as host and process id, that announced keys within the last minute, but not this key. */
     readonly instancesLacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>>
-    /** Records that a key is about to become the primary key. */
+    /** Records in the audit log that a key is about to become the primary key. */
     readonly promote: (kek_id: string) => Effect.Effect<void>
     /** Retires a recorded key unless credentials name it, and returns how many do. */
     readonly retire: (kek_id: string) => Effect.Effect<number>

@@ -7,7 +7,8 @@ import type { Answer } from "./DatabaseFailure.ts"
 export class LeakedKeys extends Context.Service<
   LeakedKeys,
   {
-    readonly count: Answer<number>
+    /** The number of credentials of all accounts; a whole scan covers them all, suspects or not. */
+    readonly countCredentials: Answer<number>
     /**
      * The next page of suspects. Misses no credential that exists throughout the scan. Suspects have one of `labels`,
      * an inconclusive label, or a provider whose keys hold several secrets; without `labels`, every credential is a

@@ -60,7 +60,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.isUndefined((yield* ask("GET", "/link")).error?.metadata, "deleted since")
   })
 
-  it.effect("stores one credential per idempotency key, however the key is sealed", function* () {
+  it.effect("stores one credential per idempotency key, though each attempt seals the provider key anew", function* () {
     const tenant = yield* TestService.newTenant
     const { about, ask } = yield* openLink(tenant, { purpose: "manage" })
     const send = Effect.fnUntraced(function* (key: string) {

@@ -90,9 +90,9 @@ export const usePorts = Effect.gen(function* () {
     store: (yield* Parkings).store([{ ...key, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 1 }]),
     find: (yield* Parkings).find(account_id, [id])
   }
-  const { clear, conclude, count, marked, scan } = yield* LeakedKeys
+  const { clear, conclude, countCredentials, marked, scan } = yield* LeakedKeys
   const leakedKeys: UsesOf<LeakedKeys["Service"]> = {
-    count,
+    countCredentials,
     scan: scan({ after: undefined, labels: [credential.label] }),
     conclude: conclude({ keys: [key], searched: 1, park: true }),
     marked: marked(account_id, () => [credential.label]),

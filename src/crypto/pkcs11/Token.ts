@@ -52,8 +52,11 @@ interface Running {
 }
 
 const program = fileURLToPath(new URL(`./TokenProcess${extname(import.meta.url)}`, import.meta.url))
+/** Milliseconds until a process that has not opened the token is killed. */
 const openTimeout = 10_000
+/** Milliseconds until a process that was asked to end is killed. */
 const stopTimeout = 1000
+/** Milliseconds between the end of a process and the start of the next. */
 const reopenDelay = 1000
 /** How many calls may wait; further ones fail at once instead of at their deadline. */
 const maxPending = 1000

@@ -114,8 +114,8 @@ export const Keys = ({ about, onClosed }) => {
   const shown = keys?.find(({ id }) => id === view.id)
 
   /**
-   * Leaves a form by going back in the history, so that the Back button does not return to it. Then reads the keys again
-   * and says `done`, unless it is empty.
+   * Leaves a form by going back in the history, so that the Back button does not return to it. If `done` is not empty,
+   * then reads the keys again and says it.
    */
   const leave = (/** @type {string} */ done) => {
     if (done) addEventListener("popstate", () => readAgain(done), { once: true })

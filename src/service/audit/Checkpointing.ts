@@ -2,6 +2,9 @@ import { Clock, Effect, Layer, Option } from "effect"
 import { AuditLog, countLimit, formatCount } from "../../port/AuditLog.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
+/** How long a seal waits for earlier writers of entries, in milliseconds. */
+const sealTimeout = 2000
+
 /** Minimum interval between logged hashes, in milliseconds. */
 const logInterval = 60_000
 
@@ -36,7 +39,7 @@ export const layer = Layer.effectDiscard(
     })
 
     const sealAndLog = Effect.fnUntraced(function* () {
-      const head = yield* seal(2000)
+      const head = yield* seal(sealTimeout)
       const now = yield* Clock.currentTimeMillis
       yield* warnIfStalled(Option.isSome(head) ? head.value.last_seq : 0n, now)
       if (Option.isNone(head) || head.value.hash === loggedHash || now < nextLogAt) return

@@ -34,7 +34,7 @@ export type LeakSearchResult = Effect.Success<ReturnType<LeakResponse["Service"]
 export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResponse", {
   make: Effect.gen(function* () {
     const { read } = yield* Cipher
-    const { conclude, count, scan } = yield* LeakedKeys
+    const { conclude, countCredentials, scan } = yield* LeakedKeys
 
     const search = Effect.fnUntraced(function* (
       { all = false, onProgress = () => Effect.void, park = false }: LeakSearchOptions,
@@ -62,7 +62,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       }
 
       const labels = all ? undefined : secrets.map(labelOf)
-      const total = yield* count
+      const total = yield* countCredentials
       const holders: Array<Suspect> = []
       const unopened: Array<KeyReference & { readonly reason: string }> = []
       const counts = { searched: 0, opened: 0, unopened: 0 }

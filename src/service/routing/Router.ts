@@ -41,7 +41,8 @@ import { type Attempt, makeWalk, retrySoonMillis, type RouterOperations, runPlan
  * request; each uses a stored key (an own step) or the operator's (shared capacity). A lease opens a stored key for one
  * attempt. A reported refusal parks the key for a while; then one request at a time tries it (a trial).
  *
- * Invariant: a key opens only if its current row is the planned one; ending its lease zeroes it and ends its trial.
+ * Invariant: a key opens only if its row, at most `leaseFreshness` old unless the plan allows more, is the planned one;
+ * ending its lease zeroes it and ends its trial.
  */
 export class Router extends Context.Service<
   Router,

@@ -96,7 +96,7 @@ export const layer = Layer.effect(
       read: ({ has_marks }) => has_marks
     })
     return {
-      count: Effect.map(
+      countCredentials: Effect.map(
         reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`, "credentials.count"),
         ([row]) => row?.count ?? 0
       ),

@@ -90,7 +90,9 @@ const recordChanges = Effect.fnUntraced(function* (
 
 /**
  * Deletes parkings of the changed credentials that have long expired or are of a replaced key, and then merges the
- * changes into the rest, so that no expired parking wins over a change. Returns the deleted and the merged ones.
+ * changes into the rest, so that no expired parking wins over a change. A change replaces a parking of an older key
+ * version, or one of the same version that is smaller by epoch, then end, then strikes and marks no leak. Returns the
+ * deleted and the merged parkings.
  */
 const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(parkingName, changes)

@@ -34,7 +34,7 @@ const stateOf = Option.match({
   onSome: (id: number): SchemaState => (id < latestMigration ? "behind" : id > latestMigration ? "newer" : "current")
 })
 
-/** Short attempts with pauses, because a statement waiting for the table's lock blocks everybody behind it. */
+/** Short attempts with pauses, because a statement that waits for a table's lock blocks all later ones on the table. */
 const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
 
 /** The advisory lock of migrations. Waiting for it blocks no other statement. */
@@ -44,7 +44,8 @@ export const migrationLock = 0x6d696772
 const lockPause = "100 millis"
 
 /**
- * Session settings for changes of the schema, in milliseconds: a limit for waiting for locks, and none for statements.
+ * Session settings for changes of the schema, in milliseconds: a limit for waiting for locks, which `withLockTimeout`
+ * overrides, and none for statements.
  */
 export const schemaChangeSettings = { lock_timeout: "60000", statement_timeout: "0" }
 

@@ -43,8 +43,8 @@ describe("the search for a leaked key on PostgreSQL", () => {
             CASE n % 500 WHEN 0 THEN 'sk-...AbCd' WHEN 1 THEN '{ "...d" }' ELSE 'sk-...Zz' || n % 10 END))).*
           FROM credentials AS c, generate_series(1, 2500) AS n WHERE account_id = ${account_id} RETURNING id`
       const ids = [credential_id, ...copied.map(({ id }) => id)]
-      const { count, scan } = yield* LeakedKeys
-      assert.strictEqual(yield* count, ids.length)
+      const { countCredentials, scan } = yield* LeakedKeys
+      assert.strictEqual(yield* countCredentials, ids.length)
       const all = Effect.fnUntraced(function* (labels: ReadonlyArray<string> | undefined) {
         const pages = yield* pagesOf((after) => scan({ after, labels }))
         assert.strictEqual(sum(pages.map(({ searched }) => searched)), ids.length)

@@ -509,7 +509,7 @@ const leakedKeys = Layer.effect(
           labels()
         )
       ),
-    count: Effect.sync(() => credentials.size),
+    countCredentials: Effect.sync(() => credentials.size),
     scan: ({ after = "", labels }) =>
       Effect.sync(() => {
         const page = Array.from(credentials.values())

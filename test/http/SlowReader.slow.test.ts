@@ -23,14 +23,14 @@ const untilConnected = (server: Server, count: number) =>
 describe("clients that do not read their answers (F7)", () => {
   it.live("keep their connection until the answer begins", function* () {
     let finish = () => {}
-    const { port, server } = yield* serve({ sendTimeout: Duration.millis(20) }, (_request, response) => {
+    const { port, server } = yield* serve({ sendTimeout: Duration.millis(200) }, (_request, response) => {
       response.write("begun")
       finish = () => response.end()
     })
     const client = yield* deafClient(`http://127.0.0.1:${port}`)
     client.write(request)
     yield* untilConnected(server, 1)
-    yield* Effect.sleep("200 millis")
+    yield* Effect.sleep("600 millis")
     assert.strictEqual(yield* connectionsOf(server), 1)
     const received: Array<Buffer> = []
     client.on("data", (part: Buffer) => received.push(part)).resume()

@@ -26,15 +26,14 @@ const parts = Effect.gen(function* () {
       ]
     },
     "the socket": {
-      // Two starts at the same time cannot share a socket.
-      works: (name) => ({ BYOK_GATEWAY_SOCKET: join(directory, name) }),
+      works: () => ({ BYOK_GATEWAY_SOCKET: join(directory, "socket") }),
       refused: [
         { BYOK_GATEWAY_SOCKET: join(open, "socket") },
         "BYOK_GATEWAY_SOCKET must be in a folder that, like each above it, only this user or root can write to."
       ]
     },
     "a collector that does not answer": { works: () => ({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${taken}` }) }
-  } satisfies Record<string, { works: (name: string) => object; refused?: readonly [object, string] }>
+  } satisfies Record<string, { works: () => object; refused?: readonly [object, string] }>
 })
 
 layerLive(OnDatabase.layer)("a start that is refused", (it) => {
@@ -47,18 +46,17 @@ layerLive(OnDatabase.layer)("a start that is refused", (it) => {
       )
     )
     assert.lengthOf(pairs, 9)
-    yield* Effect.forEach(
-      pairs,
-      ({ name, refused: [wrong, sentence], works }) =>
-        Effect.gen(function* () {
-          const ran = runByok(["serve"], { ...settings, LOG_LEVEL: "error", PORT: "0", ...works(name), ...wrong })
-          const { code, stderr, stdout } = yield* Effect.timeoutOrElse(ran, {
-            duration: "5 seconds",
-            orElse: () => Effect.die(new Error(`${name}: still running`))
-          })
-          assert.deepStrictEqual({ name, code, stdout, stderr }, { name, code: 1, stdout: "", stderr: `${sentence}\n` })
-        }),
-      { concurrency: 2 }
-    )
+    for (const {
+      name,
+      refused: [wrong, sentence],
+      works
+    } of pairs) {
+      const ran = runByok(["serve"], { ...settings, LOG_LEVEL: "error", PORT: "0", ...works(), ...wrong })
+      const { code, stderr, stdout } = yield* Effect.timeoutOrElse(ran, {
+        duration: "5 seconds",
+        orElse: () => Effect.die(new Error(`${name}: still running`))
+      })
+      assert.deepStrictEqual({ name, code, stdout, stderr }, { name, code: 1, stdout: "", stderr: `${sentence}\n` })
+    }
   })
 })

@@ -42,7 +42,8 @@ export const NewLink = Schema.Struct({
   credential_id: Schema.optionalKey(CredentialId),
   return_url: Schema.optionalKey(
     Schema.String.annotate({ message: urlMessage, description: "Where the page leads when its owner is done." }).check(
-      Schema.isMaxLength(2048, { message: urlMessage }),
+      // Aborts, because parsing a long address takes long.
+      Schema.isMaxLength(2048, { message: urlMessage }).abort(),
       Schema.makeFilter(isWebAddress, { message: urlMessage })
     )
   ),

@@ -104,6 +104,13 @@ layerLive(TestService.layer)("links", (it) => {
     }
   })
 
+  it("are refused once for a return_url that is too long and no address", () => {
+    const asked = { purpose: "manage", return_url: "x".repeat(2049) }
+    const refused = Schema.decodeUnknownResult(NewLink, { errors: "all" })(asked)
+    assert(Result.isFailure(refused))
+    assert.lengthOf(String(refused.failure).match(/must be an address/g) ?? [], 1)
+  })
+
   it.effect("are not created for a foreign workspace or credential, nor for an unknown account", function* () {
     const { newTenant } = yield* TestService
     const [tenant, other] = [yield* newTenant, yield* newTenant]

@@ -38,7 +38,7 @@ if (major > 22 || (major === 22 && minor >= 19)) {
     setFlagsFromString("--no-allocation-site-pretenuring")
     // By default, V8 lets the heap grow to a multiple of its live objects before it collects. The garbage of requests that waited
     // for memory would then take more than the memory that they waited for.
-    setFlagsFromString("--heap-growing-percent=50")
+    setFlagsFromString("--heap-growing-percent=30")
     // SIGHUP reloads the keyring. Without a listener it would end the service during startup and shutdown.
     process.on("SIGHUP", () => undefined)
     // Process 1 of a container ignores signals without a listener, and the program takes a second to load.

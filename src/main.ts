@@ -20,7 +20,7 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
     Effect.catchCause(exitCodeOf)
   )
 
-/** Runs the command line of this process. SIGINT and SIGTERM end it with success if it `serves`, otherwise with code 130. */
+/** Runs the command line of this process. SIGINT and SIGTERM end it with code 0 if it `serves`, else with 130. */
 export const main = (serves: boolean) =>
   run(process.argv.slice(2)).pipe(
     Effect.map((code) => {

@@ -102,7 +102,7 @@ const show = Command.make("show", { account, id: credentialId }, ({ account, id 
 ).pipe(Command.withDescription("Show a credential, its state and why, and its last use, never the key"))
 
 /** Makes the command `disable` or `enable`. */
-const setDisabled = (name: "disable" | "enable", description: string) =>
+const makeSwitch = (name: "disable" | "enable", description: string) =>
   Command.make(name, { account, id: credentialId }, ({ account, id }) =>
     Effect.flatMap(Credentials, ({ update }) => update(id, { disabled: name === "disable" })).pipe(
       CommandLayers.asOperator(CommandLayers.sealing, account),
@@ -112,9 +112,9 @@ const setDisabled = (name: "disable" | "enable", description: string) =>
     )
   ).pipe(Command.withDescription(description))
 
-const disable = setDisabled("disable", "Disable a credential: it is no longer offered to a router")
+const disable = makeSwitch("disable", "Disable a credential: it is no longer offered to a router")
 
-const enable = setDisabled("enable", "Enable a credential")
+const enable = makeSwitch("enable", "Enable a credential")
 
 const remove = Command.make("delete", { account, id: credentialId }, ({ account, id }) =>
   Effect.flatMap(Credentials, (credentials) => credentials.delete(id)).pipe(

@@ -24,7 +24,7 @@ type Result =
   | { readonly line: number; readonly id: string; readonly label: string; readonly replayed: boolean }
   | { readonly line: number; readonly issues: ReadonlyArray<Issue> }
 
-/** A line without issues is only valid: in a dry run, that counts as imported. */
+/** In a dry run, a valid line has no id and no issues, and counts as imported. */
 const kindOf = (result: Result) =>
   "id" in result ? (result.replayed ? "replayed" : "imported") : result.issues.length > 0 ? "refused" : "imported"
 

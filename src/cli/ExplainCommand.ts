@@ -47,7 +47,7 @@ const indexOfRemovedShared = (steps: ReadonlyArray<Step>, provider: string) => {
 
 const isSharedRemoved = ({ shared }: ProviderVerdicts) => shared.position === null
 
-/** Formats an explanation: attempts in order, amid removed shared capacity; then unused credentials with all reasons. */
+/** Formats the attempts in order, with removed shared capacity in its place; then unused credentials, with reasons. */
 const explanationLines = ({ model, providers, retry_at, steps }: Explanation): ReadonlyArray<string> => {
   /** The rows for removed shared capacity to list just before the step at `index`. */
   const removedBefore = (index: number) =>

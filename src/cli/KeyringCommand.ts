@@ -47,18 +47,15 @@ const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Credential
   ].join("\n")
 
 const reportDryRun = Effect.gen(function* () {
-  const [keys, left] = yield* withRotation((rotation) => Effect.all([rotation.status(), rotation.outstanding]))
-  const under = countsOf(keys)
-  yield* printJsonOr(
-    { rewrapped: 0, left, failed: [], keys: under },
-    [`left       ${left}`, ...countLines(under)].join("\n")
-  )
+  const [statuses, left] = yield* withRotation((rotation) => Effect.all([rotation.status(), rotation.outstanding]))
+  const keys = countsOf(statuses)
+  yield* printJsonOr({ rewrapped: 0, left, failed: [], keys }, [`left       ${left}`, ...countLines(keys)].join("\n"))
 })
 
 const progressText = ({ failed, rewrapped, total }: RewrapProgress) =>
   `rewrapped ${rewrapped} of ${total} credentials, ${failed} failed`
 
-const rewrappedFraction = ({ failed, rewrapped, total }: RewrapProgress) => (rewrapped + failed) / Math.max(1, total)
+const attemptedFraction = ({ failed, rewrapped, total }: RewrapProgress) => (rewrapped + failed) / Math.max(1, total)
 
 const rewrap = Command.make(
   "rewrap",
@@ -69,7 +66,7 @@ const rewrap = Command.make(
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     if (dryRun) return yield* reportDryRun
-    const progress = yield* makeProgress(progressText, rewrappedFraction)
+    const progress = yield* makeProgress(progressText, attemptedFraction)
     const [result, keys] = yield* withRotation((rotation) =>
       Effect.all([
         Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.report }), progress.end),

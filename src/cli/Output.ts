@@ -99,7 +99,7 @@ type Values<A> = { readonly [Name in keyof A]: Value }
 const jsonValue = (value: Value) =>
   Redacted.isRedacted(value) ? Redacted.value(value) : DateTime.isDateTime(value) ? DateTime.formatIso(value) : value
 
-const record = <A extends Values<A>>(values: A) =>
+const jsonOf = <A extends Values<A>>(values: A) =>
   Object.fromEntries(Object.entries<Value>(values).map(([name, value]) => [name, jsonValue(value)]))
 
 const textOf = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(jsonValue(value) ?? "-"))
@@ -138,7 +138,7 @@ export const printJsonOr = Effect.fnUntraced(function* (object: object, text: st
 })
 
 /** Prints a result, revealing redacted members, such as a new key. */
-export const print = <A extends Values<A>>(values: A, done?: string) => printJsonOr(record(values), lines(values), done)
+export const print = <A extends Values<A>>(values: A, done?: string) => printJsonOr(jsonOf(values), lines(values), done)
 
 /** Prints the result of an operation that changes something; `done` describes the change. */
 export const thenPrint =
@@ -148,7 +148,7 @@ export const thenPrint =
 
 /** Prints a list: a block per element, or one JSON object with the list as its only member. */
 export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray<A>) =>
-  printJsonOr({ [name]: list.map(record) }, list.map(lines).join("\n\n"))
+  printJsonOr({ [name]: list.map(jsonOf) }, list.map(lines).join("\n\n"))
 
 /**
  * Prints a list like `printList`, page by page: `forEachPage` passes each page to `write`, until `write` returns false
@@ -165,7 +165,7 @@ export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R
   const separator = json ? "," : columns === undefined ? "\n\n" : "\n"
   const texts = (page: ReadonlyArray<A>) =>
     json
-      ? page.map((values) => toJson(record(values)))
+      ? page.map((values) => toJson(jsonOf(values)))
       : columns === undefined
         ? page.map(lines)
         : aligned(page.map((values) => columns.map((column) => textOf(values[column]))))
@@ -226,7 +226,7 @@ export const presenterLayer = CliOutput.layerPresenter({
   }
 })
 
-/** Draws a bar, up to 40 columns wide, before the numbers. `fraction` is the progress from 0 to 1, if known. */
+/** Draws a bar of up to 40 columns before the numbers; leaves a column free. `fraction` is from 0 to 1, if known. */
 const bar = (numbers: string, fraction: number | undefined, columns: number) => {
   const width = Math.min(40, columns - numbers.length - 4)
   if (fraction === undefined || width < 5) return numbers.slice(0, columns - 1)

@@ -61,6 +61,7 @@ const isExplained = (defect: unknown): defect is Explained => explained.some((ty
 
 /**
  * Prints a failure on standard error, an expected one in a sentence. Returns the exit code: 2 for wrong usage, else 1.
+ * Passes an interruption on.
  */
 export const exitCodeOf = Effect.fnUntraced(function* (cause: Cause.Cause<Failure>) {
   if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt

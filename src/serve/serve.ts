@@ -24,13 +24,13 @@ type LoadCertificate = Effect.Effect<Certificate, InvalidSetting>
 const makeCertificateReload = Effect.fnUntraced(function* (loadCertificate: LoadCertificate) {
   const { replace } = yield* CertificateInUse
   const { counter } = yield* makeMeter
-  const counts = {
+  const increment = {
     Success: counter("byok.certificate.reloads", { result: "ok" }),
     Failure: counter("byok.certificate.reloads", { result: "failed" })
   }
   return loadCertificate.pipe(
     Effect.flatMap(replace),
-    Effect.onExit(({ _tag }) => Effect.sync(counts[_tag])),
+    Effect.onExit(({ _tag }) => Effect.sync(increment[_tag])),
     Effect.andThen(Effect.logInfo("Certificate reloaded")),
     Effect.catchTag("InvalidSetting", ({ message }) => Effect.logError(`Certificate not reloaded. ${message}`))
   )

@@ -24,7 +24,7 @@ and read it back, with the id from the response:
   curl -i ${url}/api/v1/byok/ID -H 'Authorization: Bearer ${management_key}'
 `
 
-/** Prints the service's address. In an empty embedded database, also creates the first account and prints its key. */
+/** Prints the service's address. In an empty embedded database, also creates and prints the first account. */
 export const welcome = (settings: Settings, json: boolean) =>
   Layer.effectDiscard(
     Effect.gen(function* () {

@@ -32,8 +32,8 @@ const pauseBetweenPasses = "1 second"
 export type RewrapResult = Effect.Success<ReturnType<Rotation["Service"]["rewrap"]>>
 
 /**
- * Rewraps the data keys of credentials under the primary key-encryption key (KEK) while the service runs, and reports the
- * use of each key.
+ * Rewraps the data keys of credentials under the primary key-encryption key (KEK) while the service runs, and reports
+ * the use of each key.
  */
 export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
   make: Effect.gen(function* () {
@@ -60,7 +60,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         const failed = new Map<string, string>()
         let rewrapped = 0
         let remaining = total
-        /** Wraps counted against the limit but not yet made; negative if a repeated batch made more. */
+        /** Wraps counted against the limit but not yet made; negative if a retried batch made more. */
         let unusedWraps = 0
 
         const rewrapAll = Effect.gen(function* () {
@@ -103,7 +103,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
       /** Number of credentials under a key other than the primary one. */
       outstanding,
 
-      /** Returns the first `limit` credentials under a key that the keyring lacks, and the number of all. */
+      /** Returns the first `limit` credentials under keys that the keyring lacks, and the number of all, with links. */
       stranded: Effect.fn("Rotation.stranded")(function* (limit: number) {
         const missing = yield* registry.countExcept(kek_ids)
         const total = missing.reduce((sum, { credentials }) => sum + credentials, 0)

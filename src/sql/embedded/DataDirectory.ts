@@ -27,17 +27,17 @@ const maxSocketPath = 103
 type Programs = Pick<PostgresBinaries, "initdb" | "postgres">
 
 /**
- * Creates BYOK_DATA_DIR and initialises its database, if needed. Returns PostgreSQL's directory, which also holds its socket:
- * whoever can enter the directory controls the database, because PostgreSQL asks for no password.
+ * Creates BYOK_DATA_DIR and initialises its database, if needed. Returns PostgreSQL's directory, which also holds its
+ * socket: whoever can enter it controls the database, because PostgreSQL asks for no password.
  */
 export const prepare = Effect.fnUntraced(function* (directory: string, binaries: Programs) {
   const root = yield* attempt(() => createRoot(resolve(directory)))
   if (postgresUser !== undefined) yield* checkReach(root, binaries)
   const cluster = join(root, "postgres")
-  const tooLong = Buffer.byteLength(join(cluster, socketName)) - maxSocketPath
-  if (tooLong > 0) {
+  const excessBytes = Buffer.byteLength(join(cluster, socketName)) - maxSocketPath
+  if (excessBytes > 0) {
     return yield* EmbeddedPostgresError.of(
-      `BYOK_DATA_DIR must be a path that is at least ${tooLong} bytes shorter, for PostgreSQL's socket in it.`
+      `BYOK_DATA_DIR must be a path that is at least ${excessBytes} bytes shorter, for PostgreSQL's socket in it.`
     )
   }
   if (yield* attempt(() => isEmpty(cluster))) {
@@ -105,12 +105,12 @@ const isEmpty = (directory: string) => {
   }
 }
 
-const temporaryName = "postgres.initdb-"
+const temporaryPrefix = "postgres.initdb-"
 
 /** Creates a database in a temporary directory, and moves it into place unless another process was first. */
 const initialise = Effect.fnUntraced(function* (root: string, cluster: string, { initdb }: Programs) {
   const temporary = yield* attempt(() => {
-    const path = mkdtempSync(join(root, temporaryName))
+    const path = mkdtempSync(join(root, temporaryPrefix))
     if (postgresUser !== undefined) lchownSync(path, postgresUser.uid, postgresUser.gid)
     return path
   })
@@ -149,7 +149,7 @@ const putIntoPlace = (temporary: string, cluster: string) => {
 
 /** Deletes leftover directories of initdb: their services were killed, or will use the database in place. */
 const discardTemporary = Effect.fnUntraced(function* (root: string) {
-  const leftovers = yield* attempt(() => readdirSync(root).filter((name) => name.startsWith(temporaryName)))
+  const leftovers = yield* attempt(() => readdirSync(root).filter((name) => name.startsWith(temporaryPrefix)))
   yield* Effect.forEach(leftovers, (name) => {
     const removed = rm(join(root, name), { recursive: true, force: true, maxRetries: 10, retryDelay: 50 })
     return Effect.promise(() => removed.catch(() => undefined))

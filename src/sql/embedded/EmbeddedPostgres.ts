@@ -20,7 +20,7 @@ export type User = "service" | "command"
 
 /**
  * Ensures that PostgreSQL serves `directory` until the scope closes: uses the server that runs there or starts one, and
- * restarts it whenever it ends. The last user to leave stops the server. If that user is killed, the server runs on for the next.
+ * restarts it whenever it ends. The last user to leave stops the server; if killed, that user leaves it running.
  */
 export const start = Effect.fnUntraced(function* (directory: string, user: User = "command") {
   const binaries = yield* locate()
@@ -106,8 +106,8 @@ const options = [
   .join(" ")
 
 /**
- * Whether the PID in a lock file is that of another program, as in a restarted container, where `pg_ctl` would stop
- * that program. False if it is of no program.
+ * Whether the PID in a lock file is of a zombie or of another program, as in a restarted container, where `pg_ctl`
+ * would stop that program. False if it is of no process.
  */
 const isStale = (lock: string) => {
   try {
@@ -121,11 +121,11 @@ const isStale = (lock: string) => {
 interface Membership {
   /** Completes when the connection ends, usually with the server. */
   readonly lost: Effect.Effect<void>
-  /** Stops the server if nobody else uses it. */
+  /** Disconnects, and stops the server if nobody else uses it. */
   readonly leave: Effect.Effect<void>
 }
 
-/** All users of the directory share the first lock; the service holds the second. PostgreSQL frees them if a user dies. */
+/** All users of a directory share the first lock; a service holds the second. PostgreSQL frees those of dead users. */
 const [usersLock, serviceLock] = ["1652128619, 1", "1652128619, 2"]
 
 /** Connects to the server, and fails if `user` is a service and another service uses the directory. */

@@ -27,20 +27,20 @@ export const locate = (
       EmbeddedPostgresError.of(
         `No embedded PostgreSQL is installed for ${platform}-${arch}: set DATABASE_URL to the PostgreSQL to use.`
       )
-  }).pipe(Effect.map((entry) => complete(dirname(dirname(entry)))))
+  }).pipe(Effect.map((entry) => repair(dirname(dirname(entry)))))
 
-/** Restores symbolic links, which npm packages lack, and execute permissions, which copies lose. Skips a read-only package. */
-export const complete = (root: string): PostgresBinaries => {
+/** Restores symbolic links, which npm packages lack, and execute permissions, which copies lose. Ignores failures. */
+export const repair = (root: string): PostgresBinaries => {
   const path = (name: string) => join(root, "native/bin", name)
   const binaries = { initdb: path("initdb"), pg_ctl: path("pg_ctl"), postgres: path("postgres") }
   for (const binary of Object.values(binaries)) ignoreErrors(() => makeExecutable(binary))
-  for (const { source, target } of links(join(root, "native/pg-symlinks.json"))) {
-    ignoreErrors(() => link(join(root, source), join(root, target)))
+  for (const { source, target } of readLinks(join(root, "native/pg-symlinks.json"))) {
+    ignoreErrors(() => createLink(join(root, source), join(root, target)))
   }
   return binaries
 }
 
-const links = (file: string) =>
+const readLinks = (file: string) =>
   existsSync(file)
     ? (JSON.parse(readFileSync(file, "utf8")) as ReadonlyArray<{ readonly source: string; readonly target: string }>)
     : []
@@ -50,7 +50,7 @@ const makeExecutable = (file: string) => {
   if ((mode & 0o111) !== 0o111) chmodSync(file, (mode & 0o7777) | 0o111)
 }
 
-const link = (source: string, target: string) => {
+const createLink = (source: string, target: string) => {
   if (existsSync(target)) return
   const temporary = join(dirname(target), `.${basename(target)}.${process.pid}`)
   rmSync(temporary, { force: true })

@@ -17,10 +17,10 @@ interface KekRow {
   readonly retired: boolean
 }
 
-/** How long an attempt to retire a key may block statements on `credentials`, and how often to repeat the attempt. */
+/** How long an attempt to retire a key may wait for each table, blocking other statements, and how often to try. */
 const retirement = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
 
-/** The ids of the keys that credentials or links name. Steps through the index from one id to the next; links are few. */
+/** The ids of the keys that credentials or links name. Steps from id to id in credentials' index; links are few. */
 const namedKeks = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const ids: Array<string> = []
@@ -34,16 +34,16 @@ const namedKeks = (sql: SqlClient.SqlClient) =>
   })
 
 /**
- * Counts the credentials and links that name a key, up to `limit`; the registry reports them all as credentials. BETWEEN makes
- * PostgreSQL use the index, unlike an equality.
+ * Counts the credentials and links that name a key, up to `limit`; the registry reports both as credentials. BETWEEN
+ * makes PostgreSQL use the index, unlike an equality.
  */
 const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit?: number) => {
-  const most = sql.literal(limit === undefined ? "ALL" : String(limit))
+  const limitOrAll = sql.literal(limit === undefined ? "ALL" : String(limit))
   return Effect.map(
     sql<{ n: number }>`
       SELECT count(*)::int AS n FROM (
-        (SELECT 1 FROM credentials WHERE kek_id BETWEEN ${kek_id} AND ${kek_id} ORDER BY kek_id LIMIT ${most})
-        UNION ALL (SELECT 1 FROM links WHERE kek_id = ${kek_id}) LIMIT ${most}
+        (SELECT 1 FROM credentials WHERE kek_id BETWEEN ${kek_id} AND ${kek_id} ORDER BY kek_id LIMIT ${limitOrAll})
+        UNION ALL (SELECT 1 FROM links WHERE kek_id = ${kek_id}) LIMIT ${limitOrAll}
       ) AS naming`,
     ([row]) => row?.n ?? 0
   )
@@ -79,8 +79,8 @@ export const layer = Layer.effect(
       INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value})
       ON CONFLICT (id) DO NOTHING RETURNING id AS kek_id`
     /**
-     * A key may seal if it has sealed before, if no live key has, or if a live key of the keyring `kek_ids` has. A key that has
-     * reserved wraps counts as having sealed; a live key is one that is not retired.
+     * A key may seal if it has sealed before, if no live key has, or if a live key of the keyring `kek_ids` has. A key
+     * with reserved wraps counts as having sealed; a live key is one that is not retired.
      */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
       wraps > 0
@@ -114,8 +114,8 @@ export const layer = Layer.effect(
     const count = (kek_id: string) => writes.probe(countNaming(writes.sql, kek_id), "keks.count")
 
     /**
-     * Retires or reinstates a key: replaces the constraints of `credentials` and `links` that refuse rows with a retired key.
-     * Returns false, without a change, if running transactions keep either table locked for too long.
+     * Retires or reinstates a key: replaces the constraints of `credentials` and `links` that refuse rows with a
+     * retired key. Returns false, without a change, if running transactions keep either table locked for too long.
      */
     const setRetired = Effect.fnUntraced(
       function* (kek_id: string, retired: boolean) {

@@ -32,7 +32,7 @@ interface Source {
   readonly table: Statement.Fragment
   /** The columns of the sealing context. */
   readonly columns: Statement.Fragment
-  /** The bytes of a row's lists. */
+  /** The total size of a row's lists, in bytes. */
   readonly bytes: Statement.Fragment
   readonly contextOf: (row: Row) => SealingContext
 }
@@ -60,8 +60,8 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
   }
 
   /**
-   * Finds each row to update by its `ctid`, the fastest way. Citus cannot use `ctid` or lock rows of several nodes: there,
-   * `wrapped_dek` alone shows whether a row has changed meanwhile.
+   * Finds each row to update by its `ctid`, the fastest way. Citus cannot use `ctid` or lock rows of several nodes:
+   * there, `wrapped_dek` alone shows whether a row has changed meanwhile.
    */
   const joinRow = (table: Statement.Fragment) =>
     distributed
@@ -98,7 +98,8 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
       const limit = counts === undefined || counts.fitting === counts.all ? size : Math.max(1, counts.fitting)
       const rows = yield* sql<Row>`
         SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM ${table}
-        WHERE ${isOutstanding} ORDER BY account_id, id LIMIT ${limit} ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}`
+        WHERE ${isOutstanding} ORDER BY account_id, id LIMIT ${limit}
+        ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}`
       const attempt = yield* Effect.result(
         Effect.forEach(
           rows,
@@ -133,18 +134,18 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: countsByOldKek }])
       }
       /**
-       * Where the next batch begins: after the scan if all its rows were read, else after the last row. Undefined after
-       * the table.
+       * The row after which the next batch begins: the end of the scan if all rows up to it were read, else the last
+       * row read. Undefined at the end of the table.
        */
-      const last = rows.length < limit ? scanEnd : rows.at(-1)
-      const continuesInLinks = inLinks || (last === undefined && (yield* outstandingLink(primary)).length > 0)
-      const isFinished = last === undefined && (inLinks || !continuesInLinks)
+      const resumeAfter = rows.length < limit ? scanEnd : rows.at(-1)
+      const continuesInLinks = inLinks || (resumeAfter === undefined && (yield* outstandingLink(primary)).length > 0)
+      const isFinished = resumeAfter === undefined && (inLinks || !continuesInLinks)
       return Result.succeed({
         rewrapped: replaced.length,
         failed,
         next: isFinished
           ? undefined
-          : `${continuesInLinks ? linksPrefix : ""}${last === undefined ? "" : cursorOf(last)}`
+          : `${continuesInLinks ? linksPrefix : ""}${resumeAfter === undefined ? "" : cursorOf(resumeAfter)}`
       })
     }).pipe(sql.withTransaction, (query) => ask(query, "keks.rewrap"), Effect.flatMap(Effect.fromResult))
 }

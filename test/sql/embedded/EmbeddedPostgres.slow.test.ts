@@ -18,7 +18,7 @@ import {
 import { join } from "node:path"
 import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
 import { start, type Endpoint } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
-import { complete, locate, type PostgresBinaries } from "../../../src/sql/embedded/PostgresBinaries.ts"
+import { locate, type PostgresBinaries, repair } from "../../../src/sql/embedded/PostgresBinaries.ts"
 import { assert, describe, it, layerLive } from "../../support/it.ts"
 import { logLines } from "../../support/process/Recording.ts"
 import { runNode } from "../../support/process/runNode.ts"
@@ -416,7 +416,7 @@ describe("the programs", () => {
       programs.map((name) => [name, join(root, "native/bin", name)])
     )
     for (const attempt of ["first", "second"]) {
-      assert.deepStrictEqual({ ...complete(root) }, expected, attempt)
+      assert.deepStrictEqual({ ...repair(root) }, expected, attempt)
       assert.deepStrictEqual(readdirSync(join(root, "native/lib")).sort(), ["libpq.so", "libpq.so.5", "libpq.so.5.18"])
       assert.strictEqual(readlinkSync(join(root, "native/lib/libpq.so.5")), "libpq.so.5.18")
       assert.strictEqual(readFileSync(join(root, "native/lib/libpq.so"), "utf8"), "native/lib/libpq.so.5.18")
@@ -426,6 +426,6 @@ describe("the programs", () => {
 
   it.live("are located without an error in an incomplete installation", function* () {
     const root = yield* temporaryDirectory
-    assert.strictEqual(complete(root).postgres, join(root, "native/bin/postgres"))
+    assert.strictEqual(repair(root).postgres, join(root, "native/bin/postgres"))
   })
 })

@@ -10,7 +10,7 @@ export type FillRandom = (target: Buffer) => void
 /** How many bytes `encrypt` adds: nonce and tag. */
 export const overhead = nonceLength + tagLength
 
-/** Returns nonce(12) | ciphertext | tag(16). Never reuse a nonce with the same key. */
+/** Returns a box: nonce(12) | ciphertext | tag(16). Never reuse a nonce with the same key. */
 export const encrypt = (key: KeyObject, nonce: Uint8Array, plaintext: Uint8Array, aad: Uint8Array): Buffer => {
   const cipher = createCipheriv(algorithm, key, nonce, { authTagLength: tagLength })
   cipher.setAAD(aad)
@@ -19,7 +19,7 @@ export const encrypt = (key: KeyObject, nonce: Uint8Array, plaintext: Uint8Array
   return Buffer.concat([nonce, ciphertext, cipher.getAuthTag()])
 }
 
-/** Decrypts a `box` of `encrypt`. Returns undefined if key, box and AAD do not belong together. */
+/** Decrypts a box of `encrypt`. Returns undefined if key, box and AAD do not belong together. */
 export const decrypt = (key: KeyObject, box: Uint8Array, aad: Uint8Array): Buffer | undefined => {
   if (box.length < overhead) return undefined
   const end = box.length - tagLength

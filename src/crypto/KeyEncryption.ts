@@ -26,15 +26,15 @@ export class KeyEncryption extends Context.Service<
       aad: Uint8Array
     ) => Effect.Effect<Uint8Array, UnknownKeyId | KeyStoreUnavailable>
     /**
-     * Returns the data key in a buffer that the caller must wipe; the store wipes it if the caller was interrupted. A
-     * store in this process unwraps during the call, before the effect runs.
+     * Returns the data key in a buffer that the caller must wipe. A store in this process unwraps during the call,
+     * before the effect runs; another one wipes the key if the caller was interrupted meanwhile.
      */
     readonly unwrap: (
       kek_id: string,
       wrapped_dek: Uint8Array,
       aad: Uint8Array
     ) => Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed | KeyStoreUnavailable>
-    /** Where calls wait, fairly to accounts (`inTurn`). Undefined if the store serves any number of calls at a time. */
+    /** Where `inTurn` makes calls wait; undefined if the store serves any number of calls at a time. */
     readonly queue?: RequestQueue
   }
 >()("byok/KeyEncryption") {}
@@ -54,8 +54,8 @@ export const inTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unw
 }
 
 /**
- * Combines two stores while credentials move to the first. The primary key is the first's; a KEK in both is used from
- * there.
+ * Combines two stores while credentials move from the second to the first, which has the primary key and the queue. A
+ * KEK in both is used from the first.
  */
 export const makeUnion = (first: Keys, second: Keys): Keys => {
   const storeOf = (kek_id: string) => (first.keks().some((kek) => kek.kek_id === kek_id) ? first : second)
@@ -67,7 +67,7 @@ export const makeUnion = (first: Keys, second: Keys): Keys => {
   }
 }
 
-/** Fails a call that takes more than 3 seconds, or longer than the request's deadline. Starts no timer if the store answers at once. */
+/** Fails a call after 3 seconds or at the request's deadline. Starts no timer if the store answers at once. */
 export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
   Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
     const exit = fiber.pollUnsafe()

@@ -23,26 +23,26 @@ export const layer = Layer.effect(
     make: Effect.fnUntraced(function* (link) {
       const { privateKey, publicKey } = yield* Effect.promise(() => suite.GenerateKeyPair(true))
       const public_key = yield* Effect.promise(() => suite.SerializePublicKey(publicKey))
-      const bytes = new Uint8Array(yield* Effect.promise(() => crypto.subtle.exportKey("pkcs8", privateKey)))
-      const encodedKey = Redacted.make(Buffer.from(bytes).toString("base64"))
-      bytes.fill(0)
+      const pkcs8 = new Uint8Array(yield* Effect.promise(() => crypto.subtle.exportKey("pkcs8", privateKey)))
+      const encodedKey = Redacted.make(Buffer.from(pkcs8).toString("base64"))
+      pkcs8.fill(0)
       return { public_key, private_key: yield* seal(encodedKey, linkContext(link)) }
     }),
     open: Effect.fnUntraced(function* (link, { private_key, public_key }, { ciphertext, enc }, target) {
       const notForThisLink = () => new NotForThisLink()
       const decode = (text: Buffer) => Buffer.from(text.toString("latin1"), "base64")
-      const bytes = yield* Effect.mapError(read(private_key, linkContext(link), decode), notForThisLink)
+      const pkcs8 = yield* Effect.mapError(read(private_key, linkContext(link), decode), notForThisLink)
       const aad = Buffer.from(encodeSealTarget(target))
       const opened = yield* Effect.tryPromise({
         try: async () => {
           const pair = {
-            privateKey: await crypto.subtle.importKey("pkcs8", bytes, ecdh, false, ["deriveBits"]),
+            privateKey: await crypto.subtle.importKey("pkcs8", pkcs8, ecdh, false, ["deriveBits"]),
             publicKey: await suite.DeserializePublicKey(public_key)
           }
           return Buffer.from(await suite.Open(pair, enc, ciphertext, { aad }))
         },
         catch: notForThisLink
-      }).pipe(Effect.ensuring(Effect.sync(() => bytes.fill(0))))
+      }).pipe(Effect.ensuring(Effect.sync(() => pkcs8.fill(0))))
       const text = isUtf8(opened) ? opened.toString("utf8") : undefined
       opened.fill(0)
       return text === undefined

@@ -28,8 +28,8 @@ const wrapAad = (kek_id: string, context: Uint8Array) => {
 
 const dataAad = (context: Uint8Array, commitment: Uint8Array) => Buffer.concat([dataLabel, header, context, commitment])
 
-/** Derives content key and commitment from a DEK, passes them to `use` and zero-fills both. */
-const withContentKey = <A>(dek: Uint8Array, use: (contentKey: KeyObject, commitment: Buffer) => A) => {
+/** Derives content key and commitment from a DEK, passes them to `use`, and then zero-fills the derived bytes. */
+const withDerivedKey = <A>(dek: Uint8Array, use: (contentKey: KeyObject, commitment: Buffer) => A) => {
   // A KeyObject is much faster than bytes, which Node first tries to parse as a key.
   const okm = Buffer.from(hkdfSync("sha256", createSecretKey(dek), noSalt, kdfInfo, 64))
   const contentKey = createSecretKey(okm.subarray(0, 32))
@@ -47,8 +47,8 @@ export const wiping = <A, E>(secret: Uint8Array, use: () => Effect.Effect<A, E>)
 type Keys = KeyEncryption["Service"]
 
 /**
- * Seals a plaintext to a context under a new DEK, wrapped by the KEK `kek_id`. Encrypts during the call, before the effect runs.
- * `sealed` is version(1) | suite(1) | commitment(32) | nonce(12) | ciphertext | tag(16).
+ * Seals a plaintext to a context under a new DEK, wrapped by the KEK `kek_id`. Encrypts during the call, before the
+ * effect runs. `sealed` is version(1) | suite(1) | commitment(32) | nonce(12) | ciphertext | tag(16).
  */
 export const seal = (
   keys: Pick<Keys, "wrap">,
@@ -59,9 +59,9 @@ export const seal = (
 ): Effect.Effect<SealedKey, UnknownKeyId | KeyStoreUnavailable> => {
   const random = Buffer.allocUnsafeSlow(32 + 12)
   fill(random)
-  const dek = random.subarray(0, 32)
-  const sealed = withContentKey(dek, (contentKey, commitment) => {
-    const box = encrypt(contentKey, random.subarray(32), plaintext, dataAad(context, commitment))
+  const [dek, nonce] = [random.subarray(0, 32), random.subarray(32)]
+  const sealed = withDerivedKey(dek, (contentKey, commitment) => {
+    const box = encrypt(contentKey, nonce, plaintext, dataAad(context, commitment))
     return Buffer.concat([header, commitment, box])
   })
   return wiping(dek, () =>
@@ -96,7 +96,7 @@ export const rewrap = (
  * Passes the content key of a row to `use` if KEK, wrapped DEK, context and commitment belong together. If not, or if
  * `use` returns undefined, fails with `AuthenticationFailed`.
  */
-const withContentKeyOf = <A>(
+const withVerifiedKey = <A>(
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
   context: Uint8Array,
@@ -106,7 +106,7 @@ const withContentKeyOf = <A>(
     const commitment = row.sealed.subarray(header.length, commitmentEnd)
     const result =
       dek.length === 32 && commitment.length === 32
-        ? withContentKey(dek, (key, expected) =>
+        ? withDerivedKey(dek, (key, expected) =>
             timingSafeEqual(commitment, expected) ? use(key, commitment) : undefined
           )
         : undefined
@@ -114,15 +114,15 @@ const withContentKeyOf = <A>(
     return result === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(result)
   })
 
-/** Returns the plaintext if the row's KEK, both ciphertexts and the context are those of one `seal`. */
+/** Decrypts a row. Fails unless its KEK, wrapped DEK, `sealed` and the context belong together. */
 export const open = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8Array) =>
-  withContentKeyOf(keys, row, context, (contentKey, commitment) =>
+  withVerifiedKey(keys, row, context, (contentKey, commitment) =>
     decrypt(contentKey, row.sealed.subarray(commitmentEnd), dataAad(context, commitment))
   )
 
-/** Proves that KEK, wrapped DEK, commitment and context are those of one `seal`, without decrypting the plaintext. */
+/** Verifies that KEK, wrapped DEK, commitment and context belong together, without decrypting the plaintext. */
 export const verify = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8Array) =>
-  Effect.asVoid(withContentKeyOf(keys, row, context, () => true))
+  Effect.asVoid(withVerifiedKey(keys, row, context, () => true))
 
 /**
  * Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK and the KEK

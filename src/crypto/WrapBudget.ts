@@ -19,7 +19,7 @@ export class WrapBudget extends Context.Service<
   }
 >()("byok/WrapBudget") {}
 
-/** Warns at 2^31 wraps of a key and refuses beyond 2^32. Reserves `block` wraps at a time, so most seals need no query. */
+/** Warns above 2^31 wraps of a key, refuses above 2^32, and reserves `block` at a time, so most seals need no query. */
 export const limits = { block: 4096, warn: 2 ** 31, refuse: 2 ** 32 }
 
 /** The budget with these limits. Tests lower them. */

@@ -65,7 +65,7 @@ const makeRoutes = Effect.gen(function* () {
   ])
 })
 
-/** Answers requests from the routes, which it looks up by path; refuses those of web pages. */
+/** Answers requests by the route of their path; refuses requests of web pages. */
 const answerFrom = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
     const route = routes.get(url.replace(/\?.*$/s, ""))
@@ -93,8 +93,8 @@ const answerFrom = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
   })
 
 /**
- * Whether a web page sent the request: it has an Origin or, on a loopback address, a Host that is not loopback (DNS
- * rebinding).
+ * Whether a web page may have sent the request: it has an Origin or, if the port listens on loopback only, a Host that
+ * is not loopback (DNS rebinding).
  */
 const isFromWebPage = (listeningHost: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>
   origin !== undefined || (isLoopback(listeningHost) && !isLoopback(host.replace(/:\d+$/, "")))

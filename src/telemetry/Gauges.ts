@@ -6,7 +6,7 @@ import { KekRegistry } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 import { Draining, Readiness } from "../port/Readiness.ts"
 
-/** Exports readiness, unsealed audit entries, and wraps and age of key-encryption keys. Queries them every `interval`. */
+/** Exports readiness, unsealed audit entries, wraps of KEKs and the primary KEK's age: queried every `interval`. */
 export const storeLayer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration.Input = "5 seconds") =>
   Layer.effectDiscard(
     Effect.gen(function* () {
@@ -18,8 +18,8 @@ export const storeLayer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration
       gauge("byok.kek.wraps.limit", {}, () => wrapsLimit)
 
       /**
-       * Makes a function that sets all values of a family. A series appears with its first value, and disappears when
-       * it gets none.
+       * Makes a function that sets all values of a family; the key is "" if it has only one series. A series appears
+       * with its first value, and disappears when it gets none.
        */
       const makeSeries = (family: FamilyName, attributesOf: (key: string) => Record<string, string> = () => ({})) => {
         let values = new Map<string, number>()
@@ -40,12 +40,12 @@ export const storeLayer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration
       const setWraps = makeSeries("byok.kek.wraps", (kek_id) => ({ kek_id }))
       let isReady: boolean | undefined
 
-      const readReady = Effect.map(readiness.problems, (problems) => {
+      const updateReadiness = Effect.map(readiness.problems, (problems) => {
         if (isReady === undefined) gauge("byok.ready", {}, () => (isReady === true && !isDraining() ? 1 : 0))
         isReady = problems.length === 0
       })
-      const readUnsealed = Effect.map(audit.countUnsealed(countLimit + 1), (count) => setUnsealed([["", count]]))
-      const readKeys = Effect.gen(function* () {
+      const updateUnsealed = Effect.map(audit.countUnsealed(countLimit + 1), (count) => setUnsealed([["", count]]))
+      const updateKeys = Effect.gen(function* () {
         const keks = yield* registry.live
         const now = yield* DateTime.now
         const registered_at = keks.find(({ kek_id }) => kek_id === primary())?.registered_at
@@ -56,13 +56,13 @@ export const storeLayer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration
         )
       })
       // After a failed query, the gauges keep their last values.
-      const readAll = Effect.all(
-        [readReady, readUnsealed, readKeys].map((read) => Effect.catchCause(read, () => Effect.void)),
+      const updateAll = Effect.all(
+        [updateReadiness, updateUnsealed, updateKeys].map((update) => Effect.catchCause(update, () => Effect.void)),
         { discard: true }
       )
       yield* Effect.forkScoped(
         Effect.provideService(
-          Effect.forever(Effect.andThen(readAll, Effect.sleep(interval))),
+          Effect.forever(Effect.andThen(updateAll, Effect.sleep(interval))),
           References.TracerEnabled,
           false
         )
@@ -71,13 +71,13 @@ export const storeLayer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration
   )
 
 interface KeyFacts {
-  /** Number of wraps at which a key-encryption key refuses to seal. */
+  /** Number of wraps above which a key-encryption key refuses to seal. */
   readonly wrapsLimit: number
-  /** The id of the key that seals. */
+  /** The id of the key that seals, if any. */
   readonly primary: () => string | undefined
 }
 
-/** Exports CPU and memory of this process, the delay of its event loop in the latest `window`, and its version. */
+/** Exports CPU, memory, start and version of this process, and the delay of its event loop in the last `window`. */
 export const processLayer = (version: string, window: Duration.Input = "10 seconds") =>
   Layer.effectDiscard(
     Effect.gen(function* () {
@@ -98,11 +98,11 @@ export const processLayer = (version: string, window: Duration.Input = "10 secon
         (samples) => Effect.sync(() => samples.disable())
       )
       let delay = { p50: 0, p99: 0, max: 0 }
-      const secondsOf = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - samplingMillis / 1000)
+      const delayOf = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - samplingMillis / 1000)
       const summarize = Effect.sync(() => {
         if (samples.count === 0) return
         const [p50, p99] = [samples.percentile(50), samples.percentile(99)]
-        delay = { p50: secondsOf(p50), p99: secondsOf(p99), max: secondsOf(samples.max) }
+        delay = { p50: delayOf(p50), p99: delayOf(p99), max: delayOf(samples.max) }
         samples.reset()
       })
       gauge("nodejs.eventloop.delay.p50", {}, () => delay.p50)

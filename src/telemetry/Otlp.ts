@@ -25,8 +25,8 @@ export interface Sampling {
 }
 
 /**
- * Decides whether to record a trace at its first span in this process: by the ratio, or as the caller decided. Spans below it
- * and explicit roots keep the decision that Effect made.
+ * Decides whether to record a trace at its first span in this process: by the ratio, or as the caller decided. Later
+ * spans, explicit roots and spans that Effect does not sample keep Effect's decision.
  */
 export const sampledBy = ({ parentDecides, ratio }: Sampling, tracer: Tracer.Tracer) =>
   Tracer.make({
@@ -52,7 +52,7 @@ type Span = Parameters<Serialization["traces"]>[0]["resourceSpans"][number]["sco
 /** OTLP's status code of a failed span. */
 const errorStatus = 2
 
-/** Removes the message and stack of a failure, which Effect puts into events and status, and which may contain secrets. */
+/** Removes message and stack of a failure, which Effect puts into events and status: they may contain secrets. */
 const removeFailure = (span: Span) =>
   void Object.assign(span, { events: [], status: { code: span.status.code === errorStatus ? errorStatus : 0 } })
 
@@ -65,7 +65,7 @@ const removeUnit = ({ gauge, histogram, sum }: Metric) => {
   }
 }
 
-/** OTLP as JSON, without the text of any failure. */
+/** OTLP as JSON, without the text of any failure or the attribute `unit`. */
 const serialization = Layer.effect(
   OtlpSerialization.OtlpSerialization,
   Effect.map(OtlpSerialization.OtlpSerialization, (json) => ({
@@ -90,7 +90,7 @@ const reportFailure = Effect.andThen(
   Effect.die("the collector failed")
 )
 
-/** Retries a failed export twice, and then reports the failure. */
+/** Retries a failed export twice, within `exportTimeout`, and then reports the failure. */
 const retryAndReport = (client: HttpClient.HttpClient): HttpClient.HttpClient =>
   HttpClient.transformResponse(
     HttpClient.filterStatusOk(client),
@@ -102,7 +102,7 @@ const retryAndReport = (client: HttpClient.HttpClient): HttpClient.HttpClient =>
       )
   )
 
-/** The client of `node:http`, because the bundle cannot load Undici. Loaded on the first export. */
+/** The client of `node:http`, because the bundle cannot load Undici. Loaded only if there is a collector. */
 const client = Layer.unwrap(
   Effect.map(
     Effect.promise(() => import("@effect/platform-node/NodeHttpClient")),
@@ -110,7 +110,7 @@ const client = Layer.unwrap(
   )
 )
 
-/** The services that Effect's OTLP exporters need. They drop waiting data, and that of the next minute, after a failure. */
+/** The services of Effect's OTLP exporters, which drop waiting data and that of the next minute after a failure. */
 export const layer = Layer.mergeAll(
   serialization,
   Layer.provide(Layer.effect(HttpClient.HttpClient, Effect.map(HttpClient.HttpClient, retryAndReport)), client),

@@ -1,7 +1,7 @@
 import { Effect, Layer, Option, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
 import { KeyEncryption, makeUnion } from "../crypto/KeyEncryption.ts"
-import { checkKeks, checkPrimary, Keyring, makeKeyringEncryption } from "../crypto/keyring/Keyring.ts"
+import { registerKeks, checkPrimary, Keyring, makeKeyringEncryption } from "../crypto/keyring/Keyring.ts"
 import { makeTokenEncryption, openToken } from "../crypto/pkcs11/Token.ts"
 import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
@@ -50,7 +50,7 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
   const keyring = makeKeyringEncryption(yield* Keyring)
   if (!namesToken(settings)) return keyring
   const token = yield* openNamedToken(settings.pkcs11)
-  yield* Effect.andThen(checkKeks(token.keks), checkPrimary(token.keks[0]?.kek_id ?? "")).pipe(
+  yield* Effect.andThen(registerKeks(token.keks), checkPrimary(token.keks[0]?.kek_id ?? "")).pipe(
     refuseAs("BYOK_PKCS11_KEYS")
   )
   return makeUnion(makeTokenEncryption(token), keyring)

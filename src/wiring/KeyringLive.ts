@@ -2,8 +2,8 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { Cause, Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import {
-  checkKeyring,
-  checkOpeningKeyring,
+  registerKeyring,
+  registerOpeningKeyring,
   generateKeyring,
   InvalidKeyring,
   Keyring,
@@ -65,7 +65,7 @@ const createIfUnused = Effect.fnUntraced(function* (file: string) {
 /** Makes the check of a keyring. Refuses ids that are also on the token, before registering any with the database. */
 const checkFor = (settings: Settings) => {
   const tokenIds = Option.getOrElse(settings.pkcs11.keys, () => [])
-  const check = namesToken(settings) ? checkOpeningKeyring : checkKeyring
+  const check = namesToken(settings) ? registerOpeningKeyring : registerKeyring
   return (ring: KeyringSnapshot) => {
     const shared = tokenIds.find((kek_id) => ring.byId.has(kek_id))
     const message = `expected ids that are not in BYOK_PKCS11_KEYS; found ${shared} in both`

@@ -134,12 +134,12 @@ export const openDatabase = Effect.fnUntraced(function* (
 ) {
   const opened = yield* connect(settings, settings.migrate === "auto" ? "migrate" : "check", user, rights)
   yield* checkSchema(opened.name, opened.state, user)
-  if (opened.distribution === "unfinished") {
+  if (opened.distribution === "partial") {
     return yield* refuse(
       `${opened.name}: distributing its tables was interrupted: run \`byok migrate --distribute\` again.`
     )
   }
-  if (opened.distribution === "incomplete") {
+  if (opened.distribution === "keys_missing") {
     return yield* refuse(
       `${opened.name}: foreign keys are missing, as after the way back from Citus: run \`byok migrate\`.`
     )
@@ -158,7 +158,7 @@ export const migrateDatabase = Effect.fnUntraced(function* (
   const { name, target, ...schema } = yield* connect(settings, "migrate", "command")
   if (!shouldDistribute) {
     const restore = whenReachable(settings, "command", restoreForeignKeys(target, settings.database))
-    const restored = schema.distribution === "incomplete" ? yield* restore : []
+    const restored = schema.distribution === "keys_missing" ? yield* restore : []
     return { ...schema, distributed: [], restored }
   }
   const { distributed, lacks } = yield* whenReachable(settings, "command", distribute(target, settings.database))

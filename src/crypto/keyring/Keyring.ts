@@ -14,8 +14,8 @@ export interface Kek {
 }
 
 /**
- * Makes a KEK from 32 bytes, which it zero-fills. Its check value is 16 bytes of HMAC-SHA-256 over the id, by a key derived
- * from the bytes.
+ * Makes a KEK from 32 bytes, which it zero-fills. Its check value is 16 bytes of HMAC-SHA-256 over the id, by a key
+ * derived from the bytes.
  */
 export const makeKek = (id: string, bytes: Uint8Array): Kek => {
   const checkKey = new Uint8Array(hkdfSync("sha256", bytes, "", "byok/kcv", 32))
@@ -26,7 +26,7 @@ export const makeKek = (id: string, bytes: Uint8Array): Kek => {
   return { id, key, check_value }
 }
 
-/** An instance's keys at one moment. The primary key seals and opens; the others, pending or being retired, only open. */
+/** An instance's keys at one moment. The primary key seals and opens; others, pending or being retired, only open. */
 export interface KeyringSnapshot {
   readonly primary: Kek | undefined
   readonly byId: ReadonlyMap<string, Kek>
@@ -64,7 +64,7 @@ const parseEntry = (text: string, position: number): Kek => {
 /** The entries of a keyring's text, one `id:base64` each. */
 export const entriesOf = (text: string): ReadonlyArray<string> => text.split(/\s+/).filter((word) => word !== "")
 
-/** Parses a keyring: one `id:base64` per line, the primary key first. Throws `InvalidKeyring`. */
+/** Parses a keyring, maybe an empty one: one `id:base64` per line, the primary key first. Throws `InvalidKeyring`. */
 export const parseKeyring = (text: string): KeyringSnapshot => {
   const keks = entriesOf(text).map((entry, index) => parseEntry(entry, index + 1))
   const byId = new Map(keks.map((kek) => [kek.id, kek]))
@@ -102,7 +102,7 @@ export const differentBytes = (kek_ids: ReadonlyArray<string>) =>
   })
 
 /** Registers new keys with the database. Registers none, and fails, if it knows other bytes under one of the ids. */
-export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KekIdentity>) {
+export const registerKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KekIdentity>) {
   const differing = yield* (yield* KekRegistry).register(keks)
   if (differing.length > 0) return yield* differentBytes(differing)
 })
@@ -114,13 +114,13 @@ export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
   return yield* new InvalidKeyring({ message: `expected a primary key that is not retired; found ${kek_id}` })
 })
 
-/** Checks a keyring whose keys only open, with `checkKeks`. Returns the keyring. */
-export const checkOpeningKeyring = (ring: KeyringSnapshot) =>
-  Effect.as(checkKeks(Array.from(ring.byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value }))), ring)
+/** Registers the keys of a keyring that only opens, with `registerKeks`. Returns the keyring. */
+export const registerOpeningKeyring = (ring: KeyringSnapshot) =>
+  Effect.as(registerKeks(Array.from(ring.byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value }))), ring)
 
-/** Checks a keyring whose primary key, if any, seals, with `checkKeks` and `checkPrimary`. Returns the keyring. */
-export const checkKeyring = (ring: KeyringSnapshot) =>
-  Effect.tap(checkOpeningKeyring(ring), ({ primary }) =>
+/** Registers the keys of a keyring that seals, and checks its primary key, if any. Returns the keyring. */
+export const registerKeyring = (ring: KeyringSnapshot) =>
+  Effect.tap(registerOpeningKeyring(ring), ({ primary }) =>
     primary === undefined ? Effect.void : checkPrimary(primary.id)
   )
 

@@ -1,7 +1,7 @@
 import { Clock, Context, Data, Effect } from "effect"
 import { KekRegistry } from "../../port/KekRegistry.ts"
 import {
-  checkKeyring,
+  registerKeyring,
   entriesOf,
   generateKeyring,
   type InvalidKeyring,
@@ -37,7 +37,7 @@ interface ParsedFile {
   readonly lines: ReadonlyMap<string, string>
 }
 
-/** Edits the keyring file at a path. Errors name the setting that has the path. */
+/** Makes the editor of a keyring file. Errors about the file name the setting that has its path. */
 export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, setting: string) {
   const registry = yield* KekRegistry
 
@@ -68,7 +68,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
             return yield* refuse("That id is or was in use: choose another one.")
           }
           const added = [...lines.values(), line]
-          yield* Effect.flatMap(parseSealingKeyring(added.join("\n")), checkKeyring)
+          yield* Effect.flatMap(parseSealingKeyring(added.join("\n")), registerKeyring)
           return added
         })
       )
@@ -108,7 +108,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
           if (ring.primary?.id === kek_id) {
             return yield* refuse(`Key ${kek_id} is the primary key: promote another one first.`)
           }
-          yield* checkKeyring(ring)
+          yield* registerKeyring(ring)
           const credentials = yield* registry.retire(kek_id)
           if (credentials > 0) {
             return yield* refuse(

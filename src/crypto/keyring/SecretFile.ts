@@ -47,8 +47,8 @@ const processGroups = () => [
 ]
 
 /**
- * Whether only this process and root can read a file: the mode is 0400 or 0600. Also accepts 0440 if root owns the file and
- * `groups` has its group, as Kubernetes mounts secrets with an `fsGroup`.
+ * Whether only its owner and root can read a file: the mode is 0400 or 0600. Also accepts 0440 if root owns the file
+ * and `groups` has its group, as Kubernetes mounts secrets with an `fsGroup`.
  */
 export const isPrivate = (
   { gid, mode, uid }: Pick<Stats, "gid" | "mode" | "uid">,
@@ -133,9 +133,7 @@ const replaceFile = (target: string, temporary: string, text: string) =>
     catch: failureToReplace
   })
 
-/**
- * Replaces the text of a keyring file by the result of `edit`, one change at a time. Changes nothing if `edit` fails.
- */
+/** Replaces a keyring file's text by the result of `edit`, or nothing if that fails. Fails during another change. */
 export const editKeyringFile = <E, R>(path: string, edit: (text: string) => Effect.Effect<string, E, R>) =>
   Effect.acquireUseRelease(
     beginReplacement(path),

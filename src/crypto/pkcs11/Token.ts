@@ -23,14 +23,14 @@ export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly deadline: Duration.Duration
 }
 
-/** The token does not match the settings. The message states the expectation, without a value. */
+/** The token does not match the settings. The message never quotes their values. */
 class TokenRefused extends Data.TaggedError("TokenRefused")<TokenRefusal> {}
 
 /** An open token. */
 export interface Token {
   /** The primary key first. */
   readonly keks: ReadonlyArray<KekIdentity>
-  /** Wraps or unwraps, and returns the output of `TokenRequest`. Fails if no answer comes by the deadline. */
+  /** Wraps or unwraps: returns the output that `TokenRequest` describes. Fails if no answer comes by the deadline. */
   readonly ask: (
     request: Pick<TokenRequest, "aad" | "input" | "kek_id" | "nonce" | "operation">
   ) => Effect.Effect<Buffer, AuthenticationFailed | KeyStoreUnavailable>
@@ -40,8 +40,8 @@ export interface Token {
 interface Running {
   readonly keks: ReadonlyArray<KekIdentity>
   /**
-   * By call id, the function that settles the call; undefined means that the process has ended. Returns false if its
-   * caller has left.
+   * The function that settles each call, by the call's id. Pass undefined when the process has ended. Returns false if
+   * the caller no longer waits.
    */
   readonly pending: Map<number, (answer: TokenAnswer | undefined) => boolean>
   readonly send: (request: TokenRequest) => void
@@ -58,14 +58,14 @@ const openTimeout = 10_000
 const stopTimeout = 1000
 /** Milliseconds between the end of a process and the start of the next. */
 const reopenDelay = 1000
-/** How many calls may wait; further ones fail at once instead of at their deadline. */
+/** How many calls may be unanswered, also those whose caller has left; further ones fail at once. */
 const maxPending = 1000
 
 const unavailable = (reason: string) => new KeyStoreUnavailable({ reason })
 
 /**
- * Starts the token process. The promise is fulfilled once the token is open; `onExit` is called when the process has
- * ended.
+ * Starts the token process. The promise is fulfilled once the token is open. Calls `onRefused` whenever the token
+ * does not match the settings, and `onExit` when the process has ended.
  */
 const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, onExit: () => void) =>
   new Promise<Running>((resolve, reject) => {
@@ -154,7 +154,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
     })
   )
 
-  const running = Effect.suspend(() => {
+  const runningOrNew = Effect.suspend(() => {
     if (finalReason !== undefined) return Effect.fail(unavailable(finalReason))
     if (current === undefined && performance.now() < earliestStart)
       return Effect.fail(unavailable("the token was lost just now"))
@@ -164,7 +164,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   })
 
   const ask: Token["ask"] = (request) =>
-    Effect.flatMap(running, ({ messageCount, pending, send, stop }) => {
+    Effect.flatMap(runningOrNew, ({ messageCount, pending, send, stop }) => {
       if (pending.size >= maxPending) return Effect.fail(unavailable("too many calls are waiting for the token"))
       const id = (lastId += 1)
       const countBefore = messageCount()
@@ -195,17 +195,17 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   return { keks, ask } satisfies Token
 })
 
-/** The length of a wrapped data key. */
+/** Bytes of a wrapped data key. */
 const wrappedLength = overhead + 32
 
-/** Limits of calls: the token serves one at a time, and a few more are in transit. */
-const limits = { inProgress: 4, waiting: 1000 }
+/** Limits of the queue: the token serves one call at a time, and a few more are in transit. */
+const queueLimits = { inProgress: 4, waiting: 1000 }
 
 /** Wraps and unwraps on a PKCS#11 token, whose keys never leave it. */
 export const makeTokenEncryption = ({ ask, keks }: Token): KeyEncryption["Service"] => {
   const has = (kek_id: string) => keks.some((kek) => kek.kek_id === kek_id)
   return {
-    queue: makeRequestQueue(limits),
+    queue: makeRequestQueue(queueLimits),
     primary: () => keks[0]?.kek_id,
     keks: () => keks,
     wrap: (kek_id, dek, aad) =>

@@ -10,7 +10,7 @@ export interface TokenTarget {
   readonly kek_ids: ReadonlyArray<string>
 }
 
-/** The part of the target that is wrong, and a sentence that says what was expected. */
+/** The part of the target that is wrong, and what was expected instead. */
 export interface TokenRefusal {
   readonly part: keyof TokenTarget
   readonly message: string

@@ -21,7 +21,7 @@ import {
   recordedColumns,
   recordedOf
 } from "../rows/credentialRows.ts"
-import { changeHealth, isMark, isMarked, setOf } from "../rows/parkingRows.ts"
+import { changeHealth, isLeakMark, isMarkedAsLeaked, setOf } from "../rows/parkingRows.ts"
 
 /** The greatest number of credentials that a page of a scan reads. */
 const pageSize = 1000
@@ -143,7 +143,7 @@ export const layer = Layer.effect(
           const marks = yield* sql<{ n: number }>`
             SELECT n::int AS n FROM ${rowsOf(sql, keys)} JOIN credential_parkings AS parked
             ON parked.account_id = key.account_id AND parked.credential_id = key.credential_id
-            AND parked.key_version = key.key_version AND ${isMark(sql)}`
+            AND parked.key_version = key.key_version AND ${isLeakMark(sql)}`
           const marked = new Set(marks.map(({ n }) => n))
           return { changed, answer: keys.map((_, index) => marked.has(index + 1)) }
         })
@@ -158,7 +158,7 @@ export const layer = Layer.effect(
           SELECT ${sql.csv(columns)} FROM credentials
           WHERE account_id = ${account_id} AND id = ANY(ARRAY(
             SELECT credential_id FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked'
-          )) AND ${isSuspected(sql, labels())} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
+          )) AND ${isSuspected(sql, labels())} AND ${isMarkedAsLeaked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
         return Effect.flatMap(hasLeakMarks(account_id, findMark), (has_marks) =>
           has_marks
             ? Effect.map(ask(rows(), "leaked_keys.marked"), (suspects) => suspects.map(suspectOf))
@@ -178,7 +178,7 @@ export const layer = Layer.effect(
           const ended = yield* sql`
           UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
-          AND ${isMark(sql)} RETURNING 1`
+          AND ${isLeakMark(sql)} RETURNING 1`
           yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...keyActOf(row) }))
           return { changed: ended.length > 0 ? [credential] : [], answer: Option.some(key) }
         })

@@ -13,7 +13,7 @@ import type { Answer } from "../../port/DatabaseFailure.ts"
 import { compileOnce, tableOf } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { listBytes, credentialColumns, credentialOf, type CredentialRow } from "../rows/credentialRows.ts"
-import { isMarked } from "../rows/parkingRows.ts"
+import { isMarkedAsLeaked } from "../rows/parkingRows.ts"
 
 /** A row of the page; an empty page is one row without a credential. Lists are null if they exceed the bytes to read. */
 type Row = { readonly total_count: number } & (
@@ -25,7 +25,7 @@ const isStored = (row: Row): row is Row & CredentialRow => row.id !== null
 /** SQL for the state of a row of `credentials`, like the domain's `stateOf`, assuming that its key can be opened. */
 const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
   CASE
-    WHEN ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`credentials.key_version`)} THEN 'leaked'
+    WHEN ${isMarkedAsLeaked(sql, sql`${account_id}`, sql`credentials.id`, sql`credentials.key_version`)} THEN 'leaked'
     WHEN disabled THEN 'disabled'
     WHEN EXISTS (
       SELECT FROM credential_parkings AS parked

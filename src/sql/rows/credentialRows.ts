@@ -33,12 +33,12 @@ export const credentialOf = (row: Omit<CredentialRow, "account_id">): Credential
   return credential as unknown as Credential
 }
 
-/** A row with everything in a `StoredCredential`: `storedColumns` selects it, and `storedOf` decodes it. */
+/** A row with everything in a `StoredCredential`. */
 export type SealedCredentialRow = CredentialRow & SealedKey & Omit<StoredCredential, "credential" | "sealed">
 
 /**
- * The columns of `SealedCredentialRow`, each as `valueOf` selects it. With Citus, `account_id` must be a value, so that
- * one node runs the statement.
+ * The columns that `storedOf` decodes; `valueOf` selects each column of credentials. With Citus, `account_id` must be a
+ * value, so that one node runs the statement.
  */
 export const storedColumns = (
   sql: SqlClient.SqlClient,
@@ -73,8 +73,8 @@ export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Re
 })
 
 /**
- * How much a row adds to the bytes of its pool: the sizes of its lists and its sealed key. Counts like `memberBytes` in SQL,
- * except that `sealed` is null in an update that keeps the key.
+ * How much a row adds to the bytes of its pool: the sizes of its lists and its sealed key. Counts like `memberBytes` in
+ * SQL, except that `sealed` is null in an update that keeps the key.
  */
 export const memberBytesOf = (
   row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed?: Uint8Array | null }
@@ -86,15 +86,14 @@ export const memberBytesOf = (
 /** Maximum bytes of a page in a scan of all accounts' credentials. A first row with more is a page by itself. */
 export const pageBytes = 8 * 1024 * 1024
 
-/** SQL for the bytes of the lists in a row, of the table `row` if set. */
-export const listBytes = (sql: SqlClient.SqlClient, row?: string) =>
-  sql.literal(
-    listNames
-      .map((list) => `coalesce(octet_length(array_to_string(${row === undefined ? list : `${row}.${list}`}, '')), 0)`)
-      .join(" + ")
-  )
+/** SQL for the bytes of the lists in a row; `table` qualifies its columns, if set. */
+export const listBytes = (sql: SqlClient.SqlClient, table?: string) => {
+  const prefix = table === undefined ? "" : `${table}.`
+  const bytesOf = (list: string) => `coalesce(octet_length(array_to_string(${prefix}${list}, '')), 0)`
+  return sql.literal(listNames.map(bytesOf).join(" + "))
+}
 
-/** The type in PostgreSQL of each column that a new row may set. */
+/** The type in PostgreSQL of each member, and of the other columns that a new row sets. */
 const types: Readonly<Record<string, string>> = {
   ...Object.fromEntries(memberNames.map((name) => [name, members[name].column])),
   ...{ account_id: "uuid", kek_id: "text", wrapped_dek: "bytea", sealed: "bytea" }
@@ -113,7 +112,7 @@ export interface CredentialKey {
 
 const keyWithUuid = (uuid: string): CredentialKey => ({ account_id: uuid, id: uuid })
 
-/** The bounds of all keys. */
+/** Bounds for all keys. */
 export const lowestKey = keyWithUuid("00000000-0000-0000-0000-000000000000")
 export const highestKey = keyWithUuid("ffffffff-ffff-ffff-ffff-ffffffffffff")
 

@@ -4,9 +4,9 @@ import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 import { tableOf } from "../connection/statements.ts"
-import { keyColumns, samePool } from "./poolRows.ts"
+import { type Confine, keyColumns, samePool } from "./poolRows.ts"
 
-/** References to credentials as rows `wanted`. */
+/** References to credentials as a table `wanted`. */
 export const referencesOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<CredentialReference>) =>
   tableOf(sql, "wanted", { account_id: "uuid", credential_id: "uuid" }, (column) =>
     credentials.map((one) => one[column])
@@ -29,7 +29,8 @@ interface Locked {
 /**
  * Changes parkings of credentials in one transaction, after locking their pools in the order of the pools' keys. Raises
  * the `health` of the pools of the credentials that `change` returns as `changed`. With `skipLocked`, skips credentials
- * if another transaction has locked them or their pools, and passes them to `change` as `busy`.
+ * if another transaction has locked them or their pools, and passes them to `change` as `busy`. With Citus, handles
+ * only credentials of the first one's account.
  */
 export const changeHealth = <A>(
   { distributed, sql }: ConnectionPool,
@@ -38,8 +39,7 @@ export const changeHealth = <A>(
   skipLocked = false
 ): Query<A> => {
   const [first] = credentials
-  /** With Citus, names the account as a value, so that one node runs the statement. */
-  const confine = (table: string) =>
+  const confine: Confine = (table) =>
     distributed && first !== undefined ? sql`AND ${sql.literal(table)}.account_id = ${first.account_id}` : sql``
   const rowsOf = (references: ReadonlyArray<CredentialReference>) => sql`
     credentials JOIN ${referencesOf(sql, references)}
@@ -68,10 +68,10 @@ export const changeHealth = <A>(
 }
 
 /** The condition that a row of `parked` marks a leaked key. */
-export const isMark = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
+export const isLeakMark = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
 
 /** Whether a version of a credential's key is marked as leaked. */
-export const isMarked = (
+export const isMarkedAsLeaked = (
   sql: SqlClient.SqlClient,
   account_id: Statement.Fragment,
   credential_id: Statement.Fragment,
@@ -80,7 +80,7 @@ export const isMarked = (
   EXISTS (
     SELECT FROM credential_parkings AS parked
     WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
-    AND parked.key_version = ${key_version} AND ${isMark(sql)}
+    AND parked.key_version = ${key_version} AND ${isLeakMark(sql)}
   )`
 
 /** Whether a key of the account is marked as leaked, perhaps a replaced one. Uses an index. */

@@ -23,9 +23,9 @@ export const keyColumns = (sql: SqlClient.SqlClient, table: string) =>
 export const samePool = (sql: SqlClient.SqlClient, one: string, other: string) =>
   sql.and(poolKey.map((column) => sql.literal(`${one}.${column} = ${other}.${column}`)))
 
-/** SQL for how much a row of credentials, stored or not, adds to the `bytes` of its pool. */
-export const memberBytes = (sql: SqlClient.SqlClient, row: string) =>
-  sql`(${listBytes(sql, row)} + octet_length(${sql.literal(row)}.sealed))`
+/** SQL for how much a row of a table with credentials, stored or new, adds to the `bytes` of its pool. */
+export const memberBytes = (sql: SqlClient.SqlClient, table: string) =>
+  sql`(${listBytes(sql, table)} + octet_length(${sql.literal(table)}.sealed))`
 
 /**
  * With Citus, a condition that names the account of a table's rows as a value, so that one node runs the statement;
@@ -34,9 +34,9 @@ export const memberBytes = (sql: SqlClient.SqlClient, row: string) =>
 export type Confine = (table: string) => Statement.Fragment
 
 /**
- * The CTE `locked`: the rows of `wanted` that meet `condition`, with the `member_bytes` of each credential. Locks their
- * pools, and then their credentials, in the order of the pools' keys, so that no two transactions deadlock.
- * `skipLocked` is SKIP LOCKED or empty.
+ * The CTE `locked`: the rows of `wanted` that meet `condition`, with the `member_bytes` of each credential. Locks each
+ * pool before its credentials, pools in the order of their keys, so that no two transactions deadlock. `skipLocked` is
+ * SKIP LOCKED or empty.
  */
 export const lockTargets = (
   sql: SqlClient.SqlClient,
@@ -54,13 +54,14 @@ export const lockTargets = (
   )`
 
 /**
- * The CTE `raised`: raises the version of the pools of `changed`, and adds its `members` and `bytes`. `greatest` is needed because
- * PostgreSQL first computes and checks a row from the snapshot, and only then from the locked row: after a member has grown
- * meanwhile, its deletion would take the bytes of the snapshot below zero.
+ * The CTE `raised`: raises the version of the pools of `changed`, and adds its `members` and `bytes`. PostgreSQL first
+ * computes and checks the new row from the snapshot, and only then from the locked row: if a member has grown since,
+ * its deletion would take the bytes of the snapshot below zero without `greatest`.
  */
 export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
   raised AS (
-    UPDATE pools SET version = pools.version + 1, members = pools.members + total.members, bytes = greatest(pools.bytes + total.bytes, 0)
+    UPDATE pools SET version = pools.version + 1, members = pools.members + total.members,
+      bytes = greatest(pools.bytes + total.bytes, 0)
     FROM (
       SELECT ${keyColumns(sql, "changed")}, sum(changed.members)::integer AS members, sum(changed.bytes) AS bytes
       FROM changed GROUP BY ${keyColumns(sql, "changed")}
@@ -96,9 +97,7 @@ export const makeFindUsage = (pool: ConnectionPool) => {
   })
 }
 
-/**
- * Fails with `PoolFull` if the pool has no room for a member of `size` bytes. A member that does not grow always fits.
- */
+/** Fails with `PoolFull` if the pool has no room for a member of `size` bytes. One that does not grow always fits. */
 export const checkByteLimit = ({ bytes, member_bytes }: PoolUsage, limits: PoolLimits, size: number) => {
   const growth = size - (member_bytes ?? 0)
   const isFitting = growth <= 0 || bytes + growth <= limits.bytes

@@ -6,8 +6,8 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 
 /**
- * With Citus, locks an account: inserts of its API keys and links share the lock, and its erasure excludes them. Without
- * Citus, foreign keys do the same. A lock on the account's row would need a right that the service lacks.
+ * With Citus, locks an account: inserts of its API keys and links share the lock, and its erasure excludes them.
+ * Without Citus, foreign keys do the same. A lock on the account's row would need a right that the service lacks.
  */
 export const lockDistributedAccount = (
   { distributed, sql }: Pick<ConnectionPool, "distributed" | "sql">,

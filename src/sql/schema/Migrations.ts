@@ -18,7 +18,7 @@ export const latestMigration = Math.max(...Object.keys(migrations).map((name) =>
 /** SQLSTATE of a lock timeout. */
 export const lockNotAvailable = "55P03"
 
-/** Reduces an error to members that quote no stored value. */
+/** Converts an error to one that quotes no stored value. */
 const scrubbed = (error: SqlError.SqlError | Migrator.MigrationError) => {
   const inner = error._tag === "MigrationError" ? error.cause : error
   return typeof inner === "object" && inner !== null && "reason" in inner
@@ -26,7 +26,7 @@ const scrubbed = (error: SqlError.SqlError | Migrator.MigrationError) => {
     : new DatabaseFailure({ kind: error._tag, sqlstate: undefined, constraint: undefined })
 }
 
-/** Compares the schema with the migrations of this build. */
+/** The state of the schema, compared with the migrations of this build. */
 export type SchemaState = "behind" | "current" | "newer"
 
 const stateOf = Option.match({
@@ -34,18 +34,18 @@ const stateOf = Option.match({
   onSome: (id: number): SchemaState => (id < latestMigration ? "behind" : id > latestMigration ? "newer" : "current")
 })
 
-/** Short attempts with pauses, because a statement that waits for a table's lock blocks all later ones on the table. */
+/** Attempts are short, because a statement that waits for a table's lock blocks all later ones on the table. */
 const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
 
-/** The advisory lock of migrations. Waiting for it blocks no other statement. */
+/** The key of the advisory lock that only one migrating instance has at a time. */
 export const migrationLock = 0x6d696772
 
-/** The pause between attempts to take `migrationLock`: waiting for it in a statement would hold back VACUUM. */
+/** The pause between attempts to take `migrationLock`: a statement that waits for it would hold back VACUUM. */
 const lockPause = "100 millis"
 
 /**
  * Session settings for changes of the schema, in milliseconds: a limit for waiting for locks, which `withLockTimeout`
- * overrides, and none for statements.
+ * overrides, and no limit for statements.
  */
 export const schemaChangeSettings = { lock_timeout: "60000", statement_timeout: "0" }
 
@@ -71,7 +71,7 @@ export const appliedMigration = (sql: SqlClient.SqlClient) =>
 const migrate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const run = (record: Parameters<typeof Migrator.fromRecord>[0]) =>
     Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(record) }), SqlClient.SqlClient, sql)
-  // Creates the table outside the transaction, in which a later statement would hide why the creation failed.
+  // Creates the table of migrations outside the transaction, which would report a later failure instead of the cause.
   if (Option.isNone(yield* appliedMigration(sql))) yield* run({})
   const ran = yield* withLockTimeout(sql, locking.timeout)(run(migrations))
   return ran.map(([, name]) => name)
@@ -93,8 +93,8 @@ export const withMigrationLock = <A, E, R>(sql: SqlClient.SqlClient, effect: Eff
 export type MigrationMode = "check" | "migrate"
 
 /**
- * Reads the version of the schema and, in mode `migrate`, runs missing migrations without a statement timeout. Instances that
- * start together migrate once. Returns the state and the names of the migrations that ran.
+ * Reads the version of the schema and, in mode `migrate`, runs missing migrations without a statement timeout.
+ * Instances that start together migrate once. Returns the state and the names of the migrations that ran.
  */
 export const openSchema = (target: DatabaseTarget, settings: ClientSettings, mode: MigrationMode) =>
   Effect.scoped(

@@ -5,7 +5,7 @@ import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "../connection/DatabaseTarget.ts"
 import { schemaChangeSettings, withMigrationLock } from "./Migrations.ts"
 
-/** The tables that `byok migrate --distribute` hands to Citus, in this order: the last one shows that the command has finished. */
+/** The tables that `distribute` hands to Citus, in this order: the last one shows that it has finished. */
 const distributedTables = [
   "accounts",
   "workspaces",
@@ -49,7 +49,7 @@ const missingOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
         AS key (tablename, name)
       WHERE to_regclass(tablename) IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM pg_constraint WHERE conrelid = to_regclass(tablename) AND conname = key.name)`,
-    (rows) => keys.filter(([, key]) => rows.some(({ name }) => name === key))
+    (rows) => keys.filter(([, name]) => rows.some((row) => row.name === name))
   )
 
 /** Adds the missing foreign keys, and returns their names. */
@@ -63,7 +63,7 @@ const restore = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
   })
 
 /**
- * The progress of distribution: `unfinished` if only some tables are distributed, `incomplete` if none is but foreign
+ * The progress of distribution: `partial` if only some tables are distributed, `keys_missing` if none is but foreign
  * keys are missing.
  */
 export const distributionOf = (sql: SqlClient.SqlClient) =>
@@ -73,12 +73,12 @@ export const distributionOf = (sql: SqlClient.SqlClient) =>
       const { length } = yield* sql`
         SELECT 1 FROM pg_catalog.pg_dist_partition
         WHERE logicalrelid IN (SELECT to_regclass(name) FROM unnest(${distributedTables}::text[]) AS name)`
-      if (length > 0) return length < distributedTables.length ? ("unfinished" as const) : ("distributed" as const)
+      if (length > 0) return length < distributedTables.length ? ("partial" as const) : ("distributed" as const)
     }
-    return (yield* missingOf(sql, droppedKeys)).length > 0 ? ("incomplete" as const) : ("none" as const)
+    return (yield* missingOf(sql, droppedKeys)).length > 0 ? ("keys_missing" as const) : ("none" as const)
   })
 
-/** Distributes one table. The first step also drops foreign keys, and the last restores those within an account. */
+/** Distributes one table. The first step drops foreign keys; the last restores those within an account. */
 const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[number]) => {
   switch (table) {
     case "accounts":
@@ -88,8 +88,8 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
         ),
         sql`SELECT create_distributed_table('accounts', 'id')`
       )
-    // This table stays on this node. In Citus's metadata, it can change in a transaction with rows of other nodes.
-    // Adding it there resets `seq`.
+    // Citus's metadata lets this table, which stays on this node, change in a transaction with rows of other nodes.
+    // Adding it to the metadata resets `seq`. Before that, deletes the rows that other tables have left on this node.
     case "audit_entries":
       return Effect.gen(function* () {
         yield* restore(sql, accountKeys)
@@ -124,9 +124,9 @@ const changeSchema = <A>(
 ) =>
   Effect.scoped(
     Effect.gen(function* () {
-      const lock = yield* makeClient(target, settings)
+      const lockClient = yield* makeClient(target, settings)
       const sql = yield* makeClient(target, settings, { startupParameters: schemaChangeSettings })
-      return yield* withMigrationLock(lock, change(sql))
+      return yield* withMigrationLock(lockClient, change(sql))
     })
   ).pipe(Effect.mapError(failureOf))
 
@@ -156,7 +156,7 @@ export const distribute = (target: DatabaseTarget, settings: ClientSettings) =>
     Option.getOrElse(() => ({ lacks: "another migration is running", distributed: undefined }))
   )
 
-/** Restores the foreign keys that undistributing from Citus drops, and returns their names. */
+/** Restores the foreign keys that are missing after undistributing from Citus, and returns their names. */
 export const restoreForeignKeys = (target: DatabaseTarget, settings: ClientSettings) =>
   Effect.map(
     changeSchema(target, settings, (sql) => sql.withTransaction(restore(sql, droppedKeys))),

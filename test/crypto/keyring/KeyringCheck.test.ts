@@ -1,5 +1,5 @@
 import { Effect, Layer } from "effect"
-import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { registerKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
@@ -14,7 +14,7 @@ const onMemory = itWith(MemoryStore.layer)
 describe("the keyring is checked against the database before it is used (T12)", () => {
   onMemory("keys seen for the first time are recorded, by id and check value only", function* () {
     const keyring = keyringOf(line("kek-1", "one"), line("kek-2", "two"))
-    assert.strictEqual(yield* checkKeyring(keyring), keyring)
+    assert.strictEqual(yield* registerKeyring(keyring), keyring)
     const { keks } = yield* Memory
     assert.deepStrictEqual(
       Array.from(keks, ([id, { check_value }]) => [id, check_value]),
@@ -23,42 +23,42 @@ describe("the keyring is checked against the database before it is used (T12)", 
   })
 
   onMemory("the same keys pass again, in any order and with one added or removed", function* () {
-    yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
-    yield* checkKeyring(keyringOf(line("kek-2", "two"), line("kek-1", "one")))
-    yield* checkKeyring(keyringOf(line("kek-3", "three"), line("kek-2", "two")))
+    yield* registerKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
+    yield* registerKeyring(keyringOf(line("kek-2", "two"), line("kek-1", "one")))
+    yield* registerKeyring(keyringOf(line("kek-3", "three"), line("kek-2", "two")))
     assert.sameMembers(yield* recorded, ["kek-1", "kek-2", "kek-3"])
   })
 
   onMemory("other bytes under known ids are refused by naming each id, and nothing is recorded", function* () {
-    yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
+    yield* registerKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
     const wrong = keyringOf(line("kek-0", "new"), line("kek-1", "other"), line("kek-2", "two"), line("kek-9", "new"))
-    const refused = yield* Effect.flip(checkKeyring(wrong))
+    const refused = yield* Effect.flip(registerKeyring(wrong))
     assert.strictEqual(refused._tag, "InvalidKeyring")
     assert.strictEqual(refused.message, "expected the keys that the database knows; found other bytes under kek-1")
     assert.sameMembers(yield* recorded, ["kek-1", "kek-2"])
-    const { message } = yield* Effect.flip(checkKeyring(keyringOf(line("kek-2", "other"), line("kek-1", "other"))))
+    const { message } = yield* Effect.flip(registerKeyring(keyringOf(line("kek-2", "other"), line("kek-1", "other"))))
     assert.match(message, /; found other bytes under kek-[12], kek-[12]$/)
-    yield* checkKeyring(keyringOf(line("kek-1", "one")))
+    yield* registerKeyring(keyringOf(line("kek-1", "one")))
   })
 
   onMemory("a retired first key is refused by naming it; a retired key may still open", function* () {
     const { keks } = yield* Memory
     const [one, two] = [line("kek-1", "one"), line("kek-2", "two")]
-    yield* checkKeyring(keyringOf(one, two))
+    yield* registerKeyring(keyringOf(one, two))
     const known = keks.get("kek-1") ?? assert.fail("not recorded")
     keks.set("kek-1", { ...known, retired: true })
-    const { message } = yield* Effect.flip(checkKeyring(keyringOf(one, two)))
+    const { message } = yield* Effect.flip(registerKeyring(keyringOf(one, two)))
     assert.strictEqual(message, "expected a primary key that is not retired; found kek-1")
     const passes = keyringOf(two, one)
-    assert.strictEqual(yield* checkKeyring(passes), passes)
+    assert.strictEqual(yield* registerKeyring(passes), passes)
     const empty = keyringOf("")
-    assert.strictEqual(yield* checkKeyring(empty), empty)
+    assert.strictEqual(yield* registerKeyring(empty), empty)
   })
 
   it.effect("a registry that forgets its keys would accept them (control)", function* () {
     const check = (keyring: ReturnType<typeof keyringOf>) =>
       Effect.provide(
-        checkKeyring(keyring),
+        registerKeyring(keyring),
         Layer.mock(KekRegistry, { register: () => Effect.succeed([]), known: () => Effect.succeed([]) })
       )
     yield* check(keyringOf(line("kek-1", "one")))

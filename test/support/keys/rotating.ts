@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
-import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { registerKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { contextOf } from "../../../src/domain/SealedKey.ts"
 import * as CipherLive from "../../../src/crypto/CipherLive.ts"
 import { layerLimited, limits } from "../../../src/crypto/WrapBudget.ts"
@@ -69,6 +69,8 @@ export const rotationWith = (keyring: string, lowered = limits) =>
     Rotation.layer.pipe(
       Layer.provide(CipherLive.rewrapper),
       Layer.provide([layerLimited(lowered), keyringEncryption]),
-      Layer.provide(Layer.effectDiscard(checkKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring))))
+      Layer.provide(
+        Layer.effectDiscard(registerKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring)))
+      )
     )
   )

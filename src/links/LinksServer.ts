@@ -93,11 +93,11 @@ const handlers = group(
         operation: (request: Request) => Effect.Effect<A, E, R>
       ) =>
       (request: Request) =>
-        Effect.flatMap(credentialOf(request.params.id), ({ id, ...credential }) =>
+        Effect.flatMap(credentialOf(request.params.id), (credential) =>
           Effect.flatMap(currentLink, ({ account_id }) =>
             Effect.provideService(operation(request), Prefetched, {
               account_id,
-              credential: { id, row: Option.some({ id, ...credential }) }
+              credential: { id: credential.id, row: Option.some(credential) }
             })
           )
         )

@@ -5,7 +5,7 @@ import { HttpRouter, HttpServerResponse } from "effect/http"
 import { errorResponse } from "../http/Envelope.ts"
 import { NotFound } from "../domain/Errors.ts"
 
-/** Forbids content of other origins, framing, and forms. */
+/** Forbids content of other origins, framing, forms, caching and referrers. */
 const headers = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -14,7 +14,7 @@ const headers = {
   "x-content-type-options": "nosniff"
 }
 
-/** The files of the page that come from elsewhere, and from which module. The build copies them beside the page. */
+/** The files of the page that are not in its folder, with their modules. The build copies them into the folder. */
 const modules: Readonly<Record<string, string>> = {
   "hpke.js": "hpke",
   "preact.js": "htm/preact/standalone",
@@ -25,9 +25,9 @@ const modules: Readonly<Record<string, string>> = {
 const contentTypes: Readonly<Record<string, string>> = { html: "text/html", js: "text/javascript", css: "text/css" }
 
 const locationOf = (file: string) => {
-  const beside = new URL(`./page/${file}`, import.meta.url)
+  const inFolder = new URL(`./page/${file}`, import.meta.url)
   const name = modules[file]
-  return name === undefined || existsSync(beside) ? beside : new URL(import.meta.resolve(name))
+  return name === undefined || existsSync(inFolder) ? inFolder : new URL(import.meta.resolve(name))
 }
 
 const load = (file: string) =>
@@ -50,13 +50,14 @@ export const layer = HttpRouter.use(
       files.set(file, yield* Effect.cached(load(file)))
     const scripts = Array.from(files.keys()).filter((file) => file.endsWith(".js"))
     // Lets browsers load all modules at once: they import each other several levels deep.
-    const link = scripts.map((file) => `<keys/${file}>; rel=modulepreload`).join(", ")
-    const answer = (file: string) => files.get(file) ?? Effect.succeed(errorResponse(new NotFound()))
-    yield* router.add("GET", "/keys", Effect.map(answer("index.html"), HttpServerResponse.setHeader("link", link)))
+    const preloads = scripts.map((file) => `<keys/${file}>; rel=modulepreload`).join(", ")
+    const responseFor = (file: string) => files.get(file) ?? Effect.succeed(errorResponse(new NotFound()))
+    const page = Effect.map(responseFor("index.html"), HttpServerResponse.setHeader("link", preloads))
+    yield* router.add("GET", "/keys", page)
     yield* router.add(
       "GET",
       "/keys/:file",
-      Effect.flatMap(HttpRouter.RouteContext, ({ params }) => answer(params["file"] ?? ""))
+      Effect.flatMap(HttpRouter.RouteContext, ({ params }) => responseFor(params["file"] ?? ""))
     )
   })
 )

@@ -20,8 +20,8 @@ export class AccountRepository extends Context.Service<
     /** Returns up to `limit` accounts after the id `after`, in order of id. */
     readonly listAccounts: (after: AccountId | undefined, limit: number) => Answer<ReadonlyArray<Account>>
     /**
-     * Deletes the next part of an account; repeat it until `done`. The first call deletes the API keys, each call up to
-     * `limit` credentials and idempotency records, the last call the account. Workspaces count as deleted from `at` on.
+     * Deletes the next part of an account; repeat it until `done`. Each call deletes up to `limit` credentials and
+     * idempotency records, the first also API keys and links, the last the account. Marks workspaces deleted at `at`.
      */
     readonly eraseAccount: (
       account_id: AccountId,

@@ -36,7 +36,7 @@ export interface Prefetched {
   readonly default_workspace_id?: WorkspaceId | null
   /** Whether a key of the account is marked as leaked, or was until it was replaced; undefined if not read. */
   readonly has_marks?: boolean
-  /** The credential to prefetch, without its sealed key; undefined also if it has more than `maxPrefetchedBytes` bytes. */
+  /** The credential to prefetch, without its sealed key; undefined also if it exceeds `maxPrefetchedBytes`. */
   readonly credential?: PrefetchedRow<Credential>
   /** Instead of `credential` if `withSealedKey`; undefined likewise. */
   readonly sealed?: PrefetchedRow<StoredCredential>

@@ -10,8 +10,8 @@ export class AuditLog extends Context.Service<
   AuditLog,
   {
     /**
-     * Seals the entries that exist now, after waiting up to `timeout` milliseconds for earlier writers. Returns the
-     * last checkpoint; none if there is no entry yet.
+     * Seals the entries that exist now once earlier writers have ended, unless this takes longer than `timeout`
+     * milliseconds. Returns the last checkpoint, if any.
      */
     readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
     /** Finds a checkpoint by its hash, in hexadecimal. */

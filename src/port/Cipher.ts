@@ -15,7 +15,7 @@ export class Cipher extends Context.Service<
      * compare a new key with the leaked ones of its account.
      */
     readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
-    /** Whether the sealed key equals `key`. Takes the same time for every key of that length. */
+    /** Whether the sealed key equals `key`, compared in constant time. */
     readonly matches: (
       sealed: SealedKey,
       context: SealingContext,

@@ -12,8 +12,8 @@ export class CredentialPools extends Context.Service<
   CredentialPools,
   {
     /**
-     * The workspace, by default the default one, and its pools in the order of the providers; none if it is unknown or
-     * deleted (E19). Takes no longer for large pools.
+     * The states of the pools of a workspace, by default the default one, in the order of the providers. None if the
+     * workspace is unknown or deleted (E19). Takes no longer for large pools.
      */
     readonly versions: (
       owner: Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId },
@@ -31,13 +31,13 @@ export class CredentialPools extends Context.Service<
       }>
     >
     /**
-     * Reads a pool and its parkings in one snapshot, without `rows` if its version equals `known`. Returns none for an
-     * unknown or deleted workspace. Calls `admit` first with the approximate bytes of the parkings.
+     * Reads a pool and its parkings in one snapshot, without `rows` if it still has `knownVersion`. Returns none for an
+     * unknown or deleted workspace. First calls `admit`, to reserve the approximate bytes of the parkings.
      */
     readonly load: (
       owner: PoolOwner,
       provider: Provider,
-      known?: string,
+      knownVersion?: string,
       admit?: (bytes: number) => Answer<void>
     ) => Answer<Option.Option<StoredPool>>
   }
@@ -65,8 +65,8 @@ export interface PoolState {
 export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly model: string
   /**
-   * `succeeded`, for null in `Cooldown`: not refused since a success ended the previous epoch. A newer version of the
-   * service may have stored other causes.
+   * `succeeded` stands for the null of `Cooldown`: no refusal in this epoch, which began with a success. A newer
+   * version of the service may have stored other causes.
    */
   readonly cause: ParkedCause | "succeeded"
   /** Milliseconds to its end by the database's clock, negative if past; null without an end. */
@@ -78,13 +78,13 @@ export interface PoolRow {
   readonly credential: Credential
   readonly sealed: SealedKey
   readonly key_version: number
-  /** Changes with every committed change of the row. */
+  /** Opaque version of the row: changes with every committed change. */
   readonly row: string
 }
 
 /** A pool in one snapshot of the database. */
 export interface StoredPool extends PoolState {
-  /** Undefined if the pool still has the version that the reader knows. */
+  /** Undefined if the pool still has `knownVersion`. */
   readonly rows: ReadonlyArray<PoolRow> | undefined
   /** Parkings of the credentials' current keys. */
   readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>

@@ -40,8 +40,8 @@ export class Credentials extends Context.Service<
       CurrentPrincipal
     >
     /**
-     * Changes members under the rules of create. Stores nothing if nothing differs. Concurrent updates of different members
-     * all take effect.
+     * Changes members under the rules of create. Stores nothing if nothing differs. Concurrent updates of different
+     * members all take effect.
      */
     readonly update: (
       id: CredentialId,

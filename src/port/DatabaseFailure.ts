@@ -1,10 +1,10 @@
 import { Data, type Effect } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
-/** What a store returns. Fails if its queue is full (D14), and dies with a `DatabaseFailure` if its database fails. */
+/** What a store returns. Fails under overload (D14), and dies with a `DatabaseFailure` if the database fails. */
 export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavailable, R>
 
-/** Codes of a PostgreSQL that is down, starting, stopping or read-only, a full pooler, or a host that does not resolve yet. */
+/** Codes of a PostgreSQL that is down, starting, stopping or read-only, a full pooler, or an unresolved host. */
 const transientCodes =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123]|25006)$/
 
@@ -16,9 +16,9 @@ const explainedFaults: Readonly<Record<string, string>> = {
   "53300": "the database takes no more connections"
 }
 
-/** The defect of a failed database, without its messages, which quote values. `sqlstate` may also be a code such as ENOENT. */
+/** The defect of a failed database, without its messages, which quote values. `sqlstate` may be ENOENT or the like. */
 export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
-  /** A reason of Effect's SQL errors, `Deadline`, `UnknownOutcome` or `TlsDeclined`. */
+  /** The tag of an error or reason of Effect, or a kind of our own such as `Deadline` or `UnknownOutcome`. */
   readonly kind: string
   readonly sqlstate: string | undefined
   readonly constraint: string | undefined
@@ -39,7 +39,7 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
     return this.isTransient || this.kind === "Deadline" || this.sqlstate === "57014"
   }
 
-  /** Whether the database cannot be reached or written now, but perhaps soon. A deadlock is not transient in this sense. */
+  /** Whether the database cannot be reached or written now, but perhaps soon. A deadlock does not count. */
   get isTransient() {
     return transientCodes.test(this.sqlstate ?? "")
   }

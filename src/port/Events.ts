@@ -15,9 +15,9 @@ export class Events extends Context.Service<
      */
     readonly list: (page: Omit<EntryPage, "account_id">) => Answer<ReadonlyArray<AccountEvent>, never, CurrentPrincipal>
     /**
-     * The events of all accounts after a `seq`, in order; waits up to `wait` for the next one. Invariant: continuing after
-     * `last_seq` yields every committed event once, in order. So an event appears when no earlier one can still be committed,
-     * about a second after its commit.
+     * The events of up to `limit` entries after the `seq` `after`, of all accounts; waits up to `wait` for the first.
+     * Invariant: continuing after `last_seq` yields every committed event once, in order. So an event appears when no
+     * earlier one can still be committed, about a second after its commit.
      */
     readonly next: (
       after: number,
@@ -58,8 +58,8 @@ export interface CursorState extends Progress {
 }
 
 /**
- * The subscriber's cursor in the database. Invariant: one holder at a time moves it. Its lease ends 30 seconds after its
- * last step, which frees the cursor of a killed instance.
+ * The subscriber's cursor in the database. Invariant: one holder at a time moves it. Its lease ends 30 seconds after
+ * its last step, which frees the cursor of a killed instance.
  */
 export class EventCursor extends Context.Service<
   EventCursor,
@@ -70,7 +70,7 @@ export class EventCursor extends Context.Service<
     readonly take: (holder: string) => Answer<Option.Option<Progress>>
     /** Moves the cursor and resets failures. Returns false, without moving it, if it has another holder. */
     readonly advance: (holder: string, to: Progress) => Answer<boolean>
-    /** Frees the cursor. After a failure it pauses first, for a time that doubles up to five minutes. */
+    /** Frees the cursor. After a failure, nobody can take it for a time that doubles up to five minutes. */
     readonly free: (holder: string, hasFailed: boolean) => Answer<void>
   }
 >()("byok/EventCursor") {}

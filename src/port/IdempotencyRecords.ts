@@ -2,7 +2,7 @@ import { Context, type Duration, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** Finds the credential that an earlier create with the same idempotency key made. `CredentialRepository` stores the records. */
+/** Finds the credential of an earlier create with the same idempotency key. `CredentialRepository` adds records. */
 export class IdempotencyRecords extends Context.Service<
   IdempotencyRecords,
   {

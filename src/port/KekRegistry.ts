@@ -4,21 +4,21 @@ import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
-/** Records key-encryption keys (KEKs) by id and check value, never the keys, and finds credentials that name them. */
+/** Records key-encryption keys (KEKs) by id and check value. Finds credentials that name them; counts include links. */
 export class KekRegistry extends Context.Service<
   KekRegistry,
   {
-    /** Records the check values of new keys. If any key differs from its record, records nothing and returns those ids. */
+    /** Records new keys. If the check values of some differ from the records, records none and returns those ids. */
     readonly register: (
       keks: ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array }>
     ) => Effect.Effect<ReadonlyArray<string>>
     /** Returns the records of those keys that have one. The store refuses credentials that name a retired key. */
-    readonly known: (
+    readonly find: (
       kek_ids: ReadonlyArray<string>
     ) => Effect.Effect<
       ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array; readonly retired: boolean }>
     >
-    /** Records which keys this instance has loaded. The record expires after a minute; `withdraw` removes it at once. */
+    /** Records which keys this instance has loaded. The record counts for a minute, or until `withdraw` removes it. */
     readonly announce: (kek_ids: ReadonlyArray<string>) => Effect.Effect<void>
     readonly withdraw: Effect.Effect<void>
     /** The instances, as host and process id, that announced keys within the last minute, but not this key. */
@@ -49,10 +49,10 @@ export class KekRegistry extends Context.Service<
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
     readonly findNaming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
     /**
-     * Rewraps up to `size` credentials that name a key other than `primary`. Begins at `after`, the `next` of the previous
-     * batch, and skips locked rows. Stores the results together, except for credentials that changed meanwhile; stores nothing
-     * if the key store is unavailable. May call `rewrap` several times for a credential, with only the first two bytes of
-     * `sealed`: they name the format, which is all that `rewrap` reads of it.
+     * Rewraps up to `size` credentials, or links after them, that name a key other than `primary`. Begins at `after`,
+     * the `next` of the previous batch, and skips locked rows. Stores the results together, except for rows changed
+     * meanwhile; stores nothing if the key store is unavailable. May call `rewrap` several times for a row, with only
+     * the first two bytes of `sealed`: they name the format, which is all that `rewrap` reads of it.
      */
     readonly rewrapBatch: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },

@@ -7,15 +7,15 @@ import type { KeyStoreUnavailable } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /**
- * Stores links, which let owners enter or manage provider keys in a browser, by the SHA-256 of their tokens. A link for one key
- * ends, and loses its private key, in the transaction of `CredentialRepository` that stores the credential.
+ * Stores links, which let owners enter or manage provider keys in a browser, by the SHA-256 of their tokens. A link for
+ * one key ends, and loses its key pair, in the transaction of `CredentialRepository` that stores the credential.
  */
 export class LinkRepository extends Context.Service<
   LinkRepository,
   {
     /** Returns false for an unknown account. */
     readonly insert: (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) => Answer<boolean>
-    /** The open links of an account, in order of creation. */
+    /** The first 1000 open links of an account, in order of creation. */
     readonly list: (account_id: AccountId) => Answer<ReadonlyArray<Link>>
     /** Returns false for an unknown link. Revoking a closed link changes nothing. */
     readonly revoke: (account_id: AccountId, link_id: LinkId) => Answer<boolean>
@@ -29,9 +29,9 @@ export class LinkRepository extends Context.Service<
       link: Pick<LinkRecord, "account_id" | "hash" | "link_id">,
       hash: ApiKeyHash
     ) => Answer<boolean>
-    /** Replaces the key pair of an open link and returns the old one; none if the link is closed. */
+    /** Replaces the key pair of an open link and returns the old one; none if the link is closed or takes no keys. */
     readonly replaceKeys: (link: Link, next: LinkKeyPair) => Answer<Option.Option<LinkKeyPair>>
-    /** Deletes the private keys of closed links, and links closed for a week. */
+    /** Deletes the key pairs of expired links, and links that expired a week ago. */
     readonly deleteExpired: Answer<void>
   }
 >()("byok/LinkRepository") {}
@@ -39,7 +39,7 @@ export class LinkRepository extends Context.Service<
 /** Whether only this machine reaches a host. */
 export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
 
-/** The service's address for browsers, without a trailing slash; undefined if none is set and other machines reach the host. */
+/** The service's URL without a trailing slash; undefined if none is set and the service listens beyond its machine. */
 export const PublicUrl = Context.Reference<string | undefined>("byok/PublicUrl", {
   defaultValue: () => "http://127.0.0.1:3000"
 })
@@ -53,7 +53,7 @@ export interface LinkKeyPair {
   readonly private_key: SealedKey
 }
 
-/** A link with its state. `public_key` is null unless it takes keys; a used link names the credential that it stored. */
+/** A link with its state. `public_key` is null unless the link takes keys. A used link names the credential stored. */
 export interface LinkRecord extends Link {
   readonly hash: ApiKeyHash
   readonly state: LinkState

@@ -63,11 +63,11 @@ const contract = (it: It<Ports>) => {
   })
 
   it.effect("returns known keys as recorded and omits unknown ones", function* () {
-    const { known, register } = yield* KekRegistry
+    const { find, register } = yield* KekRegistry
     const [first, second, other] = [yield* freshId, yield* freshId, yield* freshId]
     yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
-    assert.deepStrictEqual(yield* known([]), [])
-    const found = (yield* known([second, other])).map((row) => ({
+    assert.deepStrictEqual(yield* find([]), [])
+    const found = (yield* find([second, other])).map((row) => ({
       ...row,
       check_value: Buffer.from(row.check_value)
     }))
@@ -75,14 +75,14 @@ const contract = (it: It<Ports>) => {
   })
 
   it.effect("retires a key only if no credential names it, and stores none under it afterwards (T10)", function* () {
-    const { known, register, retire } = yield* KekRegistry
+    const { find, register, retire } = yield* KekRegistry
     const repository = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant
     const insert = (kek_id: string) =>
       Effect.exit(repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id }))
     const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
     yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
-    const retired = Effect.map(known([used, unused, another]), (keys) =>
+    const retired = Effect.map(find([used, unused, another]), (keys) =>
       keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
     )
     assert.isTrue(Exit.isSuccess(yield* insert(used)))

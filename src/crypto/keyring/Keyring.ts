@@ -109,7 +109,7 @@ export const registerKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<Kek
 
 /** Fails if a primary key is retired: the database refuses credentials that name it. */
 export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
-  const [primary] = yield* (yield* KekRegistry).known([kek_id])
+  const [primary] = yield* (yield* KekRegistry).find([kek_id])
   if (primary?.retired !== true) return
   return yield* new InvalidKeyring({ message: `expected a primary key that is not retired; found ${kek_id}` })
 })

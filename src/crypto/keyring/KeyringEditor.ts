@@ -64,7 +64,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
       const [kek_id = ""] = line.split(":")
       yield* changeFile(
         Effect.fnUntraced(function* ({ lines }) {
-          if (lines.has(kek_id) || (yield* registry.known([kek_id])).length > 0) {
+          if (lines.has(kek_id) || (yield* registry.find([kek_id])).length > 0) {
             return yield* refuse("That id is or was in use: choose another one.")
           }
           const added = [...lines.values(), line]
@@ -81,7 +81,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
           const [kek, line] = [ring.byId.get(kek_id), lines.get(kek_id)]
           if (kek === undefined || line === undefined) return yield* noSuchKey
           if (ring.primary === kek) return yield* refuse(`Key ${kek_id} is already the primary key.`)
-          const [registered] = yield* registry.known([kek_id])
+          const [registered] = yield* registry.find([kek_id])
           if (registered === undefined) {
             return yield* refuse(
               `The database does not know key ${kek_id}: reload the keyring in the service first (SIGHUP).`

@@ -116,7 +116,9 @@ export const open = async () => {
     return ask("GET", "/link")
   })
   const lasts = about.purpose === "manage" || about.purpose === "view"
-  if (lasts && tokens[0] === token && token.startsWith("byok_")) {
+  // The service's tokens have this prefix; those of this page have none.
+  const isTokenOfAddress = tokens[0] === token && token.startsWith("byok_")
+  if (lasts && isTokenOfAddress) {
     const newToken = successor ?? toBase64Url(crypto.getRandomValues(new Uint8Array(32)))
     keepTokens([token, newToken])
     await ask("PUT", "/link/token", { token: newToken })

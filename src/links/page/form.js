@@ -52,10 +52,9 @@ export const useRefusal = () => {
       if (!(error instanceof Refused))
         return showIssues({}, "This browser could not seal the key. Try another browser.")
       const issuesHere = error.issues.filter(({ path }) => fieldOf(path[0]) !== null)
-      showIssues(
-        Object.fromEntries(issuesHere.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])),
-        issuesHere.length < Math.max(error.issues.length, 1) ? error.message : ""
-      )
+      const areAllHere = issuesHere.length > 0 && issuesHere.length === error.issues.length
+      const sentences = issuesHere.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])
+      showIssues(Object.fromEntries(sentences), areAllHere ? "" : error.message)
     },
     /** Clears the issue of a field that is being changed. @param {string} name */
     clearIssue: (name) => set(({ issues: { [name]: _, ...issues } }) => ({ failure: "", issues })),
@@ -63,7 +62,7 @@ export const useRefusal = () => {
   }
 }
 
-/** The label that a key will have; empty for JSON, whose label comes from a secret inside it. */
+/** The label that a key will have; empty for JSON, whose label comes from one of its members. */
 const previewOf = (/** @type {string} */ key) => (key === "" || /^\s*[[{]/.test(key) ? "" : labelOf(key))
 
 /**

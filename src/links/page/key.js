@@ -13,7 +13,7 @@ import { causeOf, EventText, inWords, State, states } from "./words.js"
 export const nameOf = (/** @type {Pick<Key, "label" | "name">} */ { label, name }) =>
   html`<${Name} of=${name ?? label} />`
 
-/** Hides updates of only the key: each has a rotation beside it, which says the same. */
+/** Hides updates of only the key: a `credential.rotate` event of the same update says as much. */
 const isShown = (/** @type {any} */ { action, fields }) => action !== "credential.update" || String(fields) !== "key"
 
 /** The word that an owner types to delete a key: its label, or the provider if the label has other characters. */

@@ -56,8 +56,8 @@ const maxShown = 100
 const viewNow = () => history.state?.view ?? { name: "list", id: "" }
 
 /**
- * Shows the keys of a workspace: a list, and a page for each key. Calls `onClosed` when the link cannot be used any more,
- * or when the first reading of the keys fails.
+ * Shows the keys of a workspace: a list, and a page for each key. Calls `onClosed` when the link cannot be used any
+ * more, or when the first reading of the keys fails.
  * @param {{ about: import("./api.js").About, onClosed: (error: Error) => void }} props
  */
 export const Keys = ({ about, onClosed }) => {

@@ -71,7 +71,7 @@ const options = (/** @type {string[][]} */ choices, /** @type {unknown} */ value
     ([one, words]) => html`<option value=${one} defaultSelected=${one === String(value ?? "")}>${words}</option>`
   )
 
-const linesOf = (/** @type {FormDataEntryValue | null} */ text) => {
+const distinctLinesOf = (/** @type {FormDataEntryValue | null} */ text) => {
   const lines = String(text ?? "")
     .split("\n")
     .map((line) => line.trim())
@@ -83,8 +83,8 @@ const settingsIn = (values) => {
   const orNull = (/** @type {string[]} */ all) => (all.length === 0 ? null : all)
   const declared = values.get("declared_zdr")
   return {
-    allowed_models: orNull(linesOf(values.get("allowed_models"))),
-    allowed_user_ids: orNull(linesOf(values.get("allowed_user_ids"))),
+    allowed_models: orNull(distinctLinesOf(values.get("allowed_models"))),
+    allowed_user_ids: orNull(distinctLinesOf(values.get("allowed_user_ids"))),
     allowed_api_key_hashes: orNull(values.getAll("allowed_api_key_hashes").map(String)),
     is_fallback: values.has("is_fallback"),
     is_byok_only: values.has("is_byok_only"),

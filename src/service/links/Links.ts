@@ -18,10 +18,7 @@ const missingPublicUrl = InvalidParams.of({
   message: "needs PUBLIC_URL to be set for the service, which listens beyond its machine: a link begins with it"
 })
 
-/**
- * Manages links, with which the owner of a provider key adds, replaces or views the key in a browser, without an API
- * key.
- */
+/** Manages links, with which owners of provider keys add, replace, manage or view them without an API key. */
 export class Links extends Context.Service<Links>()("byok/Links", {
   make: Effect.gen(function* () {
     const accounts = yield* AccountRepository
@@ -69,7 +66,6 @@ export class Links extends Context.Service<Links>()("byok/Links", {
         const url = Redacted.make(`${publicUrl}/keys#${Redacted.value(token)}`)
         return { link_id: link.link_id, url, expires_at: link.expires_at }
       }),
-      /** Lists the open links. */
       list: repository.list,
       revoke: Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {
         const exists = yield* repository.revoke(account_id, link_id)
@@ -77,7 +73,6 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       }),
       /** Finds a link in any state by the hash of its token. */
       find: repository.find,
-      /** Reads the names of a link's account and workspace. */
       namesOf: repository.namesOf,
       /** Replaces the token of a link; the old one no longer opens it. */
       replaceToken: (link: Pick<LinkRecord, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
@@ -105,7 +100,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
 }) {
   static readonly layer = Layer.effect(this, this.make)
 
-  /** Deletes old links, and the private keys of closed ones, until the service stops. */
+  /** Deletes the key pairs of expired links, and later the links, until the service stops. */
   static readonly expiry = Layer.effectDiscard(
     Effect.flatMap(LinkRepository, ({ deleteExpired }) =>
       repeatInBackground("1 minute", deleteExpired, "Closed links could not be deleted")

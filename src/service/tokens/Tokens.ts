@@ -8,7 +8,7 @@ import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
 
-/** Whether a key that can sign tokens never leaves the process, only its tokens (D58). */
+/** Whether keys that can sign tokens never leave the process: leases get tokens instead (D58). */
 export const TokensOnly = Context.Reference("byok/TokensOnly", { defaultValue: () => false })
 
 /** The expiry of a token, in milliseconds since 1970, and what a gateway needs in addition to it. */
@@ -140,13 +140,13 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       },
       /** Drops and zeroes the cached token of a credential, if any. */
       wipe,
-      /** Wipes the tokens of an evicted pool, except those of key versions that `retained` still has. */
+      /** Wipes the tokens of an evicted or replaced pool, except those of key versions in its `successor`. */
       wipePool: (
         pool: ReadonlyArray<Pick<PooledCredential, "credential" | "key_version">>,
-        retained?: ReadonlyMap<CredentialId, Pick<PooledCredential, "key_version">>
+        successor?: ReadonlyMap<CredentialId, Pick<PooledCredential, "key_version">>
       ) => {
         for (const { credential, key_version } of cache.size === 0 ? [] : pool) {
-          if (retained?.get(credential.id)?.key_version !== key_version) wipe(credential.id)
+          if (successor?.get(credential.id)?.key_version !== key_version) wipe(credential.id)
         }
       }
     }

@@ -182,7 +182,7 @@ export const layer = Layer.effect(
           ),
           (rows) => rows.map(({ name }) => name)
         ),
-      known: (kek_ids) => writes.probe(selectKeks(kek_ids), "keks.known"),
+      find: (kek_ids) => writes.probe(selectKeks(kek_ids), "keks.known"),
       sealPermission: (kek_id, kek_ids) => background.probe(sealPermission(kek_id, kek_ids), "keks.seal_permission"),
       reserve: (kek_id, kek_ids, count) =>
         writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count)), "keks.reserve"),

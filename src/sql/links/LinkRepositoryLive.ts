@@ -30,7 +30,7 @@ export const layer = Layer.effect(
 
     /**
      * Inserts a link. Returns false if there is no such account. An existing row with its id counts as inserted,
-     * because a retry meets its own row.
+     * because a retry meets its own row; `xmax` is 0 for a new row.
      */
     const insert = Effect.fnUntraced(function* (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) {
       const { account_id, credential_id, link_id, provider, purpose, return_url, workspace_id } = link
@@ -52,11 +52,13 @@ export const layer = Layer.effect(
 
     const revoke = Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {
       const revoked = yield* sql`
-        UPDATE links SET ended = 'revoked', ${clearLinkKeys(sql)} WHERE ${isOpenLink(sql, account_id, link_id)} RETURNING 1`
+        UPDATE links SET ended = 'revoked', ${clearLinkKeys(sql)}
+        WHERE ${isOpenLink(sql, account_id, link_id)} RETURNING 1`
       yield* recordEach(sql, revoked, () => ({ action: "link.revoke", account_id, link_id }))
       return (yield* sql`SELECT 1 FROM links WHERE account_id = ${account_id} AND id = ${link_id}`).length > 0
     }, sql.withTransaction)
 
+    /** Returns none also for a retry, which finds its own key pair: the old one is lost. */
     const replaceKeys = Effect.fnUntraced(function* (
       { account_id, link_id }: Link,
       { private_key, public_key }: LinkKeyPair
@@ -93,7 +95,7 @@ export const layer = Layer.effect(
         UPDATE links SET hash = ${bytes(next)} WHERE ${isOpenLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
         RETURNING 1`,
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
-      /** Deletes the key pair of an expired link at once, and the link itself after a week. */
+      /** Clears the key pair of an expired link, and deletes the link itself a week later. */
       deleteExpired: Effect.asVoid(askRows(background, "links.forget")`
         WITH deleted AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
         UPDATE links SET ${clearLinkKeys(background.sql)}

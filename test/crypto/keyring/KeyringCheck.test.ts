@@ -59,7 +59,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     const check = (keyring: ReturnType<typeof keyringOf>) =>
       Effect.provide(
         registerKeyring(keyring),
-        Layer.mock(KekRegistry, { register: () => Effect.succeed([]), known: () => Effect.succeed([]) })
+        Layer.mock(KekRegistry, { register: () => Effect.succeed([]), find: () => Effect.succeed([]) })
       )
     yield* check(keyringOf(line("kek-1", "one")))
     yield* check(keyringOf(line("kek-1", "other")))

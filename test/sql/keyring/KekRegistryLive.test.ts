@@ -59,7 +59,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
   })
 
   it.effect("does not retire the key of a row that is being inserted (T10)", function* () {
-    const { known, register, retire } = yield* KekRegistry
+    const { find, register, retire } = yield* KekRegistry
     const sql = yield* Admin
     yield* sealedUnder("named")
     yield* register([kek("stale", 1)])
@@ -76,11 +76,11 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
     assert.isUndefined(retiring.pollUnsafe())
     yield* commit
     assert.strictEqual(yield* Fiber.join(retiring), 1)
-    assert.isFalse((yield* known(["stale"]))[0]?.retired)
+    assert.isFalse((yield* find(["stale"]))[0]?.retired)
 
     yield* sql`UPDATE credentials SET kek_id = 'named' WHERE kek_id = 'stale'`
     assert.strictEqual(yield* retire("stale"), 0)
-    assert.isTrue((yield* known(["stale"]))[0]?.retired)
+    assert.isTrue((yield* find(["stale"]))[0]?.retired)
     const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = 'stale'`)
     assert.isTrue(Exit.isFailure(back), "nor does a rewrap with an old keyring bring rows back under it")
   })

@@ -391,7 +391,7 @@ const kekRegistry = Layer.unwrap(
           }
           return []
         }),
-      known: (kek_ids) =>
+      find: (kek_ids) =>
         Effect.sync(() =>
           kek_ids.flatMap((kek_id) => {
             const kek = keks.get(kek_id)

@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Context, DateTime, Duration, Effect, Fiber, Layer, Option, Redacted } from "effect"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { type CitusCluster, distribute, logOf, newCitusCluster, postgresWithCitus } from "../drill/CitusCluster.ts"
 import { adminClient } from "../support/database/freshDatabase.ts"
 import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
@@ -193,6 +195,35 @@ describe.skipIf(why !== undefined)(
           assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
         }
       )
+
+      it.effect("a search that parks keys of several accounts tells the instances of each (L16)", function* () {
+        const cluster = yield* Citus
+        yield* distribute(cluster)
+        const sql = yield* adminClient(cluster.coordinator.url)
+        yield* Effect.gen(function* () {
+          const [one, other] = [yield* TestService.newTenant, yield* TestService.newTenant]
+          const keys = yield* Effect.forEach([one, other], ({ account_id, create, workspace_id }) =>
+            Effect.map(create(minimal), (created) => ({
+              account_id,
+              workspace_id,
+              credential_id: CredentialId.make(createdId(created)),
+              key_version: 1
+            }))
+          )
+          const healthOf = Effect.forEach(keys, ({ account_id }) =>
+            Effect.map(sql<{ health: string }>`SELECT health FROM pools WHERE account_id = ${account_id}`, ([pool]) =>
+              Number(pool?.health)
+            )
+          )
+          const before = yield* healthOf
+          const { conclude } = yield* LeakedKeys
+          assert.deepStrictEqual(yield* conclude({ keys, searched: 2, park: true }), [true, true])
+          assert.deepStrictEqual(
+            yield* healthOf,
+            before.map((health) => health + 1)
+          )
+        }).pipe(Effect.provide(serviceOn(cluster)))
+      })
 
       it.effect("an API key issued during the erasure of its account is erased too", function* () {
         const cluster = yield* Citus

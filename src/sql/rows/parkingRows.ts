@@ -3,7 +3,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
-import { tableOf } from "../connection/statements.ts"
+import { inLockOrder, tableOf } from "../connection/statements.ts"
 import { type Confine, keyColumns, samePool } from "./poolRows.ts"
 
 /** References to credentials as a table `wanted`. */
@@ -29,8 +29,7 @@ interface Locked {
 /**
  * Changes parkings of credentials in one transaction, after locking their pools in the order of the pools' keys. Raises
  * the `health` of the pools of the credentials that `change` returns as `changed`. With `skipLocked`, skips credentials
- * if another transaction has locked them or their pools, and passes them to `change` as `busy`. With Citus, handles
- * only credentials of the first one's account.
+ * if another transaction has locked them or their pools, and passes them to `change` as `busy`.
  */
 export const changeHealth = <A>(
   { distributed, sql }: ConnectionPool,
@@ -38,31 +37,44 @@ export const changeHealth = <A>(
   change: (credentials: Locked) => Query<{ readonly changed: ReadonlyArray<CredentialReference>; readonly answer: A }>,
   skipLocked = false
 ): Query<A> => {
-  const [first] = credentials
-  const confine: Confine = (table) =>
-    distributed && first !== undefined ? sql`AND ${sql.literal(table)}.account_id = ${first.account_id}` : sql``
-  const rowsOf = (references: ReadonlyArray<CredentialReference>) => sql`
+  const columns = sql`credentials.account_id, credentials.id AS credential_id`
+  const rowsOf = (references: ReadonlyArray<CredentialReference>, confine: Confine) => sql`
     credentials JOIN ${referencesOf(sql, references)}
     ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${confine("credentials")}`
-  const columns = sql`credentials.account_id, credentials.id AS credential_id`
+  const lock = (references: ReadonlyArray<CredentialReference>, confine: Confine) => sql<CredentialReference>`
+    SELECT ${columns} FROM ${rowsOf(references, confine)}
+    JOIN pools ON ${samePool(sql, "pools", "credentials")} ${confine("pools")}
+    ORDER BY ${keyColumns(sql, "pools")}
+    FOR NO KEY UPDATE OF pools ${skipLocked ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
+  const find = (references: ReadonlyArray<CredentialReference>, confine: Confine) =>
+    sql<CredentialReference>`SELECT ${columns} FROM ${rowsOf(references, confine)}`
+  const raise = (references: ReadonlyArray<CredentialReference>, confine: Confine) => sql<never>`
+    UPDATE pools SET health = health + 1
+    FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rowsOf(references, confine)}) AS changed
+    WHERE ${samePool(sql, "pools", "changed")} ${confine("pools")}`
+
+  /** Runs a statement for credentials. With Citus, one for each account, which it names, so that one node runs it. */
+  const run = <Row>(
+    statement: (references: ReadonlyArray<CredentialReference>, confine: Confine) => Query<ReadonlyArray<Row>>,
+    references: ReadonlyArray<CredentialReference>
+  ): Query<ReadonlyArray<Row>> => {
+    if (references.length === 0) return Effect.succeed([])
+    if (!distributed) return statement(references, () => sql``)
+    const accounts = Map.groupBy(inLockOrder(nameOf, references), ({ account_id }) => account_id)
+    const results = Effect.forEach(accounts, ([account_id, ofAccount]) =>
+      statement(ofAccount, (table) => sql`AND ${sql.literal(table)}.account_id = ${account_id}`)
+    )
+    return Effect.map(results, (rows) => rows.flat())
+  }
+
   return Effect.gen(function* () {
     const { distinct } = setOf(credentials)
-    const locked = yield* sql<CredentialReference>`
-      SELECT ${columns} FROM ${rowsOf(distinct)}
-      JOIN pools ON ${samePool(sql, "pools", "credentials")} ${confine("pools")}
-      ORDER BY ${keyColumns(sql, "pools")}
-      FOR NO KEY UPDATE OF pools ${skipLocked ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
+    const locked = yield* run(lock, distinct)
     const isLocked = setOf(locked).has
     const skipped = distinct.filter((one) => !isLocked(one))
-    const busy =
-      skipLocked && skipped.length > 0 ? yield* sql<CredentialReference>`SELECT ${columns} FROM ${rowsOf(skipped)}` : []
+    const busy = skipLocked ? yield* run(find, skipped) : []
     const { answer, changed } = yield* change({ locked, busy })
-    if (changed.length > 0) {
-      yield* sql`
-        UPDATE pools SET health = health + 1
-        FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rowsOf(changed)}) AS changed
-        WHERE ${samePool(sql, "pools", "changed")} ${confine("pools")}`
-    }
+    yield* run(raise, changed)
     return answer
   }).pipe(sql.withTransaction)
 }

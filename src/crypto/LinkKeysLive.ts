@@ -31,7 +31,9 @@ export const layer = Layer.effect(
     open: Effect.fnUntraced(function* (link, { private_key, public_key }, { ciphertext, enc }, target) {
       const notForThisLink = () => new NotForThisLink()
       const decode = (text: Buffer) => Buffer.from(text.toString("latin1"), "base64")
-      const pkcs8 = yield* Effect.mapError(read(private_key, linkContext(link), decode), notForThisLink)
+      const pkcs8 = yield* Effect.mapError(read(private_key, linkContext(link), decode), (failure) =>
+        failure._tag === "KeyStoreUnavailable" ? failure : notForThisLink()
+      )
       const aad = Buffer.from(encodeSealTarget(target))
       const opened = yield* Effect.tryPromise({
         try: async () => {

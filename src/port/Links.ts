@@ -78,6 +78,6 @@ export class LinkKeys extends Context.Service<
       pair: LinkKeyPair,
       sealed: { readonly enc: Uint8Array; readonly ciphertext: Uint8Array },
       target: SealTarget
-    ) => Answer<Redacted.Redacted, NotForThisLink | InvalidParams>
+    ) => Answer<Redacted.Redacted, NotForThisLink | InvalidParams | KeyStoreUnavailable>
   }
 >()("byok/LinkKeys") {}

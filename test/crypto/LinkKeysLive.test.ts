@@ -1,5 +1,12 @@
 import { readFileSync } from "node:fs"
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "hpke"
+import { DateTime, Effect, Layer } from "effect"
+import { layer } from "../../src/crypto/LinkKeysLive.ts"
+import { AccountId, LinkId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { AuthenticationFailed, Cipher, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
+import { LinkKeys } from "../../src/port/Links.ts"
+import { plainSealedKey } from "../support/database/plainCredential.ts"
+import { unknownId } from "../support/http/Bodies.ts"
 import { assert, it } from "../support/it.ts"
 
 interface Vector {
@@ -28,4 +35,29 @@ it("HPKE opens the vectors of RFC 9180, but not with other additional data", asy
   const again = await suite.SetupRecipient(key, bytes(vector.enc), { info: bytes(vector.info) })
   const refused = await again.Open(bytes(first?.ct ?? ""), bytes("00")).catch((error: unknown) => String(error))
   assert.match(String(refused), /Error/)
+})
+
+it.effect("a sealed key is not blamed while the key store of the link's private key is away", function* () {
+  const link = {
+    link_id: LinkId.make(unknownId),
+    account_id: AccountId.make(unknownId),
+    workspace_id: WorkspaceId.make(unknownId),
+    purpose: "manage" as const,
+    provider: null,
+    credential_id: null,
+    return_url: null,
+    created_at: DateTime.makeUnsafe(0),
+    expires_at: DateTime.makeUnsafe(1)
+  }
+  const pair = { public_key: new Uint8Array(), private_key: plainSealedKey() }
+  const target = { ...link, provider: "openai" }
+  const tagWhen = (failure: KeyStoreUnavailable | AuthenticationFailed) =>
+    Effect.flatMap(LinkKeys, ({ open }) =>
+      Effect.flip(open(link, pair, { enc: new Uint8Array(), ciphertext: new Uint8Array() }, target))
+    ).pipe(
+      Effect.map(({ _tag }) => _tag),
+      Effect.provide(Layer.provide(layer, Layer.mock(Cipher, { read: () => Effect.fail(failure) })))
+    )
+  assert.strictEqual(yield* tagWhen(new KeyStoreUnavailable({ reason: "it does not answer" })), "KeyStoreUnavailable")
+  assert.strictEqual(yield* tagWhen(new AuthenticationFailed()), "NotForThisLink")
 })

@@ -72,8 +72,8 @@ export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureN
 }
 
 /**
- * Errors of every call. While the database does not answer, calls get 503; but creates of an account, workspace or API
- * key get 500, because their commit may have succeeded.
+ * Errors of every call. While the database does not answer, calls get 503; but POSTs outside `/routes` get 500, because
+ * their commit may have succeeded.
  */
 export class GatewayFailures extends HttpApiMiddleware.Service<GatewayFailures>()("byok/GatewayFailures", {
   error: [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge]
@@ -207,11 +207,10 @@ export const RouteReport = Schema.Struct({
   ...reportFields
 }).check(Schema.makeFilter(hasOneResult, { message: eitherMessage }))
 
-const Reports = Schema.Array(RouteReport)
-  .annotate({
-    description: "Reports that end other routes. Each is accepted or refused by itself."
-  })
+const DocumentedReports = Schema.Array(RouteReport)
+  .annotate({ description: "Reports that end other routes. Each is accepted or refused by itself." })
   .check(Schema.isMaxLength(100))
+const isShortList = (input: unknown) => Array.isArray(input) && input.length <= 100
 
 /** Whether a request names its account: by `account_id`, by `api_key_hash` or by both, or else by `api_key` alone. */
 const namesOneAccount = ({
@@ -225,7 +224,7 @@ const namesOneAccount = ({
   return account_id === undefined && api_key_hash === null
 }
 
-/** The input of opening a route: a `RoutingRequest`, and how to answer it. */
+/** The body that opens a route: a `RoutingRequest` with its account, reports of other routes, and how to answer. */
 export const NewRoute = Schema.Struct({
   ...routingFields,
   account_id: Schema.optionalKey(AccountId),
@@ -249,7 +248,7 @@ export const NewRoute = Schema.Struct({
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(0))),
   explain: flag(false, "Whether the answer says why each key is used or not, even if there is a first attempt."),
   reports: Schema.Array(Schema.Unknown)
-    .pipe(checkInput((input) => Array.isArray(input) && input.length <= 100, "must be a list of at most 100", Reports))
+    .pipe(checkInput(isShortList, "must be a list of at most 100", DocumentedReports))
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed([])))
 })
   .check(

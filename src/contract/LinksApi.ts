@@ -41,7 +41,7 @@ export class NotAllowedByLink extends Schema.Error<NotAllowedByLink>("NotAllowed
   readonly _tag = "NotAllowedByLink"
 }
 
-/** 409: the sealed key does not open. The link's key pair was replaced, or the page sealed for another target. */
+/** 409: the sealed key does not open. The link's key pair was replaced, or the key was sealed for something else. */
 export class NotSealedForLink extends Schema.Error<NotSealedForLink>("NotSealedForLink")(
   ...fixedMessage(
     409,
@@ -58,7 +58,7 @@ const SealedInBrowser = Schema.Struct({
   ciphertext: Schema.Uint8ArrayFromBase64Url
 })
 
-/** What the page needs to know of its link. */
+/** What the page needs to know about its link. */
 const About = Schema.Struct({
   link_id: LinkId,
   account_id: AccountId,
@@ -94,7 +94,7 @@ const Changes = Schema.Struct({
   sealed_key: Schema.optionalKey(SealedInBrowser)
 })
 
-/** The tenants' operations for the owner of a link, with keys that the page sealed. */
+/** The tenants' operations for an owner of provider keys, authenticated by a link. The page seals the keys. */
 class LinksGroup extends HttpApiGroup.make("links")
   .add(
     HttpApiEndpoint.get("about", "/link", { success: Schema.Struct({ data: About }), error: LinkRefused }),
@@ -130,7 +130,7 @@ class LinksGroup extends HttpApiGroup.make("links")
   .prefix("/api/links/v1")
   .middleware(Authentication) {}
 
-/** The private contract between the owner's page and the service, which share a version. */
+/** The private contract between the key owner's page and the service, which share a version. */
 export class LinksApi extends HttpApi.make("byok-links")
   .add(LinksGroup)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })

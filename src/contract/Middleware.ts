@@ -6,7 +6,7 @@ import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } f
 
 /**
  * Authenticates the caller, and checks that the caller's role allows the endpoint, by its name (section 5, D51). This
- * is the outermost middleware, so that 401 and 403 precede reading path and body (D4).
+ * is the outermost middleware of the contract, so that 401 and 403 precede errors in path and body (D4).
  */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentPrincipal }>()(
   "byok/Authentication",

@@ -48,8 +48,8 @@ interface Shape {
 
 /**
  * Builds an example of a schema: null if it may be null, the first value if it lists any, false for a boolean,
- * otherwise the name of its type. Members have the example of their schema, or that of their name in `exampleValues`,
- * if there is one.
+ * otherwise the name of its type. An object has its required members and those in `exampleValues`; the example in a
+ * member's schema takes precedence.
  */
 const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   const { $ref, anyOf, enum: allowed, items, properties, required, type } = shape
@@ -58,11 +58,11 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   if (allowed !== undefined) return allowed[0]
   if (items !== undefined) return [exampleOf(spec, items)]
   if (properties === undefined) return type === "boolean" ? false : type
-  const shown = Object.entries(properties).filter(
+  const members = Object.entries(properties).filter(
     ([name]) => required?.includes(name) === true || name in exampleValues
   )
   return Object.fromEntries(
-    shown.map(([name, member]) => [name, member.examples?.[0] ?? exampleValues[name] ?? exampleOf(spec, member)])
+    members.map(([name, member]) => [name, member.examples?.[0] ?? exampleValues[name] ?? exampleOf(spec, member)])
   )
 }
 
@@ -106,8 +106,8 @@ const challenge = header("The Bearer challenge.")
 
 type Headers = Record<string, OpenApi.OpenAPISpecHeader>
 
-/** Headers that the envelope adds by status, besides `X-Request-Id`. */
-const addedHeaders: Readonly<Record<string, Headers>> = {
+/** Headers of responses by status, besides `X-Request-Id` and those that the contract declares. */
+const headersByStatus: Readonly<Record<string, Headers>> = {
   401: { "WWW-Authenticate": challenge },
   403: { "WWW-Authenticate": challenge },
   503: { "Retry-After": header("Seconds to wait.", { type: "integer", minimum: 0 }) }
@@ -138,7 +138,7 @@ const completeOperation = (spec: OpenApi.OpenAPISpec) => (operation: OpenApi.Ope
     const declared = Object.entries(response.headers ?? {}).map(([name, part]) => ({
       [titleCase(name)]: withDescription(part)
     }))
-    response.headers = Object.assign({ "X-Request-Id": requestId }, addedHeaders[status], ...declared) as Headers
+    response.headers = Object.assign({ "X-Request-Id": requestId }, headersByStatus[status], ...declared) as Headers
   }
 }
 

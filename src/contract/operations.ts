@@ -98,7 +98,7 @@ const create = HttpApiEndpoint.post("create", "/", {
   )
   .middleware(JsonBody)
 
-/** All path parameters of an operation on one credential. Effect matches one without a schema as literal text. */
+/** The path parameters of an operation on one credential, all of them: Effect matches unlisted ones as literal text. */
 type Params = { readonly id: typeof CredentialId; readonly account_id?: typeof AccountId }
 
 export const get = <const P extends Params>(params: P) =>

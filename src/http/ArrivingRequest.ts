@@ -22,8 +22,8 @@ const unadmittedLimit = 12 * 1024 * 1024
 /** Maximum bytes of a body to read and discard once the request is answered. */
 const discardLimit = 256 * 1024
 
-/** The requests whose bodies have unadmitted bytes, oldest first. */
-const unadmitted = new Set<ArrivingRequest>()
+/** The requests whose bodies have unadmitted bytes, in the order in which they got the first. */
+const unadmittedRequests = new Set<ArrivingRequest>()
 let unadmittedTotal = 0
 
 /** The unadmitted bytes of all bodies together. */
@@ -32,7 +32,7 @@ export const unadmittedBytes = () => unadmittedTotal
 /** Number of chunks of a body after which it waits for a turn: a chunk of one byte costs as much as a long one. */
 const chunksPerTurn = 1024
 
-/** Requests that wait to read on. Each turn of the event loop resumes one, so that many delay nobody for long. */
+/** Requests that wait to read on. Each turn of the event loop resumes one, so that they never block it together. */
 const waitingForTurn: Array<ArrivingRequest> = []
 
 const resumeNext = () => {
@@ -49,11 +49,11 @@ const noop = () => {}
  * while the body waits for memory, to notice a client that leaves.
  */
 export class ArrivingRequest extends IncomingMessage {
-  /** How many bytes of the body have arrived. */
+  /** How many bytes of the body have arrived; after `discard`, only those since then. */
   received = 0
   /** Whether the body was dropped for lack of memory. */
   isDropped = false
-  /** The status with which the server refused the request while the rest of it arrived; undefined if it did not. */
+  /** The status with which the server refused the request while the rest of it arrived; otherwise undefined. */
   refusedWith: number | undefined
   private buffer: Buffer | undefined
   /** The unadmitted bytes in `buffer`. */
@@ -91,7 +91,7 @@ export class ArrivingRequest extends IncomingMessage {
     return (this.state === "reading" || this.isDropped) && this.countChunk()
   }
 
-  /** Reads the rest of the body. Calls `onProgress` at once and for every chunk, until the request is answered. */
+  /** Reads the rest. Calls `onProgress` at once, then for each chunk, the end and a drop, until `wipe` or `discard`. */
   readAll(onProgress: () => void): void {
     this.onProgress = onProgress
     this.state = "reading"
@@ -160,14 +160,15 @@ export class ArrivingRequest extends IncomingMessage {
   private countUnadmitted(bytes: number): void {
     this.unadmitted += bytes
     unadmittedTotal += bytes
-    if (this.unadmitted > 0) unadmitted.add(this)
-    else unadmitted.delete(this)
+    if (this.unadmitted > 0) unadmittedRequests.add(this)
+    else unadmittedRequests.delete(this)
     if (unadmittedTotal > unadmittedLimit) ArrivingRequest.dropLargest()
   }
 
-  /** Drops the body with the most unadmitted bytes; of equals, the newest. Frees at least the newest chunk. */
+  /** Drops the body with the most unadmitted bytes; of equals, the last. Frees at least as many bytes as just came. */
   private static dropLargest(): void {
-    const largest = Array.from(unadmitted).reduce((one, other) => (other.unadmitted >= one.unadmitted ? other : one))
+    const requests = Array.from(unadmittedRequests)
+    const largest = requests.reduce((one, other) => (other.unadmitted >= one.unadmitted ? other : one))
     largest.isDropped = true
     largest.freeBuffer()
     largest.onProgress()

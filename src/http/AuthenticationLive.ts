@@ -24,7 +24,7 @@ const refusal = (error: Unauthorized | Forbidden, reason?: string) => {
 
 const missingFor = (problem?: string) => refusal(Unauthorized.missing(problem))
 
-/** The answers to requests without a token, by what the header has instead. Built once, so that a refusal is cheap. */
+/** The answers to requests without exactly one token, by the kind of header. Built once, so that refusals are cheap. */
 const missingByKind = {
   none: missingFor(),
   empty: missingFor("must be Bearer and a management key, but is empty"),
@@ -77,7 +77,7 @@ export interface TokenLookup {
 }
 
 /** The tenant for which tokens of unknown accounts queue. */
-const strangers = "strangers"
+const unknownTenant = "strangers"
 
 /**
  * Remembers the accounts of at most twice `limit` recently used keys, only to choose the tenant for which a look-up
@@ -87,7 +87,7 @@ export const makeKnownAccounts = (limit = 100_000) => {
   let recent = new Map<ApiKeyHash, AccountId>()
   let older = new Map<ApiKeyHash, AccountId>()
   return {
-    tenantOf: (hash: ApiKeyHash): string => recent.get(hash) ?? older.get(hash) ?? strangers,
+    tenantOf: (hash: ApiKeyHash): string => recent.get(hash) ?? older.get(hash) ?? unknownTenant,
     remember: (hash: ApiKeyHash, account_id: AccountId) => {
       if (recent.has(hash)) return
       if (recent.size >= limit) {
@@ -161,7 +161,7 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: TokenLook
                 )
               : asPrincipal(app, resolved.success)
           if (principal.kind !== "link") return answer
-          // Looks up a link that was closed meanwhile again, to answer why.
+          // If the link was closed meanwhile, looks it up again to answer why.
           return Effect.catchDefect(answer, (defect) =>
             defect instanceof LinkClosed
               ? Effect.flatMap(tokens.resolve(hash, { id: undefined, withSealedKey: false }), (again): Answering =>

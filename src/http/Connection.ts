@@ -72,9 +72,7 @@ export class Connection<Request extends Exchange> {
     this.current?.begin()
   }
 
-  /**
-   * Ends the connection and returns the requests that waited. `isRead`: whether the client has read every sent answer.
-   */
+  /** Call when the socket has closed. Returns the waiting requests. `isRead`: whether every sent answer was read. */
   close(isRead: boolean): ReadonlyArray<Request> {
     const waiting = this.waiting.splice(0)
     const unread = this.unread.splice(0)

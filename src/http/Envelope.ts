@@ -89,20 +89,20 @@ export const layer = HttpRouter.middleware(
           : url === request.url
             ? app
             : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
-        const complete = (response: HttpServerResponse.HttpServerResponse) =>
+        const addHeaders = (response: HttpServerResponse.HttpServerResponse) =>
           HttpServerResponse.setHeaders(response, {
             "x-request-id": request_id,
             "cache-control": response.headers["cache-control"] ?? "no-store",
             ...(response.status === 503 ? { "retry-after": "1" } : {})
           })
         const enveloped = Effect.matchCauseEffect(withRequestDeadline(routed), {
-          onSuccess: (response) => Effect.succeed(complete(response)),
+          onSuccess: (response) => Effect.succeed(addHeaders(response)),
           onFailure: (cause) => {
             if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
             const refusal = refusalOf(Cause.squash(cause), routing, url)
-            if (refusal !== undefined) return Effect.succeed(complete(refusal))
+            if (refusal !== undefined) return Effect.succeed(addHeaders(refusal))
             const mayRepeat = routing.mayRepeat(request.method, url)
-            return Effect.map(answerDefect(cause, request_id, mayRepeat), complete)
+            return Effect.map(answerDefect(cause, request_id, mayRepeat), addHeaders)
           }
         })
         return observe({ request, request_id, url }, enveloped)

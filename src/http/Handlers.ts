@@ -134,7 +134,7 @@ export const reserveUntilSent = ({ admit }: MemoryBudget) =>
     const admitMore: PageMemory["admit"] = (more) =>
       untilStarted((start) => {
         if (reservation.grow(memoryPerByte.building * more, start)) start()
-        // Admitted: if the bytes do not fit now, they wait until `start` is called.
+        // Never refused: bytes that do not fit now wait until `start` is called.
         return true
       })
     return yield* Effect.onExit(Effect.interruptible(make(admitMore)), (exit) =>

@@ -22,8 +22,8 @@ const cachedForOneSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   })
 
 /**
- * Makes an effect that answers 200 if the service can work, else 503. It checks at most once a second, and calls
- * `onReport` with the report of each check.
+ * Makes an effect that answers 200 if the service can work and is not stopping, else 503. It checks at most once a
+ * second, and calls `onReport` with the report of each check.
  */
 export const makeReady = Effect.fnUntraced(function* (onReport: (report: HealthReport) => Effect.Effect<void>) {
   const readiness = yield* Readiness

@@ -77,7 +77,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       if (source.isDropped) return end(Effect.fail(new ServiceUnavailable()))
       if (received > admittedBytes && !isWaiting) reserveReceived()
       if (isWaiting && complete && admittedBytes > 0) {
-        // Complete bodies that kept some memory while they wait for more could deadlock. So this one releases its memory,
+        // Complete bodies that kept some memory while waiting for more could deadlock. So this one releases its memory,
         // which also ends its wait, and waits for the whole.
         reservation.shrink(0)
         admittedBytes = 0
@@ -119,10 +119,10 @@ export const withJsonBody = <E, R>(
     return Effect.acquireUseRelease(
       Effect.sync(() => {
         if (source.expectsContinue) (toServerResponse(request) as ServerResponse).writeContinue()
-        const dropIncomplete = () => {
+        const cutOffIncomplete = () => {
           if (!source.complete) source.destroy()
         }
-        return budget.reserve(sender, use, dropIncomplete)
+        return budget.reserve(sender, use, cutOffIncomplete)
       }),
       (reservation) => Effect.flatMap(withPausedDeadline(readBody(source, reservation)), answer),
       (reservation) =>

@@ -55,7 +55,7 @@ const stopParsing = 2
 const headBytesOf = ({ rawHeaders, url = "" }: IncomingMessage) =>
   rawHeaders.reduce((sum, { length }) => sum + length + 32, url.length)
 
-/** A client's connection. The server does not read from it while a request waits, or after a refusal. */
+/** A client's connection. Nothing is read from it while a request waits, and no request is taken after a refusal. */
 class ClientConnection extends Connection<ClientResponse<ArrivingRequest>> {
   /** The response to the newest request. Cleared once it is closed, unless part of the request has yet to arrive. */
   latest: ClientResponse<ArrivingRequest> | undefined
@@ -126,7 +126,7 @@ export const makeNodeServer = (
   const beginResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
     const { req: request } = response
     const { method = "", url = "" } = request
-    const began = performance.now()
+    const startedAt = performance.now()
     meter?.began()
     if (closing) makeLast(response)
     connection.latest = response
@@ -135,7 +135,7 @@ export const makeNodeServer = (
     })
     response.once("close", () => {
       const status = response.headersSent ? response.statusCode : (request.refusedWith ?? clientGone)
-      meter?.ended(method, routing?.routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
+      meter?.ended(method, routing?.routeOf(method, routableUrl(url)), status, (performance.now() - startedAt) / 1000)
       endResponse(response, connection)
     })
     if (connection.add(response, () => headBytesOf(request))) request.socket.pause()
@@ -193,13 +193,13 @@ export const makeNodeServer = (
     else lastComplete.once("close", answer)
   }
 
-  /** Limits what a new connection sends, and pauses it while requests wait. */
+  /** Registers a new connection, refuses requests beyond its limits, and pauses it while requests wait. */
   const handleConnection = (socket: Socket) => {
     const connection = new ClientConnection()
     connections.set(socket, connection)
     const { parser } = socket as Socket & { readonly parser: Parser }
     const { onIncoming, [onExecute]: onParsed } = parser
-    let upgrading: ArrivingRequest | undefined
+    let upgradeRequest: ArrivingRequest | undefined
     parser.onIncoming = (request, keepAlive) => {
       if (!connection.isRefused && connection.isFullFor(() => headBytesOf(request))) {
         refuse(socket, new ServiceUnavailable(), request)
@@ -209,15 +209,15 @@ export const makeNodeServer = (
         request.upgrade = false
         return stopParsing
       }
-      if (request.upgrade && request.method !== "CONNECT") upgrading = request
+      if (request.upgrade && request.method !== "CONNECT") upgradeRequest = request
       return onIncoming(request, keepAlive)
     }
     // The parser stops after a request to upgrade, and Node would drop the rest of the chunk: parses that as well.
     parser[onExecute] = (firstResult) => {
-      let rest = upgrading && parser.getCurrentBuffer()
+      let rest = upgradeRequest && parser.getCurrentBuffer()
       let result = firstResult
-      while (rest !== undefined && upgrading?.complete === true && typeof result === "number") {
-        upgrading = undefined
+      while (rest !== undefined && upgradeRequest?.complete === true && typeof result === "number") {
+        upgradeRequest = undefined
         rest = rest.subarray(result)
         if (rest.length > 0) result = parser.execute(rest)
       }
@@ -226,6 +226,7 @@ export const makeNodeServer = (
     socket
       .once("close", (hadError) => {
         connections.delete(socket)
+        // A client that closes without error when nothing is pending has read every answer.
         const isRead = !hadError && connection.current === undefined
         for (const response of connection.close(isRead)) response.emit("close")
       })

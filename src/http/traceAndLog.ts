@@ -20,7 +20,7 @@ export const CurrentRequestLog = Context.Reference<RequestLogContext | undefined
   defaultValue: () => undefined
 })
 
-/** Begins the span of a request, as a child of the one in its headers. Undefined if none is recorded or passed on. */
+/** Begins a request's span, as a child of the one in its headers. Undefined if it is unsampled and has no parent. */
 const beginRequestSpan = (
   fiber: Fiber.Fiber<unknown, unknown>,
   { headers, method }: HttpServerRequest.HttpServerRequest,

@@ -23,7 +23,7 @@ import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 
 /**
  * Everything except HTTP: the services and every port that they use. Records metrics in Effect's metric registry. To
- * replace a port, provide yours to `Credentials.layer` instead of using this layer.
+ * replace a port, build the service's own layer on yours, on top of this layer: `Layer.fresh` keeps the two apart.
  */
 export const layerWith = (settings: Settings) =>
   Layer.mergeAll(

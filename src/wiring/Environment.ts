@@ -55,7 +55,7 @@ export const setting = <A>(name: string, { expected, read }: Kind<A>) =>
     return Config.option(read(name)).pipe(Effect.catch(() => refuse(`${name} must be ${expected}.`)))
   })
 
-/** Warns of variables that begin with BYOK_ and are close to a setting's name. Call it after reading all settings. */
+/** Warns of unknown variables BYOK_… if a setting has a similar name. Call it after reading all settings. */
 export const warnOfMisspelt = Effect.suspend(() => {
   const unknown = Object.keys(process.env).filter((name) => name.startsWith("BYOK_") && !namesRead.has(name))
   return Effect.forEach(unknown, (name) => {

@@ -45,7 +45,7 @@ export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
   )
 })
 
-/** Refuses a missing or malformed keyring without waiting for the database. */
+/** Refuses a missing or malformed keyring without the database; not the default file, which may not exist yet. */
 export const validate = (settings: Settings) =>
   Layer.effectDiscard(
     Effect.flatMap(sourceOf(settings), ({ isDefault, read, setting }) =>
@@ -53,8 +53,8 @@ export const validate = (settings: Settings) =>
     )
   )
 
-/** Creates the keyring file, unless it exists or stored credentials need another keyring. */
-const createIfUnused = Effect.fnUntraced(function* (file: string) {
+/** Creates the keyring file, unless it exists or credentials are stored, whose keys a new keyring would lack. */
+const createFirstKeyring = Effect.fnUntraced(function* (file: string) {
   if (existsSync(file) || (yield* (yield* KekRegistry).countExcept([], 1)).length > 0) return
   // Another process may have created the file meanwhile.
   yield* Effect.catch(createPrivateFile(file, generateKeyring(new Date())), (error) =>
@@ -86,7 +86,7 @@ export const layer = (settings: Settings) =>
         Failure: counter("byok.keyring.reloads", { result: "failed" })
       }
       const reloadLock = yield* Semaphore.make(1)
-      const create = isDefault && file !== undefined ? createIfUnused(file) : Effect.void
+      const create = isDefault && file !== undefined ? createFirstKeyring(file) : Effect.void
       let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), check))
       const reload = Effect.flatMap(reread, check).pipe(
         Effect.provideService(KekRegistry, registry),

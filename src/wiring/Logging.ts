@@ -40,7 +40,7 @@ const formats = {
 /** For how many milliseconds one line stands for all lines with its cause. */
 const interval = 1000
 
-/** How many causes to distinguish at a time: a message may be different each time. */
+/** How many causes to distinguish at a time; further ones count as one, because every message may be different. */
 const causeLimit = 50
 
 /** How many request ids to name in a line about omitted lines, so that a client's report can be matched. */

@@ -86,7 +86,7 @@ export const readOtlpSettings = Effect.gen(function* () {
     resource: yield* readServiceResource,
     /** Redacted, because they may hold the collector's credentials. */
     headers: Option.getOrElse(secretHeaders, () => Redacted.make<Pairs>({})),
-    /** The URL for spans, sent over HTTP as JSON. */
+    /** The URLs to which to send spans and metrics as JSON; none where that is off. */
     traces: yield* urlFor("traces"),
     metrics: yield* urlFor("metrics"),
     sampling: yield* sampling

@@ -28,7 +28,7 @@ import * as IdempotencyRecordsLive from "../sql/credentials/IdempotencyRecordsLi
 
 export type { EmbeddedPostgresError } from "../sql/embedded/PostgresBinaries.ts"
 
-/** The database of DATABASE_URL, or the embedded one, which this starts. */
+/** The database of DATABASE_URL, or the embedded one, which this starts unless it runs. */
 const targetOf = Effect.fnUntraced(function* (
   { dataDirectory, databaseCaFile, databaseUrl }: Settings,
   user: EmbeddedPostgres.User
@@ -58,7 +58,7 @@ const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DAT
 const startupTimeout = ({ sqlstate }: DatabaseFailure, user: EmbeddedPostgres.User) =>
   sqlstate === "ENOTFOUND" ? 2 : sqlstate === "ECONNREFUSED" && user === "command" ? 0 : 10
 
-/** Runs `open`. Retries transient failures until `startupTimeout`, and warns once after a second. */
+/** Runs `open`. Retries transient failures until `startupTimeout`, with one warning after a second; refuses others. */
 const whenReachable = Effect.fnUntraced(function* <A>(
   settings: Settings,
   user: EmbeddedPostgres.User,
@@ -87,7 +87,7 @@ const whenReachable = Effect.fnUntraced(function* <A>(
   )
 })
 
-/** The session settings that keep acknowledged writes durable if the database has `synchronous_commit` off. */
+/** Warns if `synchronous_commit` is off. Returns settings that turn it on for sessions, except behind a pooler. */
 const sessionFor = (acknowledgesEarly: boolean, { database }: Settings) => {
   if (!acknowledgesEarly) return Effect.succeed({})
   const warning = database.pooler
@@ -126,7 +126,7 @@ const connect = Effect.fnUntraced(function* (
   return { name, target, session, distribution, ...schema }
 })
 
-/** Connects to the database, and migrates it if the settings allow. Refuses a schema that `user` cannot use. */
+/** Waits for and may migrate the database. Refuses a wrong version, an unfinished distribution or lost foreign keys. */
 export const openDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   user: EmbeddedPostgres.User = "service",

@@ -21,8 +21,8 @@ const sentencesOf = (cause: Cause.Cause<unknown>) => {
 }
 
 /**
- * Ready when the database answers, has this build's schema and commits to disk, and the primary key may seal. A full
- * disk, or credentials whose key the keyring lacks, is only a warning: the service can serve everything else.
+ * Ready if the database answers, stores commits durably and has this build's migrations, and the primary key may seal.
+ * Only warns of a full disk, and of credentials whose key is missing: the service can serve everything else.
  */
 export const layer = Layer.effect(
   Readiness,

@@ -132,7 +132,7 @@ const allSettings = Effect.all({
   maxConnections: settingOr("MAX_CONNECTIONS", whole(1, 1_000_000), 10_000),
   /** How long an idle connection stays open. */
   keepAliveTimeout: durationSetting("KEEP_ALIVE_TIMEOUT", "5 seconds"),
-  /** How long a client may take to read an answer. */
+  /** How long a client may read nothing of its answer. */
   sendTimeout: durationSetting("SEND_TIMEOUT", "10 seconds"),
   /** How long to go on serving after a signal to stop, while not ready. */
   drainDelay: durationSetting("DRAIN_DELAY", "0 seconds", "0 millis"),
@@ -164,7 +164,7 @@ const allSettings = Effect.all({
   management,
   /** The URL to which events are posted, and the file with the secrets that sign them; none for no webhook. */
   webhook,
-  /** Whether routes hand out keys that can sign tokens only as tokens. */
+  /** Whether routes never hand out a key that can sign tokens, only its tokens. */
   tokensOnly: settingOr("TOKENS_ONLY", trueOrFalse, false),
   /** The Unix socket for gateways; none for no socket. */
   gatewaySocket: setting("BYOK_GATEWAY_SOCKET", text)

@@ -14,17 +14,15 @@ interface Queries<Request, Answer> {
   readonly one: (request: Request) => Query<Answer>
   readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
   /**
-   * Estimates how many bytes a request adds to the statement or its answer; left out where they are few. With it, even an
-   * interrupted caller ends only after the statement, because the caller holds memory for these bytes.
+   * Estimates how many bytes a request adds to the statement or its answer; left out where they are few. With it, a
+   * caller interrupted during the statement ends only after it, because the caller holds memory for these bytes.
    */
   readonly sizeOf?: ((request: Request) => number) | undefined
-  /**
-   * The lock that a statement takes for the request. Later requests for the same lock wait until the statement ends.
-   */
+  /** The lock that a statement takes for the request. Later requests for the same lock wait until it ends. */
   readonly lockOf?: ((request: Request) => string) | undefined
 }
 
-/** Makes a function that answers a request, alone or in a batch with others. It dies with a `DatabaseFailure`. */
+/** Makes a function that answers a request, alone or batched. Fails if too many wait; dies with a `DatabaseFailure`. */
 export type Batch = <Request, Answer>(
   queries: Queries<Request, Answer>
 ) => (request: Request) => Effect.Effect<Answer, ServiceUnavailable>
@@ -39,15 +37,15 @@ interface Options {
   readonly timedOut: Exit.Exit<never>
 }
 
-/** How many statements of one kind may run at a time, while the next batch grows. */
+/** How many batches of one kind may run at a time, while the next one grows. */
 const maxInFlight = 2
 
 /** How many bytes requests may add to one statement, so that large requests do not delay the others for long. */
 const maxBytes = 4 * 1024 * 1024
 
 /**
- * Splits batches of more locking requests than this into halves: while the second half runs, this process answers the first.
- * In one statement, the database and this process would be idle in turn.
+ * Up to this many locking requests share a statement; of more, half do, but at least this many. While the others run,
+ * this process answers the first half. In one statement, the database and this process would be idle in turn.
  */
 const splitThreshold = 32
 
@@ -59,7 +57,7 @@ const unavailable = Exit.fail(new ServiceUnavailable())
 /** SQLSTATEs of a statement that did not get a lock: deadlock, statement timeout, lock timeout. */
 const lockFailures = new Set([deadlock, "57014", "55P03"])
 
-/** Whether a single row may have caused the failure, so that the others may succeed. */
+/** Whether a single row may have caused the failure, by a constraint, a wrong value (SQLSTATE 22…) or a lock. */
 const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
   kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22") || lockFailures.has(sqlstate)
 
@@ -70,7 +68,7 @@ interface Waiting<Request, Answer> {
   readonly arrived: number
   readonly until: number
   /** Resumes the caller. Cleared on use, so that a batch does not retain the caller. */
-  settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
+  resume: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
   isSent: boolean
   /** Ends an interrupted caller once its statement has ended. */
   onEnd: (() => void) | undefined
@@ -79,13 +77,13 @@ interface Waiting<Request, Answer> {
 }
 
 /** The latest deadline of the callers that still wait. */
-const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly settle: unknown }>) =>
-  entries.reduce((last, { settle, until }) => (settle === undefined ? last : Math.max(last, until)), 0)
+const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly resume: unknown }>) =>
+  entries.reduce((last, { resume, until }) => (resume === undefined ? last : Math.max(last, until)), 0)
 
 /**
- * Batches the requests of one turn of the event loop, or of more turns while `maxInFlight` statements run. Sends requests at
- * once as long as they arrive one by one. A batch runs detached from its callers: a caller that leaves or times out does not
- * affect the others.
+ * Batches the requests of one turn of the event loop, or of more turns while `maxInFlight` batches run. Sends requests
+ * at once as long as they arrive one by one. A batch runs detached from its callers: a caller that leaves or times out
+ * does not affect the others.
  */
 export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting, meter, timedOut, retrying }: Options) {
   // Suppresses the client's spans of statements, which the spans of operations replace.
@@ -125,17 +123,17 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
     let scheduled = false
-    /** Whether the last statement answered one request; then the next request is sent at once. */
+    /** Whether the last batch had one request; then the next request is sent at once, unless that batch still runs. */
     let wasAlone = false
 
     /** Answers a caller, once; does nothing if the caller has left or was answered. */
     const settle = (entry: Entry, exit: Exit.Exit<Answer, ServiceUnavailable>) => {
-      const { settle } = entry
-      if (settle === undefined) return
-      entry.settle = undefined
+      const { resume } = entry
+      if (resume === undefined) return
+      entry.resume = undefined
       waiting -= 1
       if (entry.span !== undefined) endSpan(entry.span, exit)
-      settle(exit)
+      resume(exit)
     }
     const traced = <A, E>(entries: ReadonlyArray<Entry>, statement: Effect.Effect<A, E>) => {
       const spans = entries.flatMap(({ span }) => span ?? [])
@@ -177,7 +175,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
         }
       )
 
-    /** Sends a batch, and then, once it has ended, whatever waited for it. */
+    /** Sends a batch and, once it has ended, the requests that waited for it. */
     const start = (entries: NonEmpty<Entry>) => {
       running.push(entries)
       for (const entry of entries) {
@@ -200,11 +198,11 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
         lockingFlushes.forEach((flush) => flush())
       })
     }
-    /** Sends collected requests while fewer than `maxInFlight` statements run. Leaves the rest collected. */
+    /** Sends collected requests while fewer than `maxInFlight` batches run. Drops those already settled. */
     const flush = () => {
       scheduled = false
       while (running.length < maxInFlight && collected.length > 0) {
-        const pending = collected.filter((entry) => entry.settle !== undefined)
+        const pending = collected.filter((entry) => entry.resume !== undefined)
         const free = locks.size === 0 ? pending : pending.filter(({ lock }) => lock === undefined || !locks.has(lock))
         let bytes = 0
         const indexOfFirstBeyond = free.findIndex(({ request }) => (bytes += sizeOf?.(request) ?? 0) > maxBytes)
@@ -233,7 +231,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
           }
           const span = beginSpan(fiber, operation, "internal")
           const lock = lockOf?.(request)
-          const entry: Entry = { request, arrived, until, lock, span, settle: resume, isSent: false, onEnd: undefined }
+          const entry: Entry = { request, arrived, until, lock, span, resume, isSent: false, onEnd: undefined }
           waiting += 1
           collected.push(entry)
           if (wasAlone && running.length === 0) flush()
@@ -242,7 +240,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
             setImmediate(flush)
           }
           return Effect.suspend(() => {
-            if (entry.settle === undefined) return Effect.void
+            if (entry.resume === undefined) return Effect.void
             settle(entry, Exit.interrupt())
             if (!entry.isSent || sizeOf === undefined) return Effect.void
             return Effect.callback((resume) => {

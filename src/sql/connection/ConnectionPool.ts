@@ -10,21 +10,19 @@ import { type Operation, type Query, retryingWith } from "./Query.ts"
 
 export interface ConnectionPool {
   readonly sql: SqlClient.SqlClient
-  /** Whether Citus spreads rows over nodes by account: then each statement of a request must name an account as a value. */
+  /** Whether Citus spreads rows over nodes by account; a request's statements must then name an account as a value. */
   readonly distributed: boolean
   /**
-   * Runs a query. Answers by the deadline of the request or of the pool, whichever is earlier. Interrupting a request cancels
-   * its query only before the query has a connection; later, the request ends with the query, because the request holds memory
-   * for the answer. Dies with a `DatabaseFailure`.
+   * Runs a query. Fails if the queue is full; dies with a `DatabaseFailure`, also at the request's or pool's deadline.
+   * Interrupting a request cancels its query if that has no connection yet; otherwise, the request ends with the query,
+   * because it holds memory for the answer.
    */
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query however full the queue is, without a place in it. For occasional queries of the service itself. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
-  /** Makes a function for many concurrent callers, who share statements but not failures. */
+  /** Makes a function for many concurrent callers, who share statements, but not failures of single rows. */
   readonly batch: Batch
-  /**
-   * Runs a statement that takes `lock`, outside batches. Until it ends, batches leave out requests for the same lock.
-   */
+  /** Runs a statement that takes `lock`, outside batches. Until it ends, batches omit requests for the same lock. */
   readonly withLock: <A, E, R>(lock: string, statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Whether a statement failed in the last minute because the disk of the database is full. */
   readonly metFullDisk: () => boolean
@@ -32,7 +30,7 @@ export interface ConnectionPool {
 
 export interface PoolSettings {
   readonly deadline: Duration.Duration
-  /** How many queries of `ask` may wait for an answer, and as many requests of `batch`; further ones are refused. */
+  /** How many queries may wait for an answer, and as many requests in batches; further ones are refused. */
   readonly maxWaiting: number
   readonly poolSize: number
   /** How many connections only `batch` and `probe` use; at least one remains for `ask`. */

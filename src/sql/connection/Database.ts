@@ -8,14 +8,14 @@ import { makeTransport } from "./Transport.ts"
 import { makePoolMeter, type PoolName } from "./PoolMeter.ts"
 
 export interface DatabaseSettings {
-  /** Connections for reads, and as many again for writes. */
+  /** Connections for reads, and as many again for writes; background work has one. */
   readonly poolSize: number
   readonly connectTimeout: Duration.Duration
   /** After how long PostgreSQL cancels a statement. */
   readonly statementTimeout: Duration.Duration
   /** After how long the service stops waiting for an answer. Must be longer than `statementTimeout`. */
   readonly deadline: Duration.Duration
-  /** The age, give or take a tenth, at which to replace a connection before its next use, so that load moves after a failover. */
+  /** The age, within a tenth, at which the next use replaces a connection, so that load moves after a failover. */
   readonly maxAge: Duration.Duration
   /** DATABASE_QUEUE, from which `queueLimits` derives the limits of all queues. */
   readonly queue: number
@@ -36,12 +36,12 @@ const parametersOf = ({ statementTimeout }: DatabaseSettings) => {
     statement_timeout: milliseconds,
     lock_timeout: milliseconds,
     idle_in_transaction_session_timeout: milliseconds,
-    // Compiling takes longer than running any of these statements.
+    // Compiling takes longer than running any of the service's statements.
     jit: "off"
   }
 }
 
-/** PostgreSQL's number of the type `text`. */
+/** The OID of PostgreSQL's type `text`. */
 const textOid = 25
 
 const readText = (bytes: Uint8Array, offset: number, size: number) =>
@@ -64,7 +64,7 @@ export const applicationName = "byok"
 export type ClientSettings = Pick<DatabaseSettings, "connectTimeout" | "pooler">
 
 /**
- * A client of one connection by default, whose errors are not scrubbed: only pools and migrations may run its statements.
+ * A client, by default of one connection. Its errors may quote stored values: callers reduce them with `failureOf`.
  * `startupParameters` have no effect behind a transaction pooler.
  */
 export const makeClient = (
@@ -79,7 +79,7 @@ export const makeClient = (
     ...target,
     maxConnections: 1,
     ...options,
-    // A stream of `makeTransport` is encrypted already.
+    // `makeTransport` has set up TLS on its stream.
     ssl: options.stream === undefined ? (tls ?? false) : false,
     applicationName,
     connectTimeout,
@@ -121,7 +121,7 @@ export const layer = (
     })
   })
   const pools = {
-    // Reserves connections for looking up API keys, which long reads of one account could otherwise occupy.
+    // Reserves connections for batched look-ups, as of API keys: long reads of one account could occupy all others.
     reads: poolOf("reads", settings, 2),
     writes: poolOf("writes", settings, 0),
     background: poolOf("background", { ...settings, poolSize: 1, batching: false }, 0)

@@ -13,7 +13,7 @@ export interface DatabaseTarget {
   readonly tls: ConnectionOptions | undefined
 }
 
-/** Describes the mistake in the URL without quoting it. */
+/** The message completes the sentence `DATABASE_URL …` without quoting the URL. */
 export class InvalidDatabaseUrl extends Data.TaggedError("InvalidDatabaseUrl")<{ readonly message: string }> {}
 
 const tlsModes = ["require", "verify-ca", "verify-full"]
@@ -38,8 +38,8 @@ const tlsOptions = (host: string, ca: string | undefined): ConnectionOptions => 
 })
 
 /**
- * Parses `postgres://user:password@host:port/database?sslmode=verify-full`. Requires TLS for other machines. Every TLS mode
- * checks the server's certificate against `ca` or the system's authorities. Throws `InvalidDatabaseUrl`.
+ * Parses `postgres://user:password@host:port/database?sslmode=verify-full`. Requires TLS for other machines. Every TLS
+ * mode checks the server's certificate against `ca` or the system's authorities. Throws `InvalidDatabaseUrl`.
  */
 export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): DatabaseTarget => {
   const refuse = (message: string) => new InvalidDatabaseUrl({ message })

@@ -32,7 +32,7 @@ const begin = (
   return { operation, span, tracer, clock }
 }
 
-/** Begins a span in the current trace; undefined without a recorded trace. */
+/** Begins a span in the current trace; undefined if no trace is recorded. */
 export const beginSpan = (fiber: Fiber.Fiber<unknown, unknown>, operation: Operation, kind: Tracer.SpanKind) => {
   const parent = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
   if (parent === undefined || !parent.sampled || !fiber.getRef(References.TracerEnabled)) return undefined
@@ -41,19 +41,19 @@ export const beginSpan = (fiber: Fiber.Fiber<unknown, unknown>, operation: Opera
 }
 
 /**
- * Begins the span of a statement for `size` requests, of which `requests` are traced: for one request, a child of its span; for
- * several, a root that their spans link to.
+ * Begins the span of a statement; undefined if none of its requests is traced. For one request, it is a child of the
+ * request's span; for several, a root that the spans of the traced requests link to.
  */
-export const beginStatement = (requests: ReadonlyArray<OperationSpan>, size: number) => {
-  const [first] = requests
-  if (first === undefined || size === 1) return first && begin(first, "client", Option.some(first.span))
+export const beginStatement = (requestSpans: ReadonlyArray<OperationSpan>, batchSize: number) => {
+  const [first] = requestSpans
+  if (first === undefined || batchSize === 1) return first && begin(first, "client", Option.some(first.span))
   const shared = begin(first, "client", Option.none())
-  shared.span.attribute("db.operation.batch.size", size)
-  for (const { span } of requests) span.addLinks([{ span: shared.span, attributes: {} }])
+  shared.span.attribute("db.operation.batch.size", batchSize)
+  for (const { span } of requestSpans) span.addLinks([{ span: shared.span, attributes: {} }])
   return shared
 }
 
-/** Ends a span. `error.type` is PostgreSQL's SQLSTATE, or the kind of the failure. */
+/** Ends a span. `error.type` is the failure's SQLSTATE (five characters) or network error code, else its kind. */
 export const endSpan = ({ clock, span }: OperationSpan, exit: Exit.Exit<unknown, unknown>): void => {
   if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) {
     const failure = Cause.squash(exit.cause)

@@ -3,7 +3,7 @@ import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { makeMeter, memoize, timed } from "../../runtime/Meter.ts"
 import type { Operation, Query, retryingWith } from "./Query.ts"
 
-/** `background` is for work that no caller waits for. */
+/** `background` is for the service's own work, such as health checks and audit checkpoints. */
 export type PoolName = "reads" | "writes" | "background"
 
 const errorOf = (cause: Cause.Cause<DatabaseFailure>) => {

@@ -8,29 +8,29 @@ export type QueryError = SqlError.SqlError | Schema.SchemaError
 /** The name of a statement in traces and metrics, such as `credentials.find`. */
 export type Operation = `${string}.${string}`
 
-/** A query of an adapter, before its errors are scrubbed. It must be safe to run twice. */
+/** A query whose errors may quote stored values. It must be safe to run twice. */
 export type Query<A> = Effect.Effect<A, QueryError>
 
 /** SQLSTATE of a deadlock. */
 export const deadlock = "40P01"
 
-/** Milliseconds between attempts, except the first retry, which is immediate: the pool may have returned a dead connection. */
+/** Milliseconds before a retry. The first is immediate, because the pool may have returned a dead connection. */
 const defaultPause = 100
 
 /** The failure of a commit that gave up waiting for its replicas: a failover may lose it. */
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
-/** The SQL error in a cause. Also looks in defects: Effect dies if a transaction loses its connection and cannot roll back. */
+/** The SQL error in a cause, or in a defect: Effect dies if a transaction has no connection left to roll back. */
 const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
   reasons
     .map((reason) => (reason._tag === "Fail" ? reason.error : reason._tag === "Die" ? reason.defect : undefined))
     .find(SqlError.isSqlError)
 
 /**
- * Makes a function that runs a query, and retries transient failures, such as a change of leader, before `until`
- * (milliseconds of the monotonic clock). Reduces errors to a `DatabaseFailure`, and calls `onFailure` after each failed
- * attempt. Fails with `UnknownOutcome` if `unreplicated`, the number of commits that may not be replicated, grows
- * during the query.
+ * Makes a function that runs a query, and retries deadlocks and transient failures, such as a change of leader, before
+ * `until` (milliseconds of the monotonic clock). Reduces SQL errors to a `DatabaseFailure`, passes each to `onFailure`,
+ * and dies of other errors. Fails with `UnknownOutcome` if `unreplicated`, the number of the pool's commits that may
+ * not be replicated, grows during the query.
  */
 export const retryingWith = (
   unreplicated: () => number,

@@ -12,7 +12,7 @@ const readyForQuery = 0x5a // Z
 /** Fields of notices and errors: C is the SQLSTATE, F the server's source file. */
 const unreplicated = "C01000\0"
 const readOnly = "C25006\0"
-/** Source file of Citus's notice 01000 about an unreachable node. Not reported: a statement that needs the node fails. */
+/** Source file of Citus's notice 01000 about an unreachable node. Ignored: a statement that needs the node fails. */
 const citusUnreached = "Fremote_commands.c\0"
 /** The name and value of a parameter status. */
 const standby = "in_hot_standby\0on\0"

@@ -25,7 +25,7 @@ export const askExists =
   (...statement: Template) =>
     Effect.map(askRows(pool, operation)(...statement), ({ length }) => length > 0)
 
-/** A row as the driver returns it, with `Date` for `DateTime`. The database guarantees the type of every other field. */
+/** A row as the driver returns it, with `Date` for `DateTime`. Other fields have the types of their columns. */
 export type Dated<A> = {
   readonly [K in keyof A]: Exclude<A[K], DateTime.Utc> | (DateTime.Utc extends A[K] ? Date : never)
 }
@@ -76,13 +76,12 @@ export const tableOf = <Column extends string>(
 ) => {
   const columns = Record.keys(types)
   const arrays = columns.map((column) => sql`${valuesOf(column)}::${sql.literal(types[column])}[]`)
-  return sql`unnest(${sql.csv(arrays)}) WITH ORDINALITY AS ${sql.literal(name)} (${sql.csv(columns.map((column) => sql`${sql(column)}`))}, n)`
+  const names = columns.map((column) => sql`${sql(column)}`)
+  return sql`unnest(${sql.csv(arrays)}) WITH ORDINALITY AS ${sql.literal(name)} (${sql.csv(names)}, n)`
 }
 
 interface Numbered {
-  /**
-   * In a batch, the number of the row's request from 1. `read` gets the row with it: copies without it would be slow.
-   */
+  /** In a batch, the number of the row's request from 1. `read` gets the row with it: copying would be slow. */
   readonly n?: number
 }
 

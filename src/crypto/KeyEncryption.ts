@@ -47,10 +47,10 @@ const tooMany = () => Effect.fail(new KeyStoreUnavailable({ reason: "too many ca
 export const inTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unwrap"> => {
   const { queue, unwrap, wrap } = keys
   if (queue === undefined) return keys
-  return {
-    wrap: (...args) => Effect.catchTag(queue(account_id, wrap(...args)), "ServiceUnavailable", tooMany),
-    unwrap: (...args) => Effect.catchTag(queue(account_id, unwrap(...args)), "ServiceUnavailable", tooMany)
-  }
+  /** Suspends the call: `unwrap` of a store in this process would return a key that nobody wipes if the wait fails. */
+  const wait = <A, E>(call: () => Effect.Effect<A, E>) =>
+    Effect.catchTag(queue(account_id, Effect.suspend(call)), "ServiceUnavailable", tooMany)
+  return { wrap: (...args) => wait(() => wrap(...args)), unwrap: (...args) => wait(() => unwrap(...args)) }
 }
 
 /**

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer } from "effect"
-import { KeyEncryption, makeUnion } from "../../src/crypto/KeyEncryption.ts"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { inTurn, KeyEncryption, makeUnion } from "../../src/crypto/KeyEncryption.ts"
 import { makeKeyringEncryption, parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { makeTokenEncryption, openToken } from "../../src/crypto/pkcs11/Token.ts"
 import { bytes, integer } from "../support/memory/arbitraries.ts"
@@ -33,6 +34,26 @@ const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<KeyEncryp
   ["on a PKCS#11 token", onToken, withoutSoftHsm],
   ["on a token and in a keyring", onBoth, withoutSoftHsm]
 ]
+
+it.effect("a key store that refuses a waiting call has not unwrapped its key", function* () {
+  const keyring = onRing(ringOf("kek-1"))
+  const [dek, aad] = [Buffer.alloc(32, 1), Buffer.from("aad")]
+  const wrapped_dek = yield* keyring.wrap("kek-1", dek, aad)
+  let unwrapped = 0
+  const keys = {
+    ...keyring,
+    unwrap: (...args: Parameters<typeof keyring.unwrap>) => {
+      unwrapped += 1
+      return keyring.unwrap(...args)
+    }
+  }
+  const full = inTurn({ ...keys, queue: () => Effect.fail(new ServiceUnavailable()) }, "account")
+  assert.strictEqual((yield* Effect.flip(full.unwrap("kek-1", wrapped_dek, aad)))._tag, "KeyStoreUnavailable")
+  assert.strictEqual(unwrapped, 0)
+  const free = inTurn({ ...keys, queue: (_, call) => call }, "account")
+  assert.isTrue(dek.equals(yield* free.unwrap("kek-1", wrapped_dek, aad)), "control")
+  assert.strictEqual(unwrapped, 1)
+})
 
 const wrapping = Arbitrary.all({
   dek: bytes(32, 32),

@@ -8,7 +8,7 @@ import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { account, flag, optionalText, parse, toggle } from "./Arguments.ts"
-import { aligned, printable, printJsonOr } from "./Output.ts"
+import { aligned, printable, printJsonOr, refusedAs, type CommandFailed } from "./Output.ts"
 
 const Providers = Schema.Array(Provider).check(
   Schema.makeFilter((slugs) => slugs.length > 0 && new Set(slugs).size === slugs.length)
@@ -143,7 +143,13 @@ export const explainCommand = Command.make(
         }),
         (explanation) => ({ explanation, verifies })
       )
-    ).pipe(Effect.catchTag("InvalidParams", () => Effect.fail(new NotKnown({ kind: "workspace" }))))
+    ).pipe(
+      Effect.catchTag("InvalidParams", (refusal): Effect.Effect<never, NotKnown | CommandFailed> =>
+        refusal.error.metadata.issues.some(({ path }) => path[0] === "workspace_id")
+          ? Effect.fail(new NotKnown({ kind: "workspace" }))
+          : refusedAs("Nothing was explained")(refusal)
+      )
+    )
     const text = [...explanationLines(explanation), ...(verifies ? [] : [unverified])].join("\n")
     yield* printJsonOr({ ...encode(explanation), seals_verified: verifies }, text)
   })

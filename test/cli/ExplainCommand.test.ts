@@ -114,6 +114,19 @@ layerLive(service)("byok explain", (it) => {
     assert.notInclude(verified.stdout, "Seals not verified")
   })
 
+  it.effect("refuses more than 5,000 credentials of several providers in a sentence of its own (R4)", function* () {
+    const { sql } = yield* TestService
+    const tenant = yield* TestService.newTenant
+    yield* tenant.create({ provider: "xai", key })
+    yield* sql`
+      INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
+        'id', gen_random_uuid(), 'sort_order', n
+      ))).* FROM credentials, generate_series(1, 5000) AS n WHERE account_id = ${tenant.account_id}`
+    const { stderr } = yield* explain(tenant, ["--provider", "xai,openai", "--model", "m"])
+    const refusal = "targets must name fewer providers: these have more than 5000 credentials"
+    assert.strictEqual(stderr, `Nothing was explained: ${refusal}.\n`)
+  })
+
   it.effect("refuses an unknown workspace or account (E19)", function* () {
     const tenant = yield* TestService.newTenant
     const stranger = yield* TestService.newTenant

@@ -20,7 +20,7 @@ const credential = {
   label: Schema.String
 }
 
-/** The refusal of a key by its upstream. */
+/** A refusal of a key by its upstream, when it begins or ends. */
 const refusal = {
   ...credential,
   key_version: Schema.Int,
@@ -28,10 +28,10 @@ const refusal = {
   cause: Schema.Literals(["rejected", "forbidden", "quota_exhausted"])
 }
 
-/** One action in the audit log and its actor. Contains no name, no key and no hash of a provider key. */
+/** One action in the audit log and its actor. Contains no name of a credential, no provider key and no hash of one. */
 export const AuditEvent = Schema.Union([
   event("account.create", { account_id: AccountId }),
-  /** Follows the events of the account's contents. */
+  /** Recorded after the deletions of the account's contents. */
   event("account.delete", { account_id: AccountId }),
   event("workspace.create", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("workspace.default", { account_id: AccountId, workspace_id: WorkspaceId }),
@@ -56,14 +56,14 @@ export const AuditEvent = Schema.Union([
   event("leak.search", { searched: Schema.Int, found: Schema.Int }),
   /** Marks a key version as leaked. */
   event("credential.park", { ...credential, key_version: Schema.Int }),
-  /** Removes the mark; replacing the key ends it too. */
+  /** Removes the mark. Replacing the key also ends it, without this event. */
   event("credential.unpark", { ...credential, key_version: Schema.Int }),
   /** An upstream began to refuse the key for this cause, for one model or for all. Rate limits are not recorded. */
   event("credential.rejected", refusal),
   /** The upstream accepts the key again. */
   event("credential.recovered", refusal),
   event("keyring.register", { kek_id: Schema.String }),
-  /** An operator admits a key of a keyring in which no key has sealed yet. */
+  /** An operator lets a key seal although no key of its keyring has sealed yet. */
   event("keyring.admit", { kek_id: Schema.String }),
   event("keyring.promote", { kek_id: Schema.String }),
   event("keyring.retire", { kek_id: Schema.String }),

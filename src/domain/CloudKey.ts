@@ -18,7 +18,7 @@ const BedrockKey = Schema.Struct({
 })
 export type BedrockKey = typeof BedrockKey.Type
 
-/** A Google Cloud service account, which signs tokens for Vertex. Never reads `token_uri`, which the tenant chooses. */
+/** A Google Cloud service account, which signs tokens for Vertex. Ignores `token_uri`, which the tenant chooses. */
 const VertexKey = Schema.Struct({
   client_email: visibleAscii,
   private_key_id: visibleAscii,
@@ -38,13 +38,13 @@ type Decode = (json: unknown) => Result.Result<CloudKey, Schema.SchemaError>
 const decodeBedrock: Decode = Schema.decodeUnknownResult(BedrockKey, { errors: "all" })
 const decodeVertex: Decode = Schema.decodeUnknownResult(VertexKey, { errors: "all" })
 
-/** Decodes a key that signs tokens (D57). Fails with one sentence per invalid member, or an empty sentence for a non-object. */
-export const cloudKeyOf = (provider: string, json: unknown): Result.Result<CloudKey, ReadonlyArray<string>> =>
+/** Decodes a key that signs tokens (D57). Fails with one sentence per invalid member; an empty one for a non-object. */
+export const decodeCloudKey = (provider: string, json: unknown): Result.Result<CloudKey, ReadonlyArray<string>> =>
   Result.mapError((provider === "google-vertex" ? decodeVertex : decodeBedrock)(json), ({ issue }) =>
     issuesOf(issue).map(({ message, path: [name] }) => (name === undefined ? "" : `${name} ${message}`))
   )
 
-/** The public id of a key (D56). */
+/** The id of a key, which is no secret: its label shows it (D56). */
 export const publicIdOf = (key: CloudKey): string => ("accessKeyId" in key ? key.accessKeyId : key.private_key_id)
 
 export const cloudDetailsOf = (key: CloudKey): CloudDetails =>

@@ -72,7 +72,7 @@ interface Member {
   readonly bound?: number
 }
 
-/** The members of a credential in wire order. Schemas, columns, sealing context and fingerprint derive from this table. */
+/** The members of a credential in wire order, from which schemas, columns, sealing context and fingerprint derive. */
 export const members = {
   id: { output: CredentialId, column: "uuid", bound: 2 },
   workspace_id: { output: WorkspaceId, createOnly: Schema.optionalKey(WorkspaceId), column: "uuid", bound: 1 },

@@ -13,8 +13,8 @@ const changeableFields = { key: RawKey, ...inputFields("update") }
 const fixedFields = Object.fromEntries(fixedNames.map((name) => [name, Schema.optionalKey(Schema.Unknown)])) as {
   readonly [Name in FixedName]: Schema.optionalKey<typeof Schema.Unknown>
 }
-const documented = Schema.Struct(Struct.map(changeableFields, Schema.optionalKey))
-const knownFields = { ...documented.fields, ...fixedFields }
+const documentedSchema = Schema.Struct(Struct.map(changeableFields, Schema.optionalKey))
+const knownFields = { ...documentedSchema.fields, ...fixedFields }
 const nothingToChange = `must have a member that can be changed: ${Struct.keys(changeableFields).join(", ")}`
 
 /**
@@ -32,18 +32,18 @@ const mayChange = (input: unknown) => {
 }
 
 /**
- * The input of update. Absent members do not change, `null` clears a nullable member, a list replaces the stored one, and unknown
- * members are ignored (D13). Rules across members apply to the changed credential.
+ * The input of update. Absent members do not change, `null` clears a nullable member, a list replaces the stored one,
+ * and unknown members beside known ones are ignored (D13). Rules across members apply to the changed credential.
  */
 export const CredentialChanges = Schema.Struct(knownFields)
-  .pipe(checkInput(mayChange, nothingToChange, documented))
+  .pipe(checkInput(mayChange, nothingToChange, documentedSchema))
   .annotate({ identifier: "CredentialChanges" })
 export type CredentialChanges = typeof CredentialChanges.Type
 
 export const ChangeableField = Schema.Literals(Struct.keys(changeableFields))
 export type ChangeableField = typeof ChangeableField.Type
 
-/** Facts about the stored and the new key that `changeCredential` cannot know. A fact that the changes do not need is absent. */
+/** Facts that `changeCredential` cannot compute. A fact that the changes do not need is absent. */
 export interface KeyFacts {
   /** Whether the new key equals the stored key. */
   readonly isSameKey?: boolean
@@ -56,7 +56,7 @@ export interface KeyFacts {
 /** A credential after a change. */
 export interface ChangedCredential {
   readonly credential: Credential
-  /** The members that differ from the stored credential. */
+  /** The fields of the input that change something. */
   readonly fields: ReadonlyArray<ChangeableField>
   /** Whether the key or a member of the sealing context changed. */
   readonly mustSeal: boolean
@@ -68,9 +68,9 @@ const isEqual = (one: unknown, other: unknown): boolean =>
     : one === other
 
 /**
- * Applies changes to a stored credential under the rules of create. Fails with every rule that the result would break (D28
- * to D31) and every changed fixed member (D47). Repeating the stored key changes nothing. A new key of a provider that takes
- * key material sets its own region (D29).
+ * Applies changes to a stored credential. Fails with every rule of create that the result would break (D28 to D31),
+ * every changed fixed member (D47) and a leaked key. Repeating the stored key changes nothing. A new key that may have
+ * a region sets `declared_region` to it, unless the changes declare one (D29).
  */
 export const changeCredential = (
   stored: Credential,
@@ -88,9 +88,9 @@ export const changeCredential = (
     (member) => changes[member] !== undefined && changes[member] !== wireForm[member]
   )
   const { declared_region } = changes
-  // If the key of this provider may have a region, null and a new key both set the region of the key.
-  const takesKeyRegion = takesRegionInKey(provider) && (declared_region === null || replacement !== undefined)
-  const defaultRegion = takesKeyRegion ? keyRegion : declared_region === null ? null : stored.declared_region
+  // For keys that may have a region, null and a new key both reset `declared_region` to the key's region.
+  const resetsRegion = takesRegionInKey(provider) && (declared_region === null || replacement !== undefined)
+  const defaultRegion = resetsRegion ? keyRegion : declared_region === null ? null : stored.declared_region
   const credential: Credential = {
     ...stored,
     ...Struct.omit(changes, fixedNames),
@@ -113,5 +113,5 @@ export const changeCredential = (
   return Result.succeed({ credential, fields, mustSeal: fields.some((field) => field !== "name") })
 }
 
-/** Decodes the input of update. Fails with every issue at once. */
+/** Decodes the input of update. Fails with up to 100 issues at once. */
 export const decodeCredentialChanges = decoderOf(CredentialChanges)

@@ -1,6 +1,6 @@
 import { Schema, SchemaTransformation } from "effect"
 
-/** UUIDs of versions 1 to 8, and the nil and max UUIDs, which identify nothing here (RFC 9562). */
+/** The UUIDs that `Schema.isUUID` accepts, in lowercase: versions 1 to 8, nil and max (RFC 9562). */
 const lowercaseUuid =
   /^(?:[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}|0{8}(?:-0{4}){3}-0{12}|f{8}(?:-f{4}){3}-f{12})$/
 
@@ -51,13 +51,13 @@ export const KekId = Schema.String.check(Schema.isPattern(/^[A-Za-z0-9._-]{1,64}
 
 export const isKekId = Schema.is(KekId)
 
-const visibleAscii = "must be 1 to 255 visible ASCII characters, sent once"
+const visibleAsciiMessage = "must be 1 to 255 visible ASCII characters, sent once"
 
-/** A client's name for one create, which makes retries safe. Without blanks, because Node joins repeated headers by `, `. */
-export const IdempotencyKey = Schema.String.annotate({ message: visibleAscii })
+/** A client's name for one create, which makes retries safe. No blanks: Node joins repeated headers by `, `. */
+export const IdempotencyKey = Schema.String.annotate({ message: visibleAsciiMessage })
   .check(
     Schema.isPattern(/^[\x21-\x7e]{1,255}$/u, {
-      message: visibleAscii,
+      message: visibleAsciiMessage,
       description:
         "A name for this request that makes it safe to retry, ideally a random UUID: unique per account, remembered for at least 24 hours."
     })

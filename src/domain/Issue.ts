@@ -1,6 +1,6 @@
 import { Schema, SchemaAST, type SchemaIssue } from "effect"
 
-/** An invalid field and its rule (D7). The message is a constant and never includes a value. */
+/** An invalid field and its rule (D7). The message never repeats a value of the input. */
 export const Issue = Schema.Struct({
   path: Schema.Array(Schema.Union([Schema.String, Schema.Finite])).annotate({
     description:

@@ -1,14 +1,14 @@
 import { Option, Redacted, Result, Schema } from "effect"
-import { type CloudKey, cloudKeyOf, publicIdOf } from "./CloudKey.ts"
+import { type CloudKey, decodeCloudKey, publicIdOf } from "./CloudKey.ts"
 import type { Issue } from "./Issue.ts"
 import { signsTokens, takesRegionInKey } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
 
-/** A parsed raw key (D28, D57). A plain key is the secret itself; other raw keys are JSON. */
+/** A parsed raw key (D28, D57). The secret is the raw key, or the `api_key` of one with a region in JSON. */
 export interface KeyMaterial {
   readonly secret: Redacted.Redacted
-  /** The text that the label masks (D56): the secret, or the public id of a cloud key. */
+  /** The text that the label masks (D56): the secret, a cloud key's public id or Azure's first `api_key`. */
   readonly labelSource: Redacted.Redacted
   readonly region: Region | null
 }
@@ -23,23 +23,21 @@ const decodeJsonKey = Schema.decodeUnknownOption(JsonKey)
 
 const beginsLikeObjectOrList = /^\s*[{[]/
 
-/** Parses a key that signs tokens; undefined for a plain key. Fails with one sentence per invalid member (D57). */
-export const cloudKeyIn = (
+/** Parses a JSON key that signs tokens (D57); undefined for any other. Fails with one sentence per invalid member. */
+export const parseCloudKey = (
   provider: string,
   text: string
 ): Result.Result<CloudKey, ReadonlyArray<string>> | undefined =>
-  signsTokens(provider) && beginsLikeObjectOrList.test(text) ? cloudKeyOf(provider, parseJson(text)) : undefined
+  signsTokens(provider) && beginsLikeObjectOrList.test(text) ? decodeCloudKey(provider, parseJson(text)) : undefined
 
-/** The first `api_key` in Azure's list of deployments. */
+/** The first `api_key` in an Azure key, which may be JSON of one deployment or a list of them. */
 const firstApiKeyIn = (text: string): string | undefined => {
   const elements: ReadonlyArray<unknown> = beginsLikeObjectOrList.test(text) ? [parseJson(text)].flat() : []
   const keys = elements.map((element): unknown => Reflect.get(Object(element), "api_key"))
   return keys.find((key): key is string => typeof key === "string" && key !== "")
 }
 
-/**
- * The issue of a key that cannot sign tokens. `fault` is a sentence of `cloudKeyIn`; empty if the key is not an object.
- */
+/** The issue of a malformed cloud key. `fault` is a sentence of `parseCloudKey`; empty if the key is not an object. */
 export const malformedCloudKey = (fault: string): Issue => ({
   path: ["key"],
   message: `must be a plain key or a JSON object${fault === "" ? "" : `: ${fault}`}`
@@ -51,7 +49,7 @@ const malformedKey: Issue = {
     "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
 }
 
-/** Parses a raw key in its provider's format. Fails if it begins like JSON but is not valid key material (D28, D57). */
+/** Parses a raw key in its provider's format (D28, D57). Fails only for JSON that this format refuses. */
 export const readKeyMaterial = (
   provider: string,
   key: Redacted.Redacted
@@ -71,7 +69,7 @@ export const readKeyMaterial = (
     labelSource: Redacted.make(labelSource),
     region: null
   })
-  const cloudKey = cloudKeyIn(provider, text)
+  const cloudKey = parseCloudKey(provider, text)
   if (cloudKey !== undefined) {
     return Result.mapBoth(cloudKey, {
       onFailure: (faults) => faults.map(malformedCloudKey),
@@ -81,7 +79,7 @@ export const readKeyMaterial = (
   return Result.succeed(wholeKeyLabelledBy((provider === "azure" ? firstApiKeyIn(text) : undefined) ?? text))
 }
 
-/** The issue of a key that a leak search with `--park` marked in this account. */
+/** The issue of a key that shares a secret with one marked as leaked in its account. */
 export const leakedKey: Issue = {
   path: ["key"],
   message: "must not hold a secret that is marked as leaked in this account"
@@ -148,7 +146,7 @@ export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other
 
 /**
  * The secrets that a leaked text may stand for: the text with and without an editor's byte order mark and line break,
- * and the `api_key` in it (D28).
+ * and the `api_key` in it, as in a key of openai (D28).
  */
 export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> => {
   const leaked = Redacted.value(text)
@@ -161,14 +159,14 @@ export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> =>
 }
 
 /**
- * Matches labels that cannot rule out that their key contains a leaked secret. A fully masked label shows no character of the
- * key. A label of JSON, which begins and ends with a bracket, brace, quotation mark or mask, may hide further secrets.
- * PostgreSQL runs the same pattern.
+ * Matches labels that cannot rule out that their key contains a leaked secret. A fully masked label shows nothing of
+ * the key. A label of JSON, which begins and ends with a bracket, brace, quotation mark or mask, may hide further
+ * secrets. PostgreSQL runs the same pattern.
  */
 export const inconclusiveLabel = /^[*{["].*([*}"]|\])$/
 
 /** Forms that show that a text is not a bare key, and how an issue describes them. */
-const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
+const nonKeyForms: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
   [/^[\s\p{Cc}\p{Cf}]|[\s\p{Cc}\p{Cf}]$/u, "white space, a control character or a format character at either end"],
   [/^(["'`]).*\1$|^[\u201c\u2018].*[\u201d\u2019]$/s, "quotes around it"],
   [/^([a-z-]+: *)?(bearer|basic|token|key|api-?key)\s/i, "a scheme such as Bearer before it"],
@@ -188,8 +186,8 @@ export const keyFaultIn = (key: string): string | undefined => {
   const json = beginsLikeObjectOrList.test(key) ? parseJson(key) : undefined
   const secret: unknown = json === undefined ? key : Reflect.get(Object(json), "api_key")
   if (typeof secret !== "string") return undefined
-  const fault = faults.find(([form]) => form.test(secret))
-  return fault && `must not have ${json === undefined ? "" : "an api_key with "}${fault[1]}`
+  const match = nonKeyForms.find(([form]) => form.test(secret))
+  return match && `must not have ${json === undefined ? "" : "an api_key with "}${match[1]}`
 }
 
 const description =

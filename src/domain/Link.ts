@@ -16,9 +16,9 @@ export interface Link {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
   readonly purpose: Purpose
-  /** The provider of a key to connect; null lets the owner choose. */
+  /** The provider of the key to connect; null lets the owner choose, and for other purposes. */
   readonly provider: Provider | null
-  /** The credential to replace. */
+  /** The credential to replace; of a used link, the one that it stored. */
   readonly credential_id: CredentialId | null
   readonly return_url: string | null
   readonly created_at: DateTime.Utc
@@ -82,7 +82,7 @@ export const encodeSealTarget = ({ account_id, credential_id, link_id, provider,
 
 type BoundLink = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose">
 
-/** The AAD of a link's private key. */
+/** What a link's private key is sealed to. */
 export const linkContext = ({ account_id, link_id, purpose, workspace_id }: BoundLink): SealingContext => ({
   account_id,
   text: JSON.stringify(["byok/link-key/1", account_id, workspace_id, link_id, purpose])

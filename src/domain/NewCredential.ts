@@ -70,13 +70,13 @@ export const NewCredential = Fields.annotate({ identifier: "NewCredential" }).pi
   )
 )
 
-/** Decodes the input of create. Fails with every issue at once. */
+/** Decodes the input of create. Fails with up to 100 issues at once. */
 export const decodeNewCredential = decoderOf(NewCredential)
 
 const createMemberNames = memberNames.filter((name) => "createOnly" in members[name] || "input" in members[name]).sort()
 
 /**
- * The members of a create that its fingerprint covers beside the key, sorted by name. Leaves out members with their default
+ * The members of a create that its fingerprint covers besides the key, sorted by name. Omits members with their default
  * value, so the fingerprint stays the same when a later version adds a member.
  */
 export const fingerprintMembers = (input: Readonly<Record<string, unknown>>) =>

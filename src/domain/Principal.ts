@@ -20,7 +20,7 @@ export const Actor = Schema.Union([
 export type Actor = typeof Actor.Type
 export const actorKinds = Actor.members.map(({ fields }) => fields.kind.literal)
 
-/** The owner of provider keys, authenticated by a link. `hash` is that of the link's token. */
+/** The owner of provider keys, authenticated by a link. `hash` is its token's; `public_key` is null for `view`. */
 export interface LinkPrincipal extends Link {
   readonly kind: "link"
   readonly hash: ApiKeyHash
@@ -47,7 +47,7 @@ export type Principal = ApiKeyPrincipal | LinkPrincipal | Trusted
 
 const reading = ["get", "list", "status", "plan", "events"] as const
 const writing = ["create", "update", "order", "delete"] as const
-/** The names of endpoints. `route` hands out a provider key; the last three are for the owner's page only. */
+/** Names of endpoints, and `route`, which hands out a provider key. The last three are for the owner's page only. */
 const allOperations = [...reading, ...writing, "route", "about", "replaceToken", "apiKeys"] as const
 
 export type Operation = (typeof allOperations)[number]

@@ -59,5 +59,5 @@ const tokenProviders: ReadonlySet<string> = new Set<Provider>([
 /** Whether a key of this provider may be a JSON object from which the service signs short-lived tokens (D57). */
 export const signsTokens = (provider: string): boolean => tokenProviders.has(provider)
 
-/** Providers whose key may be a JSON object with several secrets. The label of such a key is made from one of them (D56). */
+/** Providers whose key may be JSON with several secrets. The label of such a key shows only one member (D56). */
 export const multiSecretProviders: ReadonlyArray<string> = [...tokenProviders, "azure"]

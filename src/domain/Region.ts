@@ -11,7 +11,7 @@ export type Region = typeof Region.Type
 /** Providers that allow a declared region although their keys carry none (D30). */
 const regionDeclaringProviders: ReadonlySet<string> = new Set<Provider>(["azure"])
 
-const refused = (message: string) => [{ path: ["declared_region"], message }]
+const regionIssues = (message: string) => [{ path: ["declared_region"], message }]
 
 /** Checks the declared region against the provider and the region in the key, null if it has none (D29, D30). */
 export const regionConflicts = (
@@ -22,11 +22,11 @@ export const regionConflicts = (
   if (declared_region === null || declared_region === keyRegion) return []
   if (!takesRegionInKey(provider)) {
     const mayDeclare = declared_region === "global" || regionDeclaringProviders.has(provider)
-    return mayDeclare ? [] : refused("must be global or null for this provider")
+    return mayDeclare ? [] : regionIssues("must be global or null for this provider")
   }
-  if (keyRegion !== null) return refused("must match the region of the key")
+  if (keyRegion !== null) return regionIssues("must match the region of the key")
   if (declared_region === "global") return []
-  return refused(
+  return regionIssues(
     "must be global or null for a key without a region: only a JSON object with api_key and region declares another"
   )
 }

@@ -8,9 +8,9 @@ export interface SealedKey {
   readonly sealed: Uint8Array
 }
 
-/** What a secret is sealed to: it opens only with the same `text`, which is its AAD. */
+/** What a secret is sealed to: it opens only with the same `text`, which is part of its AAD. */
 export interface SealingContext {
-  /** Calls to the key store wait for this account's turn. */
+  /** The account for which calls to the key store queue. */
   readonly account_id: AccountId
   readonly text: string
 }

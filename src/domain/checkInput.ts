@@ -67,7 +67,7 @@ export const closed = <T, E>(schema: Schema.Codec<T, E>): Schema.Codec<T, E> => 
   )
 }
 
-/** Makes a decoder of input that fails with every issue at once. */
+/** Makes a decoder of input that fails with all issues at once, but at most 100. */
 export const decoderOf = <A>(schema: Schema.ConstraintCodec<A, unknown>, options: SchemaAST.ParseOptions = {}) => {
   const decode = Schema.decodeUnknownEffect(schema, { errors: "all", ...options })
   return (input: unknown): Effect.Effect<A, InvalidParams> =>

@@ -1,5 +1,5 @@
 import { Result } from "effect"
-import { cloudKeyOf, cloudDetailsOf, publicIdOf } from "../../src/domain/CloudKey.ts"
+import { decodeCloudKey, cloudDetailsOf, publicIdOf } from "../../src/domain/CloudKey.ts"
 import { accessKey, serviceAccount } from "../support/keys/cloudKeys.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -111,13 +111,13 @@ describe("a key that signs tokens (D57)", () => {
   it.for(members)("of %s has a %s of this form", ([provider, member, { accepted, refused, says }]) => {
     for (const value of accepted) {
       const key = { ...base[provider], [member]: value }
-      const read = Result.getOrThrow(cloudKeyOf(provider, { ...key, more: 1 }))
-      assert.deepStrictEqual(read, Result.getOrThrow(cloudKeyOf(provider, key)), "other members are ignored")
+      const read = Result.getOrThrow(decodeCloudKey(provider, { ...key, more: 1 }))
+      assert.deepStrictEqual(read, Result.getOrThrow(decodeCloudKey(provider, key)), "other members are ignored")
       assert.strictEqual(Reflect.get(read, member), value)
     }
     for (const value of refused) {
       assert.deepStrictEqual(
-        cloudKeyOf(provider, { ...base[provider], [member]: value }),
+        decodeCloudKey(provider, { ...base[provider], [member]: value }),
         Result.fail([`${member} ${says}`])
       )
     }
@@ -127,14 +127,14 @@ describe("a key that signs tokens (D57)", () => {
     ["amazon-bedrock", ["accessKeyId", "secretAccessKey", "region"]],
     ["google-vertex", ["client_email", "private_key_id", "private_key"]]
   ] as const)("of %s needs %j, and is told all that is wrong", ([provider, required]) => {
-    assert.deepStrictEqual(cloudKeyOf(provider, {}), Result.fail(required.map((member) => `${member} is required`)))
+    assert.deepStrictEqual(decodeCloudKey(provider, {}), Result.fail(required.map((member) => `${member} is required`)))
     for (const json of [undefined, null, [base[provider]], "text"]) {
-      assert.deepStrictEqual(cloudKeyOf(provider, json), Result.fail([""]))
+      assert.deepStrictEqual(decodeCloudKey(provider, json), Result.fail([""]))
     }
   })
 
   it("has its public id as label source, and exposes the members that a gateway needs beside a token", () => {
-    const signing = (provider: string, json: object) => Result.getOrThrow(cloudKeyOf(provider, json))
+    const signing = (provider: string, json: object) => Result.getOrThrow(decodeCloudKey(provider, json))
     const aws = signing("amazon-bedrock", { ...accessKey, sessionToken: "token" })
     assert.deepStrictEqual(
       [publicIdOf(aws), cloudDetailsOf(aws)],

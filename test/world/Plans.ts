@@ -1,7 +1,7 @@
 import { Duration, Effect, Exit, Result, Scope } from "effect"
 import { isDeepStrictEqual } from "node:util"
 import type { CredentialId } from "../../src/domain/Identifiers.ts"
-import { cloudKeyIn } from "../../src/domain/KeyMaterial.ts"
+import { parseCloudKey } from "../../src/domain/KeyMaterial.ts"
 import { signsTokens } from "../../src/domain/Provider.ts"
 import type { OwnStep } from "../../src/domain/routing/Plan.ts"
 import { contextOf } from "../../src/domain/SealedKey.ts"
@@ -234,7 +234,7 @@ export class Plans {
     const isClosed = keyStore !== undefined && keyStore.mode !== "slow" && keyStore.since < from.at
     if (isClosed && this.#scene.simulation.now < keyStore.until) broken("a key was leased that could not be opened")
     const { keys, provider } = lease.terms
-    const cloudKey = keys === "tokens" && signsTokens(provider) ? cloudKeyIn(provider, key) : undefined
+    const cloudKey = keys === "tokens" && signsTokens(provider) ? parseCloudKey(provider, key) : undefined
     if (cloudKey === undefined || Result.isFailure(cloudKey)) {
       if (lease.text() !== key) broken("a lease has another key")
       return

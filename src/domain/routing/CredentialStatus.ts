@@ -51,7 +51,7 @@ export type CredentialStatus = typeof CredentialStatus.Type
 
 const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
 
-/** A credential is parked if it is parked for any model. `parkings` are those in force for its current key. */
+/** A credential counts as parked if it is for any model. `parkings` are those in force for its current key. */
 export const stateOf = (
   { disabled }: Pick<Credential, "disabled">,
   seal: Seal,
@@ -65,8 +65,8 @@ export const stateOf = (
 }
 
 /**
- * The status of a credential. `pooled` is undefined if its workspace is deleted. A key counts as readable while the key store
- * does not answer.
+ * The status of a credential. `pooled` is undefined if its workspace is deleted. A key counts as readable while the key
+ * store does not answer.
  */
 export const statusOf = (
   credential: Credential,

@@ -58,7 +58,7 @@ const Removed = Schema.Union([
 ])
 export type Removed = typeof Removed.Type
 
-/** A plan for people and dashboards: which keys serve a request, and why others do not. Holds no key. */
+/** A plan for people and dashboards: which keys serve a request, and why others do not. Contains no key. */
 export const Explanation = Schema.Struct({
   workspace_id: WorkspaceId,
   model: Schema.String,

@@ -13,12 +13,12 @@ export type Availability =
 
 /**
  * The refusals of a key by its upstream, for one model or for all, and how long routers leave it alone. Times are in
- * milliseconds of one monotonic clock. Cooldowns are ordered by `key_version`, `epoch` and `until`, and joining two
- * keeps the higher: processes may join reports and stored rows in any order, any number of times, with the same result.
+ * milliseconds of the process's monotonic clock. Cooldowns are ordered by `key_version`, `epoch` and `until`; joining
+ * two keeps the higher: reports and stored rows may be joined in any order, any number of times, with the same result.
  */
 export interface Cooldown {
   readonly key_version: number
-  /** Number of successes on trial. Each begins a new epoch, in which earlier refusals no longer count. */
+  /** Number of successes that ended refusals. Each begins a new epoch, in which earlier refusals no longer count. */
   readonly epoch: number
   /** End of the cooldown; `-Infinity` without a refusal in this epoch. */
   readonly until: number
@@ -71,6 +71,7 @@ export const rememberedFor = longestCooldown + forgottenAfter
  */
 export const sweptAfter = rememberedFor + 2 * hour
 
+/** Cause, scope, and first and longest cooldown of each refusal. */
 const refusals = {
   RateLimited: { cause: "rate_limited", scope: "model", first: 5 * second, longest: 5 * minute },
   QuotaExhausted: { cause: "quota_exhausted", scope: "whole", first: minute, longest: hour },
@@ -132,7 +133,7 @@ const afterRefusal = (before: Cooldown, refusal: Refusal, now: number): Cooldown
   return { ...before, strikes, until: now + cooldownAfter(refusal, strikes), cause: refusals[refusal._tag].cause }
 }
 
-/** A success on trial ends the epoch; a success of a free key changes nothing. */
+/** A success after refusals begins a new epoch; a success of a free key changes nothing. */
 const afterSuccess = (before: Cooldown): Cooldown =>
   before.strikes === 0 ? before : { ...initialCooldown(before.key_version), epoch: before.epoch + 1 }
 

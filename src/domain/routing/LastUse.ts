@@ -53,7 +53,7 @@ export const mergeUses = (one: LastUse, other: LastUse): LastUse => {
 /** Failures that the upstream blames on the key. */
 export const keyFailures: ReadonlyArray<FailureCause> = ["rejected", "forbidden", "quota_exhausted"]
 
-/** Whether the upstream refused the current key at its last attempt. */
+/** Whether the last failure is one of `keyFailures`, is of the current key, and no success followed. */
 export const isFailing = (lastUse: LastUse, key_version: number): boolean =>
   lastUse.last_failure !== null &&
   keyFailures.includes(lastUse.last_failure) &&

@@ -66,13 +66,13 @@ const millisecondsOf = (header: string | null, now: number): number | null => {
   return wait > 0 ? wait : null
 }
 
-/** The statuses with which a code counts. With other statuses, the body may echo the request. */
+/** The statuses with which `keyCodes` and `quotaCodes` count. With others, the body may echo the request. */
 const keyStatuses = [400, 401, 403]
 const quotaStatuses = [400, 401, 402, 403, 429]
 
 /**
- * Classifies an upstream's answer; `now` is in milliseconds since 1970. Codes outrank statuses: a spent quota is often
- * a 429.
+ * Classifies an upstream's answer; `now` is in milliseconds since 1970. In a 4xx answer, codes outrank the status: a
+ * spent quota is often a 429.
  */
 export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
   if (status === null || status < 200 || status === 408 || status >= 500) return { _tag: "UpstreamFailed" }
@@ -88,7 +88,7 @@ export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: n
 const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** The error codes in `error` and `error.details` of a JSON body. Reads nothing else: a message may echo the request. */
+/** The error codes in `error` and `error.details` of a JSON body. Reads no message, which may echo the request. */
 export const errorCodesIn = (body: string): ReadonlyArray<string> => {
   // The body may be a list of one answer.
   const [answer] = [parseJson(body)].flat()

@@ -36,7 +36,7 @@ export type Step =
 /** A step that uses a credential's key. */
 export type OwnStep = Extract<Step, { readonly _tag: "Own" }>
 
-/** The verdicts on a provider's credentials and shared endpoint: the index in `steps`, or every reason against using it. */
+/** Verdicts on a provider's credentials and shared endpoint: the index in `steps`, or every reason against using it. */
 export interface ProviderPlan {
   readonly provider: Provider
   readonly credentials: ReadonlyArray<{
@@ -53,8 +53,8 @@ export interface Plan {
   readonly steps: ReadonlyArray<Step>
   readonly providers: ReadonlyArray<ProviderPlan>
   /**
-   * Earliest end of a parking that is a credential's only exclusion; null if there is a step or no such parking. A router
-   * lowers it to a second from now while a key store is away, even if there is a step.
+   * Earliest end of a parking that is a credential's only exclusion; null if there is a step or no such parking. A
+   * router lowers it to at most a second from now while a key store is away, even if there is a step.
    */
   readonly retry_at: number | null
 }

@@ -21,7 +21,7 @@ export interface PooledCredential {
   readonly seal: Seal
   /** Whether the key cannot be used, because only signed tokens may leave the process and it cannot sign them (D58). */
   readonly cannotSign?: boolean
-  /** Cooldowns in the database when the row was read. */
+  /** Cooldowns as last read from the database. */
   readonly stored: Cooldowns
   readonly allowsApiKey: Allows
   readonly allowsUser: Allows

@@ -4,10 +4,7 @@ import { RequestedProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { closed, NonEmptyShortText, ShortText, withDefault, withMaxLength } from "../checkInput.ts"
 
-/**
- * The kind of an endpoint, which decides which declarations of a credential it honours (section 4.1,
- * `declared_region`).
- */
+/** The kind of an endpoint: decides which declarations of a credential it honours (section 4.1, `declared_region`). */
 export const EndpointKind = Schema.Literals(["standard", "private", "pinned", "cross_region", "video"]).annotate({
   message: "must be standard, private, pinned, cross_region or video"
 })
@@ -17,7 +14,7 @@ export type EndpointKind = typeof EndpointKind.Type
 export const flag = (defaultValue: boolean, description: string) =>
   withDefault(Schema.Boolean.annotate({ message: "must be true or false", description, default: defaultValue }))
 
-/** Maximum of the `freshness` that a router may ask for: the age of the pools that a plan uses, in milliseconds. */
+/** Maximum `freshness` of a plan, in milliseconds: how old the pools that it uses may be. */
 export const longestFreshness = 600_000
 
 /** A provider's endpoint for the requested model, as the gateway describes it. */

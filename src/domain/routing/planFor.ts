@@ -91,8 +91,8 @@ interface Offer {
 /** The parts of a provider in order of attempts. */
 const phases = ["prioritized", "shared", "fallback"] as const
 
-/** What a provider offers in each phase, and the verdicts on it. */
-type ProviderVerdict = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
+/** What a provider offers in each phase, and its verdicts. */
+type ProviderOffers = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
 
 const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability): Step => {
   const { declared_region, id } = pooled.credential
@@ -109,12 +109,12 @@ const ownStep = (provider: Provider, section: Section, pooled: PooledCredential,
 }
 
 /** Decides on every credential of a provider and on its shared endpoint. */
-const verdictOn = (
+const offersOf = (
   request: RoutingRequest,
   { endpoint, provider }: RoutingRequest["targets"][number],
   pool: Pool,
   availabilityOf: (pooled: PooledCredential) => Availability
-): ProviderVerdict => {
+): ProviderOffers => {
   const offers = { prioritized: Array<Offer>(), fallback: Array<Offer>() }
   const credentials = pool.map((member) => {
     const availability = availabilityOf(member)
@@ -148,25 +148,25 @@ const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
   return earliest
 }
 
-/** The credentials and shared endpoints that may serve a request, in order, with a verdict on each. */
+/** Plans a request: which credentials and shared endpoints may serve it, in order, and why the others may not. */
 export const planFor = (
   request: RoutingRequest,
   poolOfProvider: (provider: Provider) => Pool,
   availabilityOf: (pooled: PooledCredential) => Availability
 ): Plan => {
-  const verdicts = request.targets.map((target) =>
-    verdictOn(request, target, poolOfProvider(target.provider), availabilityOf)
+  const offersByTarget = request.targets.map((target) =>
+    offersOf(request, target, poolOfProvider(target.provider), availabilityOf)
   )
   const steps: Array<Step> = []
   const addStep = ({ step, verdict }: Offer) => {
     verdict.position = steps.push(step) - 1
   }
   if (request.strategy === "byok_first") {
-    for (const phase of phases) for (const verdict of verdicts) verdict[phase].forEach(addStep)
+    for (const phase of phases) for (const offers of offersByTarget) offers[phase].forEach(addStep)
   } else {
-    for (const verdict of verdicts) for (const phase of phases) verdict[phase].forEach(addStep)
+    for (const offers of offersByTarget) for (const phase of phases) offers[phase].forEach(addStep)
   }
-  const providers = verdicts.map(({ plan }) => plan)
+  const providers = offersByTarget.map(({ plan }) => plan)
   return { steps, providers, retry_at: steps.length === 0 ? earliestEnd(providers) : null }
 }
 
@@ -178,14 +178,14 @@ export interface SearchPosition {
 
 export const searchStart: SearchPosition = { turn: 0, index: 0 }
 
-/** The arguments of `planFor`, and what a search examines and reports. */
+/** The arguments of `planFor`, and what a search looks for and reports. */
 export interface Search {
   readonly request: RoutingRequest
   readonly poolOfProvider: (provider: Provider) => Pool
   readonly availabilityOf: (pooled: PooledCredential) => Availability
-  /** Whether to examine a credential of a provider, or its shared endpoint (undefined). */
+  /** Whether a step with a credential of a provider, or on its shared endpoint (undefined), is wanted. */
   readonly isWanted: (provider: Provider, credential_id: CredentialId | undefined) => boolean
-  /** Called with the exclusions of each examined credential that has any. */
+  /** Called with the exclusions of each wanted credential that has any. */
   readonly onExcluded: (exclusions: ReadonlyArray<Exclusion>) => void
 }
 
@@ -203,7 +203,7 @@ const turnOf = ({ strategy, targets }: RoutingRequest, turn: number) =>
     ? { target: targets[turn % targets.length], phase: phases[Math.floor(turn / targets.length)] }
     : { target: targets[Math.floor(turn / phases.length)], phase: phases[turn % phases.length] }
 
-/** Finds the next step that `planFor` would return, from a position on. Pauses after `maxExamined` credentials. */
+/** Finds the next wanted step of the plan from a position on. Pauses after `maxExamined` credentials, wanted or not. */
 export const nextStep = (
   { availabilityOf, onExcluded, isWanted, poolOfProvider, request }: Search,
   from: SearchPosition,

@@ -2,7 +2,7 @@ import { createCipheriv, createDecipheriv, createSecretKey, randomBytes } from "
 import { Clock, Context, Effect, Layer, Result } from "effect"
 import { type CloudDetails, cloudDetailsOf } from "../../domain/CloudKey.ts"
 import type { CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
-import { cloudKeyIn } from "../../domain/KeyMaterial.ts"
+import { parseCloudKey } from "../../domain/KeyMaterial.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
@@ -123,7 +123,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
        */
       sign: (signer: Signer, key: Buffer, fill: Fill): boolean => {
         if (open(signer, fill)) return true
-        const cloudKey = cloudKeyIn(signer.provider, key.toString("utf8"))
+        const cloudKey = parseCloudKey(signer.provider, key.toString("utf8"))
         if (cloudKey === undefined) {
           fill(key)
           return true

@@ -2,7 +2,7 @@ import { createHmac, createPrivateKey, hash, sign } from "node:crypto"
 import { Effect, Redacted, Result } from "effect"
 import type { BedrockKey, CloudKey, VertexKey } from "../../domain/CloudKey.ts"
 import { InvalidParams } from "../../domain/Errors.ts"
-import { cloudKeyIn, malformedCloudKey } from "../../domain/KeyMaterial.ts"
+import { parseCloudKey, malformedCloudKey } from "../../domain/KeyMaterial.ts"
 
 /** A short-lived token, sent instead of the cloud key that signs it. Times are in milliseconds since 1970. */
 export interface Token {
@@ -28,7 +28,7 @@ export const mint = (key: CloudKey, now: number): Token | undefined => {
 
 /** Whether a key has the form of a cloud key but cannot sign tokens. False for other keys, which need not sign. */
 export const isUnableToSign = (provider: string, key: string): boolean => {
-  const cloudKey = cloudKeyIn(provider, key)
+  const cloudKey = parseCloudKey(provider, key)
   return cloudKey !== undefined && (Result.isFailure(cloudKey) || mint(cloudKey.success, 0) === undefined)
 }
 

@@ -55,7 +55,6 @@ const isSafe = (method: string, path: string) => method !== "POST" || path.start
 const prepareSocketPath = Effect.fnUntraced(function* (path: string) {
   if (Buffer.byteLength(path) > maxPathBytes) return yield* refuse(`must have at most ${maxPathBytes} bytes`)
   const folder = dirname(resolve(path))
-  // Checks the folder both as written and without symbolic links.
   const [asWritten, resolved] = yield* tryOrRefuse(
     () => [withAncestors(folder), withAncestors(realpathSync(folder))] as const,
     "must be in a folder that exists"
@@ -90,9 +89,7 @@ const withAncestors = (folder: string): ReadonlyArray<{ readonly stats: Stats; r
   return [{ stats, holdsSocket: true }, ...ancestors]
 }
 
-/**
- * Whether another user could replace an entry of the folder. Above the socket's folder, the sticky bit prevents that.
- */
+/** Whether another user could replace an entry of the folder. Above the socket's folder, a sticky bit prevents it. */
 const isOpenToOthers = ({ holdsSocket, stats: { mode, uid } }: ReturnType<typeof withAncestors>[number]) => {
   const isOwnedByOther = uid !== 0 && uid !== process.geteuid?.()
   const othersMayWrite = (mode & 0o022) !== 0

@@ -113,7 +113,7 @@ const accounts = group(
   })
 )
 
-/** Answers whether the service is ready, without logging: the health check on the tenants' port logs that. */
+/** Answers whether the service is ready. Logs no changes, because the health check of the tenants' API does. */
 const health = group(
   GatewayApi,
   "health",
@@ -164,7 +164,7 @@ const events = group(
 
 const decodeAccountId = Schema.decodeUnknownEffect(AccountId)
 
-/** Makes the gateway act for the account in the path; answers 404 if it does not exist. */
+/** Makes the gateway act for the account in the path; fails with `NotFound` if that does not exist. */
 const accountCaller = Layer.effect(
   AccountCaller,
   Effect.map(Accounts, ({ listWorkspaces }) =>
@@ -183,6 +183,7 @@ const credentials = group(GatewayApi, "credentials", (handlers) =>
   Effect.map(makeOperations, (operations) => handlers.handleAll(operations))
 )
 
+/** Reads JSON bodies. Their memory counts for the gateway, not for an account. */
 const bodyDecoding = Layer.effect(
   GatewayBody,
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))

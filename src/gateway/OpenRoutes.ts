@@ -13,7 +13,7 @@ import type { OpenAttempt, Walk } from "../service/routing/Walk.ts"
 
 /**
  * Keeps the routes that gateways open over HTTP. A route tries the keys of one plan in turn: the report of each attempt
- * opens the next. Keeps open routes by id, and the last answer of each ended route for a minute. Invariant: each route
+ * opens the next. If a report ends its route, keeps the answer for a minute, if memory allows. Invariant: each route
  * has at most one open attempt; each attempt ends once, by its report or as abandoned; each report counts once, and
  * repetitions of it get the same answer.
  */
@@ -23,13 +23,13 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
     const { admit, reserve } = yield* MemoryBudget
     const clock = yield* Clock.Clock
     const routes = new Map<string, Route>()
-    /** Last answers of ended routes. Oldest first; only the newest bucket takes further answers. */
+    /** Last answers of ended routes, oldest bucket first. Only the newest takes further answers. */
     const buckets = new Set<Bucket>()
     let newestBucket: Bucket | undefined
 
     /**
-     * Opens a route and its first attempt; fails with `ServiceUnavailable` if too many are open. Passes `ifUnread` a
-     * function that ends the route, to call if the client disconnects without the answer.
+     * Opens a route and its first attempt; keeps no route without one. Fails with `ServiceUnavailable` if memory is
+     * lacking. Passes `ifUnread` a function that ends the route, to call if the client disconnects without the answer.
      */
     const open = <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (abandon: () => void) => void = () => {}) =>
       Effect.suspend(() => {
@@ -79,7 +79,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           return lastAnswer?.n === n ? lastAnswer.answer : Effect.fail(new NotFound())
         }
         const { lastReport, openAttempt, walk } = route
-        // Repeats the last report.
+        // A repetition of the last report.
         if (lastReport?.n === n) {
           if (!continues && walk !== undefined)
             return endWithAnswer({ ...noNextAttempt, outcome: lastReport.outcome }, id, route, n)
@@ -104,7 +104,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         return Effect.void
       })
 
-    /** Opens the next attempt, unless the route has ended. */
+    /** Opens the next attempt, unless the route has ended. If no step is left, says when to retry. */
     const openNext = (route: Route): Effect.Effect<RouteAnswer, PoolsUnavailable> =>
       Effect.suspend(() => {
         const { walk } = route
@@ -133,13 +133,13 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       Effect.suspend(() => {
         const { reservation } = route
         if (reservation === undefined || walk.attemptCount() < route.attemptsReserved) return Effect.void
-        const added = Math.max(attemptsPerReservation, walk.attemptCount() - route.attemptsReserved)
+        const extraAttempts = Math.max(attemptsPerReservation, walk.attemptCount() - route.attemptsReserved)
         const admitted = untilStarted((start) => {
           const onGrown = () => {
-            route.attemptsReserved += added
+            route.attemptsReserved += extraAttempts
             start()
           }
-          if (reservation.grow(bytesOf.attempt * added, onGrown)) onGrown()
+          if (reservation.grow(bytesOf.attempt * extraAttempts, onGrown)) onGrown()
           return true
         })
         return Effect.catch(admitted, () => {
@@ -190,7 +190,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       return last.answer
     }
 
-    /** Returns the newest bucket, or makes a new one if that takes no more answers. */
+    /** Returns the newest bucket, or makes one if that takes no more answers. Its memory counts for no account. */
     const openBucket = (now: number): Bucket => {
       if (newestBucket !== undefined && mayTakeAnswers(newestBucket, now)) return newestBucket
       const bucket: Bucket = { answers: new Map(), reservation: reserve("", "route"), createdAt: now, expiresAt: now }
@@ -293,8 +293,8 @@ const keepAnswerMillis = 60 * 1000
 const bucketLimits = { ageMillis: 1000, answers: 4096 }
 
 /**
- * Approximate bytes of a route, a target and a character of its request, an attempt, a bucket of last answers, and an
- * answer in it.
+ * Approximate bytes of a route, a target and a character of its request, an attempt, a bucket of last answers, and each
+ * answer in it: the shared `usualAnswer`, or another.
  */
 const bytesOf = { route: 4096, target: 256, character: 2, attempt: 384, bucket: 768, sharedAnswer: 112, answer: 320 }
 

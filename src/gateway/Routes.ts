@@ -45,14 +45,14 @@ export const makeRoutes = Effect.gen(function* () {
       return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
     })
   }
-  /** Records a report that a request for another route encloses. Returns null, or the error that refuses the report. */
+  /** Records a report that came with a request for another route, and ends its route. Returns null or the error. */
   const recordEnclosed = (input: unknown) => {
     const recording = Effect.flatMap(decodeReport(input), ({ attempt, route, ...report }) =>
       record(route, attempt, report, false)
     )
     return Effect.match(recording, { onSuccess: () => null, onFailure: ({ error }) => ({ error }) })
   }
-  /** Encodes the verdict on each key of a plan. Reserves memory for the text until the response is sent. */
+  /** Encodes the plan's verdict on each credential. Reserves memory for the text until the response closes. */
   const encodeVerdicts = Effect.fnUntraced(function* (planned: PlannedRequest, response: ServerResponse) {
     const bytes = verdictBytes * planned.members
     const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
@@ -145,7 +145,7 @@ export const makeRoutes = Effect.gen(function* () {
   }
 })
 
-/** An answer, with its body as JSON text. The body includes the provider key of an own attempt. */
+/** An answer with its body as JSON, which includes the provider key of the next attempt, unless its step is shared. */
 export interface RouteResponse {
   readonly status: 200 | 201
   readonly body: string

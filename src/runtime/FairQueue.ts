@@ -3,7 +3,7 @@ import { ServiceUnavailable } from "../domain/Errors.ts"
 import { CurrentDeadline } from "./Deadline.ts"
 
 /**
- * Makes a queue that shares a total weight among tenants, such as bytes of memory or requests in progress. Invariant:
+ * Makes a queue that shares a total weight, such as bytes of memory or requests in progress, among tenants. Invariant:
  * admitted weights never exceed the total and are released once; tenants are served in rotation; no tenant is capped
  * while nobody waits. A place that does not fit yet is overtaken only by tenants who would then have no more than its
  * tenant would.
@@ -70,7 +70,7 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
     used -= weight
     serve()
   }
-  /** Removes a waiting place, or releases an admitted one. Also releases `extraWeight`, which was admitted without it. */
+  /** Removes a waiting place, or releases an admitted one. Also releases `extraWeight` that was admitted before it. */
   const leave = (place: Place, extraWeight = 0) => {
     const queue = queues.get(place.tenant)
     if (place.isAdmitted) used -= place.weight
@@ -174,7 +174,7 @@ export const makeRequestQueue = ({
     })
 }
 
-/** One queue per connection pool, so stalled writes delay no reads. Requests join after their body has arrived. */
+/** One queue per connection pool, so stalled writes delay no reads. Operations join once their body has arrived. */
 export class RequestQueues extends Context.Service<
   RequestQueues,
   { readonly reads: RequestQueue; readonly writes: RequestQueue }

@@ -3,7 +3,7 @@ import { ServiceUnavailable } from "../domain/Errors.ts"
 import { makeFairQueue, type Place, untilStarted } from "./FairQueue.ts"
 import { makeMeter } from "./Meter.ts"
 
-/** Bounds the memory that requests, routes and pools of credentials take in this process, and shares it among accounts. */
+/** Bounds the memory that requests, routes and pools of credentials take in this process. Accounts share it. */
 export type MemoryBudget = ReturnType<typeof makeMemoryBudget>
 export const MemoryBudget = Context.Reference("byok/MemoryBudget", {
   defaultValue: () => makeMemoryBudget(192 * mebibyte)
@@ -219,12 +219,12 @@ export const makeMemoryBudget = (total: number) => {
   const leavesRoutersShare = () => queue.used() <= tenantsTotal || evictable.first === evictable.last
 
   /**
-   * Chooses reservations to revoke so that a place fits, always from the account that is the largest then. Chooses none
-   * if that account would keep less than the account of the place gets.
+   * Chooses reservations to revoke so that a place fits, each from the account that would be the largest without those
+   * chosen before. Chooses none if that account would keep less than the account of the place gets.
    */
   const chooseRevocable = ({ limit, tenant, weight }: Place): ReadonlyArray<ReservedBytes> => {
     const wanted = bytesOf(tenant) + weight
-    const revocable: Array<ReservedBytes> = []
+    const chosen: Array<ReservedBytes> = []
     const others = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, oldest: revocable.first }))
     for (let free = limit - queue.used() + revokedBytes; free < weight;) {
       const largest = others.reduce((one, other) => (other.bytes > one.bytes ? other : one))
@@ -234,9 +234,9 @@ export const makeMemoryBudget = (total: number) => {
       if (oldest.isRevoked) continue
       largest.bytes -= oldest.bytes
       free += oldest.bytes
-      revocable.push(oldest)
+      chosen.push(oldest)
     }
-    return revocable
+    return chosen
   }
 
   const queue = makeFairQueue({

@@ -52,7 +52,7 @@ interface CachedBody {
   readonly reservation: Reservation
 }
 
-/** Explains from the pools that routers read which credentials serve a request, and why others do not. */
+/** Makes explanations and statuses from the pools that routers read. `verifies`: whether the pools verify rows. */
 const make = Effect.fnUntraced(function* (verifies: boolean) {
   const { current, inTurn, throttled } = yield* Pools
   const budget = yield* MemoryBudget
@@ -97,7 +97,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     bodies.get(poolsKey)?.reservation.release()
     bodies.delete(poolsKey)
   }
-  /** Caches a body if memory allows. */
+  /** Caches a body if memory allows. Its memory counts for no account. */
   const cache = (poolsKey: string, entry: Omit<CachedBody, "reservation">) => {
     evict(poolsKey)
     const reservation = budget.reserve("", "page")

@@ -57,7 +57,7 @@ export const makeHealthState = (maxModels = 100) => {
     return expireStrikes(isCurrent ? join(reported.cooldown, storedOrInitial) : storedOrInitial, now)
   }
 
-  /** Forgets credentials whose cooldowns have all expired. Begins with the oldest, and ends at the first other one. */
+  /** Forgets credentials whose reports have all expired, oldest first. Stops at the first with an unexpired one. */
   const dropExpired = (now: number) => {
     for (const [credential, models] of reports) {
       if (!Array.from(models.values()).every((reported) => isExpired(reported, now))) return
@@ -80,7 +80,7 @@ export const makeHealthState = (maxModels = 100) => {
     return !isFull()
   }
 
-  /** Remembers a cooldown if it exceeds that at the lease and the remembered one. Returns whether it exceeds both. */
+  /** Remembers a cooldown that exceeds both the one at the lease and the remembered one. Returns whether it does. */
   const raise = (key: LeasedKey, model: string, atLease: Cooldown, cooldown: Cooldown, now: number): boolean => {
     const credential = nameOf(key)
     const models = reports.get(credential) ?? new Map<string, ReportedCooldown>()

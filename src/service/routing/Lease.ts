@@ -71,7 +71,7 @@ export class Lease {
     return this.#key
   }
 
-  /** The key for HTTP clients: the only copy that outlives the lease, until garbage collection. Do not keep it. */
+  /** The key for HTTP clients, as a copy that outlives the lease until garbage collection. Do not keep it. */
   text(): string {
     return this.bytes.toString("utf8")
   }

@@ -7,7 +7,7 @@ import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 /** Maximum age of the credentials that a plan uses. `now`: as of the start of planning, or newer. */
 export type Freshness = "now" | Duration.Duration
 
-/** A request whose API key names the account. */
+/** A request whose API key determines the account. */
 export type KeyRequest = Omit<RoutingRequest, "account_id"> & { readonly api_key_hash: ApiKeyHash }
 
 /** A request with its workspace and freshness. */
@@ -16,7 +16,7 @@ export interface ResolvedRequest {
   /** In milliseconds. */
   readonly freshness: number
   /**
-   * The API key that named the account. `confirmed_at`: when the database last confirmed it, by the monotonic clock.
+   * The API key that named the account. `confirmed_at`: when the query that confirmed it began, by the monotonic clock.
    */
   readonly key?: { readonly api_key_hash: ApiKeyHash; readonly confirmed_at: number } | undefined
 }

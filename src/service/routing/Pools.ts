@@ -84,8 +84,8 @@ export class Pools extends Context.Service<
 }
 
 /**
- * Keeps work that takes longer for larger pools from blocking requests. `inTurn` runs one effect at a time, of one account
- * after another. `throttled` runs synchronous work, and then pauses for as long as the work took.
+ * Keeps work that takes longer for larger pools from blocking requests. `inTurn` runs one effect at a time, of one
+ * account after another. `throttled` runs synchronous work, and then pauses for as long as the work took.
  */
 export const makeTurns = Effect.map(Clock.Clock, (clock) => ({
   inTurn: makeRequestQueue({ inProgress: 1, waiting: Number.POSITIVE_INFINITY }),
@@ -208,10 +208,10 @@ const isSameSeal = (one: SealedRow, other: SealedRow, account_id: AccountId): bo
   encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
 
 /** The result of the earlier check of a row, if its seal is still the same; else "unavailable" until it is checked. */
-const earlierCheckOf = (row: PoolRow, before: Member | undefined, account_id: AccountId): Checked => {
-  if (before === undefined || (before.row !== row.row && !isSameSeal(before, row, account_id)))
+const earlierCheckOf = (row: PoolRow, previous: Member | undefined, account_id: AccountId): Checked => {
+  if (previous === undefined || (previous.row !== row.row && !isSameSeal(previous, row, account_id)))
     return { seal: "unavailable" }
-  const { cannotSign = false, seal } = before
+  const { cannotSign = false, seal } = previous
   return { seal, cannotSign }
 }
 
@@ -274,8 +274,8 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   const cache = new Map<string, { readonly snapshot: Snapshot; readonly reservation: Reservation }>()
   /** Reads in progress, at most one per pool. */
   const reads = new Map<string, SharedRead>()
-  let queries = 0
-  const beginQuery = (): Query => ({ serial: (queries += 1), at: monotonicMillis(clock) })
+  let queryCount = 0
+  const beginQuery = (): Query => ({ serial: (queryCount += 1), at: monotonicMillis(clock) })
 
   const current: Pools["Service"]["current"] = (selector, providers, freshness = 0) =>
     Effect.suspend(() => {

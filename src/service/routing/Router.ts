@@ -37,9 +37,9 @@ import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, makeWalk, retrySoonMillis, type RouterOperations, runPlan, type Walk } from "./Walk.ts"
 
 /**
- * Chooses keys for requests to model providers, in process: no route of the HTTP API reaches it. A plan lists the steps of a
- * request; each uses a stored key (an own step) or the operator's (shared capacity). A lease opens a stored key for one
- * attempt. A reported refusal parks the key for a while; then one request at a time tries it (a trial).
+ * Chooses keys for requests to model providers, in process or for gateways. The tenants' HTTP API does not reach it. A
+ * plan lists the steps of a request; each uses a stored key (an own step) or the operator's (shared capacity). A lease
+ * opens a stored key for one attempt. A refusal parks it for a while; then one request at a time tries it (a trial).
  *
  * Invariant: a key opens only if its row, at most `leaseFreshness` old unless the plan allows more, is the planned one;
  * ending its lease zeroes it and ends its trial.
@@ -61,22 +61,22 @@ export class Router extends Context.Service<
       request: KeyRequest,
       freshness?: Freshness
     ) => Effect.Effect<PlannedRequest, KeyFailure | PoolsUnavailable>
-    /** Opens the key of a step until the scope closes. Refuses if its row has changed since the plan. */
+    /** Opens the key of a step until the scope closes. Refuses, for example, if its row has changed since the plan. */
     readonly lease: (
       plan: PlannedRequest,
       step: OwnStep
     ) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
-    /** Reports the outcome of an attempt. Applies here at once, and in other processes once it is stored. */
+    /** Reports the outcome of an attempt. It applies here at once, and in other processes once it is stored. */
     readonly report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>
     /**
-     * Leases, attempts and reports one step after another until an attempt gives an answer to return. Reads the current pools
-     * for each step. Shared steps have no lease. A lease ends with its attempt, which may end at the head of the answer.
+     * Leases, attempts and reports one step after another until an attempt gives an answer to return. Reads the current
+     * pools for each step. Shared steps have no lease. A lease ends with its attempt, perhaps before the answer's body.
      */
     readonly run: <A, E, R>(
       plan: PlannedRequest,
       attempt: Attempt<A, E, R>
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
-    /** The walk under `run`, for callers that record and close each attempt themselves. */
+    /** Starts the walk that `run` makes, for callers that record and close each attempt themselves. */
     readonly walk: (plan: PlannedRequest) => Walk
     /** Passes a plan's verdicts, its `providers`, to `show` in the account's turn; fails at the request's deadline. */
     readonly verdicts: <A>(
@@ -84,8 +84,8 @@ export class Router extends Context.Service<
       show: (providers: Plan["providers"]) => A
     ) => Effect.Effect<A, ServiceUnavailable>
     /**
-     * Replaces the key of a lease by the id of its credential, in every encoding that upstreams repeat. Call it before the
-     * lease ends. Without a lease, returns the text unchanged: `redactKey` replaces the key of shared capacity.
+     * Replaces the key of a lease by the id of its credential, in every encoding that upstreams repeat. Call it before
+     * the lease ends. Without a lease, returns the text unchanged: `redactKey` replaces the key of shared capacity.
      */
     readonly redact: (text: string, lease: Lease | undefined) => string
   }
@@ -272,7 +272,7 @@ const make = Effect.gen(function* () {
   }
 
   /** Reads the pools from which to search for a step, or to lease its key. */
-  const poolsFor = ({ freshness, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
+  const readPools = ({ freshness, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
     orNoPools(current(request, providers, Math.max(leaseFreshness, freshness)))
 
   /**
@@ -285,7 +285,7 @@ const make = Effect.gen(function* () {
     let confirmed_at = key?.confirmed_at ?? Number.POSITIVE_INFINITY
     const pools = Effect.suspend(() => {
       const now = monotonicMillis(clock)
-      if (key === undefined || now < confirmed_at + leaseFreshness) return poolsFor({ request, freshness }, providers)
+      if (key === undefined || now < confirmed_at + leaseFreshness) return readPools({ request, freshness }, providers)
       const { workspace_id } = request
       const confirmed = currentForKey({ api_key_hash: key.api_key_hash, workspace_id }, providers)
       return orNoPools(Effect.tap(confirmed, () => Effect.sync(() => void (confirmed_at = now))))
@@ -298,8 +298,8 @@ const make = Effect.gen(function* () {
           if (newVersions !== versions) position = searchStart
           versions = newVersions
           const result = orUnavailable<SearchResult, never>(findStep(request, snapshots, position, isWanted))
-          return Effect.map(result, ({ position: reached, step }) => {
-            position = reached
+          return Effect.map(result, ({ position: newPosition, step }) => {
+            position = newPosition
             return step
           })
         })
@@ -322,7 +322,7 @@ const make = Effect.gen(function* () {
 
   const leaseStep: RouterOperations["lease"] = (resolved, step, onLease) =>
     metered.lease(
-      Effect.flatMap(poolsFor(resolved, [step.provider]), ({ snapshots: [snapshot] }) =>
+      Effect.flatMap(readPools(resolved, [step.provider]), ({ snapshots: [snapshot] }) =>
         leaseFrom(snapshot, resolved, step, onLease)
       )
     )
@@ -372,8 +372,8 @@ const make = Effect.gen(function* () {
     })
 
   /**
-   * Reads the pool again, because the row may have been rewrapped under a known KEK. Fails with `changed` if the row has
-   * changed, otherwise with `refused`.
+   * Reads the pool again, because the row may have been rewrapped under a known KEK. Fails with `changed` if the row
+   * has changed, otherwise with `refused`.
    */
   const refuseAfterReread = (
     refused: LeaseRefused,

@@ -4,8 +4,8 @@ import type { Step } from "../../domain/routing/Plan.ts"
 import type { Seal } from "../../domain/routing/Pool.ts"
 
 /**
- * Why the router does not open a step's key. `changed`: the row changed after the plan. `on_trial`: another request is
- * trying the key after its cooldown. `no_token`: only signed tokens may leave the process, and the key cannot sign any.
+ * Why the router does not open a step's key. `changed`: its row changed or vanished after the plan. `on_trial`: another
+ * request is trying the key. `no_token`: only signed tokens may leave the process, and the key cannot sign any.
  */
 export type Refusal = "changed" | "parked" | "on_trial" | "no_token" | Exclude<Seal, "verified" | "unverified">
 

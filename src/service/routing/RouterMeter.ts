@@ -34,7 +34,7 @@ const planFailures = {
   PoolsUnavailable: "unavailable"
 } as const satisfies Record<PlanFailure["_tag"], string>
 
-/** Makes the metrics of plans and leases. Every series begins at zero, so that rates include its first event. */
+/** Makes the metrics of the router. Every series begins at zero, so that rates include its first event. */
 export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   const makeCounters = <Value extends string>(family: FamilyName, attribute: string, values: ReadonlyArray<Value>) => {
     const count = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))

@@ -93,14 +93,14 @@ export const makeWalk =
     /** Providers whose shared capacity is withheld because a key of theirs may still serve. */
     const sharedWithheld = new Set<Provider>()
     let isOver = false
-    let openLease: Lease | undefined
+    let currentLease: Lease | undefined
 
     const isWanted: IsWanted = (provider, credential_id) =>
       (failures.get(provider) ?? 0) < maxFailures &&
       (credential_id !== undefined || !sharedWithheld.has(provider)) &&
       !tried.has(nameOf(provider, credential_id))
 
-    const onLease = (lease: Lease) => void (openLease = lease)
+    const onLease = (lease: Lease) => void (currentLease = lease)
 
     const markTried = (step: Step) => tried.add(nameOf(step.provider, credentialOf(step)))
 
@@ -127,7 +127,7 @@ export const makeWalk =
           return Effect.succeed({ step, lease })
         },
         onFailure: (error) => {
-          openLease = undefined
+          currentLease = undefined
           if (error._tag !== "LeaseRefused") return Effect.fail(error)
           recordRefusal(step, error.reason)
           return next
@@ -145,8 +145,8 @@ export const makeWalk =
       next,
       attemptCount: () => attempts.length,
       close: (outcome) => {
-        const lease = openLease
-        openLease = undefined
+        const lease = currentLease
+        currentLease = undefined
         if (lease !== undefined) end(lease, outcome)
       },
       record: ({ step }, outcome) => {

@@ -12,7 +12,7 @@ export class NotKnown extends Data.TaggedError("NotKnown")<{
   readonly kind: "account" | "workspace" | "API key" | "credential" | "link"
 }> {}
 
-/** Another API key has this hash. */
+/** An API key with this hash exists already. */
 export class HashTaken extends Data.TaggedError("HashTaken") {}
 
 /** The account that this idempotency key created has been deleted; a repeat must not create it again. */
@@ -75,8 +75,8 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       }),
 
       /**
-       * Creates an account with ids derived from the idempotency key, or returns that account if it exists. Only the
-       * hash of a management key is stored, so a repeat issues another key; earlier ones stay valid.
+       * Creates an account with ids derived from the idempotency key, or returns it if it exists under this name. Only
+       * the hash of a management key is stored, so a repeat issues another key; earlier ones stay valid.
        */
       createAccountOnce: Effect.fn("Accounts.createAccountOnce")(function* (
         name: string,
@@ -110,8 +110,8 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       }),
 
       /**
-       * Deletes an account for good, with its API keys, workspaces, credentials and idempotency records; only the audit log
-       * keeps their ids. After an interruption, another call resumes. `onProgress` gets the totals so far.
+       * Deletes an account for good, with its API keys, links, workspaces, credentials and idempotency records; only
+       * the audit log keeps ids. After an interruption, another call resumes. `onProgress` gets totals of this call.
        */
       deleteAccount: Effect.fn("Accounts.deleteAccount")(function* (
         account_id: AccountId,

@@ -30,7 +30,7 @@ const sealTimeout = 5000
 
 export type AuditReport = Effect.Success<ReturnType<Audit["Service"]["verify"]>>
 
-/** Exports and verifies the audit log. Its checkpoints form a chain of hashes over the entries, which exposes changes. */
+/** Exports and verifies the audit log. Its checkpoints are a chain of hashes of the entries, which exposes changes. */
 export class Audit extends Context.Service<Audit>()("byok/Audit", {
   make: Effect.gen(function* () {
     const log = yield* AuditLog
@@ -126,7 +126,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
       verify,
 
       /**
-       * Passes the events of sealed entries after `after` to `write`, one page of JSON lines at a time, until it returns
+       * Passes the events of sealed entries after `after` to `write`, a page of JSON lines at a time, until it returns
        * false. Returns the newest checkpoint: a later export continues after its `last_seq`.
        */
       export: Effect.fn("Audit.export")(function* <E>(

@@ -8,7 +8,7 @@ const sealTimeout = 2000
 /** Minimum interval between logged hashes, in milliseconds. */
 const logInterval = 60_000
 
-/** Time without a new checkpoint after which unsealed entries are counted, in milliseconds. */
+/** Time without a new checkpoint after which unsealed entries are counted, and counted again, in milliseconds. */
 const stalledAfter = 60_000
 
 /** Seals new audit entries every second. Logs hashes, so that logs kept elsewhere expose a rewritten chain. */
@@ -18,18 +18,18 @@ export const layer = Layer.effectDiscard(
     let loggedHash: string | undefined
     let nextLogAt = 0
     let lastSealedSeq = 0n
-    let waitingSince = 0
+    let nextCountAt = 0
     let hasWarned = false
 
     /** Warns once per stall, if an open transaction keeps entries unsealed for a minute. */
     const warnIfStalled = Effect.fnUntraced(function* (last_seq: bigint, now: number) {
-      if (last_seq !== lastSealedSeq || waitingSince === 0) {
+      if (last_seq !== lastSealedSeq || nextCountAt === 0) {
         lastSealedSeq = last_seq
-        waitingSince = now
+        nextCountAt = now + stalledAfter
         hasWarned = false
       }
-      if (hasWarned || now < waitingSince + stalledAfter) return
-      waitingSince = now
+      if (hasWarned || now < nextCountAt) return
+      nextCountAt = now + stalledAfter
       const unsealed = yield* countUnsealed(countLimit + 1)
       if (unsealed === 0) return
       hasWarned = true

@@ -6,9 +6,10 @@ import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
 import { Events, type FeedEvent } from "../../port/Events.ts"
 import { parseEvents } from "./Audit.ts"
 
-/** How often a waiting subscriber reads again. */
+/** How often `next` reads again while it waits. */
 const pollIntervalMillis = 500
 
+/** The events of an entry, with the name of the API key that caused them. */
 const feedEventsOf = (entry: ReadEntry) => {
   const { actor_name: name, at, seq } = entry
   return parseEvents(entry).map((event, index) => {
@@ -27,7 +28,7 @@ const accountEventOf = (event: FeedEvent) => {
   return { ...rest, at: DateTime.makeUnsafe(at), actor: visibleActor } as AccountEvent
 }
 
-/** Reads events for accounts and for subscribers. */
+/** Reads events for accounts, and for the subscriber to all accounts. */
 export const layer = Layer.effect(
   Events,
   Effect.gen(function* () {

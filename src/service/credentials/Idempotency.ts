@@ -15,7 +15,7 @@ import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
  * Makes the lookup of the credential that an earlier request with the same idempotency key created. It fails with
  * `Conflict` if that request differed or its credential is deleted (L11). A request that names the default workspace or
  * the key's region equals one that omits it. The workspace and the API keys that it names need not exist any more. If
- * the provider key was replaced since, the lookup compares only the label of the first key.
+ * the provider key was replaced since, the lookup compares the given key only with the label of the first.
  */
 export const makeFindIdempotentResult = Effect.gen(function* () {
   const cipher = yield* Cipher

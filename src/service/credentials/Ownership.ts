@@ -44,9 +44,7 @@ export const foreignHashIssues = (
   )
 }
 
-/**
- * Makes the check that an account owns the workspace and API keys of a create (D6, D24). Returns the workspace's id.
- */
+/** Makes the check that an account owns the workspace and API keys of a create (D6, D24); it returns the workspace. */
 export const makeOwnershipCheck = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
   const workspaces = yield* WorkspaceResolver

@@ -27,8 +27,8 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
 })
 
 /**
- * Makes a check that stores nothing and fails if importing the record would fail, except for a leaked key. Counts the
- * records that passed before towards the limit of their pool.
+ * Makes the check of a dry run, which fails if a record is invalid or its pool is full, counting the records that
+ * passed before. It does not check for leaked keys, the pool's limit in bytes, or changes since an earlier import.
  */
 export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
   const { credentials: limit } = yield* PoolLimits
@@ -44,19 +44,19 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
     const { provider } = input
     yield* checkSigning(provider, input.key)
     const workspace_id = yield* checkOwnership(account_id, input)
-    const key = idempotencyKeyOf(salt, input)
-    const imported = yield* records.find(account_id, keyHashOf(key, account_id))
+    const idempotency_key = idempotencyKeyOf(salt, input)
+    const imported = yield* records.find(account_id, keyHashOf(idempotency_key, account_id))
     const poolKey = `${workspace_id} ${provider}`
     if (!freePlacesByPool.has(poolKey)) {
       const { total_count } = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 1 })
-      // Another record of the pool may have been checked while this one waited.
+      // The check of another record may have set it meanwhile.
       if (!freePlacesByPool.has(poolKey)) freePlacesByPool.set(poolKey, limit - total_count)
     }
-    if (Option.isSome(imported) || passedKeys.has(key)) return
+    if (Option.isSome(imported) || passedKeys.has(idempotency_key)) return
     const freePlaces = freePlacesByPool.get(poolKey) ?? 0
     if (freePlaces <= 0) return yield* InvalidParams.of(poolIssue({ unit: "credentials", limit }))
     freePlacesByPool.set(poolKey, freePlaces - 1)
-    passedKeys.add(key)
+    passedKeys.add(idempotency_key)
   })
 })
 

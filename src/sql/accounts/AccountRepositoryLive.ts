@@ -19,7 +19,7 @@ import { lockDistributedAccount } from "../rows/principalRows.ts"
 import { eraseAccount } from "./eraseAccount.ts"
 import { findDefaultWorkspace } from "../../runtime/Prefetched.ts"
 
-/** The time at which a workspace was deleted or an API key revoked. */
+/** When a workspace of an account was deleted, or an API key revoked. */
 interface Ended {
   readonly account_id: AccountId
   readonly at: Date
@@ -42,7 +42,7 @@ export const layer = Layer.effect(
         acts: rows.filter(({ is_new }) => is_new).map(() => act)
       }))
     /** Inserts a row and records the act in one transaction. Returns whether the row exists now. */
-    const recorded = (insert: ReturnType<typeof insertOnce>) =>
+    const insertAndRecord = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
     /**
@@ -87,7 +87,7 @@ export const layer = Layer.effect(
     /** Adds a key. An existing row with equal columns counts as added, because a retried insert meets its own row. */
     const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {
       const { created_at, hash, name, role } = key
-      if (!(yield* recorded(insertApiKey(account_id, key)))) return "no account"
+      if (!(yield* insertAndRecord(insertApiKey(account_id, key)))) return "no account"
       const same = yield* sql`
         SELECT 1 FROM api_keys WHERE hash = ${bytes(hash)} AND account_id = ${account_id} AND name = ${name}
         AND role = ${role} AND created_at = ${DateTime.toDate(created_at)}`
@@ -131,7 +131,7 @@ export const layer = Layer.effect(
       hasAccounts: askExists(reads, "accounts.exist")`SELECT 1 FROM accounts LIMIT 1`,
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
-          // The id was used before, perhaps by an erased account: the last step of an erasure has an operation.
+          // Shows that the id was used before, perhaps by an erased account: the end of an erasure has an operation.
           const [usedBefore] = yield* sql`
             SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation IS NOT NULL LIMIT 1`
           const created =
@@ -164,7 +164,7 @@ export const layer = Layer.effect(
       },
       eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) =>
-        writes.ask(recorded(insertWorkspace(account_id, workspace, false)), "workspaces.insert"),
+        writes.ask(insertAndRecord(insertWorkspace(account_id, workspace, false)), "workspaces.insert"),
       findWorkspace: (workspace_id) => askFirst(reads, "workspaces.find")<WorkspaceUse>`
         SELECT account_id, is_default, deleted_at IS NOT NULL AS is_deleted, (
           SELECT count(*)::int FROM credentials

@@ -36,7 +36,7 @@ interface KeyAndCredential {
   readonly id: CredentialId
 }
 
-/** An API key with the credential that its request names, whose columns are null if the account has no such credential. */
+/** An API key with the credential that its request names; `id` is null if the account has no such credential. */
 type KeyAndCredentialRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
   ((Row & { readonly bytes: number }) | { readonly id: null })
 
@@ -44,8 +44,8 @@ type KeyAndCredentialRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
 const longColumns: ReadonlySet<string> = new Set([...listNames, "sealed"])
 
 /**
- * Reads an API key together with the rows that its request needs next, so that a get takes one round trip, and a create or
- * update two.
+ * Reads an API key together with the rows that its request needs next, so that a get takes one round trip, and a create
+ * or update two.
  */
 export const layer = Layer.effect(
   ApiKeys,

@@ -15,10 +15,10 @@ import { erasingRights, missingRights } from "../schema/inspectSession.ts"
 const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })
 
 /**
- * Deletes up to `limit` credentials and idempotency records of an account in one transaction, with an event for each
- * deletion. If they were the last, deletes the account too. Returns none for an unknown account. The lock on the
- * account blocks statements that add to it, and deleting its workspaces waits for creates in progress: so an account
- * that the last step finds empty stays empty.
+ * Deletes the API keys and links of an account and up to `limit` of its credentials and idempotency records, in one
+ * transaction with their audit entry; then the account, if nothing is left. Returns none for an unknown account. The
+ * lock on the account blocks statements that add to it, and marking its workspaces as deleted waits for creates in
+ * progress: so an account that the last step finds empty stays empty.
  */
 export const eraseAccount =
   ({ ask, distributed, sql }: ConnectionPool) =>

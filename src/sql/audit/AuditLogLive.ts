@@ -26,7 +26,7 @@ export const layer = Layer.effect(
     const { background, reads } = yield* Database
     const { sql } = background
 
-    /** The first matching entries in an order, within the limits of `page`; at least one if any matches. */
+    /** The first matching entries in an order, up to `limit` and about `page.bytes`; at least one if any matches. */
     const firstEntries = (matching: Statement.Fragment, limit = page.entries, order = "seq") => sql`
       SELECT account_id, seq, at, events FROM (
         SELECT *, sum(pg_column_size(events)) OVER (ORDER BY ${sql.literal(order)}) - pg_column_size(events) AS bytes_before
@@ -40,7 +40,7 @@ export const layer = Layer.effect(
     /** The time in ISO 8601; as PostgreSQL writes it if it is infinite, for which `to_char` returns null. */
     const isoTime = sql`coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at`
 
-    /** Transactions with entries: each locks the table from before its entry gets a number until the transaction ends. */
+    /** Transactions with entries: each locks the table from before its entry gets a `seq` to the transaction's end. */
     const writers = sql`
       SELECT virtualtransaction FROM pg_locks
       WHERE locktype = 'relation' AND relation = 'audit_entries'::regclass AND mode = 'RowExclusiveLock' AND granted
@@ -56,7 +56,7 @@ export const layer = Layer.effect(
     const head = askFirst(background, "audit.head")<AuditHead>`
       SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`
 
-    /** Writes the next checkpoint, unless another instance does. Returns whether it did. */
+    /** Writes the next checkpoint, unless another instance does. Returns whether this one wrote it. */
     const sealPage = (upTo: bigint) =>
       Effect.gen(function* () {
         const [lock] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${sealingLock}::bigint) AS mine`

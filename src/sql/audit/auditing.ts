@@ -14,8 +14,8 @@ const accountOf = (act: AuditAct) => ("account_id" in act ? act.account_id : "")
 const subjectOf = (act: AuditAct) => `${accountOf(act)} ${"credential_id" in act ? act.credential_id : ""}`
 
 /**
- * Records acts of the acting principal in the transaction that performs them: one entry per credential, one for the other acts
- * of each account, in order of first mention, and one for the acts that concern no account.
+ * Records acts of the acting principal in the transaction that performs them: one entry per credential, one for the
+ * other acts of each account, and one for the acts that concern no account, in order of first mention.
  */
 export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) =>
   Effect.flatMap(actingPrincipal, (principal) => {

@@ -18,7 +18,7 @@ export const layer = Layer.effect(
   IdempotencyRecords,
   Effect.map(Database, ({ writes }) => {
     const { distributed, sql } = writes
-    /** Locks the record. The lock is a write, so the look-up's commit waits for the same replicas as the record's insert. */
+    /** Locks the record: a write, so that the look-up's commit waits for the same replicas as the record's insert. */
     const find = makeLookUp<Wanted, Row, Row>(writes, {
       operation: "idempotency_records.find",
       by: { account_id: "uuid", key_hash: "bytea" },
@@ -32,8 +32,8 @@ export const layer = Layer.effect(
     return {
       find: (account_id, key_hash) => find({ account_id, key_hash }),
       /**
-       * Deletes by `ctid` and key, because `ctid` alone is ambiguous in a partitioned table. On Citus, which cannot lock rows of
-       * several nodes, deletes by key alone and without locks.
+       * Deletes by `ctid` and key, because `ctid` alone is ambiguous in a partitioned table. On Citus, which cannot
+       * lock rows of several nodes, deletes by key alone and without locks.
        */
       deleteOlderThan: (age, limit) =>
         Effect.map(

@@ -137,8 +137,8 @@ export const layer = Layer.effect(
         const conclusion = Effect.gen(function* () {
           yield* recordOnce(sql, operation, { action: "leak.search", searched, found: keys.length })
           const changed = park && keys.length > 0 ? yield* mark(sql, keys) : []
-          const parked = keys.filter(setOf(changed).has)
-          const rows = parked.length > 0 ? yield* recordedKeys(sql, parked) : []
+          const newlyMarked = keys.filter(setOf(changed).has)
+          const rows = newlyMarked.length > 0 ? yield* recordedKeys(sql, newlyMarked) : []
           yield* recordEach(sql, rows, (row) => ({ action: "credential.park", ...keyActOf(row) }))
           const marks = yield* sql<{ n: number }>`
             SELECT n::int AS n FROM ${rowsOf(sql, keys)} JOIN credential_parkings AS parked

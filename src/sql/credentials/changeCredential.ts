@@ -23,8 +23,8 @@ import { LinkClosed } from "../../port/Links.ts"
 import { record } from "../audit/auditing.ts"
 import { linkClosed, whileLinkOpen } from "../rows/principalRows.ts"
 
-/** The columns that an update writes, except those of the sealed key. */
-const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
+/** The columns that an update may change, except the sealed key and the versions. */
+const changeableColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
 const sealedKeyColumns = ["kek_id", "wrapped_dek", "sealed"] as const
 
 /** The new values of a credential; the columns of the sealed key are null if the key stays. */
@@ -42,14 +42,12 @@ const actsOf = (values: Values): ReadonlyArray<AuditAct> => {
   ]
 }
 
-/**
- * Updates a credential if it still has the revision that was read. Returns false if not; fails if its pool has no room.
- */
+/** Updates a credential if it still has the revision that was read, or returns false. Fails if its pool has no room. */
 export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
   const { sql } = pool
   const findUsage = makeFindUsage(pool)
   const assignments = sql.csv([
-    ...policyColumns.map((column) => sql`${sql(column)} = input.${sql(column)}`),
+    ...changeableColumns.map((column) => sql`${sql(column)} = input.${sql(column)}`),
     ...sealedKeyColumns.map(
       (column) => sql`${sql(column)} = coalesce(input.${sql(column)}, credentials.${sql(column)})`
     ),
@@ -152,8 +150,8 @@ const byOrder = (one: Ordered, other: Ordered) =>
   one.sort_order - other.sort_order || one.created_at.getTime() - other.created_at.getTime()
 
 /**
- * Stores the order of all credentials of a workspace and provider in one transaction. Writes nothing if the order is stored
- * already. A credential created meanwhile comes last: its `sort_order` follows the highest before.
+ * Stores the order of all credentials of a workspace and provider in one transaction. Stores nothing if that is the
+ * order already, or if ids are missing or foreign, which it returns. A credential created later comes last.
  */
 export const reorderCredentials =
   ({ ask, sql }: ConnectionPool) =>

@@ -20,7 +20,7 @@ import { keyColumns, makeFindUsage, memberBytes, poolKey, checkByteLimit, samePo
 /** A new row with its idempotency record, whose values are null if there is none. */
 type Creation = NewRow & { readonly [K in keyof IdempotencyRecord]: Uint8Array | null }
 
-/** The columns that the database assigns to a new row; the time has milliseconds, as in JavaScript. */
+/** The key of a new row, and the columns that the database assigns; the time has milliseconds, as in JavaScript. */
 interface Assigned {
   readonly account_id: AccountId
   readonly id: CredentialId
@@ -81,29 +81,31 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
    * could deadlock.
    */
   const changeWithRecords = sql`
-    opened AS (
+    in_workspace AS (
       SELECT input.* FROM input JOIN workspaces ON ${isInWorkspace("input")}
       ORDER BY ${keyColumns(sql, "input")} FOR SHARE OF workspaces
-    ), locked AS (
-      SELECT pools.* FROM pools JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "pools", "wanted")}
+    ), locked_pools AS (
+      SELECT pools.* FROM pools JOIN (${addedBy("in_workspace")}) AS wanted ON ${samePool(sql, "pools", "wanted")}
       ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools
     ), fitting AS (
-      SELECT opened.* FROM opened JOIN (${addedBy("opened")}) AS wanted ON ${samePool(sql, "opened", "wanted")}
-      LEFT JOIN locked ON ${samePool(sql, "opened", "locked")}
-      WHERE coalesce(locked.members, 0) + wanted.members <= ${maxMembers}
-      AND coalesce(locked.bytes, 0) + wanted.bytes <= ${maxBytes}
-    ), stored AS (
+      SELECT in_workspace.* FROM in_workspace
+      JOIN (${addedBy("in_workspace")}) AS wanted ON ${samePool(sql, "in_workspace", "wanted")}
+      LEFT JOIN locked_pools ON ${samePool(sql, "in_workspace", "locked_pools")}
+      WHERE coalesce(locked_pools.members, 0) + wanted.members <= ${maxMembers}
+      AND coalesce(locked_pools.bytes, 0) + wanted.bytes <= ${maxBytes}
+    ), stored_records AS (
       ${insertRecords} SELECT account_id, key_hash, id, fingerprint, now() FROM fitting ORDER BY account_id, key_hash
       ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id, credential_id AS id
-    ), claimed AS (SELECT fitting.* FROM fitting JOIN stored USING (account_id, id)), taken AS (
-      SELECT account_id, id FROM fitting EXCEPT SELECT account_id, id FROM stored
-    ), grown AS (
-      ${insertPoolsFor("claimed")} JOIN locked ON ${samePool(sql, "wanted", "locked")}
+    ), claimed AS (SELECT fitting.* FROM fitting JOIN stored_records USING (account_id, id)), taken AS (
+      SELECT account_id, id FROM fitting EXCEPT SELECT account_id, id FROM stored_records
+    ), grown_pools AS (
+      ${insertPoolsFor("claimed")} JOIN locked_pools ON ${samePool(sql, "wanted", "locked_pools")}
       ORDER BY ${keyColumns(sql, "wanted")} ${growIfRoom} ${returningOrder}
-    ), added AS (
-      ${insertPoolsFor("claimed")} LEFT JOIN locked ON ${samePool(sql, "wanted", "locked")}
-      WHERE locked.account_id IS NULL ORDER BY ${keyColumns(sql, "wanted")} ON CONFLICT DO NOTHING ${returningOrder}
-    ), reserved AS (SELECT * FROM grown UNION ALL SELECT * FROM added),
+    ), new_pools AS (
+      ${insertPoolsFor("claimed")} LEFT JOIN locked_pools ON ${samePool(sql, "wanted", "locked_pools")}
+      WHERE locked_pools.account_id IS NULL
+      ORDER BY ${keyColumns(sql, "wanted")} ON CONFLICT DO NOTHING ${returningOrder}
+    ), reserved AS (SELECT * FROM grown_pools UNION ALL SELECT * FROM new_pools),
     changed AS (${insertCredentialsFrom("claimed")} RETURNING ${sql.csv(assigned)})`
 
   return makeWrite<Creation, Assigned, WorkspaceGone | PoolFull>(pool, {
@@ -116,7 +118,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       : {}),
     sizeOf: memberBytesOf,
     change: () => (withRecord ? changeWithRecords : change),
-    ...(withRecord ? { takesKeys: true } : {}),
+    ...(withRecord ? { listsTaken: true } : {}),
     returning: assigned,
     /** Several statements: in one, Citus would send the result of a CTE to every node, one of which may be down. */
     changeDistributed: Effect.fnUntraced(function* (row) {
@@ -124,10 +126,10 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
       const workspaces = yield* sql`
         SELECT id FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR SHARE`
       if (workspaces.length === 0) return []
-      const added = memberBytesOf(row)
-      if (added > limits.bytes) return []
+      const bytes = memberBytesOf(row)
+      if (bytes > limits.bytes) return []
       const [reserved] = yield* sql<{ next_order: number }>`
-        ${insertPools} VALUES (${account_id}, ${workspace_id}, ${provider}, 1, 1, 1, ${added}) ${growIfRoom}
+        ${insertPools} VALUES (${account_id}, ${workspace_id}, ${provider}, 1, 1, 1, ${bytes}) ${growIfRoom}
         RETURNING next_order`
       if (reserved === undefined) return []
       if (row.key_hash !== null) {

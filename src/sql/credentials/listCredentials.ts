@@ -15,7 +15,7 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { listBytes, credentialColumns, credentialOf, type CredentialRow } from "../rows/credentialRows.ts"
 import { isMarkedAsLeaked } from "../rows/parkingRows.ts"
 
-/** A row of the page; an empty page is one row without a credential. Lists are null if they exceed the bytes to read. */
+/** A row of the page; an empty page is one row without a credential. Lists are null if they exceed `max_bytes`. */
 type Row = { readonly total_count: number } & (
   ({ readonly bytes: number } & CredentialRow) | { readonly bytes: null; readonly id: null }
 )
@@ -69,7 +69,7 @@ const unbounded = 2_147_483_647
 /** The greatest offset of lists that share a statement: a long skip would delay the others. */
 const maxSharedOffset = 1000
 
-/** The usual size of a row without its lists. */
+/** The usual bytes of a row without its lists. */
 const rowBytes = 1024
 
 /** The page that rows make up, and the bytes of its lists, whether they were read or not. */
@@ -79,8 +79,8 @@ const pageOf = (rows: ReadonlyArray<Row>) => ({
 })
 
 /**
- * Lists in one statement, so that page and count are of one snapshot. Counts the members in `pools`, unless there are filters
- * besides the provider. The page begins at the key after the offset in the index `credentials_list`.
+ * Lists in one statement, so that page and count are of one snapshot. The count is the sum of `members` in `pools`,
+ * unless there are filters besides the provider. The index `credentials_list` finds the first row after the offset.
  */
 export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
   const select = (

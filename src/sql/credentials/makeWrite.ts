@@ -36,12 +36,12 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   readonly sizeOf?: (values: Values) => number
   /**
    * CTEs that read `input`, a row per write, and end with `changed`, which has the columns of `returning`. In a batch,
-   * `skipLocked` is SKIP LOCKED, so that writes to pools that another transaction has locked are made alone; else it is empty.
+   * `skipLocked` is SKIP LOCKED, so that writes to pools that another transaction has locked are retried alone.
    */
   readonly change: (skipLocked: Statement.Fragment, confine: Confine) => Statement.Fragment
   readonly returning: ReadonlyArray<keyof Changed & string>
   /** Whether `change` omits writes whose idempotency key is taken, and lists them in a CTE `taken`. */
-  readonly takesKeys?: true
+  readonly listsTaken?: true
   /** Makes the change, without its entry, where Citus distributes accounts and cannot run `change`. */
   readonly changeDistributed?: (values: Values) => Query<ReadonlyArray<Changed>>
   /** Returns the changed row again, after the audit log has shown that an earlier attempt changed it. */
@@ -99,7 +99,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const statement = (input: Statement.Fragment, skipLocked: string, confine: Confine) => sql`
     WITH input AS (${input}), ${change(sql.literal(skipLocked), confine)}`
   const selectResult =
-    write.takesKeys === undefined
+    write.listsTaken === undefined
       ? sql`SELECT ${sql.csv(returning)} FROM changed`
       : sql`
           SELECT ${sql.csv(returning)}, false AS is_taken FROM changed UNION ALL

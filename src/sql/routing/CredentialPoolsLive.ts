@@ -79,7 +79,7 @@ const columnOf = (sql: SqlClient.SqlClient, column: string) => {
     : value
 }
 
-/** Replaces an infinite time, which only direct SQL can store, and which would fail the pool. Times affect only the order. */
+/** Replaces an infinite time, which only direct SQL can store: it must not fail the pool. Times only affect order. */
 const finite = (time: Date): Date => (Number.isFinite(Number(time)) ? time : new Date(8.64e15))
 
 const rowOf = (member: Member): PoolRow => ({
@@ -174,7 +174,7 @@ export const layer = Layer.effect(
           AND CASE WHEN ${workspace_id} = '' THEN is_default ELSE workspaces.id::text = ${workspace_id} END`,
       where: sql`hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`
     }))
-    /** For Citus: only a statement that names the account as a value runs on one node. */
+    /** For Citus, looks up only the account: it must be a value in `versions`, so that one node runs that statement. */
     const ownerOfKey = makeLookUp<{ api_key_hash: ApiKeyHash }, KeyOwner, KeyOwner>(reads, {
       operation: "api_keys.find",
       by: { api_key_hash: "text" },

@@ -24,7 +24,7 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
   ) AS change (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
 
-/** Names what a change changes: a parking is unique by credential and model. */
+/** Names the parking of a change, which is unique by credential and model. */
 const parkingName = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
 /** A stored parking. */
@@ -36,9 +36,7 @@ type Stored = CredentialReference &
     readonly in_force: boolean | null
   }
 
-/**
- * Whether the provider refused because of the key itself: only such refusals and the recovery from them are recorded.
- */
+/** Whether the provider refused the key itself: only such refusals and the recovery from them are recorded. */
 const blamesKey = (cause?: string): cause is "rejected" | "forbidden" | "quota_exhausted" =>
   cause === "rejected" || cause === "forbidden" || cause === "quota_exhausted"
 
@@ -60,9 +58,10 @@ const recordChanges = Effect.fnUntraced(function* (
     const others = parkings.filter((one) => one.model !== model)
     const previousCause = parkings.find((one) => one.model === model)?.cause
     parkingsOfKey.set(nameOf(stored), [...others, stored])
-    const recoveryTimes = others.flatMap((one) => (one.cause === "succeeded" ? [one.parked_at.getTime()] : []))
+    const recoveries = others.filter((one) => one.cause === "succeeded")
+    const lastRecovery = Math.max(...recoveries.map((one) => one.parked_at.getTime()))
     const isRecordedForAnother = others.some(
-      (one) => one.cause === cause && one.in_force && one.parked_at.getTime() >= Math.max(...recoveryTimes)
+      (one) => one.cause === cause && one.in_force && one.parked_at.getTime() >= lastRecovery
     )
     const isNewRefusal = blamesKey(cause) && previousCause !== cause
     if (isNewRefusal && isRecordedForAnother) return []
@@ -91,8 +90,8 @@ const recordChanges = Effect.fnUntraced(function* (
 /**
  * Deletes parkings of the changed credentials that have long expired or are of a replaced key, and then merges the
  * changes into the rest, so that no expired parking wins over a change. A change replaces a parking of an older key
- * version, or one of the same version that is smaller by epoch, then end, then strikes and marks no leak. Returns the
- * deleted and the merged parkings.
+ * version, or one of the same version that marks no leak and is smaller by epoch, then end, then strikes. Records
+ * refusals and recoveries of keys; returns the deleted and the merged parkings.
  */
 const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(parkingName, changes)
@@ -134,7 +133,7 @@ const sweepAndMerge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, cha
   return [...merged, ...swept]
 })
 
-/** Merges changes, except those whose credentials another transaction has locked. Returns the exceptions. */
+/** Merges changes, and returns those that it skipped because another transaction has locked their credentials. */
 const mergeUnlocked = (pool: ConnectionPool, changes: ReadonlyArray<ParkingChange>) =>
   changeHealth(
     pool,

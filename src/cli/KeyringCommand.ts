@@ -106,7 +106,7 @@ const stranded = Command.make("stranded", {}, () =>
       ({ account_id, credential_id, kek_id, workspace_id }) =>
         `${credential_id}  account: ${account_id}, workspace: ${workspace_id}, key: ${kek_id}`
     )
-    const more = total > credentials.length ? [`and ${total - credentials.length} more`] : []
+    const more = total > credentials.length ? [`and ${total - credentials.length} more credentials or links`] : []
     yield* printJsonOr(
       { credentials, total },
       total === 0 ? "No credential is stranded." : [...lines, ...more].join("\n")

@@ -62,7 +62,8 @@ export const endSpan = ({ clock, span }: OperationSpan, exit: Exit.Exit<unknown,
         ? failure
         : { kind: failure instanceof Error ? failure.name : "unknown", sqlstate: undefined }
     span.attribute("error.type", sqlstate ?? kind)
-    if (sqlstate?.length === 5) span.attribute("db.response.status_code", sqlstate)
+    // Every SQLSTATE has a digit; the network error EPIPE has none.
+    if (sqlstate?.length === 5 && /\d/.test(sqlstate)) span.attribute("db.response.status_code", sqlstate)
   }
   span.end(clock.currentTimeNanosUnsafe(), exit)
 }

@@ -61,7 +61,7 @@ async function* chunksOf(fd: number) {
   }
 }
 
-/** Opens an import file, or standard input for `-`, until the scope closes. Refuses CSV. */
+/** Opens the import file, or standard input for `-`, until the scope closes. Refuses CSV. */
 const sourceOf = Effect.fnUntraced(function* (file: string) {
   if (extname(file).toLowerCase() === ".csv") return yield* csvRefused()
   if (file === "-") return { chunks: (yield* StandardStreams).stdin, size: undefined } satisfies Source
@@ -185,9 +185,9 @@ const openJournal = Effect.fnUntraced(function* (path: string, account_id: Accou
 const requireAccount = (account_id: AccountId) =>
   Effect.flatMap(Accounts, (accounts) => accounts.listWorkspaces(account_id))
 
-const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string) {
+const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, path: string) {
   yield* requireAccount(account_id)
-  const salt = yield* openJournal(journal, account_id)
+  const salt = yield* openJournal(path, account_id)
   yield* importAll(
     source,
     summaryOf,
@@ -203,9 +203,9 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
 })
 
 /** The dry run: prints only refused lines, and changes nothing. */
-const checkAll = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string | undefined) {
+const checkAll = Effect.fnUntraced(function* (source: Source, account_id: AccountId, path: string | undefined) {
   yield* requireAccount(account_id)
-  const checkRecord = yield* makeImportCheck(account_id, yield* readSalt(journal, account_id))
+  const checkRecord = yield* makeImportCheck(account_id, yield* readSalt(path, account_id))
   yield* importAll(
     source,
     checkedSummaryOf,
@@ -222,7 +222,7 @@ const wrongUsage = (cause: string) =>
   })
 
 /** The path of the journal; undefined for standard input without `--journal`. */
-const journalOf = (file: string, journal: Option.Option<string>) =>
+const journalPathOf = (file: string, journal: Option.Option<string>) =>
   Option.getOrElse(journal, () => (file === "-" ? undefined : `${file}.journal`))
 
 export const credentialImport = Command.make(
@@ -238,7 +238,7 @@ export const credentialImport = Command.make(
     dryRun: toggle("dry-run", "Check every line and change nothing")
   },
   Effect.fnUntraced(function* ({ account, dryRun, file, journal }) {
-    const path = journalOf(file, journal)
+    const path = journalPathOf(file, journal)
     const run = Effect.gen(function* () {
       if (dryRun)
         return yield* CommandLayers.asOperator(CommandLayers.withoutKeyring)(

@@ -7,7 +7,7 @@ import type { KeyStoreUnavailable } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /**
- * Stores links, which let owners enter or manage provider keys in a browser, by the SHA-256 of their tokens. A link for
+ * Stores links by the SHA-256 of their tokens. Links let owners enter or manage provider keys in a browser. A link for
  * one key ends, and loses its key pair, in the transaction of `CredentialRepository` that stores the credential.
  */
 export class LinkRepository extends Context.Service<

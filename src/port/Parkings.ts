@@ -10,8 +10,8 @@ export class Parkings extends Context.Service<
   {
     /**
      * Merges cooldowns into the stored ones, by the database's clock. Idempotent and independent of order. Ignores
-     * replaced keys and keys marked as leaked. Deletes cooldowns of the same credentials that expired hours ago. Skips
-     * credentials that another transaction has locked, and returns their changes.
+     * those of replaced keys and of keys marked as leaked. Deletes the credentials' cooldowns that expired hours ago.
+     * Skips credentials that another transaction has locked, and returns their changes.
      */
     readonly store: (changes: ReadonlyArray<ParkingChange>) => Answer<ReadonlyArray<ParkingChange>>
     /** The parkings of the credentials' current keys, by the database's clock; those of the whole key first. */

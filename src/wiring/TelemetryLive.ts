@@ -7,10 +7,10 @@ import * as Gauges from "../telemetry/Gauges.ts"
 import { version } from "./OtlpSettings.ts"
 import type { Settings } from "./Settings.ts"
 
-/** How long an exiting process waits for the collector. Short, because one that fails to start waits too. */
+/** How long an exiting process waits for the collector. Short, because a process that fails to start waits too. */
 const shutdownTimeout = "1 second" as const
 
-const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
+const collectorAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
   url,
   headers: Redacted.value(headers),
   resource,
@@ -21,7 +21,7 @@ const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
 export const traces = (settings: Settings): Layer.Layer<never> =>
   Option.match(settings.otlp.traces, {
     onNone: () => Layer.succeed(References.TracerEnabled, false),
-    onSome: (url) => Otlp.tracer({ ...targetAt(url, settings), sampling: settings.otlp.sampling })
+    onSome: (url) => Otlp.tracer({ ...collectorAt(url, settings), sampling: settings.otlp.sampling })
   })
 
 /** Sends metrics to the collector in the settings; empty if there is none. */
@@ -29,7 +29,7 @@ export const pushedMetrics = (settings: Settings): Layer.Layer<never> =>
   Option.match(settings.otlp.metrics, {
     onNone: () => Layer.empty,
     onSome: (url) => {
-      const options = { ...targetAt(url, settings), exportInterval: settings.metricsInterval }
+      const options = { ...collectorAt(url, settings), exportInterval: settings.metricsInterval }
       return Layer.effectDiscard(OtlpMetrics.make(options)).pipe(Layer.provide(Otlp.layer))
     }
   })

@@ -118,7 +118,7 @@ describe("byok credential import", () => {
     for (const { actor } of creates) assert.strictEqual(actor.kind, "cli")
   })
 
-  it.live("a dry run refuses records beyond MAX_CREDENTIALS, counting repeated ones once", function* () {
+  it.live("a dry run refuses records beyond MAX_CREDENTIALS, counting repeated records once", function* () {
     const { account_id, settings, sql, write } = yield* begin
     const run = (file: string, ...flags: ReadonlyArray<string>) =>
       runCommand(["credential", "import", file, "--account", account_id, ...flags], {

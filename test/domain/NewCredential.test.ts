@@ -165,10 +165,10 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
   })
 })
 
-describe("a provider that is nearly right", () => {
+describe("an unknown provider", () => {
   const slugs = Provider.literals
   it.prop(
-    "is answered with the nearest slug, or one as near",
+    "is refused with the nearest slug, or one as near, if it resembles one",
     [
       elementOf(slugs.filter(({ length }) => length > 4)),
       integer(0, 40),
@@ -187,7 +187,7 @@ describe("a provider that is nearly right", () => {
   )
 
   it.for(["x", "ai", "unheard-of", "constructor", "openai".repeat(1000), "sk-openai-0123456789"])(
-    "is answered without a suggestion if it is far from all: %s",
+    "is refused without a suggestion if it resembles no slug: %s",
     (provider) => assert.deepStrictEqual(issues({ ...plain, provider }), [`provider: ${notProvider}`])
   )
 })

@@ -77,7 +77,7 @@ const json = Arbitrary.map(
     before + JSON.stringify([{ secret }, [secret, 1], secret][shape], null, spaces) + after
 )
 
-describe("an inconclusive label (L15)", () => {
+describe("the pattern of inconclusive labels (L15)", () => {
   it.prop("matches the label of any JSON that contains text, whatever surrounds it", [json], ([key]) =>
     inconclusiveLabel.test(labelOf(key))
   )
@@ -86,7 +86,7 @@ describe("an inconclusive label (L15)", () => {
     inconclusiveLabel.test(labelOf(key))
   )
 
-  it.for(["sk-...AbCd", "***...q", "ab...stu", "{ab...cdef", "abc...def}"])("is not %s (control)", (label) => {
+  it.for(["sk-...AbCd", "***...q", "ab...stu", "{ab...cdef", "abc...def}"])("does not match %s (control)", (label) => {
     assert.isFalse(inconclusiveLabel.test(label))
   })
 })

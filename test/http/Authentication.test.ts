@@ -145,7 +145,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
   })
 
   it.effect.each(["1000", "10737418240"])(
-    "403 before the body is read: %s bytes, none sent (D4, T7)",
+    "403 before the body is read: %s bytes announced, none sent (D4, T7)",
     function* (length) {
       assertForbidden(yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds"))
     }

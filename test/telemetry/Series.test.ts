@@ -123,7 +123,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     )
   })
 
-  it.effect("show bodies that no account has been charged for yet", function* () {
+  it.effect("show the memory of request bodies not yet counted for any account", function* () {
     const { sql, url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const unread = (bytes: number) => holds("byok_memory_held_bytes", bytes, { use: "unread" })

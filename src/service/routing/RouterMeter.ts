@@ -27,6 +27,7 @@ const exclusionReasons = [
 
 type PlanFailure = UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable
 
+/** The counted result of each failure: a key whose role may not route counts as unknown. */
 const planFailures = {
   UnknownApiKey: "unknown_api_key",
   ApiKeyMayNotRoute: "unknown_api_key",
@@ -53,7 +54,7 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
         Effect.tap(({ isEmpty }) => Effect.sync(() => countPlan(isEmpty ? "exhausted" : "ok"))),
         Effect.tapError(({ _tag }) => Effect.sync(() => countPlan(planFailures[_tag])))
       ),
-    /** Counts the exclusions of one credential in a search. */
+    /** Counts the reasons why a search excluded one credential. */
     countExclusions: (exclusions: ReadonlyArray<Exclusion>) => {
       for (const { reason } of exclusions) countExclusion(reason)
     },

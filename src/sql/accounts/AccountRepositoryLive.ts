@@ -33,22 +33,19 @@ export const layer = Layer.effect(
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
     /**
-     * Inserts a row unless it exists. Returns whether it exists now, and the act to record if it is new. In the
-     * statements, `xmax` is 0 for a new row.
+     * Inserts a row. Returns whether the statement returned a row, new or, by DO UPDATE, the existing one; and the act
+     * to record if it is new. In the statements, `xmax` is 0 for a new row.
      */
     const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
       Effect.map(insert, (rows) => ({
-        stored: rows.length > 0,
+        hasRow: rows.length > 0,
         acts: rows.filter(({ is_new }) => is_new).map(() => act)
       }))
     /** Inserts a row and records the act in one transaction. Returns whether the row exists now. */
     const insertAndRecord = (insert: ReturnType<typeof insertOnce>) =>
-      sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
+      sql.withTransaction(Effect.flatMap(insert, ({ acts, hasRow }) => Effect.as(record(sql, acts), hasRow)))
 
-    /**
-     * Marks a row as deleted or revoked and records the act, unless an earlier call did so. Returns the time of the
-     * act; none if there is no such row.
-     */
+    /** Ends a row and records the act, unless an earlier call did. Returns when it ended; none for an unknown row. */
     const endOnce = Effect.fnUntraced(function* (
       end: Statement.Statement<Ended>,
       find: Statement.Statement<Ended>,
@@ -131,7 +128,7 @@ export const layer = Layer.effect(
       hasAccounts: askExists(reads, "accounts.exist")`SELECT 1 FROM accounts LIMIT 1`,
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
-          // Shows that the id was used before, perhaps by an erased account: the end of an erasure has an operation.
+          // An audit entry with an operation proves that the id was used before: each erased account leaves one.
           const [usedBefore] = yield* sql`
             SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation IS NOT NULL LIMIT 1`
           const created =
@@ -143,8 +140,8 @@ export const layer = Layer.effect(
                     ON CONFLICT (id) DO NOTHING RETURNING true AS is_new`,
                   { action: "account.create", account_id }
                 )
-              : { stored: false, acts: [] }
-          if (!created.stored) {
+              : { hasRow: false, acts: [] }
+          if (!created.hasRow) {
             const [existing] = yield* sql<{ name: string }>`SELECT name FROM accounts WHERE id = ${account_id}`
             if (existing === undefined) return "deleted"
             // The key exists if an earlier attempt succeeded and its answer was lost.

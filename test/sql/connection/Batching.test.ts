@@ -290,7 +290,7 @@ describe("a batch", () => {
     [sqlError("SqlError", "57014"), 1 + 5],
     [sqlError("SqlError", "42P01"), 1],
     [sqlError("SqlError"), 1]
-  ])("that fails for %s goes on by one, all at once if they meet a lock, or not at all", ([failure, begun]) =>
+  ])("that fails for %s repeats requests singly, all at once after a failed lock, or not at all", ([failure, begun]) =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* pool()
       state.failing = () => {

@@ -78,8 +78,8 @@ const readError = (error: unknown) =>
 const isInvalidParams = (error: unknown): error is InvalidParams => error instanceof InvalidParams
 
 /**
- * Imports the records of a file concurrently with `importOne`. Prints, in the order of the lines, each result whose
- * kind `prints` selects. Fails if a line is refused, or if there is no record.
+ * Imports the records of a file by concurrent calls of `importOne`. Prints, in the order of the lines, each result
+ * whose kind `prints` selects. Fails if a line is refused, or if there is no record.
  */
 const importAll = Effect.fnUntraced(function* <E, R>(
   { chunks, size }: Source,

@@ -42,7 +42,7 @@ export const layer = group(
   "health",
   Effect.fnUntraced(function* (handlers) {
     let logged = ""
-    const ready = yield* makeReady(({ problems, warnings }) => {
+    const answer = yield* makeReady(({ problems, warnings }) => {
       const summary = [...problems, ...warnings].join("; ")
       if (summary === logged) return Effect.void
       logged = summary
@@ -50,7 +50,7 @@ export const layer = group(
       return Effect.logWarning(`${problems.length > 0 ? "Not ready" : "Ready, but"}: ${summary}`)
     })
     // Logs the state at startup, before anybody asks.
-    yield* Effect.forkScoped(ready)
-    return handlers.handleAll({ live: () => Effect.succeed(live), ready: () => ready })
+    yield* Effect.forkScoped(answer)
+    return handlers.handleAll({ live: () => Effect.succeed(live), ready: () => answer })
   })
 )

@@ -60,7 +60,7 @@ type Sealed = Parameters<Links["Service"]["open"]>[1]
 
 /**
  * The tenants' operations, within the workspace of the link. A replace link may only read and update its credential:
- * `isAllowed` refuses it the others.
+ * authentication refuses it any other operation on credentials.
  */
 const handlers = group(
   LinksApi,
@@ -140,13 +140,13 @@ const handlers = group(
       /** The API keys to which a credential may be restricted: only ordinary keys send requests. */
       apiKeys: Effect.fnUntraced(function* () {
         const { account_id } = yield* currentLink
-        const all = yield* Effect.catchTag(
+        const apiKeys = yield* Effect.catchTag(
           reads(account_id, accounts.listApiKeys(account_id)),
           "NotKnown",
           () => new NotFound()
         )
-        const serving = all.filter(({ revoked_at, role }) => revoked_at === null && role === "ordinary")
-        return { data: serving.map(({ hash, name }) => ({ hash, name })) }
+        const usable = apiKeys.filter(({ revoked_at, role }) => revoked_at === null && role === "ordinary")
+        return { data: usable.map(({ hash, name }) => ({ hash, name })) }
       }),
       list: ({ query, request }) => Effect.flatMap(inWorkspace(query), (query) => operations.list({ query, request })),
       plan: ({ payload, request }) =>

@@ -12,8 +12,8 @@ export class CredentialPools extends Context.Service<
   CredentialPools,
   {
     /**
-     * The states of the pools of a workspace, by default the default one, in the order of the providers. None if the
-     * workspace is unknown or deleted (E19). Takes no longer for large pools.
+     * The states of a workspace's pools in the order of the providers, by default of the default workspace.
+     * None if the workspace is unknown or deleted (E19). Takes no longer for large pools.
      */
     readonly versions: (
       owner: Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId },

@@ -14,7 +14,7 @@ import * as CredentialUseLive from "../sql/routing/CredentialUseLive.ts"
 import { PoolLimits } from "../port/CredentialRepository.ts"
 import * as Database from "../sql/connection/Database.ts"
 import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
-import { failureOf, sentenceOn } from "../sql/connection/DatabaseErrors.ts"
+import { explainFailure, failureOf } from "../sql/connection/DatabaseErrors.ts"
 import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "../sql/connection/DatabaseTarget.ts"
 import { durableSession, inspectSession, type Rights, servingRights } from "../sql/schema/inspectSession.ts"
 import { distribute, restoreForeignKeys } from "../sql/schema/distribute.ts"
@@ -82,7 +82,7 @@ const whenReachable = Effect.fnUntraced(function* <A>(
   return yield* open.pipe(
     Effect.retry({ while: shouldRetry, schedule: Schedule.spaced("500 millis") }),
     Effect.catch((failure) =>
-      Effect.flatMap(elapsed, (seconds) => refuse(sentenceOn(name, failure, Math.round(seconds))))
+      Effect.flatMap(elapsed, (seconds) => refuse(explainFailure(name, failure, Math.round(seconds))))
     )
   )
 })
@@ -191,7 +191,7 @@ export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service
     )
   ).pipe(
     Layer.catchTag("SqlError", (error) =>
-      Layer.effectContext(refuse(sentenceOn(nameOf(settings), failureOf(error), 0)))
+      Layer.effectContext(refuse(explainFailure(nameOf(settings), failureOf(error), 0)))
     )
   )
   const limited = Layer.provideMerge(repositories, Layer.succeed(PoolLimits, settings.poolLimits))

@@ -109,7 +109,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.match(message, /^BYOK_GATEWAY_SOCKET must have at most \d+ bytes\.$/)
   })
 
-  it.effect("shares no route with the port (control)", function* () {
+  it.effect("shares no route with the port but /health/ready (control)", function* () {
     const { url } = yield* TestService
     const path = yield* openSocket
     for (const route of ["/v1/accounts", "/v1/routes"]) {
@@ -226,7 +226,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.include(text, key)
   })
 
-  it.effect("takes reports enclosed in a request, refuses them one by one, and plans by them", function* () {
+  it.effect("applies the reports in a route request before planning, and refuses each on its own", function* () {
     const { account_id, create } = yield* TestService.newTenant
     for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
     const path = yield* openSocket

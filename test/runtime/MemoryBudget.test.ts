@@ -46,27 +46,27 @@ describe("a budget of memory", () => {
     }).pipe(Effect.provide(Recording.layer))
   )
 
-  it("evicts nothing for a reservation that never fits, and no reservation that holds nothing", () => {
+  it("evicts nothing for a reservation that never fits, and never evicts an empty reservation", () => {
     const budget = makeMemoryBudget(100)
-    const left: Array<string> = []
-    const holding = (account: string, name: string, bytes: number) => {
+    const events: Array<string> = []
+    const reserveRevocable = (account: string, name: string, bytes: number) => {
       const one = budget.reserve(account, "route", () => {
-        left.push(name)
+        events.push(name)
         one.release()
       })
       assert.isTrue(one.grow(bytes, () => {}))
       return one
     }
-    const never = budget.reserve("one", "route")
-    assert.isFalse(never.grow(101, () => left.push("grown")))
-    never.release()
-    const shrunk = holding("one", "shrunk", 5)
-    holding("one", "large", 60)
+    const tooLarge = budget.reserve("one", "route")
+    assert.isFalse(tooLarge.grow(101, () => events.push("grown")))
+    tooLarge.release()
+    const shrunk = reserveRevocable("one", "shrunk", 5)
+    reserveRevocable("one", "large", 60)
     shrunk.shrink(0)
-    holding("one", "new", 30)
+    reserveRevocable("one", "new", 30)
     const other = budget.reserve("another", "route")
-    assert.isFalse(other.grow(20, () => left.push("admitted")))
-    assert.deepStrictEqual(left, ["large", "admitted"])
+    assert.isFalse(other.grow(20, () => events.push("admitted")))
+    assert.deepStrictEqual(events, ["large", "admitted"])
   })
 
   it.effect("has 192 MiB by default", () =>

@@ -19,7 +19,7 @@ export interface PooledCredential {
   /** Opaque version of the database row: changes with every change of the row. */
   readonly row: string
   readonly seal: Seal
-  /** Whether the key cannot be used, because only signed tokens may leave the process and it cannot sign them (D58). */
+  /** Whether the key is unusable: only signed tokens may leave the process, and this key cannot sign any (D58). */
   readonly cannotSign?: boolean
   /** Cooldowns as last read from the database. */
   readonly stored: Cooldowns

@@ -11,7 +11,7 @@ const logInterval = 60_000
 /** Time without a new checkpoint after which unsealed entries are counted, and counted again, in milliseconds. */
 const stalledAfter = 60_000
 
-/** Seals new audit entries every second. Logs hashes, so that logs kept elsewhere expose a rewritten chain. */
+/** Seals new audit entries every second. At debug level, logs hashes: copies elsewhere expose a rewritten chain. */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
     const { seal, countUnsealed } = yield* AuditLog
@@ -21,7 +21,7 @@ export const layer = Layer.effectDiscard(
     let nextCountAt = 0
     let hasWarned = false
 
-    /** Warns once per stall, if an open transaction keeps entries unsealed for a minute. */
+    /** Warns once per stall: unsealed entries and no new checkpoint for a minute, as behind an open transaction. */
     const warnIfStalled = Effect.fnUntraced(function* (last_seq: bigint, now: number) {
       if (last_seq !== lastSealedSeq || nextCountAt === 0) {
         lastSealedSeq = last_seq

@@ -7,8 +7,8 @@ const wordOf = (value: unknown, key: string) => {
   return typeof word === "string" && /^[\w.]{1,63}$/.test(word) ? word : undefined
 }
 
-/** Connection errors that the driver reports without a code. */
-const uncoded: Readonly<Record<string, { readonly kind?: string; readonly sqlstate?: string }>> = {
+/** Kind or SQLSTATE of connection errors that the driver reports without a code, by their message. */
+const byMessage: Readonly<Record<string, { readonly kind?: string; readonly sqlstate?: string }>> = {
   "PgConnection: Connection timed out": { sqlstate: "ETIMEDOUT" },
   "PgConnection: Connection closed during startup": { sqlstate: "ECONNRESET" },
   "PgConnection: Connection closed": { sqlstate: "ECONNRESET" },
@@ -23,7 +23,7 @@ export const failureOf = ({ reason }: SqlError.SqlError): DatabaseFailure =>
     kind: reason._tag,
     sqlstate: wordOf(reason.cause, "code"),
     constraint: wordOf(reason.cause, "constraint"),
-    ...uncoded[reason.message]
+    ...byMessage[reason.message]
   })
 
 const caHint = "; set DATABASE_CA_FILE to trust other authorities"
@@ -46,7 +46,7 @@ const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: 
 ]
 
 /** Says why the database `name` cannot be used after `seconds` of trying, without saying where it is. */
-export const sentenceOn = (name: string, failure: DatabaseFailure, seconds: number): string => {
+export const explainFailure = (name: string, failure: DatabaseFailure, seconds: number): string => {
   const { kind, message, sqlstate } = failure
   const code = sqlstate === undefined ? "" : ` (${sqlstate})`
   if (sqlstate === "25006") return `${name} leads to a read-only server (25006); gave up after ${seconds} seconds.`

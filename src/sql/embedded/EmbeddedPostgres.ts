@@ -4,7 +4,7 @@ import { readFileSync, rmSync } from "node:fs"
 import { Socket } from "node:net"
 import { join } from "node:path"
 import { applicationName } from "../connection/Database.ts"
-import { failureOf, sentenceOn } from "../connection/DatabaseErrors.ts"
+import { explainFailure, failureOf } from "../connection/DatabaseErrors.ts"
 import { prepare, socketName } from "./DataDirectory.ts"
 import { EmbeddedPostgresError, locate, type PostgresBinaries, run } from "./PostgresBinaries.ts"
 
@@ -194,7 +194,7 @@ const makeOpenOrStart = (host: string, server: Server, user: User): Effect.Effec
         // The server starts or stops, or too many clients connect at once.
         const isRunning = failure.sqlstate === "57P03" || failure.sqlstate === "EAGAIN"
         if (!isRunning && !failure.isTransient) {
-          return yield* EmbeddedPostgresError.of(sentenceOn("The embedded database", failure, 0))
+          return yield* EmbeddedPostgresError.of(explainFailure("The embedded database", failure, 0))
         }
         if (isRunning && server.isStarting()) deadline = Date.now() + startTimeout
         const started = isRunning ? undefined : yield* Effect.result(server.start)

@@ -122,8 +122,8 @@ export const layer = Layer.effect(
     const { ask, distributed, sql } = reads
 
     /**
-     * Looks up the states of the pools of a workspace; `providers` are joined by commas. The first OFFSET 0 hides their
-     * number from the planner, which would otherwise plan every execution anew, for longer than the execution takes.
+     * Makes a look-up of a workspace's pool states; `providers` are joined by commas. The first OFFSET 0 hides their
+     * number, which would make PostgreSQL plan every execution anew; the second makes it look up each pool by index.
      */
     const versionsFrom = <Wanted extends { readonly providers: string }, Row extends object>(
       by: Readonly<Record<keyof Wanted & string, "uuid" | "text">>,
@@ -174,7 +174,7 @@ export const layer = Layer.effect(
           AND CASE WHEN ${workspace_id} = '' THEN is_default ELSE workspaces.id::text = ${workspace_id} END`,
       where: sql`hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`
     }))
-    /** For Citus, looks up only the account: it must be a value in `versions`, so that one node runs that statement. */
+    /** On Citus, looks up the owner first: given the account as a value, one node runs the statement of `versions`. */
     const ownerOfKey = makeLookUp<{ api_key_hash: ApiKeyHash }, KeyOwner, KeyOwner>(reads, {
       operation: "api_keys.find",
       by: { api_key_hash: "text" },

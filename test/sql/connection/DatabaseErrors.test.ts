@@ -6,7 +6,7 @@ import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
 import type { ConnectionPool } from "../../../src/sql/connection/ConnectionPool.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
-import { sentenceOn } from "../../../src/sql/connection/DatabaseErrors.ts"
+import { explainFailure } from "../../../src/sql/connection/DatabaseErrors.ts"
 import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import { openDatabase } from "../../../src/wiring/Persistence.ts"
 import { adminClient, databaseSettings, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
@@ -170,10 +170,10 @@ const failure = (sqlstate: string) => new DatabaseFailure({ kind: "ConnectionErr
 describe("a database that cannot be used", () => {
   it("because a pooler refuses the session's settings is reported with advice to set DATABASE_POOLER (08P01)", () => {
     assert.strictEqual(
-      sentenceOn("DATABASE_URL", failure("08P01"), 10),
+      explainFailure("DATABASE_URL", failure("08P01"), 10),
       "DATABASE_URL cannot be reached (08P01); gave up after 10 seconds. Behind a transaction pooler such as PgBouncer, set DATABASE_POOLER=true."
     )
-    assert.notInclude(sentenceOn("DATABASE_URL", failure("08006"), 10), "DATABASE_POOLER")
+    assert.notInclude(explainFailure("DATABASE_URL", failure("08006"), 10), "DATABASE_POOLER")
   })
 
   it.live("because its host is unknown is reported sooner than one that may be starting", function* () {

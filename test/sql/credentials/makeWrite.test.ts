@@ -40,7 +40,7 @@ describe("every write of a credential", () => {
   it.live.each([
     ["in batches", true],
     ["each with a statement of its own", false]
-  ] as const)("leaves the row of its pool as its members are, within the limits, %s", function* ([, batching]) {
+  ] as const)("keeps the pool's counts exact and within its limits, %s", function* ([, batching]) {
     const { ports, sql } = yield* openWith(batching)
     const [first = assert.fail()] = ports
     const repositories = ports.map((each) => Context.get(each, CredentialRepository))

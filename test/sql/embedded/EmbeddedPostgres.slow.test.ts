@@ -206,7 +206,7 @@ describe("a data directory that cannot be used", () => {
 })
 
 describe("the socket", () => {
-  it.live("is beside the data; a path that is too long is refused with the excess", function* () {
+  it.live("is beside the data; a path too long for it is refused, with the number of excess bytes", function* () {
     const directory = realpathSync(yield* temporaryDirectory)
     const longest = join(directory, "d".repeat(103 - `${directory}//postgres/.s.PGSQL.5432`.length))
     assert.lengthOf(yield* query(yield* start(longest), "SELECT 1 AS one"), 1)

@@ -74,7 +74,7 @@ const exampleRequests: Readonly<Record<string, object>> = {
   "byok.update": { name: "Production", disabled: false }
 }
 
-const seq = { type: "integer", minimum: 0 }
+const seqSchema = { type: "integer", minimum: 0 }
 
 /** Descriptions of query parameters; for numbers also the schema, because the contract decodes them from strings. */
 const queryParameters: Readonly<Record<string, { readonly description: string; readonly schema?: object }>> = {
@@ -89,8 +89,8 @@ const queryParameters: Readonly<Record<string, { readonly description: string; r
   workspace_id: { description: "Workspace of the credentials; by default, the account's default workspace." },
   provider: { description: "Only credentials of this provider." },
   credential_id: { description: "Only events of this credential, which may be deleted." },
-  before: { description: "Only events before this `seq`.", schema: seq },
-  after: { description: "Only events after this `seq`, the oldest first.", schema: seq },
+  before: { description: "Only events before this `seq`.", schema: seqSchema },
+  after: { description: "Only events after this `seq`, the oldest first.", schema: seqSchema },
   state: { description: "Only credentials in this state." },
   include: { description: "`status` adds the status of each credential; null if it was deleted meanwhile." },
   q: { description: "Only credentials whose name or label begins, or whose label ends, with this text, ignoring case." }
@@ -118,8 +118,8 @@ const addExample = (body: { content?: OpenApi.OpenApiSpecContent } | undefined, 
   if (json !== undefined) Object.assign(json, { examples: { example: { value: make(json.schema as Shape) } } })
 }
 
-/** The name of a header with capitals, such as `Retry-After`. */
-const titleCase = (header: string) => header.replace(/\b[a-z]/g, (letter) => letter.toUpperCase())
+/** Capitalizes each word of a header's name, as in `Retry-After`. */
+const titleCase = (name: string) => name.replace(/\b[a-z]/g, (letter) => letter.toUpperCase())
 
 /** Gives a parameter or header the description of its schema, unless it has its own. */
 const withDescription = <A extends { readonly schema: { readonly description?: string } }>(part: A) => ({

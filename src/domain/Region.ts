@@ -8,12 +8,12 @@ export const Region = Schema.Literals(["global", "europe", "us"]).annotate({
 })
 export type Region = typeof Region.Type
 
-/** Providers that allow a declared region although their keys carry none (D30). */
+/** Providers for which any region may be declared although their keys carry none (D30). */
 const regionDeclaringProviders: ReadonlySet<string> = new Set<Provider>(["azure"])
 
 const regionIssues = (message: string) => [{ path: ["declared_region"], message }]
 
-/** Checks the declared region against the provider and the region in the key, null if it has none (D29, D30). */
+/** Checks the declared region against the provider and the key's own region, null if the key has none (D29, D30). */
 export const regionConflicts = (
   provider: string,
   declared_region: Region | null,

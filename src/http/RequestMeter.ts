@@ -13,7 +13,7 @@ export const methodOf = (method: string) => (methods.has(method) ? method : "_OT
 /** The status of a request whose client left before its answer, as in nginx. Only series and logs have it. */
 export const clientGone = 499
 
-/** Counts connections, and measures requests until they are answered or their clients leave. */
+/** Measures connections, unadmitted bytes of bodies, and requests until they are answered or their clients leave. */
 export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: number) {
   const { counter, gauge, histogram } = yield* makeMeter
   let active = 0

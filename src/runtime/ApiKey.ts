@@ -12,7 +12,7 @@ export const makeApiKey = Effect.fnUntraced(function* (role: ApiKeyRole) {
   return { key, hash: hashApiKey(key) }
 })
 
-/** The hash that identifies an API key (D24) or link token. `latin1` is for HTTP headers, as Node decodes them so. */
+/** The hash that identifies an API key (D24) or link token. Node decodes HTTP headers as `latin1`. */
 export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" = "utf8"): ApiKeyHash =>
   ApiKeyHash.make(hash("sha256", Buffer.from(Redacted.value(key), encoding)), { disableChecks: true })
 

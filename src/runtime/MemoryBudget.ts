@@ -25,7 +25,7 @@ export const layer = (total: number) =>
 const uses = ["body", "page", "pool", "route", "gateway", "spare"] as const
 type Use = Exclude<(typeof uses)[number], "spare">
 
-/** Tenants' requests may use three quarters of the budget; the rest is for routing. */
+/** A tenant's request fits if all uses together then take at most three quarters: the rest is for routing only. */
 const tenantUses: ReadonlySet<Use> = new Set(["body", "page"])
 const tenantsShare = 0.75
 
@@ -219,15 +219,15 @@ export const makeMemoryBudget = (total: number) => {
   const leavesRoutersShare = () => queue.used() <= tenantsTotal || evictable.first === evictable.last
 
   /**
-   * Chooses reservations to revoke so that a place fits, each from the account that would be the largest without those
+   * Chooses reservations to revoke so that a place fits, each from the account that remains the largest without those
    * chosen before. Chooses none if that account would keep less than the account of the place gets.
    */
   const chooseRevocable = ({ limit, tenant, weight }: Place): ReadonlyArray<ReservedBytes> => {
     const wanted = bytesOf(tenant) + weight
     const chosen: Array<ReservedBytes> = []
-    const others = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, oldest: revocable.first }))
+    const remaining = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, oldest: revocable.first }))
     for (let free = limit - queue.used() + revokedBytes; free < weight;) {
-      const largest = others.reduce((one, other) => (other.bytes > one.bytes ? other : one))
+      const largest = remaining.reduce((one, other) => (other.bytes > one.bytes ? other : one))
       const { oldest } = largest
       if (oldest === undefined || largest.bytes - oldest.bytes < wanted) return []
       largest.oldest = oldest.next
@@ -257,7 +257,7 @@ export const makeMemoryBudget = (total: number) => {
 
   return {
     held,
-    /** Maximum bytes of all tenants' requests together. */
+    /** Maximum bytes of all uses together with which a tenant's request fits. */
     tenantsTotal,
     reserve,
     /**

@@ -21,8 +21,8 @@ const sentencesOf = (cause: Cause.Cause<unknown>) => {
 }
 
 /**
- * Ready if the database answers, stores commits durably and has this build's migrations, and the primary key may seal.
- * Only warns of a full disk, and of credentials whose key is missing: the service can serve everything else.
+ * Ready if the database answers, stores commits durably and has this build's migrations, and the key store's primary
+ * key, if any, may seal. Only warns of a full disk, and of credentials whose key is missing: all else can be served.
  */
 export const layer = Layer.effect(
   Readiness,

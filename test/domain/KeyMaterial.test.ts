@@ -9,17 +9,17 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
     ["a plain key", "sk-plain", "sk-plain", null],
     ["a plain key with blanks around it", " sk plain\n", " sk plain\n", null],
     ["JSON that is not an object", '["sk-1"]', '["sk-1"]', null],
-    ["a brace that is not at the start", 'k{"api_key":"a"}', 'k{"api_key":"a"}', null],
+    ["text with a brace that is not at the start", 'k{"api_key":"a"}', 'k{"api_key":"a"}', null],
     ["an object without a region", '{"api_key":"sk-1"}', "sk-1", null],
     ["an object after blanks", ' \t\r\n{"api_key":"sk-1"}', "sk-1", null],
-    ["region global", '{"api_key":"sk-1","region":"global"}', "sk-1", "global"],
-    ["region europe", '{"api_key":"sk-1","region":"europe"}', "sk-1", "europe"],
-    ["region eu, which is europe", '{"region":"eu","api_key":"sk-1"}', "sk-1", "europe"],
-    ["region us", '{"api_key":"sk-1","region":"us"}', "sk-1", "us"],
-    ["anything else inside", '{"api_key":"sk-1","organization":{"id":[1,null]},"":0}', "sk-1", null],
-    ["an untrimmed api_key", '{"api_key":" "}', " ", null],
-    ["the last of repeated members (D13)", '{"api_key":"a","api_key":"b"}', "b", null]
-  ] as const)("may be %s", ([, key, secret, region]) => {
+    ["an object with region global", '{"api_key":"sk-1","region":"global"}', "sk-1", "global"],
+    ["an object with region europe", '{"api_key":"sk-1","region":"europe"}', "sk-1", "europe"],
+    ["an object with region eu, which is europe", '{"region":"eu","api_key":"sk-1"}', "sk-1", "europe"],
+    ["an object with region us", '{"api_key":"sk-1","region":"us"}', "sk-1", "us"],
+    ["an object with other members", '{"api_key":"sk-1","organization":{"id":[1,null]},"":0}', "sk-1", null],
+    ["an object with a blank api_key, kept untrimmed", '{"api_key":" "}', " ", null],
+    ["an object with repeated members, of which the last counts (D13)", '{"api_key":"a","api_key":"b"}', "b", null]
+  ] as const)("may be %s, and yields its secret and region", ([, key, secret, region]) => {
     assert.deepStrictEqual(materialOf(slug, key), Option.some({ secret, region }))
   })
 

@@ -276,7 +276,7 @@ layerLive(service)("the example of a gateway", (it) => {
   })
 
   it.effect(
-    "as two processes: what one parks the other leaves out, and both leave out a leaked key at once (Q30, L16)",
+    "in two processes: one leaves out keys that the other parked, and both leave out a leaked key at once (Q30, L16)",
     function* () {
       const { databaseUrl } = yield* TestService
       const { tenant, upstream } = yield* scene()

@@ -51,7 +51,7 @@ export type CredentialStatus = typeof CredentialStatus.Type
 
 const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
 
-/** A credential counts as parked if it is for any model. `parkings` are those in force for its current key. */
+/** A credential that is parked for any model counts as parked. `parkings` are those in force for its current key. */
 export const stateOf = (
   { disabled }: Pick<Credential, "disabled">,
   seal: Seal,

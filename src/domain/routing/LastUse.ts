@@ -37,7 +37,7 @@ export const useFromOutcome = (outcome: Outcome, at: number, last_failed_version
 const later = (one: number | null, other: number | null): number | null =>
   one === null || (other !== null && other > one) ? other : one
 
-/** Merges two uses: the later of each time. */
+/** Merges two uses: the later of each time, and the later failure. */
 export const mergeUses = (one: LastUse, other: LastUse): LastUse => {
   const last_failed_at = later(one.last_failed_at, other.last_failed_at)
   const { last_failed_version, last_failure } = last_failed_at === one.last_failed_at ? one : other

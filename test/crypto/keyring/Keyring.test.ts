@@ -38,7 +38,7 @@ describe("a keyring (SECURITY.md, Keyring)", () => {
   })
 
   it.prop(
-    "identifies each key by 16 bytes of HMAC-SHA-256 of its id under HKDF of the key (T12)",
+    "gives each key a check value: 16 bytes of HMAC-SHA-256 of its id under HKDF of the key (T12)",
     [bytes(32, 32), elementOf(["K", "kek-1"])],
     ([key, id]) => {
       const checkKey = Buffer.from(hkdfSync("sha256", key, "", "byok/kcv", 32))

@@ -117,7 +117,7 @@ describe("two pools", () => {
     assert.deepStrictEqual(yield* stored, ids)
   })
 
-  it.live("a statement nobody waits for keeps its place in the queue of its pool until it ends (D14)", function* () {
+  it.live("an abandoned statement keeps its place in the queue of its own pool until it ends (D14)", function* () {
     const { admin, insert, one, reads, stored, writes } = yield* open({ ...shortDeadline, poolSize: 2, queue: 2 })
     const unlock = yield* lockTable(admin, "t")
     yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id), "tests.ask")), {

@@ -149,7 +149,7 @@ describe("a database URL is refused in a sentence that names its fault", () => {
     "postgres://u@localhost/d?host=/run/one,/run/two",
     "postgres://u@localhost/d?host=/run/one&host=/run/two",
     "postgres://u@one.example.org/d?sslmode=verify-full&sslmode=disable"
-  ])("%s: only one host and one mode are allowed", (url) => {
+  ])("%s: only one host and one sslmode are allowed", (url) => {
     assert.instanceOf(refusalOf(url), InvalidDatabaseUrl)
   })
 })

@@ -34,22 +34,21 @@ export const faults = readFaults()
  * costs only time: `npm run world -- --planted` prints others.
  */
 export const known: Readonly<Record<string, number>> = {
-  "an update is acknowledged but not stored": 71,
-  "an update ignores the revision": 71,
+  "an update is acknowledged but not stored": 130,
+  "an update ignores the revision": 130,
   "a create fails if another took its idempotency key meanwhile": 754,
   "deleting an unknown credential succeeds": 80,
   "a read shows a disabled credential as enabled": 691,
   "a create with an idempotency key leaves no record": 22,
   "two credentials get the same sort_order": 69,
   "a pool takes one member more than its limit": 1315,
-  "a plan acts when its effect is created": 165,
-  "a plan joins a read that began before the request": 147,
-  "a snapshot is fresh for twice as long": 58,
-  "a write does not raise the version of the pool": 20,
+  "a plan acts when its effect is created": 179,
+  "a plan joins a read that began before the request": 328,
+  "a snapshot is fresh for twice as long": 51,
   "a lease accepts a row that has changed": 1165,
   "a deleted workspace still routes with fresh snapshots": 671,
   "a cached token is used although its key does not open": 2190,
-  "a row is visible to every account": 15,
+  "a row is visible to every account": 28,
   "a credential may name any API key": 90,
   "the database deletes cooldowns that processes still remember": 450,
   "changes of locked rows are dropped": 22,
@@ -61,9 +60,15 @@ export const known: Readonly<Record<string, number>> = {
   "a link that serves once serves again": 1008,
   "a used link does not tell what it has stored": 1008,
   "an altered row counts as verified": 102,
-  "changes that fail to be stored are dropped": 81,
-  "an update that loses a race is not retried": 71,
-  "an event names no link": 97
+  "changes that fail to be stored are dropped": 274,
+  "an update that loses a race is not retried": 239,
+  "an event names no link": 97,
+  "Retry-After is not limited to an hour": 27,
+  "a report is recorded before its answer": 17,
+  "a link writes after its revocation": 1658,
+  "the write of a closed link is stored": 1658,
+  "a delete does not lower the member count": 9,
+  "a delete does not lower the byte count": 9
 }
 
 const step = (deed: Deed, more: Partial<Step> = {}): Step => ({

@@ -20,7 +20,7 @@ const failures: ReadonlyArray<OpenFailure["_tag"] | "defect"> = [
   "defect"
 ]
 
-/** Times operations by the tag of their error. Does not count interrupted ones. */
+/** Makes timers of operations. A timer records durations by the tag of the error, if any; none if interrupted. */
 export const makeCryptoTimer = Effect.map(makeMeter, ({ histogram }) => (operation: "seal" | "unwrap" | "rewrap") => {
   const seriesOf = memoize((error: string | undefined) =>
     histogram("byok.crypto.operation.duration", {

@@ -8,10 +8,7 @@ import { LinkKeys, NotForThisLink } from "../port/Links.ts"
 
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
-/**
- * For importing private keys with WebCrypto, because importing with the library makes Node warn of an experimental
- * feature.
- */
+/** For WebCrypto, because importing private keys with the library makes Node warn of an experimental feature. */
 const ecdh = { name: "ECDH", namedCurve: "P-256" }
 
 /**

@@ -6,7 +6,7 @@ import type { KekIdentity } from "./KeyEncryption.ts"
 
 type Keks = () => ReadonlyArray<Pick<KekIdentity, "kek_id">>
 
-/** Limits the wraps of every KEK, across all instances, to the random nonces that AES-GCM allows under one key. */
+/** Limits the wraps of every KEK, across all instances, to the number of random nonces safe under one key. */
 export class WrapBudget extends Context.Service<
   WrapBudget,
   {

@@ -114,8 +114,8 @@ const handlers = group(
       }),
       replaceToken: Effect.fnUntraced(function* ({ payload: { token } }) {
         const link = yield* currentLink
-        const replaced = yield* writes(link.account_id, links.replaceToken(link, token))
-        return replaced ? { data: { link_id: link.link_id } } : yield* LinkRefused.inState("unknown")
+        const isReplaced = yield* writes(link.account_id, links.replaceToken(link, token))
+        return isReplaced ? { data: { link_id: link.link_id } } : yield* LinkRefused.inState("unknown")
       }),
       create: Effect.fnUntraced(function* ({ headers, payload: { sealed_key, ...fields } }) {
         const { provider, workspace_id } = yield* currentLink
@@ -130,7 +130,7 @@ const handlers = group(
         const { provider } = yield* credentialOf(params.id)
         const { purpose } = yield* currentLink
         if (purpose === "replace") {
-          // Accepts only a key.
+          // A replace link must send a key, and nothing else.
           yield* decodeReplacement(sealed_key === undefined ? fields : { ...fields, sealed_key })
         }
         const key = sealed_key === undefined ? {} : { key: yield* openSealed(sealed_key, provider, params.id) }

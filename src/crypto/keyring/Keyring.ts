@@ -26,13 +26,13 @@ export const makeKek = (id: string, bytes: Uint8Array): Kek => {
   return { id, key, check_value }
 }
 
-/** An instance's keys at one moment. The primary key seals and opens; others, pending or being retired, only open. */
+/** The keys of a keyring at one moment. The primary key also seals, unless a PKCS#11 token does; others only open. */
 export interface KeyringSnapshot {
   readonly primary: Kek | undefined
   readonly byId: ReadonlyMap<string, Kek>
 }
 
-/** The keys of this instance. A reload replaces all of them, so call `current` once for keys that must match. */
+/** The keyring of this instance. A reload replaces it whole, so call `current` once for keys that must match. */
 export class Keyring extends Context.Service<Keyring, { readonly current: () => KeyringSnapshot }>()("byok/Keyring") {}
 
 /**
@@ -61,10 +61,10 @@ const parseEntry = (text: string, position: number): Kek => {
   }
 }
 
-/** The entries of a keyring's text, one `id:base64` each. */
+/** The entries of a keyring's text: `id:base64`, separated by white space. */
 export const entriesOf = (text: string): ReadonlyArray<string> => text.split(/\s+/).filter((word) => word !== "")
 
-/** Parses a keyring, maybe an empty one: one `id:base64` per line, the primary key first. Throws `InvalidKeyring`. */
+/** Parses a keyring, which may be empty. Its first entry is the primary key. Throws `InvalidKeyring`. */
 export const parseKeyring = (text: string): KeyringSnapshot => {
   const keks = entriesOf(text).map((entry, index) => parseEntry(entry, index + 1))
   const byId = new Map(keks.map((kek) => [kek.id, kek]))

@@ -67,9 +67,9 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
           if (lines.has(kek_id) || (yield* registry.find([kek_id])).length > 0) {
             return yield* refuse("That id is or was in use: choose another one.")
           }
-          const added = [...lines.values(), line]
-          yield* Effect.flatMap(parseSealingKeyring(added.join("\n")), registerKeyring)
-          return added
+          const newLines = [...lines.values(), line]
+          yield* Effect.flatMap(parseSealingKeyring(newLines.join("\n")), registerKeyring)
+          return newLines
         })
       )
       return kek_id
@@ -89,14 +89,14 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
           }
           if (Buffer.compare(registered.check_value, kek.check_value) !== 0) return yield* differentBytes([kek_id])
           if (registered.retired) return yield* refuse(`Key ${kek_id} is retired: add a new one.`)
-          const lacking = yield* registry.instancesLacking(kek_id)
-          if (lacking.length > 0) {
+          const instances = yield* registry.instancesLacking(kek_id)
+          if (instances.length > 0) {
             return yield* refuse(
-              `Key ${kek_id} is not loaded by ${lacking.join(", ")}: reload the keyring in every instance first (SIGHUP). One that did not stop properly counts for a minute.`
+              `Key ${kek_id} is not loaded by ${instances.join(", ")}: reload the keyring in every instance first (SIGHUP). One that did not stop properly counts for a minute.`
             )
           }
           yield* registry.promote(kek_id)
-          // In the set, the line keeps its first position.
+          // A set keeps only the first of equal lines.
           return new Set([line, ...lines.values()])
         })
       ),

@@ -133,7 +133,7 @@ const replaceFile = (target: string, temporary: string, text: string) =>
     catch: failureToReplace
   })
 
-/** Replaces a keyring file's text by the result of `edit`, or nothing if that fails. Fails during another change. */
+/** Replaces a keyring file's text by the result of `edit`. No change if `edit` fails. Fails during another change. */
 export const editKeyringFile = <E, R>(path: string, edit: (text: string) => Effect.Effect<string, E, R>) =>
   Effect.acquireUseRelease(
     beginReplacement(path),

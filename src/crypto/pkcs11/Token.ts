@@ -215,7 +215,7 @@ export const makeTokenEncryption = ({ ask, keks }: Token): KeyEncryption["Servic
         randomFillSync(nonce)
         const answer = ask({ operation: "wrap", kek_id, nonce, input: dek, aad })
         return answer.pipe(
-          Effect.map((box) => Buffer.concat([nonce, box])),
+          Effect.map((output) => Buffer.concat([nonce, output])),
           Effect.catchTag("AuthenticationFailed", (failure) => Effect.die(failure))
         )
       }),

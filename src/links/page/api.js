@@ -38,10 +38,10 @@ export class Refused extends Error {
   constructor(status, error) {
     /** @type {{ path: (string | number)[], message: string }[]} */
     const issues = error?.metadata?.issues ?? []
-    const isGone = issues.some(({ path }) => path[0] === "workspace_id")
+    const isWorkspaceDeleted = issues.some(({ path }) => path[0] === "workspace_id")
     const sentencesOfIssues = issues.map(Refused.sentenceOf).join(" ")
     super(
-      isGone
+      isWorkspaceDeleted
         ? "The workspace of this link was deleted."
         : sentencesOfIssues || (sentences[status] ?? error?.message ?? sentences[500])
     )
@@ -112,6 +112,7 @@ export const open = async () => {
   /** @type {About} */
   const about = await ask("GET", "/link").catch((error) => {
     if (error.status !== 401 || successor === undefined) throw error
+    // The token was replaced, but the answer was lost.
     keepTokens([successor])
     return ask("GET", "/link")
   })
@@ -147,8 +148,8 @@ const seal = async (key, provider, credential_id) => {
 }
 
 /**
- * Adds a key, or replaces the key of the credential `id`. Seals it again if another tab has used the link's key pair
- * meanwhile (409).
+ * Adds a key, or replaces the key of the credential `id`. Seals and sends it once more after a 409: another tab may
+ * have used the link's key pair meanwhile.
  * @param {string} key @param {string} provider
  * @param {{ id: string } | { idempotency_key: string, name: string | null }} target
  * @returns {Promise<Credential>}

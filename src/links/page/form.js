@@ -56,7 +56,7 @@ export const useRefusal = () => {
       const sentences = issuesHere.map((issue) => [issue.path[0], Refused.sentenceOf(issue)])
       showIssues(Object.fromEntries(sentences), areAllHere ? "" : error.message)
     },
-    /** Clears the issue of a field that is being changed. @param {string} name */
+    /** Clears the issue of a field, and the failure of the form. @param {string} name */
     clearIssue: (name) => set(({ issues: { [name]: _, ...issues } }) => ({ failure: "", issues })),
     alert: html`<div role="alert">${failure && html`<small class="error">${failure}</small>`}</div>`
   }

@@ -16,7 +16,7 @@ export const nameOf = (/** @type {Pick<Key, "label" | "name">} */ { label, name 
 /** Hides updates of only the key: a `credential.rotate` event of the same update says as much. */
 const isShown = (/** @type {any} */ { action, fields }) => action !== "credential.update" || String(fields) !== "key"
 
-/** The word that an owner types to delete a key: its label, or the provider if the label has other characters. */
+/** The word that an owner types to delete a key: its label, or the provider if the label is hard to type. */
 const confirmationOf = (/** @type {Key} */ { label, provider }) => (/^[\w.-]+$/.test(label) ? label : provider)
 
 /** Sorts the keys of one provider into the order in which routers try them. @param {Key[]} keys */
@@ -26,9 +26,9 @@ export const inOrder = (keys) =>
   )
 
 /**
- * The page of one key. `perform` runs an action and then reads all keys again; `show` opens another view.
+ * The page of one key. `perform` runs an action, reads all keys again and says `message`; `show` opens another view.
  * @param {{ shown: Key, all: Key[], manages: boolean,
- *   perform: (act: () => Promise<unknown>, done?: any) => Promise<boolean>,
+ *   perform: (act: () => Promise<unknown>, message?: any) => Promise<boolean>,
  *   show: (name: string, id?: string) => void }} props
  */
 export const KeyPage = ({ all, manages, perform, show, shown }) => {
@@ -48,11 +48,12 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
       const ids = siblings.map((key) => (key.id === id ? other?.id : key.id === other?.id ? id : key.id))
       await ask("PUT", "/byok/order", { provider, ids })
     }
-    const done = html`${nameOf(shown)} is now number ${index + by + 1} of ${providerName(provider)}.`
-    return html`<button aria-disabled=${String(!other)} onClick=${() => other && perform(swap, done)}>${words}</button>`
+    const message = html`${nameOf(shown)} is now number ${index + by + 1} of ${providerName(provider)}.`
+    const onClick = () => other && perform(swap, message)
+    return html`<button aria-disabled=${String(!other)} onClick=${onClick}>${words}</button>`
   }
-  const change = (/** @type {object} */ changes, /** @type {any} */ done) =>
-    perform(() => ask("PATCH", `/byok/${id}`, changes), done)
+  const change = (/** @type {object} */ changes, /** @type {any} */ message) =>
+    perform(() => ask("PATCH", `/byok/${id}`, changes), message)
   const toggle = (/** @type {string} */ name, /** @type {string} */ words, kind = "") =>
     html`<button
       class=${kind}
@@ -88,7 +89,7 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
   )
   const { last_failed_at, last_failure, last_succeeded_at, parked = [], state = "" } = status ?? {}
   const reasons = [...new Set(parked.map(({ cause }) => causeOf(cause)))].join(", and ")
-  const retry = parked.map(({ until }) => until).sort()[0]
+  const nextTry = parked.map(({ until }) => until).sort()[0]
 
   return html`
     <div class="row">
@@ -97,7 +98,7 @@ export const KeyPage = ({ all, manages, perform, show, shown }) => {
     </div>
     <p>
       ${states[state]?.[1]} ${state !== "disabled" && reasons && `${" "}The reason: ${reasons}.`}
-      ${state === "parked" && retry && html`${" "}It is tried again <${Ago} at=${retry} onPassed=${() => perform(async () => {})} />.`}
+      ${state === "parked" && nextTry && html`${" "}It is tried again <${Ago} at=${nextTry} onPassed=${() => perform(async () => {})} />.`}
     </p>
     ${
       manages &&

@@ -68,11 +68,11 @@ export const Keys = ({ about, onClosed }) => {
   const manages = about.purpose === "manage"
 
   /**
-   * Runs `act` unless another act runs, then reads the keys again. Says `done`, or why the act failed. Returns
+   * Runs `act` unless another act runs, then reads the keys again. Says `message`, or why the act failed. Returns
    * whether it succeeded.
-   * @param {() => Promise<unknown>} act @param {any} [done]
+   * @param {() => Promise<unknown>} act @param {any} [message]
    */
-  const perform = async (act, done = "") => {
+  const perform = async (act, message = "") => {
     if (isActing.current) return false
     isActing.current = true
     say("")
@@ -88,12 +88,12 @@ export const Keys = ({ about, onClosed }) => {
         refusal
           ? refusal.message
           : readFailure
-            ? html`${done} The list of keys could not be updated: reload this page.`
-            : done
+            ? html`${message} The list of keys could not be updated: reload this page.`
+            : message
       )
     return !refusal
   }
-  const readAgain = (/** @type {any} */ done) => void perform(async () => {}, done)
+  const readAgain = (/** @type {any} */ message) => void perform(async () => {}, message)
   useEffect(() => readAgain(""), [])
   useEffect(() => {
     const showCurrentView = () => {
@@ -114,11 +114,11 @@ export const Keys = ({ about, onClosed }) => {
   const shown = keys?.find(({ id }) => id === view.id)
 
   /**
-   * Leaves a form by going back in the history, so that the Back button does not return to it. If `done` is not empty,
-   * then reads the keys again and says it.
+   * Leaves a form by going back in the history, so that the Back button does not return to it. Then reads the keys
+   * again and says `message`, unless it is empty.
    */
-  const leave = (/** @type {string} */ done) => {
-    if (done) addEventListener("popstate", () => readAgain(done), { once: true })
+  const leave = (/** @type {string} */ message) => {
+    if (message) addEventListener("popstate", () => readAgain(message), { once: true })
     history.back()
   }
   if (view.name === "add" || (view.name === "replace" && shown)) {

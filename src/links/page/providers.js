@@ -83,7 +83,7 @@ export const doubtOf = (key, slug) => {
   const [, owner] = beginnings.find(([beginning]) => key.startsWith(beginning)) ?? []
   if (owner !== undefined && slug.split("/")[0] !== owner)
     return `This looks like a key of ${providerName(owner)}, not of ${providerName(slug)}.`
-  // The service refuses these beginnings, and explains it better.
+  // Perhaps a scheme before the key: the service refuses that, and explains it better.
   if (/^(bearer|basic|token|key|api-?key)\b/i.test(key)) return undefined
   if (!/^\s*[[{]/.test(key)) {
     if (/[^!-~]/.test(key.trim())) return "Keys seldom contain spaces, line breaks or non-ASCII characters."

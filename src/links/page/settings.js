@@ -30,7 +30,7 @@ const regions = [
 const wordsOf = (/** @type {string[][]} */ choices, /** @type {unknown} */ value) =>
   choices.find(([one]) => one === String(value ?? ""))?.[1]
 
-/** Whether keys of a provider may have a region: owners declare it for azure; keys of the others may contain it. */
+/** Whether keys of a provider may have a region: for azure, owners declare it; for the others, a key may contain it. */
 const takesRegion = (/** @type {string} */ provider) => ["azure", "openai", "fireworks"].includes(provider)
 
 const list = (/** @type {any[] | null} */ all, /** @type {string} */ unrestricted) =>

@@ -1,11 +1,11 @@
 // @ts-check
 /** Runs first and imports nothing: the token must leave the address even if the other scripts do not load. */
 
-const fromAddress = location.hash.slice(1)
+const addressToken = location.hash.slice(1)
 
 /** Identifies the link of the current entry in the tab's history: a tab may open several links, and go back to each. */
-export const link = fromAddress === "" ? history.state?.link : String(Date.now())
-history.replaceState(fromAddress === "" ? history.state : { link }, "", location.pathname)
+export const link = addressToken === "" ? history.state?.link : String(Date.now())
+history.replaceState(addressToken === "" ? history.state : { link }, "", location.pathname)
 
 const storageKey = `byok ${link}`
 
@@ -18,8 +18,8 @@ const storedTokens = () => {
   }
 }
 
-/** The link's token, then perhaps a new token: if the answer was lost, it is not known which of them is valid. */
-export let tokens = fromAddress === "" ? storedTokens() : [fromAddress]
+/** The link's token, and its successor until the service confirms the replacement: meanwhile either may be valid. */
+export let tokens = addressToken === "" ? storedTokens() : [addressToken]
 
 /**
  * Stores tokens for this tab, so that it can be reloaded. If the browser stores nothing, keeps them in memory only.
@@ -31,15 +31,15 @@ export const keepTokens = (next) => {
     sessionStorage.setItem(storageKey, JSON.stringify(next))
   } catch {}
 }
-if (fromAddress !== "") keepTokens(tokens)
+if (addressToken !== "") keepTokens(tokens)
 
 const isOtherLink = () => location.hash !== "" || history.state?.link !== link
 for (const event of ["hashchange", "popstate"]) addEventListener(event, () => isOtherLink() && location.reload())
 
-/** Whether the browser has the APIs that the page needs. Over plain HTTP none has them, which the page explains. */
-const isSupported = !isSecureContext || ("subtle" in crypto && "randomUUID" in crypto && "timeout" in AbortSignal)
+/** Whether the browser can run the page. True over plain HTTP, where the page says only that it needs HTTPS. */
+const canLoad = !isSecureContext || ("subtle" in crypto && "randomUUID" in crypto && "timeout" in AbortSignal)
 
-const load = () => (isSupported ? import("./app.js") : Promise.reject())
+const load = () => (canLoad ? import("./app.js") : Promise.reject())
 load().catch(() => {
   const retryButton = Object.assign(document.createElement("button"), { textContent: "Try again" })
   retryButton.addEventListener("click", () => location.reload())

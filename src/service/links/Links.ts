@@ -27,7 +27,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
     const random = yield* SecureRandom.SecureRandom
     const repository = yield* LinkRepository
 
-    /** Finds the workspace of a new link: that of its credential, or a live workspace of the account. */
+    /** Finds the workspace of a new link: that of its credential, else the live one that it names, else the default. */
     const workspaceOf = Effect.fnUntraced(function* (account_id: AccountId, { credential_id, workspace_id }: NewLink) {
       const workspaces = yield* accounts.listWorkspaces(account_id)
       if (workspaces.length === 0) return yield* new NotKnown({ kind: "account" })

@@ -8,7 +8,7 @@ import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
 
-/** Whether keys that can sign tokens never leave the process: leases get tokens instead (D58). */
+/** Whether cloud keys never leave the process: leases get only tokens that these keys sign (D58). */
 export const TokensOnly = Context.Reference("byok/TokensOnly", { defaultValue: () => false })
 
 /** The expiry of a token, in milliseconds since 1970, and what a gateway needs in addition to it. */
@@ -48,8 +48,8 @@ interface CachedToken {
 }
 
 /**
- * Signs tokens with stored cloud keys, and caches them encrypted under a key of this process. Invariant: the cache has
- * at most one token per credential, for 80 % of its lifetime, in reserved memory, and zeroes evicted tokens.
+ * Signs tokens with stored cloud keys, and reuses each for 80 % of its lifetime. Invariant: the cache has at most one
+ * token per credential, encrypted under a key of this process and in reserved memory, and zeroes evicted tokens.
  */
 export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
   make: Effect.gen(function* () {
@@ -71,8 +71,8 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       return minted_at <= now && now < reused_until
     }
 
-    /** Finds the token of a key that may be reused. Wipes any other token of its credential. */
-    const find = ({ credential_id, key_version }: Signer): CachedToken | undefined => {
+    /** Returns the token of a key if it may be reused. Wipes any other token of its credential. */
+    const findOrWipe = ({ credential_id, key_version }: Signer): CachedToken | undefined => {
       const cached = cache.get(credential_id)
       if (cached?.key_version === key_version && isFresh(cached)) return cached
       wipe(credential_id)
@@ -94,7 +94,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
 
     /** Passes the cached token of a key to `fill`. Returns false if there is none. */
     const open = (signer: Signer, fill: Fill): boolean => {
-      const cached = find(signer)
+      const cached = findOrWipe(signer)
       if (cached === undefined) return false
       const { box, reservation, terms } = cached
       const end = box.length - tagLength
@@ -115,7 +115,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
     yield* repeatInBackground("10 seconds", wipeExpired, "Old tokens could not be wiped")
 
     return {
-      isCached: (signer: Signer): boolean => find(signer) !== undefined,
+      isCached: (signer: Signer): boolean => findOrWipe(signer) !== undefined,
       open,
       /**
        * Passes to `fill` the cached token of an opened key, or a new one, or the key itself if it is no cloud key.

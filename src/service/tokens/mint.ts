@@ -40,7 +40,7 @@ export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.E
       )
     : Effect.void
 
-/** The parts of a token that must not appear in answers, even without the rest of it. */
+/** The parts of a token to redact from texts, even where they appear alone. */
 export const secretPartsOf = (token: string): ReadonlyArray<string> => {
   if (!token.startsWith(bedrockPrefix)) return token.split(".")
   const encoded = token.slice(bedrockPrefix.length)

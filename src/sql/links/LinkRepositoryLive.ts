@@ -65,12 +65,12 @@ export const layer = Layer.effect(
     ) {
       if (!(yield* lockOpenLink(sql, account_id, link_id))) return Option.none()
       const isLink = sql`account_id = ${account_id} AND id = ${link_id}`
-      const [replaced] = yield* sql<SealedKey & { readonly public_key: Uint8Array }>`
+      const [old] = yield* sql<SealedKey & { readonly public_key: Uint8Array }>`
         SELECT ${sql.csv(linkKeyColumns)} FROM links WHERE ${isLink} AND public_key <> ${public_key}`
-      if (replaced === undefined) return Option.none()
+      if (old === undefined) return Option.none()
       yield* sql`UPDATE links SET ${sql.update({ public_key, ...private_key })} WHERE ${isLink}`
-      const { public_key: replaced_public, ...replaced_private } = replaced
-      return Option.some({ public_key: replaced_public, private_key: replaced_private })
+      const { public_key: oldPublicKey, ...oldPrivateKey } = old
+      return Option.some({ public_key: oldPublicKey, private_key: oldPrivateKey })
     }, sql.withTransaction)
 
     return LinkRepository.of({
@@ -95,7 +95,6 @@ export const layer = Layer.effect(
         UPDATE links SET hash = ${bytes(next)} WHERE ${isOpenLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
         RETURNING 1`,
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
-      /** Clears the key pair of an expired link, and deletes the link itself a week later. */
       deleteExpired: Effect.asVoid(askRows(background, "links.forget")`
         WITH deleted AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
         UPDATE links SET ${clearLinkKeys(background.sql)}

@@ -67,9 +67,9 @@ export const AuditEvent = Schema.Union([
   event("keyring.admit", { kek_id: Schema.String }),
   event("keyring.promote", { kek_id: Schema.String }),
   event("keyring.retire", { kek_id: Schema.String }),
-  /** Undoes a retirement, because a credential was sealed under the key meanwhile. */
+  /** Undoes a retirement, because a credential or link was sealed under the key meanwhile. */
   event("keyring.reinstate", { kek_id: Schema.String }),
-  /** Number of credentials rewrapped under `kek_id`, by previous key. */
+  /** Number of data keys, of credentials or links, rewrapped under `kek_id`, by previous key. */
   event("keyring.rewrap", { kek_id: Schema.String, from: Schema.Record(Schema.String, Schema.Int) })
 ])
 export type AuditEvent = typeof AuditEvent.Type

@@ -44,7 +44,7 @@ export const decodeCloudKey = (provider: string, json: unknown): Result.Result<C
     issuesOf(issue).map(({ message, path: [name] }) => (name === undefined ? "" : `${name} ${message}`))
   )
 
-/** The id of a key, which is no secret: its label shows it (D56). */
+/** The public id in a cloud key, from which its label is made (D56). */
 export const publicIdOf = (key: CloudKey): string => ("accessKeyId" in key ? key.accessKeyId : key.private_key_id)
 
 export const cloudDetailsOf = (key: CloudKey): CloudDetails =>

@@ -60,7 +60,7 @@ interface Member {
   /** The member in responses (section 2.1). */
   readonly output: Schema.Constraint
   readonly column: Column
-  /** The input member of a create that an update does not take (section 4.1). */
+  /** The input member of a create that an update cannot change (section 4.1). */
   readonly createOnly?: Schema.Constraint
   /** The input member of create and update (section 4.1, section 8). */
   readonly input?: (operation: Operation) => Schema.Constraint

@@ -5,7 +5,7 @@ import { signsTokens, takesRegionInKey } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 import { Text } from "./checkInput.ts"
 
-/** A parsed raw key (D28, D57). The secret is the raw key, or the `api_key` of one with a region in JSON. */
+/** A parsed raw key (D28, D57). The secret is the raw key, or the `api_key` in JSON that may have a region. */
 export interface KeyMaterial {
   readonly secret: Redacted.Redacted
   /** The text that the label masks (D56): the secret, a cloud key's public id or Azure's first `api_key`. */

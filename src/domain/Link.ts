@@ -16,9 +16,9 @@ export interface Link {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
   readonly purpose: Purpose
-  /** The provider of the key to connect; null lets the owner choose, and for other purposes. */
+  /** The provider of the key to connect, null if the owner chooses it; null for other purposes. */
   readonly provider: Provider | null
-  /** The credential to replace; of a used link, the one that it stored. */
+  /** The credential to replace, or that a used link has stored; otherwise null. */
   readonly credential_id: CredentialId | null
   readonly return_url: string | null
   readonly created_at: DateTime.Utc

@@ -10,7 +10,7 @@ export interface SealedKey {
 
 /** What a secret is sealed to: it opens only with the same `text`, which is part of its AAD. */
 export interface SealingContext {
-  /** The account for which calls to the key store queue. */
+  /** The account in whose queue calls to the key store wait. */
   readonly account_id: AccountId
   readonly text: string
 }

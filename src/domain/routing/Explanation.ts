@@ -30,7 +30,7 @@ const reasonSchema = <Reason extends Schema.Constraint, Fields extends Schema.St
   fields: Fields
 ) => Schema.Struct({ reason, message, ...fields })
 
-const Unverified = Schema.Literals(["altered", "unknown_key", "unsupported", "unavailable"])
+const UntrustedSeal = Schema.Literals(["altered", "unknown_key", "unsupported", "unavailable"])
 
 /** Why a credential is not used. */
 const Excluded = Schema.Union([
@@ -42,7 +42,7 @@ const Excluded = Schema.Union([
   }),
   reasonSchema(Schema.tag("region"), { declared: Schema.NullOr(Region), host: Region }),
   reasonSchema(Schema.tag("zdr"), { declared: Schema.NullOr(Schema.Boolean) }),
-  reasonSchema(Schema.tag("seal"), { seal: Unverified }),
+  reasonSchema(Schema.tag("seal"), { seal: UntrustedSeal }),
   reasonSchema(Schema.tag("parked"), {
     cause: Schema.Literals(parkedCauses),
     until: Schema.NullOr(timestamp("When it is tried again; null if not before its key is replaced."))
@@ -54,7 +54,7 @@ export type Excluded = typeof Excluded.Type
 const Removed = Schema.Union([
   reasonSchema(Schema.Literals(["none_there", "region", "zdr"]), {}),
   reasonSchema(Schema.Literals(["is_required", "is_byok_only"]), { credential_id: CredentialId }),
-  reasonSchema(Schema.tag("seal"), { credential_id: CredentialId, seal: Unverified })
+  reasonSchema(Schema.tag("seal"), { credential_id: CredentialId, seal: UntrustedSeal })
 ])
 export type Removed = typeof Removed.Type
 

@@ -67,7 +67,8 @@ const forgottenAfter = hour
 export const rememberedFor = longestCooldown + forgottenAfter
 
 /**
- * How long after its end the database keeps a cooldown: longer than a process remembers it, even after a long attempt.
+ * Minimum time for which the database keeps a cooldown after its end: longer than a process remembers it, even after a
+ * long attempt.
  */
 export const sweptAfter = rememberedFor + 2 * hour
 

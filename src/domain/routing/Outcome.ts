@@ -71,8 +71,8 @@ const keyStatuses = [400, 401, 403]
 const quotaStatuses = [400, 401, 402, 403, 429]
 
 /**
- * Classifies an upstream's answer; `now` is in milliseconds since 1970. In a 4xx answer, codes outrank the status: a
- * spent quota is often a 429.
+ * Classifies an upstream's answer; `now` is in milliseconds since 1970. Codes that count outrank the status: a spent
+ * quota is often a 429.
  */
 export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
   if (status === null || status < 200 || status === 408 || status >= 500) return { _tag: "UpstreamFailed" }

@@ -34,7 +34,7 @@ export type Pool = ReadonlyArray<PooledCredential>
 /** Longer lists become sets, because searching a list of 100 models takes longer than the rest of a plan. */
 const maxSearchedLength = 8
 
-/** Indexes an allow list: `null` allows everything, `[]` nothing. Only `null` allows a request without a value (E9). */
+/** Indexes an allow list: `null` allows everything, `[]` nothing. A missing value needs a `null` list (E9). */
 const allows = (list: ReadonlyArray<string | null> | null): Allows => {
   if (list === null) return () => true
   if (list.length <= maxSearchedLength) return (value) => list.includes(value)

@@ -20,8 +20,8 @@ export const setOf = (credentials: ReadonlyArray<CredentialReference>) => {
   return { has: (one: CredentialReference) => names.has(nameOf(one)), distinct: Array.from(names.values()) }
 }
 
-/** The credentials whose pools the transaction has locked, and those that another transaction has locked. */
-interface Locked {
+/** The credentials whose pools this transaction has locked, and those that it skipped. */
+interface LockResult {
   readonly locked: ReadonlyArray<CredentialReference>
   readonly busy: ReadonlyArray<CredentialReference>
 }
@@ -34,7 +34,7 @@ interface Locked {
 export const changeHealth = <A>(
   { distributed, sql }: ConnectionPool,
   credentials: ReadonlyArray<CredentialReference>,
-  change: (credentials: Locked) => Query<{ readonly changed: ReadonlyArray<CredentialReference>; readonly answer: A }>,
+  change: (result: LockResult) => Query<{ readonly changed: ReadonlyArray<CredentialReference>; readonly answer: A }>,
   skipLocked = false
 ): Query<A> => {
   const columns = sql`credentials.account_id, credentials.id AS credential_id`

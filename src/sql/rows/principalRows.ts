@@ -29,7 +29,7 @@ export const clearLinkKeys = (sql: SqlClient.SqlClient) =>
 export const isOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   sql`account_id = ${account_id} AND id = ${link_id} AND ended IS NULL AND expires_at > now()`
 
-/** Locks a link until the transaction ends. Returns whether it is open. */
+/** Locks a link until the transaction ends, if it is open. Returns whether it is. */
 export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
   Effect.map(
     sql`SELECT 1 FROM links WHERE ${isOpenLink(sql, account_id, link_id)} FOR UPDATE`,
@@ -40,10 +40,9 @@ export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, li
 export const linkClosed = Symbol("linkClosed")
 
 /**
- * Makes a write for its principal. For a link, it returns `linkClosed`, without the write, unless the link is open.
- * `storedBy` returns the id of the credential that the write stored, if any. Invariants: a link's write commits before
- * the link's revocation is answered, or not at all; and a link for one write ends in the transaction of that write,
- * with the id of the credential.
+ * Runs a write for its principal; for a link that is not open, returns `linkClosed` instead. `storedBy` returns the id
+ * of the credential that the write stored, if any. Invariants: a link's write commits before the link's revocation is
+ * answered, or not at all; and a link for one write ends in that write's transaction, with the id of the credential.
  */
 export const whileLinkOpen = <A>(
   sql: SqlClient.SqlClient,

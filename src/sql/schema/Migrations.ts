@@ -71,7 +71,7 @@ export const appliedMigration = (sql: SqlClient.SqlClient) =>
 const migrate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const run = (record: Parameters<typeof Migrator.fromRecord>[0]) =>
     Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(record) }), SqlClient.SqlClient, sql)
-  // Creates the table of migrations outside the transaction, which would report a later failure instead of the cause.
+  // Outside the transaction: inside, a failure to create the table of migrations would be hidden by the next error.
   if (Option.isNone(yield* appliedMigration(sql))) yield* run({})
   const ran = yield* withLockTimeout(sql, locking.timeout)(run(migrations))
   return ran.map(([, name]) => name)

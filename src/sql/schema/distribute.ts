@@ -41,7 +41,7 @@ const droppedKeys: ReadonlyArray<ForeignKey> = [
   ["links", "links_account_id_fkey", "(account_id) REFERENCES accounts"]
 ]
 
-/** The missing foreign keys. */
+/** The foreign keys that are missing on existing tables. */
 const missingOf = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
   Effect.map(
     sql<{ name: string }>`
@@ -156,7 +156,7 @@ export const distribute = (target: DatabaseTarget, settings: ClientSettings) =>
     Option.getOrElse(() => ({ lacks: "another migration is running", distributed: undefined }))
   )
 
-/** Restores the foreign keys that are missing after undistributing from Citus, and returns their names. */
+/** Restores and names the foreign keys missing after undistributing from Citus; none if another instance migrates. */
 export const restoreForeignKeys = (target: DatabaseTarget, settings: ClientSettings) =>
   Effect.map(
     changeSchema(target, settings, (sql) => sql.withTransaction(restore(sql, droppedKeys))),

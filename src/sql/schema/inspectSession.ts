@@ -21,7 +21,7 @@ export const durableSession = { synchronous_commit: "on" }
 /** The kinds of statement that a role must be allowed to run, by table. */
 export type Rights = Readonly<Record<string, ReadonlyArray<"SELECT" | "INSERT" | "UPDATE" | "DELETE">>>
 
-/** The rights that `serve` needs, and every command that opens the stores. */
+/** The rights that `serve` and every command that opens the stores need. */
 export const servingRights: Rights = {
   effect_sql_migrations: ["SELECT"],
   accounts: ["SELECT", "INSERT"],

@@ -124,11 +124,11 @@ const errorCode = (error: unknown): unknown => Reflect.get(Object(error) as obje
 /** Makes a server whose socket has mode 0660 from the start: `listen` creates it synchronously, under this umask. */
 const makeServer = (...args: Parameters<typeof makeNodeServer>) => {
   const server = makeNodeServer(...args)
-  const listen = server.listen.bind(server) as (...args: ReadonlyArray<unknown>) => Server
+  const originalListen = server.listen.bind(server) as (...args: ReadonlyArray<unknown>) => Server
   server.listen = (...args: ReadonlyArray<unknown>) => {
     const usualMask = process.umask(0o117)
     try {
-      return listen(...args)
+      return originalListen(...args)
     } finally {
       process.umask(usualMask)
     }

@@ -154,7 +154,7 @@ const events = group(
       list: ({ query: { after = 0, limit = 50, wait = 0 } }) =>
         next(after, limit, Duration.seconds(wait)).pipe(
           Effect.raceFirst(Effect.as(untilDraining, { events: [], last_seq: after })),
-          // The wait must not use up the deadline of queries.
+          // A wait may outlast the request's deadline; without one, each query has its own limit.
           Effect.provideService(CurrentDeadline, undefined),
           Effect.map(({ events: data, last_seq }) => HttpServerResponse.jsonUnsafe({ data, last_seq }))
         )

@@ -15,7 +15,7 @@ import type { OpenAttempt, Walk } from "../service/routing/Walk.ts"
  * Keeps the routes that gateways open over HTTP. A route tries the keys of one plan in turn: the report of each attempt
  * opens the next. If a report ends its route, keeps the answer for a minute, if memory allows. Invariant: each route
  * has at most one open attempt; each attempt ends once, by its report or as abandoned; each report counts once, and
- * repetitions of it get the same answer.
+ * repetitions of the latest one get the same answer.
  */
 export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes", {
   make: Effect.gen(function* () {
@@ -29,9 +29,9 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
 
     /**
      * Opens a route and its first attempt; keeps no route without one. Fails with `ServiceUnavailable` if memory is
-     * lacking. Passes `ifUnread` a function that ends the route, to call if the client disconnects without the answer.
+     * lacking. Passes `whenLost` a function that ends the route, to be called if the client may not get the answer.
      */
-    const open = <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (abandon: () => void) => void = () => {}) =>
+    const open = <E>(plan: Effect.Effect<PlannedRequest, E>, whenLost: (abandon: () => void) => void = () => {}) =>
       Effect.suspend(() => {
         endExpired()
         return Effect.flatMap(Effect.interruptible(plan), (planned) => {
@@ -47,7 +47,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
             route.reservation = reservation
             route.expiresAt = monotonicMillis(clock) + maxRouteMillis
             routes.set(id, route)
-            ifUnread(makeEndUnread(id, route))
+            whenLost(makeEndUnread(id, route))
             // The budget may already have revoked the route's memory, which ends it.
             const opening: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =
               route.walk === undefined ? Effect.fail(new ServiceUnavailable()) : openNext(route)
@@ -62,8 +62,8 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       }).pipe(Effect.uninterruptible)
 
     /**
-     * Records the outcome of the open attempt, and opens the next one if the route `continues`. Only the first of
-     * repeated reports counts.
+     * Records the outcome of the open attempt; then opens the next one, or ends the route unless it `continues`. Only
+     * the first of repeated reports counts, but a repetition may still end the route.
      */
     const report = (
       id: string,

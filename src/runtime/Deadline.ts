@@ -11,7 +11,7 @@ export interface Deadline {
   until: number
 }
 
-/** The deadline shared by every step of the current request; undefined outside of requests. */
+/** The deadline shared by every step of the current request; undefined if it has none. */
 export const CurrentDeadline = Context.Reference<Deadline | undefined>("byok/CurrentDeadline", {
   defaultValue: () => undefined
 })
@@ -35,7 +35,7 @@ export const withPausedDeadline = <A, E, R>(wait: Effect.Effect<A, E, R>): Effec
     return Effect.onExit(wait, () => Effect.sync(() => void (deadline.until += performance.now() - began)))
   })
 
-/** Milliseconds until the deadline of the current request, at most `limit`. */
+/** Milliseconds until the deadline of the current request, at most `limit`; without a deadline, `limit`. */
 export const timeLeft = (limit: number): Effect.Effect<number> =>
   Effect.withFiber((fiber) => {
     const deadline = fiber.getRef(CurrentDeadline)

@@ -3,10 +3,10 @@ import { ServiceUnavailable } from "../domain/Errors.ts"
 import { CurrentDeadline } from "./Deadline.ts"
 
 /**
- * Makes a queue that shares a total weight, such as bytes of memory or requests in progress, among tenants. Invariant:
- * admitted weights never exceed the total and are released once; tenants are served in rotation; no tenant is capped
- * while nobody waits. A place that does not fit yet is overtaken only by tenants who would then have no more than its
- * tenant would.
+ * Makes a queue that shares a total weight, such as bytes of memory or requests in progress, among tenants, who claim
+ * weight by `Place`s. Invariant: admitted weights never exceed the total and are released once; tenants are served in
+ * rotation; no tenant is capped while nobody waits. A place that does not fit yet is overtaken only by places whose
+ * tenants would then have no more than its tenant would.
  *
  * Effect's `PartitionedSemaphore` starves a tenant while two others keep returning.
  */
@@ -129,7 +129,7 @@ export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effe
 
 /** The limits derived from DATABASE_QUEUE (D14, F9). */
 export interface QueueLimits {
-  /** Statements waiting or running in one connection pool, of reads, writes or background work. */
+  /** Requests that wait for a statement or run one, on one connection pool: of reads, writes or background work. */
   readonly statements: number
   /** Requests in progress on one connection pool: enough to fill the running batches and the next ones. */
   readonly inProgress: number

@@ -225,9 +225,9 @@ export const makeMemoryBudget = (total: number) => {
   const chooseRevocable = ({ limit, tenant, weight }: Place): ReadonlyArray<ReservedBytes> => {
     const wanted = bytesOf(tenant) + weight
     const chosen: Array<ReservedBytes> = []
-    const remaining = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, oldest: revocable.first }))
+    const candidates = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, oldest: revocable.first }))
     for (let free = limit - queue.used() + revokedBytes; free < weight;) {
-      const largest = remaining.reduce((one, other) => (other.bytes > one.bytes ? other : one))
+      const largest = candidates.reduce((one, other) => (other.bytes > one.bytes ? other : one))
       const { oldest } = largest
       if (oldest === undefined || largest.bytes - oldest.bytes < wanted) return []
       largest.oldest = oldest.next

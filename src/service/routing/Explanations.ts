@@ -46,7 +46,7 @@ interface CachedBody {
   readonly body: Uint8Array
   readonly request: string
   /** Serial numbers of the snapshots: every new snapshot has another one. */
-  readonly snapshots: string
+  readonly serials: string
   /** End of the first cooldown or trial in it, by the monotonic clock. */
   readonly valid_until: number
   readonly reservation: Reservation
@@ -116,11 +116,11 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const { members, request } = prepared
     yield* memory.admit(explainedBytes * members)
     const requestText = JSON.stringify(request)
-    const snapshots = prepared.snapshots.map(({ serial }) => serial).join()
+    const serials = prepared.snapshots.map(({ serial }) => serial).join()
     const poolsKey = `${account_id} ${request.workspace_id} ${request.targets.map(({ provider }) => provider).join()}`
     const findCached = () => {
       const cached = bodies.get(poolsKey)
-      if (cached?.request !== requestText || cached.snapshots !== snapshots) return undefined
+      if (cached?.request !== requestText || cached.serials !== serials) return undefined
       if (monotonicMillis(clock) >= cached.valid_until) return undefined
       cached.reservation.touch()
       return cached.body
@@ -131,7 +131,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
       if (cachedBody !== undefined) return cachedBody
       const { explanation, valid_until } = yield* explain(prepared)
       const body = yield* throttled(() => explanationBody(explanation))
-      if (members >= minCached) cache(poolsKey, { body, request: requestText, snapshots, valid_until })
+      if (members >= minCached) cache(poolsKey, { body, request: requestText, serials, valid_until })
       return body
     })
     return findCached() ?? (yield* inTurn(account_id, explainUnlessCached))

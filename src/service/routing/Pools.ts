@@ -34,10 +34,10 @@ import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErro
 type WorkspaceSelector = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId }
 
 /**
- * Caches pools: the credentials of a workspace for one provider, with the health of their keys. Each call queries the
- * versions of its pools, and reads those that changed, once for all callers that wait. Invariant: a cached snapshot
- * serves only if a query within the requested freshness found its version and health unchanged, so none is stale except
- * after changes that raise neither.
+ * Caches pools: the credentials of a workspace for one provider, with the health of their keys. Unless the cached pools
+ * are fresh enough, a call queries their versions and reads those that changed, once for all callers that wait.
+ * Invariant: a cached snapshot serves only if a query within the requested freshness found its version and health
+ * unchanged, so none is stale except after changes that raise neither.
  */
 export class Pools extends Context.Service<
   Pools,
@@ -344,7 +344,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     )
   }
 
-  /** Returns the cached snapshot if it has the wanted state, or was validated after `query`. */
+  /** Returns the cached snapshot if it has the wanted state, and marks it validated; or if a later query did. */
   const cachedSnapshot = ({ key, state }: WantedPool, query: Query): Snapshot | undefined => {
     const entry = cache.get(key)
     if (entry === undefined || !isUsable(entry.snapshot, query.at)) return undefined

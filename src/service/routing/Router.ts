@@ -39,7 +39,7 @@ import { type Attempt, makeWalk, retrySoonMillis, type RouterOperations, runPlan
 /**
  * Chooses keys for requests to model providers, in process or for gateways. The tenants' HTTP API does not reach it. A
  * plan lists the steps of a request; each uses a stored key (an own step) or the operator's (shared capacity). A lease
- * opens a stored key for one attempt. A refusal parks it for a while; then one request at a time tries it (a trial).
+ * opens a stored key for one attempt. An upstream's refusal parks the key; then one request at a time tries it (trial).
  *
  * Invariant: a key opens only if its row, at most `leaseFreshness` old unless the plan allows more, is the planned one;
  * ending its lease zeroes it and ends its trial.
@@ -103,7 +103,7 @@ const leaseFreshness = 1000
 /** Credentials that a search examines before it waits for the turn of its account: about 0.1 ms. */
 const maxExamined = 256
 
-/** The pools of a request, in the order of its targets; none if its workspace is gone or its API key is revoked. */
+/** Pools in the order of the requested providers; none if the workspace is gone, or the API key may no longer route. */
 type PoolSnapshots = Pick<WorkspacePools, "snapshots">
 
 type KeyFailure = UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace
@@ -437,7 +437,7 @@ const make = Effect.gen(function* () {
 
   const releaseTrial = (lease: Lease) => health.releaseTrial(lease.terms, lease.health, lease)
 
-  /** When to retry a request that failed, from cached pools of any age; null if unknown. */
+  /** When to retry a request that failed, from pools of any age if they are cached; null if unknown. */
   const retryAt: RouterOperations["retryAt"] = ({ request }) =>
     planWithin(request, Number.POSITIVE_INFINITY).pipe(
       Effect.flatMap((plan) =>

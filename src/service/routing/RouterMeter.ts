@@ -38,8 +38,8 @@ const planFailures = {
 /** Makes the metrics of the router. Every series begins at zero, so that rates include its first event. */
 export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   const makeCounters = <Value extends string>(family: FamilyName, attribute: string, values: ReadonlyArray<Value>) => {
-    const count = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
-    return (value: Value) => count.get(value)?.()
+    const counters = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
+    return (value: Value) => counters.get(value)?.()
   }
   const countPlan = makeCounters("byok.router.plans", "result", ["ok", "exhausted", ...Object.values(planFailures)])
   const countLease = makeCounters<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", [

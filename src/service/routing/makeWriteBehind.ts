@@ -21,7 +21,7 @@ interface WriteBehind<A> {
 const retryAfter = "1 second"
 const closingTimeout = "1 second"
 
-/** Whether a retry may succeed, because the database is unreachable or busy. Otherwise a change is at fault. */
+/** Whether to retry: the database is away or busy, or storing was interrupted. Otherwise a change is at fault. */
 const isTransient = (cause: Cause.Cause<unknown>): boolean => {
   const failure = Cause.squash(cause)
   return (
@@ -34,8 +34,8 @@ const isTransient = (cause: Cause.Cause<unknown>): boolean => {
 /**
  * Makes a buffer of changes that stores them in the background and, for up to a second, when the scope closes. Returns
  * the function that adds a change; it ignores the change if `max` other keys already have unstored ones. Invariant:
- * every added change, alone or merged with others of its key, is waiting, being stored, stored, or dropped with a log
- * line because it can never be stored.
+ * until closing ends, every added change, alone or merged with others of its key, is waiting, being stored, stored, or
+ * dropped with a log line because it can never be stored.
  */
 export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBehind<A>) {
   const { batch, keyOf, max, merge, store, wait, subject } = options

@@ -19,20 +19,22 @@ export const layer = Layer.effectDiscard(
     let nextLogAt = 0
     let lastSealedSeq = 0n
     let nextCountAt = 0
+    let hadUnsealed = false
     let hasWarned = false
 
-    /** Warns once per stall: unsealed entries and no new checkpoint for a minute, as behind an open transaction. */
+    /** Warns once if entries are unsealed in two counts without a checkpoint between, as behind an open transaction. */
     const warnIfStalled = Effect.fnUntraced(function* (last_seq: bigint, now: number) {
       if (last_seq !== lastSealedSeq || nextCountAt === 0) {
         lastSealedSeq = last_seq
         nextCountAt = now + stalledAfter
-        hasWarned = false
+        hadUnsealed = hasWarned = false
       }
       if (hasWarned || now < nextCountAt) return
       nextCountAt = now + stalledAfter
       const unsealed = yield* countUnsealed(countLimit + 1)
-      if (unsealed === 0) return
-      hasWarned = true
+      hasWarned = hadUnsealed && unsealed > 0
+      hadUnsealed = unsealed > 0
+      if (!hasWarned) return
       yield* Effect.logWarning(
         `Audit entries have waited to be sealed for more than a minute, ${formatCount(unsealed)} after ${last_seq}: a transaction that does not end is in the way`
       )

@@ -58,6 +58,20 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     assert.lengthOf(warnings(), 2)
   })
 
+  it.effect("are not reported while each count finds other entries that have just begun to wait", function* () {
+    let count = 0
+    const { lines } = yield* run(
+      () => Effect.succeed(Option.some(head(1))),
+      () => ++count % 2
+    )
+    yield* TestClock.adjust("10 minutes")
+    assert.isAbove(count, 5)
+    assert.deepStrictEqual(
+      lines.filter((line) => line.startsWith("Warn")),
+      []
+    )
+  })
+
   it.effect("are reported once if they fail, until one succeeds", function* () {
     const { asked, lines } = yield* run((time) =>
       time % 10 < 5 ? Effect.succeed(Option.none()) : Effect.fail(new ServiceUnavailable())

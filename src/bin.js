@@ -5,17 +5,17 @@ import { setFlagsFromString } from "node:v8"
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
 const serves = process.argv.includes("serve")
 
-/** Bounds V8's semi-spaces in MiB. Unbounded, memory peaks at 400 MiB instead of 290, but creates have a better p99. */
+/** Bounds V8's semi-spaces, in MiB. Unbounded, memory peaks at 400 MiB, not 290, but creates have a better p99. */
 const semiSpace = "--max-semi-space-size=16"
 
-/** The environment before Node.js added that of `--env-file`. The new process reads the file itself. */
+/** The environment without the variables from `--env-file`: the restarted program reads the file again. */
 const originalEnvironment = () => {
   if (!process.execArgv.some((option) => option.startsWith("--env-file"))) return process.env
   const variables = readFileSync("/proc/self/environ", "utf8").split("\0")
   return Object.fromEntries(variables.filter((variable) => variable !== "").map((variable) => variable.split(/=(.*)/s)))
 }
 
-/** Restarts this program in the same process with the bound, which V8 reads only at startup, unless one is set. */
+/** Unless a bound is set, restarts this program in the same process with one: V8 reads it only at startup. */
 const startBounded = () => {
   const isBounded = [...process.execArgv, process.env["NODE_OPTIONS"] ?? ""].some((option) =>
     option.includes("semi-space")

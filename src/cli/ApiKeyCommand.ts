@@ -37,11 +37,11 @@ interface RoleFlags {
 }
 
 /** Returns the role that the flags name; fails if they contradict each other. */
-const roleOf = ({ management, role }: RoleFlags) => {
-  const named = Option.getOrElse(role, () => (management ? "management" : "ordinary"))
-  return management && named !== "management"
-    ? Effect.fail(new CliError.UserError({ cause: `--management contradicts --role ${named}.` }))
-    : Effect.succeed(named)
+const roleOf = ({ management, role: roleFlag }: RoleFlags) => {
+  const role = Option.getOrElse(roleFlag, () => (management ? "management" : "ordinary"))
+  return management && role !== "management"
+    ? Effect.fail(new CliError.UserError({ cause: `--management contradicts --role ${role}.` }))
+    : Effect.succeed(role)
 }
 
 const issue = Command.make("issue", { account, name, ...roleFlags }, ({ account, name, ...flags }) =>

@@ -34,7 +34,7 @@ export const parse =
     })
 
 /** Makes a parameter that a schema decodes. `expected` ends the sentence that refuses a value: `NAME must …`. */
-const decoded =
+const makeParameter =
   <Kind extends Param.ParamKind>(kind: Kind, prefix: string) =>
   <A>(name: string, description: string, schema: Schema.ConstraintCodec<A, unknown>, expected: string) =>
     Param.String(kind, name).pipe(
@@ -42,9 +42,9 @@ const decoded =
       Param.mapEffect(parse(schema, `${prefix}${name} must ${expected}.`))
     )
 
-export const argument = decoded(Param.argumentKind, "")
+export const argument = makeParameter(Param.argumentKind, "")
 
-export const flag = decoded(Param.flagKind, "--")
+export const flag = makeParameter(Param.flagKind, "--")
 
 /** An optional flag with any text. */
 export const optionalText = (name: string, description: string) =>

@@ -25,10 +25,10 @@ const verify = Command.make("verify", { expect, from }, ({ expect, from }) =>
     const [expectedHash, startHash] = [Option.getOrUndefined(expect), Option.getOrUndefined(from)]
     const report = yield* withAudit((audit) => audit.verify(expectedHash, startHash))
     const { fault } = report
-    const summary = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
+    const faultSummary = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
     // A fault in the log matters more than output that could not be written.
     yield* Effect.mapError(
-      printJsonOr({ ...report, fault: summary }, reportLines(report)),
+      printJsonOr({ ...report, fault: faultSummary }, reportLines(report)),
       (outputFailure) => fault ?? outputFailure
     )
     if (fault !== null) return yield* fault

@@ -18,8 +18,8 @@ import { readSecretText } from "../wiring/PrivateFiles.ts"
 /** How many credentials to read from the database at a time. */
 const pageSize = 1000
 
-/** Fails unless the account exists and has the workspace, if one is passed. A deleted workspace counts. */
-const requireWorkspace = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId | undefined) {
+/** Fails unless the account exists, and has the workspace, if one is passed. A deleted workspace counts. */
+const requireAccount = Effect.fnUntraced(function* (account_id: AccountId, workspace_id?: WorkspaceId) {
   const workspaces = yield* (yield* Accounts).listWorkspaces(account_id)
   if (workspace_id !== undefined && workspaces.every((one) => one.workspace_id !== workspace_id)) {
     return yield* new NotKnown({ kind: "workspace" })
@@ -35,7 +35,7 @@ const create = Command.make(
     const key = yield* readSecretText("The key", Option.none(), stdin)
     const body = { provider, name: Option.getOrNull(name), key: Redacted.value(key).replace(/\r?\n$/, "") }
     const created = yield* Effect.gen(function* () {
-      yield* requireWorkspace(account, undefined)
+      yield* requireAccount(account)
       const input = yield* decodeNewCredential(
         Option.isSome(workspace) ? { ...body, workspace_id: workspace.value } : body
       )
@@ -65,7 +65,7 @@ const list = Command.make(
       provider: Option.getOrUndefined(provider),
       state: Option.getOrUndefined(state)
     }
-    yield* requireWorkspace(account, filter.workspace_id)
+    yield* requireAccount(account, filter.workspace_id)
     const { scan } = yield* CredentialRepository
     yield* printPages(
       "credentials",
@@ -138,7 +138,7 @@ const ids = Argument.String("ID").pipe(
 
 const reorder = Command.make("reorder", { account, workspace, provider, ids }, ({ account, workspace, ...order }) =>
   Effect.andThen(
-    requireWorkspace(account, workspace),
+    requireAccount(account, workspace),
     Effect.flatMap(Credentials, (credentials) => credentials.order({ workspace_id: workspace, ...order }))
   ).pipe(
     CommandLayers.asOperator(CommandLayers.withoutKeyring, account),

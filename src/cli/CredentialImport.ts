@@ -16,7 +16,7 @@ import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
 import { account, optionalText, toggle } from "./Arguments.ts"
 import { CommandFailed, makeProgress, StandardStreams, toJson, writeWhole } from "./Output.ts"
 
-/** How many records to create at a time, so that they share statements. */
+/** How many records to process at a time, so that they share statements. */
 const concurrency = 128
 
 /** The result of a line, as printed. */
@@ -61,7 +61,7 @@ async function* chunksOf(fd: number) {
   }
 }
 
-/** Opens the import file, or standard input for `-`, until the scope closes. Refuses CSV. */
+/** Opens the import file until the scope closes; `-` names standard input. Refuses a name that ends in `.csv`. */
 const sourceOf = Effect.fnUntraced(function* (file: string) {
   if (extname(file).toLowerCase() === ".csv") return yield* csvRefused()
   if (file === "-") return { chunks: (yield* StandardStreams).stdin, size: undefined } satisfies Source
@@ -78,17 +78,18 @@ const readError = (error: unknown) =>
 const isInvalidParams = (error: unknown): error is InvalidParams => error instanceof InvalidParams
 
 /**
- * Imports the records of a file by concurrent calls of `importOne`. Prints, in the order of the lines, each result
- * whose kind `prints` selects. Fails if a line is refused, or if there is no record.
+ * Imports or checks the records of a file by concurrent calls of `processOne`. Prints, in the order of the lines, each
+ * result whose kind `prints` selects. Fails if a line is refused, or if there is no record.
  */
-const importAll = Effect.fnUntraced(function* <E, R>(
+const processAll = Effect.fnUntraced(function* <E, R>(
   { chunks, size }: Source,
   summary: (counts: Counts) => string,
   prints: (kind: ReturnType<typeof kindOf>) => boolean,
-  importOne: (entry: Extract<Entry, { readonly body: unknown }>) => Effect.Effect<Result, E | InvalidParams, R>
+  processOne: (entry: Extract<Entry, { readonly body: unknown }>) => Effect.Effect<Result, E | InvalidParams, R>
 ) {
   const counts = { bytes: 0, imported: 0, replayed: 0, refused: 0 }
   const { stderr, stdout } = yield* StandardStreams
+  // Results on the same terminal would break the bar.
   const showsProgress = stderr.isTTY === true && stdout.isTTY !== true
   const progress = yield* makeProgress(summary, ({ bytes }) =>
     size === undefined ? undefined : bytes / Math.max(1, size)
@@ -97,10 +98,10 @@ const importAll = Effect.fnUntraced(function* <E, R>(
   const resultOf = (entry: Entry) =>
     "issue" in entry
       ? Effect.succeed({ line: entry.line, issues: [entry.issue] })
-      : Effect.catchIf(importOne(entry), isInvalidParams, ({ error }) =>
+      : Effect.catchIf(processOne(entry), isInvalidParams, ({ error }) =>
           Effect.succeed({ line: entry.line, issues: error.metadata.issues })
         )
-  const report = Effect.fnUntraced(function* (result: Result) {
+  const onResult = Effect.fnUntraced(function* (result: Result) {
     const kind = kindOf(result)
     counts[kind] += 1
     if (prints(kind)) yield* writeWhole(`${toJson(result)}\n`, `${summary(counts)}; run it again`)
@@ -110,7 +111,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
   const entries = readEntries(chunks, (count) => (counts.bytes += count))
   yield* Stream.fromAsyncIterable(entries, readError).pipe(
     Stream.mapEffect(resultOf, { concurrency: Math.min(concurrency, (yield* QueueLimits).imports) }),
-    Stream.runForEach(report),
+    Stream.runForEach(onResult),
     Effect.ensuring(progress.end)
   )
   if (counts.refused > 0) {
@@ -144,8 +145,8 @@ const Journal = Schema.fromJsonString(
 )
 
 /**
- * Reads the salt of the journal, or generates one if there is no journal. Refuses the journal of another account, and
- * one so old that the service may not recognise its creates.
+ * Reads the salt of the journal, or generates one if there is no journal. Refuses the journal of another account, one
+ * from the future, and one so old that the service may not recognise its creates.
  */
 const readSalt = Effect.fnUntraced(function* (path: string | undefined, account_id: AccountId) {
   if (path === undefined || !existsSync(path)) return randomBytes(32)
@@ -188,7 +189,7 @@ const requireAccount = (account_id: AccountId) =>
 const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, path: string) {
   yield* requireAccount(account_id)
   const salt = yield* openJournal(path, account_id)
-  yield* importAll(
+  yield* processAll(
     source,
     summaryOf,
     () => true,
@@ -206,7 +207,7 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
 const checkAll = Effect.fnUntraced(function* (source: Source, account_id: AccountId, path: string | undefined) {
   yield* requireAccount(account_id)
   const checkRecord = yield* makeImportCheck(account_id, yield* readSalt(path, account_id))
-  yield* importAll(
+  yield* processAll(
     source,
     checkedSummaryOf,
     (kind) => kind === "refused",
@@ -214,7 +215,7 @@ const checkAll = Effect.fnUntraced(function* (source: Source, account_id: Accoun
   )
 })
 
-/** Fails with the help: the flags are valid one by one, but not together. */
+/** The failure for flags that are valid one by one, but not together; it prints the help. */
 const wrongUsage = (cause: string) =>
   new CliError.ShowHelp({
     commandPath: ["byok", "credential", "import"],

@@ -37,7 +37,7 @@ const stepCells = (step: Step, index: number) => {
   return [String(index + 1), provider, name ?? credential_id, label, notes.join(", ")]
 }
 
-/** The step before which to list a provider's removed shared capacity: its first fallback key, else the end. */
+/** The index at which to list a provider's removed shared capacity: before its first fallback key, else the end. */
 const indexOfRemovedShared = (steps: ReadonlyArray<Step>, provider: string) => {
   const indexOfFallback = steps.findIndex(
     (step) => step.kind === "own" && step.provider === provider && step.section === "fallback"
@@ -58,7 +58,7 @@ const explanationLines = ({ model, providers, retry_at, steps }: Explanation): R
         return ["-", provider, "shared", "", `removed: ${reasons}`]
       })
   // The undefined step stands for the end, where removed capacity may have its row.
-  const used = [...steps, undefined].flatMap((step, index) => [
+  const attemptRows = [...steps, undefined].flatMap((step, index) => [
     ...removedBefore(index),
     ...(step === undefined ? [] : [stepCells(step, index)])
   ])
@@ -75,7 +75,7 @@ const explanationLines = ({ model, providers, retry_at, steps }: Explanation): R
   )
   return [
     printable(model),
-    ...aligned(used).map(indented),
+    ...aligned(attemptRows).map(indented),
     ...(unused.length === 0 ? [] : ["not used", ...aligned(unused).map(indented)]),
     ...(steps.length === 0 ? ["Nothing serves this request."] : []),
     ...(retry_at === null

@@ -27,7 +27,7 @@ const newline = 0x0a
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
 
 /** Joins the parts of a line, and wipes them if they were copied. */
-const joined = (parts: ReadonlyArray<Buffer>) => {
+const joinParts = (parts: ReadonlyArray<Buffer>) => {
   const [first] = parts
   if (parts.length === 1 && first !== undefined) return first
   const line = Buffer.concat(parts)
@@ -41,7 +41,7 @@ async function* readLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line> {
   let length = 0
   let parts: Array<Buffer> = []
   const endLine = (): Line => {
-    const bytes = length > maxBytes ? undefined : joined(parts)
+    const bytes = length > maxBytes ? undefined : joinParts(parts)
     const hasMark = number === 1 && bytes?.subarray(0, 3).equals(byteOrderMark) === true
     parts = []
     length = 0
@@ -81,8 +81,8 @@ const parse = (line: number, text: string): Entry => {
 }
 
 /**
- * Reads an entry from each line of JSON; skips blank lines. Throws `csvRefused` for CSV. Passes the size of each chunk
- * to `onBytes`.
+ * Reads an entry from each line that is not blank. Throws `csvRefused()` if the first line is a CSV header. Passes the
+ * size of each chunk to `onBytes`.
  */
 export async function* readEntries(
   source: AsyncIterable<Buffer>,

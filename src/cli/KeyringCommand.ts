@@ -25,7 +25,7 @@ const countFlag = (name: string, description: string, maximum: number, fallback:
 
 type CredentialCounts = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials" | "more_credentials">>
 
-const countText = ({ credentials, more_credentials }: CredentialCounts[number]) =>
+const countText = ({ credentials, more_credentials }: Omit<CredentialCounts[number], "kek_id">) =>
   more_credentials === true ? `${credentials.toLocaleString("en")}+` : String(credentials)
 
 /** The number of credentials under each key that is not retired. */
@@ -73,8 +73,8 @@ const rewrap = Command.make(
         Effect.map(rotation.status(), countsOf)
       ])
     )
-    const done = `credentials rewrapped: ${result.rewrapped}, and \`byok keyring status\` shows what is left`
-    yield* printJsonOr({ ...result, keys }, resultLines(result, keys), done)
+    const change = `credentials rewrapped: ${result.rewrapped}, and \`byok keyring status\` shows what is left`
+    yield* printJsonOr({ ...result, keys }, resultLines(result, keys), change)
     if (result.left > 0 || result.failed.length > 0) {
       return yield* new CommandFailed({ message: `Credentials that still name another key: ${result.left}.` })
     }
@@ -85,7 +85,7 @@ const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
   const lines = keys.map(
     ({ kek_id, may_be_retired, registered_at, role, wraps, ...use }) =>
-      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${countText({ kek_id, ...use })}, at most ${wraps} wraps so far` +
+      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${countText(use)}, at most ${wraps} wraps so far` +
       (registered_at === undefined ? "" : `, registered ${DateTime.formatIso(registered_at)}`) +
       (may_be_retired ? ", may be retired" : "")
   )
@@ -133,7 +133,7 @@ const add = Command.make("add", { id: Flag.optional(newId) }, ({ id }) =>
 
 const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekId, `be ${kekIdForm}`)
 
-/** Makes the command `promote` or `retire`, which changes the role of a key in the keyring file to `role`. */
+/** Makes the command `promote` or `retire`, which edits the keyring file; `role` is that of the key afterwards. */
 const makeEdit = (name: "promote" | "retire", role: string, description: string) =>
   Command.make(name, { kek_id: kekId }, ({ kek_id }) =>
     withEditor((editor) => Effect.as(editor[name](kek_id), { kek_id, role })).pipe(

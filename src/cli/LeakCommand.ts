@@ -52,10 +52,10 @@ const find = Command.make(
       )
     )
     const parkedCount = result.found.filter(({ parked }) => parked).length
-    const done = park
+    const change = park
       ? `keys marked as leaked: ${parkedCount}, and \`byok leak clear ID --account ID\` ends that`
       : undefined
-    yield* printJsonOr(result, resultLines(result).map(printable).join("\n"), done)
+    yield* printJsonOr(result, resultLines(result).map(printable).join("\n"), change)
     if (result.unopened_total > 0) {
       return yield* new CommandFailed({
         message: `Credentials that may hold it and did not open: ${result.unopened_total}.`

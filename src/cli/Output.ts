@@ -21,13 +21,13 @@ export const StandardStreams = Context.Reference<{
   readonly stderr: Screen
 }>("byok/StandardStreams", { defaultValue: () => process })
 
-/** Standard output failed. `done` describes a change that the command has made nevertheless, and how to undo it. */
+/** Standard output failed. `change` describes a change that the command has made nevertheless. */
 export class OutputFailed extends Data.TaggedError("OutputFailed")<{
   readonly code: string
-  readonly done?: string | undefined
+  readonly change?: string | undefined
 }> {
   override get message() {
-    return `Standard output cannot be written (${this.code})${this.done === undefined ? "" : `: ${this.done}`}.`
+    return `Standard output cannot be written (${this.code})${this.change === undefined ? "" : `: ${this.change}`}.`
   }
 }
 
@@ -79,14 +79,14 @@ export const writeOut = (text: string): Effect.Effect<boolean, OutputFailed> =>
     )
   )
 
-/** Writes to standard output like `writeOut`, but fails if the reader is gone. The failure reports `done`. */
-export const writeWhole = (text: string, done: string) =>
+/** Writes to standard output like `writeOut`, but fails if the reader is gone. The failure reports `change`. */
+export const writeWhole = (text: string, change: string) =>
   writeOut(text).pipe(
     Effect.filterOrFail(
       (written) => written,
       () => new OutputFailed({ code: "EPIPE" })
     ),
-    Effect.mapError(({ code }) => new OutputFailed({ code, done }))
+    Effect.mapError(({ code }) => new OutputFailed({ code, change }))
   )
 
 /** Shows unprintable characters as JSON escapes. */
@@ -128,23 +128,24 @@ export const aligned = (cells: ReadonlyArray<ReadonlyArray<string>>): ReadonlyAr
 export const toJson = (object: object) => printable(JSON.stringify(object))
 
 /**
- * Prints the object as JSON with `--json`, else the text. `done` describes the change that the command has made; the
- * error reports it if the result cannot be printed.
+ * Prints the object as JSON with `--json`, else the text. `change` describes what the command has changed, if anything;
+ * the error reports it if the result cannot be printed.
  */
-export const printJsonOr = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
+export const printJsonOr = Effect.fnUntraced(function* (object: object, text: string, change?: string) {
   const { json } = yield* root
   const line = `${json ? toJson(object) : text}\n`
-  yield* done === undefined ? writeOut(line) : writeWhole(line, done)
+  yield* change === undefined ? writeOut(line) : writeWhole(line, change)
 })
 
 /** Prints a result, revealing redacted members, such as a new key. */
-export const print = <A extends Values<A>>(values: A, done?: string) => printJsonOr(jsonOf(values), lines(values), done)
+export const print = <A extends Values<A>>(values: A, change?: string) =>
+  printJsonOr(jsonOf(values), lines(values), change)
 
-/** Prints the result of an operation that changes something; `done` describes the change. */
+/** Prints the result of an operation that changes something; `changeOf` describes the change. */
 export const thenPrint =
-  <A extends Values<A>>(done: (result: A) => string) =>
+  <A extends Values<A>>(changeOf: (result: A) => string) =>
   <E, R>(operation: Effect.Effect<A, E, R>) =>
-    Effect.flatMap(operation, (result) => print(result, done(result)))
+    Effect.flatMap(operation, (result) => print(result, changeOf(result)))
 
 /** Prints a list: a block per element, or one JSON object with the list as its only member. */
 export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray<A>) =>
@@ -152,8 +153,8 @@ export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray
 
 /**
  * Prints a list like `printList`, page by page: `forEachPage` passes each page to `write`, until `write` returns false
- * because the reader of the output is gone. With `columns`, prints each element as a row; prints `none` for an empty
- * list.
+ * because the reader of the output is gone. As text, prints `none` for an empty list, and a row per element if
+ * `columns` are passed.
  */
 export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R>(
   name: string,
@@ -235,8 +236,8 @@ const bar = (numbers: string, fraction: number | undefined, columns: number) => 
 }
 
 /**
- * Reports progress on standard error: on a terminal, redraws a bar ten times a second; elsewhere, prints a line every
- * second. `fractionOf` returns the progress from 0 to 1, if known. `end` shows the last progress.
+ * Reports progress on standard error: redraws a bar on a terminal, at most ten times a second; elsewhere prints lines,
+ * at most one a second. `fractionOf` returns the progress from 0 to 1, if known. `end` shows the last report.
  */
 export const makeProgress = Effect.fnUntraced(function* <P>(
   line: (progress: P) => string,

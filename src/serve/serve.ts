@@ -116,18 +116,18 @@ const warnOfResets = ({ reusePort }: Settings) =>
 
 /** Turns an error of listening into a refusal that names the setting to change; returns other errors unchanged. */
 const listenError = ({ host, port, reusePort }: Settings, error: HttpServerError.ServeError) => {
-  const refused = (message: string) => new InvalidSetting({ message })
+  const refusal = (message: string) => new InvalidSetting({ message })
   switch (Reflect.get(Object(error.cause), "code")) {
     case "EADDRINUSE":
       return reusePort
-        ? refused(`Port ${port} on ${host} is in use by a process of another user or without BYOK_REUSE_PORT=true.`)
-        : refused(`Port ${port} on ${host} is in use: set PORT, e.g. PORT=${port < 65535 ? port + 1 : 3000}.`)
+        ? refusal(`Port ${port} on ${host} is in use by a process of another user or without BYOK_REUSE_PORT=true.`)
+        : refusal(`Port ${port} on ${host} is in use: set PORT, e.g. PORT=${port < 65535 ? port + 1 : 3000}.`)
     case "ENOTFOUND":
     case "EAI_AGAIN":
     case "EADDRNOTAVAIL":
-      return refused("HOST must be an address of this machine, or a name of one.")
+      return refusal("HOST must be an address of this machine, or a name of one.")
     case "ENOTSUP":
-      return refused("BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.")
+      return refusal("BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.")
     default:
       return error
   }

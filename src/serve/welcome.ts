@@ -39,9 +39,9 @@ export const welcome = (settings: Settings, json: boolean) =>
       }
       const firstAccount = Effect.gen(function* () {
         const { account_id, management_key, workspace_id } = yield* accounts.createAccount("first account")
-        const link = links.create(account_id, { purpose: "manage", expires_in: 86_400 })
+        const createLink = links.create(account_id, { purpose: "manage", expires_in: 86_400 })
         const { url: manageUrl } = yield* Effect.provideService(
-          link,
+          createLink,
           PublicUrl,
           Option.getOrElse(settings.publicUrl, () => localUrlOf(settings, address.port))
         )

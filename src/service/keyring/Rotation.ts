@@ -63,7 +63,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         /** Wraps counted against the limit but not yet made; negative if a retried batch made more. */
         let unusedWraps = 0
 
-        const rewrapAll = Effect.gen(function* () {
+        const runPass = Effect.gen(function* () {
           let after: string | undefined
           failed.clear()
           do {
@@ -93,7 +93,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
 
         for (let pass = 1; pass <= maxPasses && remaining > failed.size; pass++) {
           if (pass > 1) yield* Effect.sleep(pauseBetweenPasses)
-          yield* rewrapAll
+          yield* runPass
         }
         if (unusedWraps < 0) yield* spend(-unusedWraps)
         /** `left` counts the credentials still under other keys, failures included. */

@@ -142,6 +142,7 @@ const putIntoPlace = (temporary: string, cluster: string) => {
   } catch (error) {
     if (isEmpty(cluster)) throw error
   }
+  // Makes the new name durable.
   const parent = openSync(dirname(cluster), "r")
   fsyncSync(parent)
   closeSync(parent)

@@ -128,7 +128,7 @@ interface Membership {
 /** All users of a directory share the first lock; a service holds the second. PostgreSQL frees those of dead users. */
 const [usersLock, serviceLock] = ["1652128619, 1", "1652128619, 2"]
 
-/** Connects to the server, and fails if `user` is a service and another service uses the directory. */
+/** Connects to the server. Fails if `user` is a service and another one still uses the directory after 2 seconds. */
 const openMembership = (host: string, server: Server, user: User) =>
   Effect.gen(function* () {
     const scope = yield* Scope.make()
@@ -156,12 +156,12 @@ const openMembership = (host: string, server: Server, user: User) =>
     const enter = Effect.gen(function* () {
       yield* call(`advisory_lock_shared(${usersLock})`)
       if (user === "command") return
-      const isFirst = yield* Effect.repeat(call(`try_advisory_lock(${serviceLock})`), {
-        until: (isFirst) => isFirst,
+      const isOnlyService = yield* Effect.repeat(call(`try_advisory_lock(${serviceLock})`), {
+        until: (isOnlyService) => isOnlyService,
         times: 40,
         schedule: Schedule.spaced(50)
       })
-      if (!isFirst) return yield* EmbeddedPostgresError.of(inUse)
+      if (!isOnlyService) return yield* EmbeddedPostgresError.of(inUse)
     })
     yield* Effect.onError(enter, () => leave)
     socket.unref()

@@ -20,6 +20,8 @@ interface KekRow {
 /** How long an attempt to retire a key may wait for each table, blocking other statements, and how often to try. */
 const retirement = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
 
+const lockedTooLong = new DatabaseFailure({ kind: "LockTimeout", sqlstate: "55P03", constraint: undefined })
+
 /** The ids of the keys that credentials or links name. Steps from id to id in credentials' index; links are few. */
 const namedKeks = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
@@ -137,7 +139,7 @@ export const layer = Layer.effect(
       (change) =>
         writes.sql.withTransaction(change).pipe(
           Effect.catchIf(
-            (error) => failureOf(error).sqlstate === "55P03",
+            (error) => failureOf(error).sqlstate === lockedTooLong.sqlstate,
             () => Effect.succeed(false)
           ),
           (query) => writes.probe(query, "keks.fence")
@@ -145,11 +147,7 @@ export const layer = Layer.effect(
     )
     const setRetiredWithRetry = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
       for (let attempt = 1; !(yield* setRetired(kek_id, retired)); attempt++) {
-        if (attempt === retirement.attempts) {
-          return yield* Effect.die(
-            new DatabaseFailure({ kind: "LockTimeout", sqlstate: "55P03", constraint: undefined })
-          )
-        }
+        if (attempt === retirement.attempts) return yield* Effect.die(lockedTooLong)
         yield* Effect.sleep(retirement.pause)
       }
     })

@@ -41,9 +41,9 @@ interface Source {
 const linksPrefix = "links "
 
 /**
- * Rewraps the data keys of a batch of credentials, in one transaction with one audit event. The batches after the last
- * credential consist of links; their cursors have a prefix. A batch scans at most `scanLimit` rows, and rewraps at most
- * `size` of them, with lists of at most `pageBytes` together.
+ * Rewraps the data keys of a batch of credentials in one transaction, with an audit event if any changed. The batches
+ * after the last credential consist of links; their cursors have a prefix. A batch scans at most `scanLimit` rows, and
+ * rewraps at most `size` of them, with lists of at most `pageBytes` together.
  */
 export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
   const ofCredentials: Source = {
@@ -95,6 +95,7 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
             WHERE ${isOutstanding} ORDER BY account_id, id LIMIT ${size}
           ) AS next
         ) AS read`
+      // At least one row, even if its lists exceed `pageBytes`.
       const limit = counts === undefined || counts.fitting === counts.all ? size : Math.max(1, counts.fitting)
       const rows = yield* sql<Row>`
         SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM ${table}
@@ -138,14 +139,12 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
        * row read. Undefined at the end of the table.
        */
       const resumeAfter = rows.length < limit ? scanEnd : rows.at(-1)
-      const continuesInLinks = inLinks || (resumeAfter === undefined && (yield* outstandingLink(primary)).length > 0)
-      const isFinished = resumeAfter === undefined && (inLinks || !continuesInLinks)
+      const linksFollow = resumeAfter === undefined && !inLinks && (yield* outstandingLink(primary)).length > 0
+      const cursor = resumeAfter && `${inLinks ? linksPrefix : ""}${cursorOf(resumeAfter)}`
       return Result.succeed({
         rewrapped: replaced.length,
         failed,
-        next: isFinished
-          ? undefined
-          : `${continuesInLinks ? linksPrefix : ""}${resumeAfter === undefined ? "" : cursorOf(resumeAfter)}`
+        next: cursor ?? (linksFollow ? linksPrefix : undefined)
       })
     }).pipe(sql.withTransaction, (query) => ask(query, "keks.rewrap"), Effect.flatMap(Effect.fromResult))
 }

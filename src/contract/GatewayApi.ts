@@ -72,8 +72,8 @@ export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureN
 }
 
 /**
- * Errors of every call. While the database does not answer, calls get 503; but POSTs outside `/routes` get 500, because
- * their commit may have succeeded.
+ * Declares the errors of every call under `/v1`. While the database does not answer, calls get 503; but POSTs outside
+ * `/routes` get 500, because their commit may have succeeded.
  */
 export class GatewayFailures extends HttpApiMiddleware.Service<GatewayFailures>()("byok/GatewayFailures", {
   error: [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge]
@@ -207,6 +207,7 @@ export const RouteReport = Schema.Struct({
   ...reportFields
 }).check(Schema.makeFilter(hasOneResult, { message: eitherMessage }))
 
+/** Documents `reports`. Each is decoded on its own, so that a malformed one refuses no others. */
 const DocumentedReports = Schema.Array(RouteReport)
   .annotate({ description: "Reports that end other routes. Each is accepted or refused by itself." })
   .check(Schema.isMaxLength(100))
@@ -463,7 +464,7 @@ export class AccountCaller extends HttpApiMiddleware.Service<AccountCaller, { pr
   { error: [NotFound, ServiceUnavailable] }
 ) {}
 
-/** The tenants' operations, under the path of an account. The handlers of the tenants' API serve them. */
+/** The tenants' operations, under the path of an account, with the same handlers as in the tenants' API. */
 class CredentialsGroup extends HttpApiGroup.make("credentials")
   .add(...operationsAt({ account_id: AccountId, id: CredentialId }))
   .prefix("/accounts/:account_id/credentials")

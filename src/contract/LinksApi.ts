@@ -75,7 +75,7 @@ const About = Schema.Struct({
   providers: Schema.Array(Provider)
 })
 
-/** The link's next token: 32 random bytes that the page generated. */
+/** The link's next token: 32 random bytes in base64url, which the page generated. */
 const NextToken = Schema.RedactedFromValue(Schema.String.check(Schema.isPattern(/^[\w-]{43}$/)))
 
 /** A new credential, whose key the page sealed. */
@@ -85,7 +85,7 @@ const NewSealedCredential = Schema.Struct({
   sealed_key: SealedInBrowser
 })
 
-/** The whole body of an update by a replace link. */
+/** The whole body of an update by a link whose purpose is `replace`. */
 export const Replacement = Schema.Struct({ sealed_key: SealedInBrowser })
 
 /** Changes of a credential; the page sealed the new key, if there is one. */
@@ -94,7 +94,7 @@ const Changes = Schema.Struct({
   sealed_key: Schema.optionalKey(SealedInBrowser)
 })
 
-/** The tenants' operations for an owner of provider keys, authenticated by a link. The page seals the keys. */
+/** Operations on a link, and the tenants' operations, authenticated by that link. The page seals the keys. */
 class LinksGroup extends HttpApiGroup.make("links")
   .add(
     HttpApiEndpoint.get("about", "/link", { success: Schema.Struct({ data: About }), error: LinkRefused }),

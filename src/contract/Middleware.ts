@@ -6,7 +6,8 @@ import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } f
 
 /**
  * Authenticates the caller, and checks that the caller's role allows the endpoint, by its name (section 5, D51). This
- * is the outermost middleware of the contract, so that 401 and 403 precede errors in path and body (D4).
+ * is the outermost middleware of the contract, so that 401 and 403 precede errors in path and body (D4). It also
+ * declares the errors that any request may get.
  */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentPrincipal }>()(
   "byok/Authentication",
@@ -36,7 +37,7 @@ export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: Cu
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
-/** How an endpoint prefetches the credential in its path: alone, with its sealed key, or not at all. */
+/** Whether authentication also reads the credential in the path: alone, with its sealed key, or not (undefined). */
 export const PrefetchMode = Context.Reference<"alone" | "sealed" | undefined>("byok/PrefetchMode", {
   defaultValue: () => undefined
 })

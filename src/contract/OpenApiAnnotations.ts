@@ -48,8 +48,8 @@ interface Shape {
 
 /**
  * Builds an example of a schema: null if it may be null, the first value if it lists any, false for a boolean,
- * otherwise the name of its type. An object has its required members and those in `exampleValues`; the example in a
- * member's schema takes precedence.
+ * otherwise the name of its type. A list has one element. An object has its required members and those in
+ * `exampleValues`, unless a member's schema has an example of its own.
  */
 const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   const { $ref, anyOf, enum: allowed, items, properties, required, type } = shape
@@ -66,7 +66,7 @@ const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   )
 }
 
-/** Example bodies by operation. */
+/** Example request bodies by operation. */
 const exampleRequests: Readonly<Record<string, object>> = {
   "byok.create": { provider: "openai", key: "sk-your-provider-key", name: "Production" },
   "byok.plan": { model: "openai/gpt-4o", targets: [{ provider: "openai" }] },

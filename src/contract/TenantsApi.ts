@@ -2,7 +2,7 @@ import { HttpApi, HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api
 import { CredentialId } from "../domain/Identifiers.ts"
 import { Authentication } from "./Middleware.ts"
 import { openApiAnnotations } from "./OpenApiAnnotations.ts"
-import { operationsAt, probe, ready } from "./operations.ts"
+import { healthAnswer, operationsAt, ready } from "./operations.ts"
 
 class ByokGroup extends HttpApiGroup.make("byok")
   .add(...operationsAt({ id: CredentialId }))
@@ -12,7 +12,7 @@ class ByokGroup extends HttpApiGroup.make("byok")
 
 class HealthGroup extends HttpApiGroup.make("health")
   .add(
-    HttpApiEndpoint.get("live", "/health/live", { success: probe("live") })
+    HttpApiEndpoint.get("live", "/health/live", { success: healthAnswer("live") })
       .annotate(OpenApi.Summary, "Check that the process runs")
       .annotate(OpenApi.Description, "For probes. Needs no key and does not query the database."),
     ready

@@ -98,7 +98,7 @@ const create = HttpApiEndpoint.post("create", "/", {
   )
   .middleware(JsonBody)
 
-/** The path parameters of an operation on one credential, all of them: Effect matches unlisted ones as literal text. */
+/** All path parameters of an operation on one credential: Effect matches one that is not listed as literal text. */
 type Params = { readonly id: typeof CredentialId; readonly account_id?: typeof AccountId }
 
 export const get = <const P extends Params>(params: P) =>
@@ -225,12 +225,12 @@ export const operationsAt = <const P extends Params>(params: P) =>
   [create, list, plan, order, events, get(params), status(params), update(params), remove(params)] as const
 
 /** The answer of a health check that succeeds. */
-export const probe = <const Status extends string>(status: Status) =>
+export const healthAnswer = <const Status extends string>(status: Status) =>
   Schema.Struct({ status: Schema.Literal(status) }).annotate({ description: `The service is ${status}.` })
 
 /** The health check of whether requests can be served: 200 or 503. */
 export const ready = HttpApiEndpoint.get("ready", "/health/ready", {
-  success: probe("ready"),
+  success: healthAnswer("ready"),
   error: ServiceUnavailable
 })
   .annotate(OpenApi.Summary, "Check that requests can be served")

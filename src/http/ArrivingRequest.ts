@@ -44,7 +44,7 @@ const noop = () => {}
 
 /**
  * A request that collects its body in one buffer, without the object that a stream makes for each chunk. Invariants:
- * before `readAll`, it reads no more of the body than arrived in one chunk with the head; and all bodies together have
+ * before `readAll`, it keeps no more of the body than arrived in one chunk with the head; and all bodies together have
  * at most 12 MiB of unadmitted bytes, because the largest is dropped if they have more. After `readAll`, it reads even
  * while the body waits for memory, to notice a client that leaves.
  */
@@ -83,6 +83,7 @@ export class ArrivingRequest extends IncomingMessage {
     }
     this.received += chunk.length
     if (!this.isDropped) this.countUnadmitted(chunk.length)
+    // Counting may have dropped this body.
     if (this.isDropped) chunk.fill(0)
     else this.append(chunk)
     this.onProgress()
@@ -91,7 +92,7 @@ export class ArrivingRequest extends IncomingMessage {
     return (this.state === "reading" || this.isDropped) && this.countChunk()
   }
 
-  /** Reads the rest. Calls `onProgress` at once, then for each chunk, the end and a drop, until `wipe` or `discard`. */
+  /** Reads the rest. Calls `onProgress` at once, then for each chunk, the end and a drop, until the body is wiped. */
   readAll(onProgress: () => void): void {
     this.onProgress = onProgress
     this.state = "reading"
@@ -109,7 +110,7 @@ export class ArrivingRequest extends IncomingMessage {
     this.countUnadmitted(this.received - this.unadmitted)
   }
 
-  /** Returns the whole body, which the caller must overwrite after use. */
+  /** Returns the whole body, which the caller must overwrite after use. Lets the stream end. */
   takeBody(): Buffer {
     const body = this.buffer?.subarray(0, this.received) ?? Buffer.alloc(0)
     this.buffer = undefined
@@ -165,7 +166,7 @@ export class ArrivingRequest extends IncomingMessage {
     if (unadmittedTotal > unadmittedLimit) ArrivingRequest.dropLargest()
   }
 
-  /** Drops the body with the most unadmitted bytes; of equals, the last. Frees at least as many bytes as just came. */
+  /** Drops the body with the most unadmitted bytes; of equals, the last. Frees at least the bytes that just arrived. */
   private static dropLargest(): void {
     const requests = Array.from(unadmittedRequests)
     const largest = requests.reduce((one, other) => (other.unadmitted >= one.unadmitted ? other : one))

@@ -80,8 +80,8 @@ export interface TokenLookup {
 const unknownTenant = "strangers"
 
 /**
- * Remembers the accounts of at most twice `limit` recently used keys, only to choose the tenant for which a look-up
- * queues: every request looks up its key (D42).
+ * Remembers the accounts of at most twice `limit` recently used keys, to choose the tenant for which a look-up queues.
+ * Saves no look-up: every request looks up its key (D42).
  */
 export const makeKnownAccounts = (limit = 100_000) => {
   let recent = new Map<ApiKeyHash, AccountId>()
@@ -127,16 +127,16 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: TokenLook
   const knownAccounts = makeKnownAccounts()
   const withReservation = reserveUntilSent(yield* MemoryBudget)
   return Authentication.of({
-    management_key: (app, { credential, endpoint }) =>
+    management_key: (app, { credential: token, endpoint }) =>
       Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
         const request = Context.get(context, HttpServerRequest.HttpServerRequest)
-        if (Redacted.value(credential) === "" || isRepeated(toIncomingMessage(request), "authorization"))
+        if (Redacted.value(token) === "" || isRepeated(toIncomingMessage(request), "authorization"))
           return tokens.missing(request)
-        if (hasWrongChecksum(Redacted.value(credential))) return tokens.invalid
+        if (hasWrongChecksum(Redacted.value(token))) return tokens.invalid
         const { params } = Context.get(context, HttpRouter.RouteContext)
         const prefetchMode = Context.get(endpoint.annotations, PrefetchMode)
         const id = prefetchMode === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
-        const hash = hashApiKey(credential, "latin1")
+        const hash = hashApiKey(token, "latin1")
         const lookUp = reads(
           knownAccounts.tenantOf(hash),
           tokens.resolve(hash, { id, withSealedKey: prefetchMode === "sealed" })

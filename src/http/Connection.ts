@@ -42,7 +42,7 @@ export class Connection<Request extends Exchange> {
     return this.waiting.length >= waitingLimit.requests || this.waitingBytes + headBytes() > waitingLimit.bytes
   }
 
-  /** Begins to answer a request, or makes it wait while another is answered. Returns whether it waits. */
+  /** Begins to answer a request, or makes it wait for others; call `isFullFor` first. Returns whether it waits. */
   add(request: Request, headBytes: () => number): boolean {
     if (this.current !== undefined) {
       request.headBytes = headBytes()
@@ -98,10 +98,7 @@ export const whenLost = (response: ServerResponse, onLost: () => void): void => 
   else if (response instanceof ClientResponse) response.onLost = onLost
 }
 
-/**
- * Ends a connection at once. Resets TCP, so that the kernel drops unsent bytes; destroys sockets that Node cannot
- * reset.
- */
+/** Ends a connection at once: resets TCP, which drops unsent bytes, or destroys a socket that Node cannot reset. */
 export const cutOff = (socket: Socket): void => {
   try {
     socket.resetAndDestroy()

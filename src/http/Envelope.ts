@@ -70,8 +70,9 @@ const refusalOf = (failure: unknown, routing: Routing["Service"], url: string) =
 }
 
 /**
- * Answers failures that no route declares with an error in its envelope, and gives every response its headers (D10,
- * D11, D12). Each router needs an instance of its own: use `Layer.fresh`.
+ * Routes each request by its `routableUrl`, with a deadline, and traces and logs it. Answers failures that no route
+ * declares with an error in its envelope, and gives every response its headers (D10, D11, D12). Each router needs an
+ * instance of its own: use `Layer.fresh`.
  */
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {

@@ -36,9 +36,9 @@ export const makeOperations = Effect.gen(function* () {
     const data = listed.map(credentialJson)
     if (include !== undefined) {
       const listedStatuses = yield* reading(statuses(listed))
-      data.forEach((json, index) => Object.assign(json, { status: encodeStatus(listedStatuses[index]) }))
+      data.forEach((credential, index) => Object.assign(credential, { status: encodeStatus(listedStatuses[index]) }))
     }
-    return json(JSON.stringify({ data, total_count }))
+    return jsonResponse(JSON.stringify({ data, total_count }))
   })
   return {
     create: ({
@@ -49,7 +49,7 @@ export const makeOperations = Effect.gen(function* () {
       readonly payload: NewCredential
     }) =>
       Effect.map(writing(credentials.create(payload, idempotency_key)), ({ credential, replayed }) =>
-        json(credentialBody(credential), {
+        jsonResponse(credentialBody(credential), {
           status: 201,
           ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
         })
@@ -147,10 +147,10 @@ export const reserveUntilSent = ({ admit }: MemoryBudget) =>
   }, Effect.uninterruptible)
 
 const contentType = "application/json"
-const json = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
+const jsonResponse = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
   HttpServerResponse.text(body, { contentType, ...options })
 
-const single = (credential: Credential) => json(credentialBody(credential))
+const single = (credential: Credential) => jsonResponse(credentialBody(credential))
 
 /** The body of an answer with one credential: `{ data: credential }` as JSON. */
 export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
@@ -181,7 +181,7 @@ const formatIso = ({ epochMilliseconds }: DateTime.Utc) => {
 
 const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
 
-const deleted = json(JSON.stringify({ deleted: true }))
+const deleted = jsonResponse(JSON.stringify({ deleted: true }))
 
 const maxIssues = 100
 

@@ -55,7 +55,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       clearTimeout(timer)
       resume(result)
     }
-    /** Reserves memory for all bytes received so far. Then continues, now or once the memory is admitted. */
+    /** Reserves memory for all bytes received so far. If that has to wait, calls `onProgress` once it is reserved. */
     const reserveReceived = () => {
       const { received } = source
       const admit = () => {
@@ -94,7 +94,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
 
 /**
  * Reads the JSON body of the request, then runs `app` with the body as the request's `text`. The body's memory counts
- * for the account `sender` and for `use` until `app` ends.
+ * for `sender`, an account or the gateway, and for `use` until `app` ends.
  */
 export const withJsonBody = <E, R>(
   budget: MemoryBudget,

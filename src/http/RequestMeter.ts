@@ -3,9 +3,9 @@ import { unadmittedBytes } from "./ArrivingRequest.ts"
 import { makeMeter, memoize } from "../runtime/Meter.ts"
 
 /** The methods of HTTP, in the order in which `Allow` lists them. */
-export const methods: ReadonlySet<string> = new Set([
-  ...["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"]
-])
+export const methods: ReadonlySet<string> = new Set(
+  "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT QUERY".split(" ")
+)
 
 /** The method for series and spans: `_OTHER` if it is not one of HTTP, to bound the number of series. */
 export const methodOf = (method: string) => (methods.has(method) ? method : "_OTHER")
@@ -38,7 +38,7 @@ export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: num
     disconnected: () => void (connections -= 1),
     dropped: counter("byok.http.connections.dropped"),
     began: () => void (active += 1),
-    /** `route` is its template; undefined for an unknown path. */
+    /** `route` is the template of the request's route; undefined if it has none. */
     ended: (method: string, route: string | undefined, status: number, seconds: number) => {
       active -= 1
       recordOf(route ?? "unmatched")(methodOf(method))(status)(seconds)

@@ -11,7 +11,7 @@ const routerConfig = {
   maxParamLength: 16_384
 }
 
-const isPercentEncoded = (path: string) => {
+const isDecodable = (path: string) => {
   try {
     decodeURIComponent(path)
     return true
@@ -37,7 +37,7 @@ export const routableUrl = (target: string): string => {
   // `/`, and a path that ends in a slash as one with an empty id.
   if (!path.startsWith("/") || (path !== "/" && path.endsWith("/"))) return `//${url}`
   if (!/[%;#]/.test(path)) return url
-  const encoded = isPercentEncoded(path) ? path : path.replaceAll("%", "%25")
+  const encoded = isDecodable(path) ? path : path.replaceAll("%", "%25")
   return encoded.replaceAll(";", "%3B").replaceAll("#", "%23") + url.slice(path.length)
 }
 
@@ -47,7 +47,7 @@ export const routableUrl = (target: string): string => {
  */
 export const makeRouting = (isSafe: (method: string, path: string) => boolean) => {
   const routes = FindMyWay.make<string>(routerConfig)
-  /** The template of the route that the router will match; undefined for an unknown path. */
+  /** The template of the route that the router will match; undefined if none does. HEAD matches the route of GET. */
   const routeOf = (method: string, url: string): string | undefined =>
     routes.find(method === "HEAD" ? "GET" : method, url)?.handler
   const record = ({ method, path }: Pick<HttpRouter.Route<unknown, unknown>, "method" | "path">) =>

@@ -4,7 +4,7 @@ import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } 
 import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { requestIdOf } from "./ArrivingRequest.ts"
 
-/** How long a client may take to read a refusal, in milliseconds. */
+/** How long a client may take to read the last response, in milliseconds. */
 const lingerTimeout = 1_000
 
 /** The error with which the server refuses a request before the router gets it. */
@@ -39,7 +39,7 @@ export const encodeRefusal = ({ error }: Refusal, request?: IncomingMessage) => 
   return { body, headers, status: error.code }
 }
 
-/** Ends the response and reads on for a second: closing with unread bytes would reset TCP and lose the response. */
+/** Ends the response and discards input for a second: closing with unread bytes would reset TCP and lose it. */
 export const linger = (socket: Duplex, text?: string) => {
   socket.end(text).resume()
   setTimeout(() => socket.destroy(), lingerTimeout).unref()

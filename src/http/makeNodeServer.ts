@@ -83,8 +83,8 @@ const nodeOptions = {
 
 /**
  * Makes a Node server that limits its clients and answers what it refuses with errors in envelopes. `close` stops
- * listening at once, answers requests that still arrive with `Connection: close`, and ends connections that are idle
- * after a second. Node's `close` would keep a connection open that has not sent a request.
+ * listening at once, answers requests that still arrive with `Connection: close`, and after a second ends the
+ * connections that are idle. Node's `close` would keep a connection open that has not sent a request.
  */
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
@@ -123,7 +123,7 @@ export const makeNodeServer = (
     if (connection.waiting.length === 0) socket.resume()
   }
 
-  const beginResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
+  const trackResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
     const { req: request } = response
     const { method = "", url = "" } = request
     const startedAt = performance.now()
@@ -152,7 +152,7 @@ export const makeNodeServer = (
       else early.push(begin)
     }
     response.begin = begin
-    beginResponse(response, connection)
+    trackResponse(response, connection)
     return true
   }
   const on = server.on.bind(server) as (event: string, ...args: ReadonlyArray<unknown>) => Server
@@ -167,13 +167,10 @@ export const makeNodeServer = (
     return server
   }
 
-  /**
-   * Sends a refusal after the answers to all complete requests, then closes the connection. Only the first refusal
-   * counts.
-   */
+  /** Sends a connection's first refusal after the answers to all complete requests, then closes the connection. */
   const refuse = (socket: Duplex, refusal: Refusal, request?: IncomingMessage) => {
     const connection = connections.get(socket)
-    if (connection?.isRefused !== false) return
+    if (connection === undefined || connection.isRefused) return
     connection.isRefused = true
     const { latest, pending } = connection
     const unfinished = latest?.req.complete === false ? latest : undefined

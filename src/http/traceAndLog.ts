@@ -46,23 +46,23 @@ const beginRequestSpan = (
   return span
 }
 
-/** Ends the span; a 5XX status makes it an error, without the error's text. */
+/** Ends the span, with `error.type` for a 5XX status or a client that left, but without the error's text. */
 const endRequestSpan = (
   fiber: Fiber.Fiber<unknown, unknown>,
   span: Tracer.Span,
   request_id: string,
   status: number
 ): void => {
-  const ended = fiber.getRef(Clock.Clock).currentTimeNanosUnsafe()
+  const endTime = fiber.getRef(Clock.Clock).currentTimeNanosUnsafe()
   span.attribute("http.response.header.x-request-id", [request_id])
   if (status === clientGone) {
     span.attribute("error.type", "client_gone")
-    return span.end(ended, Exit.interrupt())
+    return span.end(endTime, Exit.interrupt())
   }
   span.attribute("http.response.status_code", status)
-  if (status < 500) return span.end(ended, Exit.void)
+  if (status < 500) return span.end(endTime, Exit.void)
   span.attribute("error.type", String(status))
-  span.end(ended, Exit.fail(status))
+  span.end(endTime, Exit.fail(status))
 }
 
 interface RoutedRequest {
@@ -88,7 +88,7 @@ export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
           const isTraceable =
             fiber.getRef(References.TracerEnabled) && fiber.getRef(Tracer.Tracer) !== Tracer.nativeTracer
           if (!isTraceable && !isLogged) return answer
-          const began = performance.now()
+          const startedAt = performance.now()
           const { method } = request
           const route = routeOf(method, url)
           const isProbe = route?.startsWith("/health/") === true
@@ -100,7 +100,7 @@ export const traceAndLog = ({ routeOf }: Routing["Service"]) =>
             const status = (request.source as ArrivingRequest).refusedWith ?? answeredStatus
             if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
             if (logContext === undefined) return Effect.void
-            const duration_ms = Math.round((performance.now() - began) * 1000) / 1000
+            const duration_ms = Math.round((performance.now() - startedAt) * 1000) / 1000
             const target = route === undefined ? { method } : { method, route }
             return (isProbe ? Effect.logDebug("Request") : Effect.logInfo("Request")).pipe(
               Effect.annotateLogs({ ...target, status, duration_ms, request_id, ...logContext })

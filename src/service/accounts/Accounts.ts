@@ -87,11 +87,10 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         const { account, firstKey, outcome } = yield* storeAccount(account_id, workspace_id, name)
         if (outcome === "created") return { ...account, replayed: false }
         if (outcome === "differs") return yield* Conflict.reused()
-        const isIssued =
-          outcome === "exists" &&
-          (yield* repository.addApiKey(account_id, { ...firstKey, name: "management key of a repeated create" })) ===
-            "added"
-        return isIssued ? { ...account, replayed: true } : yield* new AccountDeleted()
+        if (outcome === "deleted") return yield* new AccountDeleted()
+        const anotherKey = { ...firstKey, name: "management key of a repeated create" }
+        const isAdded = (yield* repository.addApiKey(account_id, anotherKey)) === "added"
+        return isAdded ? { ...account, replayed: true } : yield* new AccountDeleted()
       }),
 
       /** Returns up to 1,000 accounts after an id, in order of id. */
@@ -156,6 +155,7 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         return isDefault ? { workspace_id, is_default: true } : yield* new NotKnown({ kind: "workspace" })
       }),
 
+      /** Fails for an unknown account: every other has a workspace, perhaps deleted. */
       listWorkspaces: Effect.fn("Accounts.listWorkspaces")(function* (account_id: AccountId) {
         const workspaces = yield* repository.listWorkspaces(account_id)
         return workspaces.length > 0 ? workspaces : yield* new NotKnown({ kind: "account" })

@@ -19,7 +19,7 @@ export class AuditFault extends Data.TaggedError("AuditFault")<{
   }
 }
 
-/** Less than the `seq` of every entry and the number of every checkpoint, even of forged ones. */
+/** The minimum of PostgreSQL's `bigint`: reading from it also finds forged entries and checkpoints below 1. */
 const belowAll = -(2n ** 63n)
 
 /** The head of an empty chain; the first checkpoint has number 1. */
@@ -120,14 +120,14 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
 
     return {
       /**
-       * Verifies all sealed entries, or those after the checkpoint with hash `from`. Reports a fault if no verified
-       * checkpoint has the hash `expected`.
+       * Seals new entries. Then verifies all sealed ones, or those after the checkpoint with hash `from`. Reports a
+       * fault if no verified checkpoint has the hash `expected`.
        */
       verify,
 
       /**
-       * Passes the events of sealed entries after `after` to `write`, a page of JSON lines at a time, until it returns
-       * false. Returns the newest checkpoint: a later export continues after its `last_seq`.
+       * Seals new entries. Then passes the events of the sealed ones after `after` to `write`, a page of JSON lines at
+       * a time, until it returns false. Returns the newest checkpoint: a later export continues after its `last_seq`.
        */
       export: Effect.fn("Audit.export")(function* <E>(
         after: bigint,

@@ -14,8 +14,8 @@ import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 /**
  * Makes the lookup of the credential that an earlier request with the same idempotency key created. It fails with
  * `Conflict` if that request differed or its credential is deleted (L11). A request that names the default workspace or
- * the key's region equals one that omits it. The workspace and the API keys that it names need not exist any more. If
- * the provider key was replaced since, the lookup compares the given key only with the label of the first.
+ * the key's region equals one that omits it. The workspace and the API keys that it names need not exist any more.
+ * After the provider key was replaced, any key with the label of the original one counts as equal.
  */
 export const makeFindIdempotentResult = Effect.gen(function* () {
   const cipher = yield* Cipher
@@ -136,7 +136,7 @@ const deleteExpired = Effect.gen(function* () {
   while ((yield* deleteOlderThan(retention, batchSize)) === batchSize) yield* Effect.sleep(pause)
 })
 
-/** Deletes old idempotency records until the service stops. Instances skip rows that another one is deleting. */
+/** Deletes old idempotency records until the service stops. Several instances may do so at once. */
 export const expiry = Layer.effectDiscard(
   Effect.flatMap(expiryInterval, (every) =>
     repeatInBackground(every, deleteExpired, "Old idempotency records could not be deleted")

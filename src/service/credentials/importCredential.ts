@@ -65,7 +65,7 @@ const changedSince = InvalidParams.of({
   message: "was imported before, and deleted or given another key since"
 })
 
-/** Derives an idempotency key, the same for equivalent records. Nobody can compute it without the salt. */
+/** Derives the same idempotency key from records with equal members. Nobody can compute it without the salt. */
 const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
   const mac = createHmac("sha256", salt)
     .update("byok/import/1\0")

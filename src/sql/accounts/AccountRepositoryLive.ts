@@ -33,15 +33,15 @@ export const layer = Layer.effect(
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
     /**
-     * Inserts a row. Returns whether the statement returned a row, new or, by DO UPDATE, the existing one; and the act
-     * to record if it is new. In the statements, `xmax` is 0 for a new row.
+     * Runs an INSERT that returns the new row or, by DO UPDATE, the existing one, whose `xmax` is not 0. Returns
+     * whether there is a row, and the acts to record: `act` if the row is new.
      */
     const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
       Effect.map(insert, (rows) => ({
         hasRow: rows.length > 0,
         acts: rows.filter(({ is_new }) => is_new).map(() => act)
       }))
-    /** Inserts a row and records the act in one transaction. Returns whether the row exists now. */
+    /** Inserts a row and records the act in one transaction. Returns false for an unknown account. */
     const insertAndRecord = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, hasRow }) => Effect.as(record(sql, acts), hasRow)))
 

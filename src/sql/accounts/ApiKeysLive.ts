@@ -44,8 +44,8 @@ type KeyAndCredentialRow<Row> = Pick<KeyRow, "key_account_id" | "role"> &
 const longColumns: ReadonlySet<string> = new Set([...listNames, "sealed"])
 
 /**
- * Reads an API key together with the rows that its request needs next, so that a get takes one round trip, and a create
- * or update two.
+ * Reads an API key together with the rows that its request needs next, so that a get takes one round trip, and most
+ * creates and updates two.
  */
 export const layer = Layer.effect(
   ApiKeys,

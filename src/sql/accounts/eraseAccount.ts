@@ -25,7 +25,7 @@ export const eraseAccount =
   (account_id: AccountId, at: DateTime.Utc, limit: number) => {
     const operation = randomUUID()
     const step = Effect.gen(function* () {
-      // Fails before the first step if the role lacks a right for the last.
+      // The first step already fails if the role lacks a right that only the last one needs.
       if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* Effect.die(notGranted)
       yield* lockDistributedAccount({ distributed, sql }, account_id, "")
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`

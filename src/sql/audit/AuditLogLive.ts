@@ -82,11 +82,11 @@ export const layer = Layer.effect(
 
     /** Seals a page at a time up to the newest entry, once the earlier writers have ended. */
     const seal = Effect.fnUntraced(function* (timeout: number) {
-      const { newest, writers } = Option.getOrThrow(yield* horizon)
+      const { newest, writers: earlierWriters } = Option.getOrThrow(yield* horizon)
       const deadline = (yield* Clock.currentTimeMillis) + timeout
       let sealed = yield* head
       while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
-        const hasSealed = !(yield* areWriting(writers)) && (yield* sealPage(newest))
+        const hasSealed = !(yield* areWriting(earlierWriters)) && (yield* sealPage(newest))
         sealed = yield* head
         if (hasSealed) continue
         if ((yield* Clock.currentTimeMillis) >= deadline) break

@@ -46,7 +46,6 @@ type Row = {
   readonly last_id: CredentialId
 } & (SuspectRow | { readonly id: null })
 
-/** Whether a row has a suspect. */
 const hasSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
 
 const suspectOf = (row: SuspectRow): Suspect => {

@@ -88,6 +88,7 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     refusal: (row) =>
       Effect.flatMap(findUsage(row), (usageOfPool) => {
         const usage = Option.getOrUndefined(usageOfPool)
+        // Nothing to refuse if the credential was deleted.
         return usage?.sealed_bytes == null
           ? Effect.void
           : checkByteLimit(usage, limits, memberBytesOf(row) + (row.sealed === null ? usage.sealed_bytes : 0))

@@ -66,7 +66,7 @@ type PageRequest = Pick<CredentialPage, "limit" | "offset" | "workspace_id"> & {
 /** More than the bytes of any page's lists. */
 const unbounded = 2_147_483_647
 
-/** The greatest offset of lists that share a statement: a long skip would delay the others. */
+/** The greatest offset of pages that share a statement: a long skip would delay the others. */
 const maxSharedOffset = 1000
 
 /** The usual bytes of a row without its lists. */
@@ -169,7 +169,7 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
   }
 }
 
-/** Scans in the order of the index `credentials_list`, so that every page costs the same. */
+/** Scans in the order of the index `credentials_list`, so that later pages cost no more than the first. */
 export const scanCredentials =
   ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { after, limit, provider, state, workspace_id }: CredentialScan) => {

@@ -35,7 +35,7 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   /** Estimates how many bytes the values add to a statement. */
   readonly sizeOf?: (values: Values) => number
   /**
-   * CTEs that read `input`, a row per write, and end with `changed`, which has the columns of `returning`. In a batch,
+   * CTEs that read `input`, a row per write; one is `changed`, which has the columns of `returning`. In a batch,
    * `skipLocked` is SKIP LOCKED, so that writes to pools that another transaction has locked are retried alone.
    */
   readonly change: (skipLocked: Statement.Fragment, confine: Confine) => Statement.Fragment
@@ -65,12 +65,12 @@ const taken = Symbol("taken")
 /** The changed row; none if nothing changed. */
 type Result<Changed> = Option.Option<Changed> | typeof taken
 
-/** SQLSTATE of a member without a position, because its pool has become full meanwhile. */
+/** SQLSTATE of a new member without a position, because another transaction has inserted its pool meanwhile. */
 const noPosition = "23502"
 
 const isChanged = <Changed>(result: Result<Changed>) => result !== taken && Option.isSome(result)
 
-/** Turns the failure of a taken id or idempotency key into `taken`, and that of a full pool into none. */
+/** Turns the failure of a taken id or idempotency key into `taken`, and `noPosition` into none. */
 const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option<never>> =>
   Effect.catchTag(query, "SqlError", (error): Query<typeof taken | Option.Option<never>> => {
     const { sqlstate } = failureOf(error)
@@ -79,9 +79,9 @@ const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken | Option.Option
   })
 
 /**
- * Makes a function that stores, changes or deletes one credential, or none. Invariants: a transaction whose changes a
- * plan may see locks the row of the pool before its members, several pools in the order of their keys, and raises the
- * version; and the transaction stores both the change and its audit entry, or neither.
+ * Makes a function that stores, changes or deletes one credential, or none. Invariants: a transaction whose changes
+ * routers may see locks the row of the pool before its members, several pools in the order of their keys, and raises
+ * the version; and the transaction stores both the change and its audit entry, or neither.
  *
  * One write and a batch have the same statement, except for its input. A retry after a lost answer looks for the write
  * in the audit log, by its `operation`.

@@ -59,7 +59,7 @@ const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provid
 
 type Member = CredentialRow & SealedKey & { readonly key_version: number; readonly row: string }
 
-/** The state of the pool with a member, a key's parkings or both; an empty pool is one row with neither. */
+/** The state of the pool with a member, a key's parkings or both. If there are neither, one row has the state alone. */
 type Loaded = { readonly state: string } & (Member | { readonly id: null }) &
   ({ readonly parked_id: CredentialId; readonly parkings: string } | { readonly parked_id: null })
 
@@ -125,7 +125,7 @@ export const layer = Layer.effect(
      * Makes a look-up of a workspace's pool states; `providers` are joined by commas. The first OFFSET 0 hides their
      * number, which would make PostgreSQL plan every execution anew; the second makes it look up each pool by index.
      */
-    const versionsFrom = <Wanted extends { readonly providers: string }, Row extends object>(
+    const makeFindVersions = <Wanted extends { readonly providers: string }, Row extends object>(
       by: Readonly<Record<keyof Wanted & string, "uuid" | "text">>,
       sourceOf: (values: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Source
     ) =>
@@ -155,16 +155,16 @@ export const layer = Layer.effect(
       from: sql`workspaces`,
       where: sql`workspaces.account_id = ${account_id} AND ${isWanted} AND workspaces.deleted_at IS NULL`
     })
-    const versionsOfNamed = versionsFrom<PoolOwner & { providers: string }, WorkspaceVersions>(
+    const findNamed = makeFindVersions<PoolOwner & { providers: string }, WorkspaceVersions>(
       { account_id: "uuid", workspace_id: "uuid", providers: "text" },
       ({ account_id, workspace_id }) => inAccount(account_id, sql`workspaces.id = ${workspace_id}`)
     )
-    const versionsOfDefault = versionsFrom<Pick<PoolOwner, "account_id"> & { providers: string }, WorkspaceVersions>(
+    const findDefault = makeFindVersions<Pick<PoolOwner, "account_id"> & { providers: string }, WorkspaceVersions>(
       { account_id: "uuid", providers: "text" },
       ({ account_id }) => inAccount(account_id, sql`workspaces.is_default`)
     )
     /** Looks up an API key and the versions in one statement; `workspace_id` is empty for the default workspace. */
-    const versionsOfKey = versionsFrom<
+    const findByKey = makeFindVersions<
       { api_key_hash: ApiKeyHash; workspace_id: string } & { providers: string },
       KeyVersions
     >({ api_key_hash: "text", workspace_id: "text", providers: "text" }, ({ api_key_hash, workspace_id }) => ({
@@ -175,7 +175,7 @@ export const layer = Layer.effect(
       where: sql`hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`
     }))
     /** On Citus, looks up the owner first: given the account as a value, one node runs the statement of `versions`. */
-    const ownerOfKey = makeLookUp<{ api_key_hash: ApiKeyHash }, KeyOwner, KeyOwner>(reads, {
+    const findOwner = makeLookUp<{ api_key_hash: ApiKeyHash }, KeyOwner, KeyOwner>(reads, {
       operation: "api_keys.find",
       by: { api_key_hash: "text" },
       select: ({ api_key_hash }) =>
@@ -187,8 +187,8 @@ export const layer = Layer.effect(
       const providers = slugs.join()
       const workspaceVersions =
         workspace_id === undefined
-          ? versionsOfDefault({ account_id, providers })
-          : versionsOfNamed({ account_id, workspace_id, providers })
+          ? findDefault({ account_id, providers })
+          : findNamed({ account_id, workspace_id, providers })
       return Effect.map(workspaceVersions, Option.map(versionsOf))
     }
 
@@ -197,7 +197,7 @@ export const layer = Layer.effect(
       versionsOfKey: ({ api_key_hash, workspace_id }, providers) =>
         distributed
           ? Effect.flatMap(
-              ownerOfKey({ api_key_hash }),
+              findOwner({ api_key_hash }),
               Option.match({
                 onNone: () => Effect.succeedNone,
                 onSome: ({ account_id, role }) =>
@@ -207,7 +207,7 @@ export const layer = Layer.effect(
               })
             )
           : Effect.map(
-              versionsOfKey({ api_key_hash, workspace_id: workspace_id ?? "", providers: providers.join() }),
+              findByKey({ api_key_hash, workspace_id: workspace_id ?? "", providers: providers.join() }),
               Option.map(({ account_id, id, role, states }) => ({
                 account_id,
                 role,

@@ -63,9 +63,9 @@ const recordChanges = Effect.fnUntraced(function* (
     const isRecordedForAnother = others.some(
       (one) => one.cause === cause && one.in_force && one.parked_at.getTime() >= lastRecovery
     )
-    const isNewRefusal = blamesKey(cause) && previousCause !== cause
-    if (isNewRefusal && isRecordedForAnother) return []
-    const refusal = isNewRefusal ? cause : cause === "succeeded" && blamesKey(previousCause) ? previousCause : undefined
+    const isNewRefusal = blamesKey(cause) && previousCause !== cause && !isRecordedForAnother
+    const isRecovery = cause === "succeeded" && blamesKey(previousCause)
+    const refusal = isNewRefusal ? cause : isRecovery ? previousCause : undefined
     if (refusal === undefined) return []
     const action = isNewRefusal ? ("credential.rejected" as const) : ("credential.recovered" as const)
     const subject = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }

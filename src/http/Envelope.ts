@@ -46,7 +46,7 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
 /** Logs a failure and answers 500; or 503 if the database does not answer and the request may be repeated. */
 const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
   const defect = Cause.squash(cause)
-  const isRetryable = defect instanceof DatabaseFailure && defect.isAway && mayRepeat
+  const isRetryable = defect instanceof DatabaseFailure && defect.isTransientOrLate && mayRepeat
   return logFailure(cause).pipe(
     Effect.annotateLogs({ request_id }),
     Effect.as(errorResponse(isRetryable ? new ServiceUnavailable() : new InternalError()))

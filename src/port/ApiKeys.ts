@@ -34,13 +34,13 @@ export interface Prefetched {
   readonly account_id: AccountId
   /** The id of the default workspace, null if that is deleted; undefined if not read. */
   readonly default_workspace_id?: WorkspaceId | null
-  /** Whether a key of the account is marked as leaked, or was until it was replaced; undefined if not read. */
+  /** Whether a provider key of the account is or, until replaced, was marked as leaked; undefined if not read. */
   readonly has_marks?: boolean
   /** The credential to prefetch, without its sealed key; undefined also if it exceeds `maxPrefetchedBytes`. */
   readonly credential?: PrefetchedRow<Credential>
   /** Instead of `credential` if `withSealedKey`; undefined likewise. */
   readonly sealed?: PrefetchedRow<StoredCredential>
-  /** Total bytes of the credential's lists, and of its sealed key if read. */
+  /** Total bytes of the credential's lists, and of its sealed key if `withSealedKey`. */
   readonly bytes?: number
 }
 

@@ -10,7 +10,7 @@ export class AuditLog extends Context.Service<
   AuditLog,
   {
     /**
-     * Seals the entries that exist now once earlier writers have ended, unless this takes longer than `timeout`
+     * Seals the entries that exist now once no transaction can add an earlier one; gives up after `timeout`
      * milliseconds. Returns the last checkpoint, if any.
      */
     readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
@@ -33,14 +33,11 @@ export class AuditLog extends Context.Service<
 /** Largest count that the service reports exactly, so that counts take no longer as a table grows. */
 export const countLimit = 10_000
 
-/** Formats a count that stopped at `countLimit` + 1 as "more than 10,000". */
+/** Formats a count; one above `countLimit` as "more than 10,000". */
 export const formatCount = (count: number): string =>
   count > countLimit ? `more than ${countLimit.toLocaleString("en")}` : String(count)
 
-/**
- * A stored row of the audit log: those events of one transaction that concern the same credential, the same account as
- * a whole, or neither.
- */
+/** A stored row of the audit log: events of one transaction about one credential, one account, or neither. */
 export interface AuditEntry {
   readonly seq: bigint
   /** Start of the transaction in ISO 8601. */
@@ -62,7 +59,7 @@ export interface EntryPage {
   readonly credential_id?: CredentialId
   /** Only entries with a smaller `seq`. */
   readonly before?: number
-  /** Only sealed entries with a larger `seq`, oldest first: no later commit comes before them. */
+  /** Only sealed entries with a larger `seq`, oldest first: no later commit adds one among them. */
   readonly after?: number
   readonly limit: number
 }

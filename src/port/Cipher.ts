@@ -11,8 +11,8 @@ export class Cipher extends Context.Service<
   {
     readonly seal: (key: Redacted.Redacted, context: SealingContext) => Answer<SealedKey, KeyStoreUnavailable>
     /**
-     * Decrypts a key. Requests over HTTP cause this only to read the region in a key that an update keeps, and to
-     * compare a new key with the leaked ones of its account.
+     * Decrypts a key. Over HTTP, this only serves to read the region in a key that an update keeps, and to compare a
+     * new key with the leaked ones of its account.
      */
     readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
     /** Whether the sealed key equals `key`, compared in constant time. */
@@ -21,9 +21,7 @@ export class Cipher extends Context.Service<
       context: SealingContext,
       key: Redacted.Redacted
     ) => Effect.Effect<boolean, OpenFailure>
-    /**
-     * Passes an opened key to `use` in a buffer, and wipes the buffer. Synchronous if the key store is in this process.
-     */
+    /** Passes an opened key to `use` in a buffer, then wipes it. Synchronous if the key store is in this process. */
     readonly read: <A>(
       sealed: SealedKey,
       context: SealingContext,

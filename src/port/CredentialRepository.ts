@@ -78,7 +78,7 @@ export interface CredentialPage {
   readonly memory?: PageMemory
 }
 
-/** The bytes reserved for the lists of a page. `admit` waits until `bytes` more are reserved. */
+/** Memory for an answer: the bytes `reserved` for its lists, and how to wait until more are reserved. */
 export interface PageMemory {
   readonly reserved: number
   readonly admit: (bytes: number) => Answer<void>
@@ -122,7 +122,7 @@ export const PoolLimits = Context.Reference<PoolLimits>("byok/PoolLimits", {
   defaultValue: () => ({ credentials: 1000, bytes: 16 * 1024 * 1024 })
 })
 
-/** The workspace has reached a limit of the provider; nothing was stored. */
+/** The credentials of the provider in the workspace would exceed one of the `PoolLimits`; nothing was stored. */
 export class PoolFull extends Data.TaggedError("PoolFull")<{
   readonly unit: keyof PoolLimits
   readonly limit: number

@@ -31,11 +31,11 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
 
   /** Whether the message explains the failure without the stack. */
   get isSelfExplanatory() {
-    return this.isAway || (this.sqlstate !== undefined && this.sqlstate in explainedFaults)
+    return this.isTransientOrLate || (this.sqlstate !== undefined && this.sqlstate in explainedFaults)
   }
 
-  /** Whether the failure is transient, or the answer was late by our clock or by the server's (57014). */
-  get isAway() {
+  /** Whether the failure is transient, or the answer was late: by our clock, or by the server's (57014). */
+  get isTransientOrLate() {
     return this.isTransient || this.kind === "Deadline" || this.sqlstate === "57014"
   }
 

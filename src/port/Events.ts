@@ -64,13 +64,13 @@ export interface CursorState extends Progress {
 export class EventCursor extends Context.Service<
   EventCursor,
   {
-    /** None before the first delivery. */
+    /** None before the first `take`. */
     readonly state: Answer<Option.Option<CursorState>>
     /** Takes the cursor unless it has a holder or pauses. A new cursor begins after the newest event. */
     readonly take: (holder: string) => Answer<Option.Option<Progress>>
     /** Moves the cursor and resets failures. Returns false, without moving it, if it has another holder. */
     readonly advance: (holder: string, to: Progress) => Answer<boolean>
-    /** Frees the cursor. After a failure, nobody can take it for a time that doubles up to five minutes. */
+    /** Frees the cursor. Each failure in a row doubles the pause in which nobody can take it, up to five minutes. */
     readonly free: (holder: string, hasFailed: boolean) => Answer<void>
   }
 >()("byok/EventCursor") {}

@@ -18,7 +18,7 @@ export class Explanations extends Context.Service<
   {
     /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
     readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentPrincipal>
-    /** The encoded answer of `explain`, cached until a pool or its health changes. */
+    /** The encoded answer of `explain`, cached until a pool or its health changes or a cooldown ends. */
     readonly explainedBody: (
       request: PlanRequest,
       memory: PageMemory

@@ -7,7 +7,7 @@ import type { Answer } from "./DatabaseFailure.ts"
 export class LeakedKeys extends Context.Service<
   LeakedKeys,
   {
-    /** The number of credentials of all accounts; a whole scan covers them all, suspects or not. */
+    /** The number of credentials of all accounts, which is how many a whole scan covers. */
     readonly countCredentials: Answer<number>
     /**
      * The next page of suspects. Misses no credential that exists throughout the scan. Suspects have one of `labels`,
@@ -24,9 +24,7 @@ export class LeakedKeys extends Context.Service<
       readonly searched: number
       readonly park: boolean
     }) => Answer<ReadonlyArray<boolean>>
-    /**
-     * The marked keys of the account that `labels` make suspects, as in `scan`. Calls `labels` only if there are marks.
-     */
+    /** The account's marked keys that `labels` make suspects, as in `scan`. Calls `labels` only if there are marks. */
     readonly marked: (account_id: AccountId, labels: () => ReadonlyArray<string>) => Answer<ReadonlyArray<Suspect>>
     /** Removes the mark of a credential's current key, if any. None for an unknown credential. */
     readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<KeyReference>>

@@ -53,7 +53,7 @@ export interface LinkKeyPair {
   readonly private_key: SealedKey
 }
 
-/** A link with its state. `public_key` is null unless the link takes keys. A used link names the credential stored. */
+/** A link with its state; `public_key` is null if it takes no keys, or no more. A used link names what it stored. */
 export interface LinkRecord extends Link {
   readonly hash: ApiKeyHash
   readonly state: LinkState

@@ -22,8 +22,8 @@ import * as Idempotency from "../service/credentials/Idempotency.ts"
 import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 
 /**
- * Everything except HTTP: the services and every port that they use. Records metrics in Effect's metric registry. To
- * replace a port, build the service's own layer on yours, on top of this layer: `Layer.fresh` keeps the two apart.
+ * Everything except HTTP: services and their ports. Records metrics in Effect's registry. To replace a port, provide
+ * yours to a service's own layer, and the rest from this one: `Layer.fresh` makes Effect build that service separately.
  */
 export const layerWith = (settings: Settings) =>
   Layer.mergeAll(

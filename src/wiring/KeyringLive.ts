@@ -62,24 +62,24 @@ const createFirstKeyring = Effect.fnUntraced(function* (file: string) {
   )
 })
 
-/** Makes the check of a keyring. Refuses ids that are also on the token, before registering any with the database. */
-const checkFor = (settings: Settings) => {
+/** Makes a function that registers a keyring with the database, unless one of its ids is also on the token. */
+const registrationFor = (settings: Settings) => {
   const tokenIds = Option.getOrElse(settings.pkcs11.keys, () => [])
-  const check = namesToken(settings) ? registerOpeningKeyring : registerKeyring
+  const register = namesToken(settings) ? registerOpeningKeyring : registerKeyring
   return (ring: KeyringSnapshot) => {
     const shared = tokenIds.find((kek_id) => ring.byId.has(kek_id))
     const message = `expected ids that are not in BYOK_PKCS11_KEYS; found ${shared} in both`
-    return shared === undefined ? check(ring) : Effect.fail(new InvalidKeyring({ message }))
+    return shared === undefined ? register(ring) : Effect.fail(new InvalidKeyring({ message }))
   }
 }
 
-/** The keyring that the settings name, and its reload. Checks each loaded keyring with the database before using it. */
+/** The keyring that the settings name, and its reload. Registers a loaded keyring with the database before using it. */
 export const layer = (settings: Settings) =>
   Layer.effectContext(
     Effect.gen(function* () {
       const { file, isDefault, read, reread, setting } = yield* sourceOf(settings)
       const registry = yield* KekRegistry
-      const check = checkFor(settings)
+      const register = registrationFor(settings)
       const { counter } = yield* makeMeter
       const counts = {
         Success: counter("byok.keyring.reloads", { result: "ok" }),
@@ -87,8 +87,8 @@ export const layer = (settings: Settings) =>
       }
       const reloadLock = yield* Semaphore.make(1)
       const create = isDefault && file !== undefined ? createFirstKeyring(file) : Effect.void
-      let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), check))
-      const reload = Effect.flatMap(reread, check).pipe(
+      let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), register))
+      const reload = Effect.flatMap(reread, register).pipe(
         Effect.provideService(KekRegistry, registry),
         Effect.map((next) => {
           ring = next

@@ -126,7 +126,7 @@ const connect = Effect.fnUntraced(function* (
   return { name, target, session, distribution, ...schema }
 })
 
-/** Waits for and may migrate the database. Refuses a wrong version, an unfinished distribution or lost foreign keys. */
+/** Waits for the database and may migrate it. Refuses an unfit schema, unfinished distribution or lost foreign keys. */
 export const openDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   user: EmbeddedPostgres.User = "service",

@@ -21,8 +21,9 @@ const sentencesOf = (cause: Cause.Cause<unknown>) => {
 }
 
 /**
- * Ready if the database answers, stores commits durably and has this build's migrations, and the key store's primary
- * key, if any, may seal. Only warns of a full disk, and of credentials whose key is missing: all else can be served.
+ * Ready if the database answers, is writable, commits durably and has this build's migrations, and the key store's
+ * primary key, if any, may seal. Only warns of a full disk, and of credentials whose key is missing: the service can
+ * serve everything else.
  */
 export const layer = Layer.effect(
   Readiness,

@@ -96,7 +96,7 @@ const database = Effect.all({
   deadline: durationSetting("DATABASE_DEADLINE", "3 seconds"),
   /** The age from which a connection is replaced before its next use. */
   maxAge: durationSetting("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
-  /** Maximum requests of one account that wait or are in progress. */
+  /** Maximum requests of one account, for reads or for writes, that wait or are in progress. */
   queue: settingOr("DATABASE_QUEUE", whole(1, 1_000_000), 2000),
   /** Whether concurrent requests share statements. */
   batching: settingOr("DATABASE_BATCHING", trueOrFalse, true),

@@ -75,8 +75,8 @@ const joinLines = (write: Write, onOmitted: (lines: number) => void) => {
     },
     /** Blocks until everything is written, or `exitTimeout` has passed. */
     end: () => {
-      const latest = performance.now() + exitTimeout
-      while (!flush() && performance.now() < latest) sleep(retryDelay)
+      const deadline = performance.now() + exitTimeout
+      while (!flush() && performance.now() < deadline) sleep(retryDelay)
       reportOmitted()
       flush()
     }

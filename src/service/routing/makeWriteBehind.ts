@@ -27,7 +27,7 @@ const isTransient = (cause: Cause.Cause<unknown>): boolean => {
   return (
     Cause.hasInterrupts(cause) ||
     failure instanceof ServiceUnavailable ||
-    (failure instanceof DatabaseFailure && failure.isAway)
+    (failure instanceof DatabaseFailure && failure.isTransientOrLate)
   )
 }
 

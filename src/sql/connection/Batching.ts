@@ -31,6 +31,7 @@ interface Options {
   readonly deadline: Duration.Duration
   /** How many requests may wait for an answer; further ones are refused. */
   readonly maxWaiting: number
+  /** Runs a query with retries, and records its duration. */
   readonly retrying: ReturnType<PoolMeter["timing"]>
   readonly meter: PoolMeter
   /** The result for a caller whose deadline has passed. */

@@ -22,7 +22,7 @@ export interface ConnectionPool {
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
   /** Makes a function for many concurrent callers, who share statements, but not failures of single rows. */
   readonly batch: Batch
-  /** Runs a statement that takes `lock`, outside batches. Until it ends, batches omit requests for the same lock. */
+  /** Runs a statement that takes `lock`, outside batches. Until it ends, batches delay requests for the same lock. */
   readonly withLock: <A, E, R>(lock: string, statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Whether a statement failed in the last minute because the disk of the database is full. */
   readonly metFullDisk: () => boolean

@@ -51,7 +51,7 @@ export const compileOnce = <Name extends string, Row extends object>(
   const usedNames = Array.from(new Set(nameOfPlaceholder)) as ReadonlyArray<Name>
   const renumbered = text.replaceAll(
     /\$(\d+)/g,
-    (_, n: string) => `$${usedNames.indexOf(nameOfPlaceholder[Number(n) - 1] as Name) + 1}`
+    (_, number: string) => `$${usedNames.indexOf(nameOfPlaceholder[Number(number) - 1] as Name) + 1}`
   )
   return (values: Readonly<Record<Name, unknown>>) =>
     sql.unsafe<Row>(
@@ -92,9 +92,7 @@ interface LookUp<Wanted, Row extends object, A> {
   readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
   readonly select: (values: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
   readonly read: (row: Row & Numbered, wanted: Wanted) => A
-  /**
-   * Names the row. Requests with the same name share it. A SELECT that locks needs it: it locks in the order of names.
-   */
+  /** Names the row, so that requests can share it. A SELECT that locks needs names: it locks in their order. */
   readonly nameOf?: (wanted: Wanted) => string
 }
 

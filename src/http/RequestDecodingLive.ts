@@ -47,11 +47,13 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
   Effect.callback<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>((resume) => {
     let admittedBytes = 0
     let isWaiting = false
-    // Does nothing for an incomplete body, which Node itself times out.
+    let isLate = false
+    // Leaves an incomplete body to Node, which times it out within a second, unless it is complete by then.
     const timer = setTimeout(() => {
+      isLate = true
       if (source.complete) resume(Effect.undefined)
     }, memoryTimeout)
-    const end = (result: Effect.Effect<Buffer, PayloadTooLarge | ServiceUnavailable>) => {
+    const end = (result: Effect.Effect<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>) => {
       clearTimeout(timer)
       resume(result)
     }
@@ -87,6 +89,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
         reserveReceived()
       }
       if (complete && !isWaiting) end(Effect.succeed(source.takeBody()))
+      else if (complete && isLate) end(Effect.undefined)
     }
     source.readAll(onProgress)
     return Effect.sync(() => clearTimeout(timer))

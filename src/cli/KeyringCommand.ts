@@ -84,8 +84,8 @@ const rewrap = Command.make(
 const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
   const lines = keys.map(
-    ({ kek_id, may_be_retired, registered_at, role, wraps, ...use }) =>
-      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${countText(use)}, at most ${wraps} wraps so far` +
+    ({ kek_id, may_be_retired, registered_at, role, wraps, ...counts }) =>
+      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${countText(counts)}, at most ${wraps} wraps so far` +
       (registered_at === undefined ? "" : `, registered ${DateTime.formatIso(registered_at)}`) +
       (may_be_retired ? ", may be retired" : "")
   )

@@ -96,7 +96,7 @@ export class Conflict extends Schema.Error<Conflict>("Conflict")(
   static readonly deleted = () => new this({ error: { message: "The credential of this request was deleted" } })
 }
 
-/** 409: the stored key cannot be opened, so only the name can change (L7). */
+/** 409: the stored key cannot be opened, so its credential can only be renamed or deleted (L7). */
 export class StoredKeyUnreadable extends Schema.Error<StoredKeyUnreadable>("StoredKeyUnreadable")(
   ...fixedMessage(
     409,

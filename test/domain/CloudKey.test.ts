@@ -126,7 +126,7 @@ describe("a key that signs tokens (D57)", () => {
   it.for([
     ["amazon-bedrock", ["accessKeyId", "secretAccessKey", "region"]],
     ["google-vertex", ["client_email", "private_key_id", "private_key"]]
-  ] as const)("of %s needs %j, and is told all that is wrong", ([provider, required]) => {
+  ] as const)("of %s needs %j, and a refusal lists all that is missing", ([provider, required]) => {
     assert.deepStrictEqual(decodeCloudKey(provider, {}), Result.fail(required.map((member) => `${member} is required`)))
     for (const json of [undefined, null, [base[provider]], "text"]) {
       assert.deepStrictEqual(decodeCloudKey(provider, json), Result.fail([""]))

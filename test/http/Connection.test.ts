@@ -119,7 +119,7 @@ describe("a connection's requests", () => {
 describe("a response to a client", () => {
   const request = new IncomingMessage(new Socket())
 
-  it("tells once it is lost, at once if it is already", () => {
+  it("calls the listener when it is lost, or immediately if it already is", () => {
     const lost: Array<string> = []
     const response = new ClientResponse(request)
     assert.strictEqual(response.headBytes, 0)

@@ -144,7 +144,7 @@ describe("at the start of the service, a database", () => {
     assert.strictEqual(refused(), 0)
   })
 
-  it.live("that is embedded is reported without naming an unset setting", function* () {
+  it.live("that is embedded and fails is not blamed on the unset database URL", function* () {
     const dataDirectory = yield* temporaryDirectory
     const cluster = yield* prepare(dataDirectory, yield* locate())
     writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")

@@ -37,8 +37,8 @@ const isTrue = (value: Buffer | undefined) => value?.[0] === 1
 const numberOf = (value: Buffer | undefined) => (value === undefined ? undefined : value.readUInt32LE(0))
 
 /**
- * The block whose ciphertext is a key's check value. GCM never encrypts it, but only the zero block and blocks that end
- * with a counter from 1 to 3.
+ * The block whose ciphertext is a key's check value. Wrapping never encrypts it: GCM encrypts only the zero block and
+ * blocks that end with a counter from 1 to 3.
  */
 const checkBlock = (kek_id: string) =>
   Buffer.concat([createHash("sha256").update(`byok/kcv/${kek_id}`).digest().subarray(0, 12), Buffer.from("byok")])

@@ -39,7 +39,7 @@ import { type Attempt, makeWalk, retrySoonMillis, type RouterOperations, runPlan
 /**
  * Chooses keys for requests to model providers, in process or for gateways. The tenants' HTTP API does not reach it. A
  * plan lists the steps of a request; each uses a stored key (an own step) or the operator's (shared capacity). A lease
- * opens a stored key for one attempt. An upstream's refusal parks the key; then one request at a time tries it (trial).
+ * opens a stored key for an attempt. An upstream's refusal parks it; afterwards one request at a time tries it (trial).
  *
  * Invariant: a key opens only if its row, at most `leaseFreshness` old unless the plan allows more, is the planned one;
  * ending its lease zeroes it and ends its trial.
@@ -56,7 +56,7 @@ export class Router extends Context.Service<
       request: RoutingRequest,
       freshness?: Freshness
     ) => Effect.Effect<PlannedRequest, UnknownWorkspace | PoolsUnavailable>
-    /** Plans for the account of an API key that may route. Looks the key up each time: it may be revoked. */
+    /** Plans for the account of an API key, looked up each time: it may be revoked. `freshness` is for leases only. */
     readonly planForKey: (
       request: KeyRequest,
       freshness?: Freshness

@@ -79,7 +79,7 @@ export const layer = Layer.effect(
           FROM accounts WHERE id = ${account_id}
           ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING xmax = 0 AS is_new`,
         { action: "api_key.issue", account_id, api_key_hash: hash, role }
-      ).pipe((insert) => Effect.andThen(lockDistributedAccount(writes, account_id, "_shared"), insert))
+      ).pipe((insert) => Effect.andThen(lockDistributedAccount(writes, account_id, "shared"), insert))
 
     /** Adds a key. An existing row with equal columns counts as added, because a retried insert meets its own row. */
     const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {

@@ -27,7 +27,7 @@ export const eraseAccount =
     const step = Effect.gen(function* () {
       // The first step already fails if the role lacks a right that only the last one needs.
       if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* Effect.die(notGranted)
-      yield* lockDistributedAccount({ distributed, sql }, account_id, "")
+      yield* lockDistributedAccount({ distributed, sql }, account_id, "exclusive")
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
       if (accounts.length === 0) {
         // An earlier attempt may have deleted the account, and its answer was lost.

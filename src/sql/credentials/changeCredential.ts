@@ -74,15 +74,15 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
     columns: { ...columnTypes, revision: "integer", key_version: "integer" },
     actsOf,
     sizeOf: memberBytesOf,
-    change: (skipLocked, confine) => sql`
+    change: (skipLocked, andAccount) => sql`
       sized AS (
         SELECT input.*, ${growth} AS growth,
           sum(greatest(${growth}, 0)) OVER (PARTITION BY ${keyColumns(sql, "input")}) AS pool_growth
-        FROM input JOIN credentials AS before ON ${isReadRevision("before")} ${confine("before")}
-      ), ${lockTargets(sql, "sized", isPossible, skipLocked, confine)}, changed AS (
-        UPDATE credentials SET ${assignments} FROM locked AS input WHERE ${isReadRevision("credentials")} ${confine("credentials")}
+        FROM input JOIN credentials AS before ON ${isReadRevision("before")} ${andAccount("before")}
+      ), ${lockTargets(sql, "sized", isPossible, skipLocked, andAccount)}, changed AS (
+        UPDATE credentials SET ${assignments} FROM locked AS input WHERE ${isReadRevision("credentials")} ${andAccount("credentials")}
         RETURNING ${keyColumns(sql, "credentials")}, credentials.id, 0 AS members, input.growth AS bytes
-      ), ${raisePools(sql, confine)}`,
+      ), ${raisePools(sql, andAccount)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }]),
     refusal: (row) =>
@@ -116,12 +116,12 @@ export const deleteCredential = (pool: ConnectionPool) => {
     operation: "credentials.delete",
     columns: { account_id, id, label, provider, workspace_id },
     actsOf: (row) => [{ action: "credential.delete", ...recordedOf(row) }],
-    change: (skipLocked, confine) => sql`
-      ${lockTargets(sql, "input", sql`target.label = wanted.label`, skipLocked, confine)}, changed AS (
+    change: (skipLocked, andAccount) => sql`
+      ${lockTargets(sql, "input", sql`target.label = wanted.label`, skipLocked, andAccount)}, changed AS (
         DELETE FROM credentials USING locked AS input
-        WHERE credentials.account_id = input.account_id AND credentials.id = input.id ${confine("credentials")}
+        WHERE credentials.account_id = input.account_id AND credentials.id = input.id ${andAccount("credentials")}
         RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members, -input.member_bytes AS bytes
-      ), ${raisePools(sql, confine)}`,
+      ), ${raisePools(sql, andAccount)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }])
   })

@@ -13,7 +13,7 @@ import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { Operation, Query } from "../connection/Query.ts"
 import { type CredentialKey, cursorOf } from "../rows/credentialRows.ts"
 import { linkClosed, whileLinkOpen } from "../rows/principalRows.ts"
-import type { Confine, PoolKey } from "../rows/poolRows.ts"
+import type { AndAccount, PoolKey } from "../rows/poolRows.ts"
 
 type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
 
@@ -38,7 +38,7 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
    * CTEs that read `input`, a row per write; one is `changed`, which has the columns of `returning`. In a batch,
    * `skipLocked` is SKIP LOCKED, so that writes to pools that another transaction has locked are retried alone.
    */
-  readonly change: (skipLocked: Statement.Fragment, confine: Confine) => Statement.Fragment
+  readonly change: (skipLocked: Statement.Fragment, andAccount: AndAccount) => Statement.Fragment
   readonly returning: ReadonlyArray<keyof Changed & string>
   /** Whether `change` omits writes whose idempotency key is taken, and lists them in a CTE `taken`. */
   readonly listsTaken?: true
@@ -96,8 +96,8 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   const names = types.map(([name]) => name)
   const byName = (input: object) => input as Readonly<Record<string, unknown>>
 
-  const statement = (input: Statement.Fragment, skipLocked: string, confine: Confine) => sql`
-    WITH input AS (${input}), ${change(sql.literal(skipLocked), confine)}`
+  const statement = (input: Statement.Fragment, skipLocked: string, andAccount: AndAccount) => sql`
+    WITH input AS (${input}), ${change(sql.literal(skipLocked), andAccount)}`
   const selectResult =
     write.listsTaken === undefined
       ? sql`SELECT ${sql.csv(returning)} FROM changed`
@@ -125,10 +125,10 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
 
   /** Citus runs a statement on one node if each table is confined to an account; the audit log is on another node. */
   const runDistributed = (input: Input) => {
-    const confine: Confine = (table) => sql`AND ${sql.literal(table)}.account_id = ${input.account_id}`
+    const andAccount: AndAccount = (table) => sql`AND ${sql.literal(table)}.account_id = ${input.account_id}`
     const changed =
       write.changeDistributed?.(input) ??
-      sql<Changed>`${statement(oneInput(byName(input)), "", confine)} ${selectResult}`
+      sql<Changed>`${statement(oneInput(byName(input)), "", andAccount)} ${selectResult}`
     const record = ({ length }: ReadonlyArray<Changed>): Query<unknown> =>
       length > 0 ? insertEntry(sql, input) : Effect.void
     return sql.withTransaction(Effect.tap(changed, record))

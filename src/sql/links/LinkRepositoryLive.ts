@@ -34,7 +34,7 @@ export const layer = Layer.effect(
      */
     const insert = Effect.fnUntraced(function* (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) {
       const { account_id, credential_id, link_id, provider, purpose, return_url, workspace_id } = link
-      yield* lockDistributedAccount(writes, account_id, "_shared")
+      yield* lockDistributedAccount(writes, account_id, "shared")
       const [inserted] = yield* sql<{ is_new: boolean }>`
         INSERT INTO links (id, account_id, workspace_id, purpose, provider, credential_id, return_url, hash, created_at,
           expires_at, ${sql.csv(linkKeyColumns)})

@@ -4,7 +4,7 @@ import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 import { inLockOrder, tableOf } from "../connection/statements.ts"
-import { type Confine, keyColumns, samePool } from "./poolRows.ts"
+import { type AndAccount, keyColumns, samePool } from "./poolRows.ts"
 
 /** References to credentials as a table `wanted`. */
 export const referencesOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<CredentialReference>) =>
@@ -38,24 +38,24 @@ export const changeHealth = <A>(
   skipLocked = false
 ): Query<A> => {
   const columns = sql`credentials.account_id, credentials.id AS credential_id`
-  const rowsOf = (references: ReadonlyArray<CredentialReference>, confine: Confine) => sql`
+  const rowsOf = (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) => sql`
     credentials JOIN ${referencesOf(sql, references)}
-    ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${confine("credentials")}`
-  const lock = (references: ReadonlyArray<CredentialReference>, confine: Confine) => sql<CredentialReference>`
-    SELECT ${columns} FROM ${rowsOf(references, confine)}
-    JOIN pools ON ${samePool(sql, "pools", "credentials")} ${confine("pools")}
+    ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${andAccount("credentials")}`
+  const lock = (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) => sql<CredentialReference>`
+    SELECT ${columns} FROM ${rowsOf(references, andAccount)}
+    JOIN pools ON ${samePool(sql, "pools", "credentials")} ${andAccount("pools")}
     ORDER BY ${keyColumns(sql, "pools")}
     FOR NO KEY UPDATE OF pools ${skipLocked ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
-  const find = (references: ReadonlyArray<CredentialReference>, confine: Confine) =>
-    sql<CredentialReference>`SELECT ${columns} FROM ${rowsOf(references, confine)}`
-  const raise = (references: ReadonlyArray<CredentialReference>, confine: Confine) => sql<never>`
+  const find = (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) =>
+    sql<CredentialReference>`SELECT ${columns} FROM ${rowsOf(references, andAccount)}`
+  const raise = (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) => sql<never>`
     UPDATE pools SET health = health + 1
-    FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rowsOf(references, confine)}) AS changed
-    WHERE ${samePool(sql, "pools", "changed")} ${confine("pools")}`
+    FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rowsOf(references, andAccount)}) AS changed
+    WHERE ${samePool(sql, "pools", "changed")} ${andAccount("pools")}`
 
   /** Runs a statement for credentials. With Citus, one for each account, which it names, so that one node runs it. */
   const run = <Row>(
-    statement: (references: ReadonlyArray<CredentialReference>, confine: Confine) => Query<ReadonlyArray<Row>>,
+    statement: (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) => Query<ReadonlyArray<Row>>,
     references: ReadonlyArray<CredentialReference>
   ): Query<ReadonlyArray<Row>> => {
     if (references.length === 0) return Effect.succeed([])

@@ -31,7 +31,7 @@ export const memberBytes = (sql: SqlClient.SqlClient, table: string) =>
  * With Citus, a condition that names the account of a table's rows as a value, so that one node runs the statement;
  * otherwise empty. Begins with AND.
  */
-export type Confine = (table: string) => Statement.Fragment
+export type AndAccount = (table: string) => Statement.Fragment
 
 /**
  * The CTE `locked`: the rows of `wanted` that meet `condition`, with the `member_bytes` of each credential. Locks each
@@ -43,13 +43,13 @@ export const lockTargets = (
   wanted: string,
   condition: Statement.Fragment,
   skipLocked: Statement.Fragment,
-  confine: Confine
+  andAccount: AndAccount
 ) => sql`
   locked AS (
     SELECT wanted.*, ${memberBytes(sql, "target")} AS member_bytes FROM ${sql.literal(wanted)} AS wanted
     JOIN credentials AS target ON target.account_id = wanted.account_id AND target.id = wanted.id
     JOIN pools ON ${samePool(sql, "pools", "target")}
-    WHERE ${condition} ${confine("pools")} ${confine("target")}
+    WHERE ${condition} ${andAccount("pools")} ${andAccount("target")}
     ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools, target ${skipLocked}
   )`
 
@@ -58,14 +58,14 @@ export const lockTargets = (
  * computes and checks the new row from the snapshot, and only then from the locked row: if a member has grown since,
  * its deletion would take the bytes of the snapshot below zero without `greatest`.
  */
-export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
+export const raisePools = (sql: SqlClient.SqlClient, andAccount: AndAccount) => sql`
   raised AS (
     UPDATE pools SET version = pools.version + 1, members = pools.members + total.members,
       bytes = greatest(pools.bytes + total.bytes, 0)
     FROM (
       SELECT ${keyColumns(sql, "changed")}, sum(changed.members)::integer AS members, sum(changed.bytes) AS bytes
       FROM changed GROUP BY ${keyColumns(sql, "changed")}
-    ) AS total WHERE ${samePool(sql, "pools", "total")} ${confine("pools")}
+    ) AS total WHERE ${samePool(sql, "pools", "total")} ${andAccount("pools")}
   )`
 
 /** How full a pool is, and how much of it is one credential. */

@@ -12,10 +12,10 @@ import type { Query } from "../connection/Query.ts"
 export const lockDistributedAccount = (
   { distributed, sql }: Pick<ConnectionPool, "distributed" | "sql">,
   account_id: AccountId,
-  mode: "" | "_shared"
+  mode: "exclusive" | "shared"
 ) => {
-  const lock = sql`SELECT ${sql.literal(`pg_advisory_xact_lock${mode}`)}(hashtextextended(${account_id}, 0))`
-  return distributed ? Effect.asVoid(lock) : Effect.void
+  const lockFunction = sql.literal(mode === "shared" ? "pg_advisory_xact_lock_shared" : "pg_advisory_xact_lock")
+  return distributed ? Effect.asVoid(sql`SELECT ${lockFunction}(hashtextextended(${account_id}, 0))`) : Effect.void
 }
 
 /** The columns of a link's key pair: public key and sealed private key. */

@@ -69,8 +69,8 @@ const isEqual = (one: unknown, other: unknown): boolean =>
 
 /**
  * Applies changes to a stored credential. Fails with every rule of create that the result would break (D28 to D31),
- * every changed fixed member (D47) and a leaked key. Repeating the stored key changes nothing. A new key that may have
- * a region sets `declared_region` to it, unless the changes declare one (D29).
+ * every changed fixed member (D47) and a leaked key. Repeating the stored key changes nothing. If keys of the provider
+ * may have a region, a new key sets `declared_region` to its own, unless the changes declare one (D29).
  */
 export const changeCredential = (
   stored: Credential,

@@ -67,13 +67,13 @@ export const makeRoutes = Effect.gen(function* () {
   }, Effect.uninterruptible)
   /** Records the enclosed reports and then opens a route, so that the reports count for its plan. */
   const openPlanned = Effect.fnUntraced(function* <E>(
-    plan: Effect.Effect<PlannedRequest, E>,
+    planning: Effect.Effect<PlannedRequest, E>,
     { explain, reports }: Pick<typeof NewRoute.Type, "explain" | "reports">,
     response: ServerResponse
   ) {
     const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, recordEnclosed) }
     let providers: string | undefined
-    const planWithVerdicts = Effect.tap(plan, (planned) =>
+    const planWithVerdicts = Effect.tap(planning, (planned) =>
       explain || planned.isEmpty
         ? Effect.map(encodeVerdicts(planned, response), (encoded) => void (providers = encoded))
         : Effect.void

@@ -103,6 +103,6 @@ const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
 
 const prometheusNames = new Map(Object.entries(families).map(([name, family]) => [name, prometheusName(name, family)]))
 
-/** All metrics of the registry in the context, in the text format of Prometheus. */
+/** Formats all metrics of the registry in the context, in the text format of Prometheus. */
 export const prometheusText = (context: Context.Context<never>): string =>
   PrometheusMetrics.formatUnsafe(context, { metricNameMapper: (name) => prometheusNames.get(name) ?? name })

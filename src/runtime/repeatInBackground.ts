@@ -1,6 +1,6 @@
 import { type Duration, Effect, References } from "effect"
 
-/** Repeats work until the scope ends, untraced. Of failures in a row, logs only the first: `failure` and the cause. */
+/** Repeats untraced work until the scope ends. Logs only the first of consecutive failures: `failure` and its cause. */
 export const repeatInBackground = <A, E, R>(every: Duration.Input, work: Effect.Effect<A, E, R>, failure: string) => {
   let isFailing = false
   const attempt = Effect.matchCauseEffect(work, {

@@ -7,7 +7,7 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 
 layerLive(CommandLine.layer)("byok api-key", (it) => {
-  it.effect("issues keys of both kinds; neither a list nor a table shows one again (D40, D41)", function* () {
+  it.effect("issues ordinary and management keys; neither `list` nor the database shows them (D40, D41)", function* () {
     const { run, runJson, sql } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")
     const account_id = textIn(account, "account_id")

@@ -39,7 +39,7 @@ const scene = Effect.gen(function* () {
 })
 
 layerLive(TestService.layer)("a route that asks for tokens (D58)", (it) => {
-  it.effect("returns tokens with expiry and public members, and plain keys unchanged", function* () {
+  it.effect("returns tokens with their expiry and cloud details, and other keys as stored", function* () {
     const { ids, keys, open, path, report } = yield* scene
     yield* listening(path)
     const before = Date.now()

@@ -95,7 +95,7 @@ describe("traces for a collector", () => {
     assert.notInclude(body, "canary")
   })
 
-  it.live("hold the text of failures as Effect sends them (control)", function* () {
+  it.live("contain the text of failures if Effect's own exporter sends them (control)", function* () {
     const { received, url } = yield* startCollector
     const layer = OtlpTracer.layer({ url, resource: { serviceName: "byok" } })
     yield* Effect.provide(failing, Layer.provide(layer, [OtlpSerialization.layerJson, FetchHttpClient.layer]))

@@ -35,10 +35,7 @@ export interface KeyringSnapshot {
 /** The keyring of this instance. A reload replaces it whole, so call `current` once for keys that must match. */
 export class Keyring extends Context.Service<Keyring, { readonly current: () => KeyringSnapshot }>()("byok/Keyring") {}
 
-/**
- * A keyring that cannot be used. The message names the key by its position or id and says what was expected; never its
- * bytes.
- */
+/** An unusable keyring. The message gives a key's position or id and what was expected; never the key's bytes. */
 export class InvalidKeyring extends Data.TaggedError("InvalidKeyring")<{ readonly message: string }> {}
 
 const parseEntry = (text: string, position: number): Kek => {

@@ -22,8 +22,8 @@ export interface StepSearch {
 export interface RouterOperations {
   readonly search: (plan: PlannedRequest) => StepSearch
   /**
-   * `onLease` gets the lease before its key is opened, so that the caller can end it if interrupted. A refused lease
-   * has already ended.
+   * `onLease` gets the lease before its key is opened, so that the caller can end it if interrupted. On failure,
+   * the lease has already ended.
    */
   readonly lease: (
     request: ResolvedRequest,

@@ -17,7 +17,7 @@ export interface TokenTerms {
   readonly cloud: CloudDetails
 }
 
-/** A version of a stored key, which signs tokens. */
+/** A version of a stored key, which signs tokens if it is a cloud key. */
 interface Signer extends CredentialReference {
   readonly provider: string
   readonly key_version: number

@@ -18,7 +18,7 @@ const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "
  * Deletes the API keys and links of an account and up to `limit` of its credentials and idempotency records, in one
  * transaction with their audit entry; then the account, if nothing is left. Returns none for an unknown account. The
  * lock on the account blocks statements that add to it, and marking its workspaces as deleted waits for creates in
- * progress: so an account that the last step finds empty stays empty.
+ * progress: so an account that the last step finds empty stays empty. Locks pools before credentials, in key order.
  */
 export const eraseAccount =
   ({ ask, distributed, sql }: ConnectionPool) =>

@@ -7,9 +7,9 @@ import { Database } from "../connection/Database.ts"
 /** How long a holder keeps the cursor after a step: longer than one delivery and its statements take. */
 const lease = "30 seconds"
 
-/** The longest pause after a failure. */
-const maxPauseSeconds = 300
+const maxRetryPauseSeconds = 300
 
+/** `EventCursor` as one row. Its `done` counts the events already delivered of the entry after `seq`. */
 export const layer = Layer.effect(
   EventCursor,
   Effect.map(Database, ({ background, reads }) => ({
@@ -29,14 +29,14 @@ export const layer = Layer.effect(
       ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
       WHERE (cursor.holder IS NULL OR cursor.held_until < now()) AND (cursor.retry_at IS NULL OR cursor.retry_at <= now())
       RETURNING seq::float8 AS after, done`,
-    advance: (holder, { after, done }) => askExists(background, "event_cursors.advance")`
-      UPDATE event_cursors SET seq = ${String(after)}::bigint, done = ${done}, failures = 0, retry_at = NULL,
+    advance: (holder, { after, done: deliveredOfNext }) => askExists(background, "event_cursors.advance")`
+      UPDATE event_cursors SET seq = ${String(after)}::bigint, done = ${deliveredOfNext}, failures = 0, retry_at = NULL,
         held_until = now() + ${lease}::interval
       WHERE holder = ${holder} RETURNING 1`,
     free: (holder, hasFailed) =>
       Effect.asVoid(askRows(background, "event_cursors.free")`
         UPDATE event_cursors SET holder = NULL, failures = failures + ${hasFailed ? 1 : 0}, retry_at = CASE WHEN ${hasFailed}
-          THEN now() + least(${maxPauseSeconds}, power(2, least(failures, 20))) * interval '1 second' ELSE retry_at END
+          THEN now() + least(${maxRetryPauseSeconds}, power(2, least(failures, 20))) * interval '1 second' ELSE retry_at END
         WHERE holder = ${holder}`)
   }))
 )

@@ -14,8 +14,9 @@ export const lockDistributedAccount = (
   account_id: AccountId,
   mode: "exclusive" | "shared"
 ) => {
-  const lockFunction = sql.literal(mode === "shared" ? "pg_advisory_xact_lock_shared" : "pg_advisory_xact_lock")
-  return distributed ? Effect.asVoid(sql`SELECT ${lockFunction}(hashtextextended(${account_id}, 0))`) : Effect.void
+  const lockFunction = mode === "shared" ? "pg_advisory_xact_lock_shared" : "pg_advisory_xact_lock"
+  const lock = sql`SELECT ${sql.literal(lockFunction)}(hashtextextended(${account_id}, 0))`
+  return distributed ? Effect.asVoid(lock) : Effect.void
 }
 
 /** The columns of a link's key pair: public key and sealed private key. */

@@ -252,7 +252,7 @@ describe("concurrent requests", () => {
     assert.strictEqual(yield* ask(4), "answer to 4")
   })
 
-  it.live("are not answered at the deadline of another in their statement (D11)", function* () {
+  it.live("do not end at the deadline of another request that shares their statement (D11)", function* () {
     const { ask, state } = yield* pool()
     state.held = true
     const exits = yield* Effect.forkChild(all([within(30)(ask(1)), ask(2)].map(Effect.exit)), {

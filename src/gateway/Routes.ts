@@ -45,7 +45,7 @@ export const makeRoutes = Effect.gen(function* () {
       return error._tag === "PoolsUnavailable" ? new ServiceUnavailable() : error
     })
   }
-  /** Records a report that came with a request for another route, and ends its route. Returns null or the error. */
+  /** Records a report enclosed in a request to open a route; ends the route reported on. Returns null or the error. */
   const recordEnclosed = (input: unknown) => {
     const recording = Effect.flatMap(decodeReport(input), ({ attempt, route, ...report }) =>
       record(route, attempt, report, false)
@@ -72,22 +72,22 @@ export const makeRoutes = Effect.gen(function* () {
     response: ServerResponse
   ) {
     const reportResults = reports.length === 0 ? {} : { reports: yield* Effect.forEach(reports, recordEnclosed) }
-    let providers: string | undefined
+    let verdictsText: string | undefined
     const planWithVerdicts = Effect.tap(planning, (planned) =>
       explain || planned.isEmpty
-        ? Effect.map(encodeVerdicts(planned, response), (encoded) => void (providers = encoded))
+        ? Effect.map(encodeVerdicts(planned, response), (encoded) => void (verdictsText = encoded))
         : Effect.void
     )
     const { expires_at, id, next, planned, retry_at } = yield* open(planWithVerdicts, (abandon) =>
       whenLost(response, abandon)
     )
     const times = { expires_at: isoTime(expires_at), retry_at: isoTime(retry_at) }
-    if (next === undefined) providers ??= yield* encodeVerdicts(planned, response)
+    if (next === undefined) verdictsText ??= yield* encodeVerdicts(planned, response)
     const answer = jsonResponse(201, { route: id, ...times, next: attemptJson(next), ...reportResults })
     // Appends the encoded verdicts to the object `data`, without encoding them again.
-    return providers === undefined
+    return verdictsText === undefined
       ? answer
-      : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${providers}}}` }
+      : { ...answer, body: `${answer.body.slice(0, -2)},"providers":${verdictsText}}}` }
   })
   return {
     open: (

@@ -22,7 +22,7 @@ const unadmittedLimit = 12 * 1024 * 1024
 /** Maximum bytes of a body to read and discard once the request is answered. */
 const discardLimit = 256 * 1024
 
-/** The requests whose bodies have unadmitted bytes, in the order in which they got the first. */
+/** The requests whose bodies have unadmitted bytes, ordered by when each began to have some. */
 const unadmittedRequests = new Set<ArrivingRequest>()
 let unadmittedTotal = 0
 
@@ -44,8 +44,8 @@ const noop = () => {}
 
 /**
  * A request that collects its body in one buffer, without the object that a stream makes for each chunk. Invariants:
- * before `readAll`, it keeps no more of the body than arrived in one chunk with the head; and all bodies together have
- * at most 12 MiB of unadmitted bytes, because the largest is dropped if they have more. After `readAll`, it reads even
+ * before `readAll`, it keeps no more of the body than one read of the socket brings; and all bodies together have at
+ * most 12 MiB of unadmitted bytes, because the largest is dropped if they have more. After `readAll`, it reads even
  * while the body waits for memory, to notice a client that leaves.
  */
 export class ArrivingRequest extends IncomingMessage {

@@ -44,9 +44,9 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
 }
 
 /** Logs a failure and answers 500; or 503 if the database does not answer and the request may be repeated. */
-const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
-  const defect = Cause.squash(cause)
-  const isRetryable = defect instanceof DatabaseFailure && defect.isTransientOrLate && mayRepeat
+const answerFailure = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
+  const failure = Cause.squash(cause)
+  const isRetryable = failure instanceof DatabaseFailure && failure.isTransientOrLate && mayRepeat
   return logFailure(cause).pipe(
     Effect.annotateLogs({ request_id }),
     Effect.as(errorResponse(isRetryable ? new ServiceUnavailable() : new InternalError()))
@@ -55,7 +55,7 @@ const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat
 
 /**
  * Answers 404 for a path that does not decode (D5), 400 for any other part of a request (D7). Undefined for a response
- * that does not encode: `Body` is its content, and that of a request is `Payload`.
+ * that does not encode: its kinds are `Body` and `ResponseHeaders`; the body of a request has the kind `Payload`.
  */
 const decodingRefusal = ({ cause, kind }: HttpApiError.HttpApiSchemaError) => {
   if (kind === "Body" || kind === "ResponseHeaders") return undefined
@@ -103,7 +103,7 @@ export const layer = HttpRouter.middleware(
             const refusal = refusalOf(Cause.squash(cause), routing, url)
             if (refusal !== undefined) return Effect.succeed(addHeaders(refusal))
             const mayRepeat = routing.mayRepeat(request.method, url)
-            return Effect.map(answerDefect(cause, request_id, mayRepeat), addHeaders)
+            return Effect.map(answerFailure(cause, request_id, mayRepeat), addHeaders)
           }
         })
         return observe({ request, request_id, url }, enveloped)

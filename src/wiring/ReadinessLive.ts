@@ -12,7 +12,7 @@ import { appliedMigration, latestMigration, lockNotAvailable, withLockTimeout } 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100
 
-/** Describes a database failure in one sentence; logs any other cause in full. */
+/** Says which database failure prevented a check; logs any other cause in full, and says only that it failed. */
 const sentencesOf = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
   return failure instanceof DatabaseFailure

@@ -23,11 +23,11 @@ describe.each([...quick, ...databases, ...images])("deploy/$piece", { timeout: 6
     return Result.isSuccess(found) ? found.success : skip(found.failure.why)
   }
 
-  it("is as it should be", async (context) => {
+  it("passes its check", async (context) => {
     assert.deepStrictEqual(await problems(context), [])
   })
 
-  it.for(check.mistakes)("would not be if %s had, instead of %j, %j (control)", async (mistake, context) => {
+  it.for(check.mistakes)("fails it if %s has, instead of %j, %j (control)", async (mistake, context) => {
     assert.isNotEmpty(await problems(context, mistake))
   })
 })

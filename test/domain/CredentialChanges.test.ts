@@ -212,7 +212,7 @@ const laws: ReadonlyArray<readonly [string, Law]> = [
   ]
 ]
 
-describe("changes", () => {
+describe("changes of a credential", () => {
   it.prop(
     `keep every law: ${laws.map(([law]) => law).join("; ")}`,
     [cases],

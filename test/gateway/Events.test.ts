@@ -50,7 +50,7 @@ layerLive(
     settings: (settings) => ({ ...settings, database: { ...settings.database, ...scarce } })
   })
 )("the events of all accounts, over the socket", (it) => {
-  it.effect("may be awaited beyond the deadline of requests, without delaying anybody", function* () {
+  it.effect("may be awaited beyond the deadline of requests, without occupying a connection", function* () {
     const { newTenant } = yield* TestService
     const path = yield* openSocket
     const tenant = yield* newTenant

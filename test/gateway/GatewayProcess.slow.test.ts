@@ -199,7 +199,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
   })
 
   it.effect(
-    "releases a trial when the client leaves; after kill -9 neither trial nor route remains (Q24, E17)",
+    "releases a trial when its route is deleted; after kill -9 neither trial nor route remains (Q24, E17)",
     function* () {
       const { databaseUrl, sql } = yield* TestService
       const { account_id, create } = yield* TestService.newTenant

@@ -125,7 +125,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("answer repetitions of a report alike, wherever the first one yields (T3)", () =>
+  it.effect("answer a report and its concurrent repetition alike, wherever the first yields (T3)", () =>
     within(1_000_000, function* ({ open, report }) {
       for (let operations = 3; operations < 20; operations += 1) {
         let loseAnswer = () => {}

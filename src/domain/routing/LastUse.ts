@@ -25,7 +25,7 @@ export const neverUsed: LastUse = {
 
 export const useFromLease = (last_leased_at: number): LastUse => ({ ...neverUsed, last_leased_at })
 
-/** The use that an attempt shows; `neverUsed` if its outcome says nothing about the key or upstream. */
+/** The use to record of an ended attempt; `neverUsed` if its outcome says nothing about the key or upstream. */
 export const useFromOutcome = (outcome: Outcome, at: number, last_failed_version: number): LastUse => {
   if (outcome._tag === "Succeeded") return { ...neverUsed, last_succeeded_at: at }
   const last_failure = outcome._tag === "UpstreamFailed" ? "upstream_failed" : refusalCauseOf(outcome)

@@ -164,8 +164,8 @@ export const explanationOf = (
 }
 
 /**
- * Differences between slugs that people overlook, smallest first: `without` removes the difference, `why` explains it.
- * Matching itself is verbatim (E18).
+ * Differences between slugs that people overlook, smallest first: slugs equal after `without` differ as `why` explains.
+ * Hints ignore case and outer blanks; matching itself is verbatim (E18).
  */
 const differences: ReadonlyArray<{
   readonly without: (slug: string) => string

@@ -30,9 +30,9 @@ const inRegion = (
 }
 
 /**
- * Whether an endpoint has the ZDR that the request may require, for a credential that declares it or not. Without a
- * declaration, or if the endpoint's kind does not honour it, the endpoint's record decides. A declared lack of ZDR
- * always counts.
+ * Whether a request that may require ZDR can use an endpoint with a credential. The endpoint's record decides if the
+ * credential declares nothing (null), or declares ZDR and the endpoint's kind does not honour that. A declared lack of
+ * ZDR always counts.
  */
 const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, declared: boolean | null): boolean => {
   if (!requires_zdr) return true
@@ -88,7 +88,7 @@ interface Offer {
   readonly verdict: { position: number | null }
 }
 
-/** The parts of a provider in order of attempts. */
+/** What to try of each provider, in this order. */
 const phases = ["prioritized", "shared", "fallback"] as const
 
 /** What a provider offers in each phase, and its verdicts. */

@@ -19,7 +19,7 @@ import { idempotencyRecordOf, makeFindIdempotentResult } from "./Idempotency.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 
-/** Makes the create operation: looks up an earlier result, checks ownership and leaks, seals the key, and stores. */
+/** Makes the create operation: looks up an earlier result, checks the key and ownership, seals, and stores. */
 export const makeCreate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const random = yield* SecureRandom.SecureRandom
@@ -60,7 +60,7 @@ export const makeCreate = Effect.gen(function* () {
     const { credential, sealed } = yield* checkAndSeal(account_id, input)
     const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
     const inserted = refuseIfGoneOrFull(input, repository.insert(account_id, credential, sealed, record))
-    // If a concurrent repeat filled the pool with this credential, it is looked up below instead of refused.
+    // None if a concurrent repeat came first: it stored the record, and may have filled the pool with its credential.
     const created = yield* Effect.catchTag(inserted, "InvalidParams", (refused) =>
       Effect.flatMap(findEarlier, (result) => (Option.isSome(result) ? Effect.succeedNone : Effect.fail(refused)))
     )

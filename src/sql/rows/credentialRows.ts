@@ -112,7 +112,7 @@ export interface CredentialKey {
 
 const keyWithUuid = (uuid: string): CredentialKey => ({ account_id: uuid, id: uuid })
 
-/** Bounds for all keys. */
+/** Bounds of all keys. */
 export const lowestKey = keyWithUuid("00000000-0000-0000-0000-000000000000")
 export const highestKey = keyWithUuid("ffffffff-ffff-ffff-ffff-ffffffffffff")
 

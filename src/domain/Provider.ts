@@ -28,7 +28,7 @@ export type Provider = typeof Provider.Type
 
 const knownSlugs: ReadonlySet<unknown> = new Set(slugs)
 
-/** A provider in a request. The issue of a misspelt slug suggests the nearest one. */
+/** A provider in a request. The error for an unknown slug suggests a similar one, if any. */
 export const RequestedProvider = Provider.pipe(
   checkInput((input) => {
     if (knownSlugs.has(input)) return true

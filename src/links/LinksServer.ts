@@ -25,7 +25,7 @@ const refusal = (error: LinkRefused | NotAllowedByLink) => Effect.succeed(errorR
 
 /**
  * Authenticates each request by its link, which it looks up by the hash of the link's token. The refusal of a used link
- * shows the credential that it stored.
+ * shows the credential that the link stored.
  */
 const authentication = Layer.effect(
   Authentication,
@@ -87,7 +87,7 @@ const handlers = group(
       const credential: Credential = yield* reads(account_id, credentials.get(id))
       return credential.workspace_id === workspace_id ? credential : yield* new NotFound()
     })
-    /** Admits an operation only to a credential of the link. Passes on its row, so that it is not read twice. */
+    /** Runs an operation if `credentialOf` finds its credential. Passes the row on, so that it is not read twice. */
     const onCredential =
       <Request extends { readonly params: { readonly id: CredentialId } }, A, E, R>(
         operation: (request: Request) => Effect.Effect<A, E, R>

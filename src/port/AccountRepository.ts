@@ -9,8 +9,8 @@ export class AccountRepository extends Context.Service<
   {
     readonly hasAccounts: Answer<boolean>
     /**
-     * Stores the account with its default workspace and first API key; a repeated call also returns `created`. Stores
-     * nothing if the id `exists` with this name, `differs` in its name, or belonged to an account that was `deleted`.
+     * Stores the account with its default workspace and first API key. Stores nothing if the account `exists`,
+     * `differs` in its name or was `deleted`. If this key is also stored, returns `created`: the call is a retry.
      */
     readonly createAccount: (
       account: { readonly account_id: AccountId; readonly name: string },

@@ -24,7 +24,7 @@ export class KekRegistry extends Context.Service<
     /** The instances, as host and process id, that announced keys within the last minute, but not this key. */
     readonly instancesLacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>>
     /** Records in the audit log that a key is about to become the primary key. */
-    readonly promote: (kek_id: string) => Effect.Effect<void>
+    readonly recordPromotion: (kek_id: string) => Effect.Effect<void>
     /** Retires a recorded key unless credentials name it, and returns how many do. */
     readonly retire: (kek_id: string) => Effect.Effect<number>
     /** Whether a registered key may seal for a keyring of `kek_ids`. */

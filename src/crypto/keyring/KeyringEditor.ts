@@ -95,7 +95,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
               `Key ${kek_id} is not loaded by ${instances.join(", ")}: reload the keyring in every instance first (SIGHUP). One that did not stop properly counts for a minute.`
             )
           }
-          yield* registry.promote(kek_id)
+          yield* registry.recordPromotion(kek_id)
           // A set keeps only the first of equal lines.
           return new Set([line, ...lines.values()])
         })

@@ -101,7 +101,7 @@ export const layer = (
   // PostgreSQL cancels a statement before the deadline, so a connection that is silent for longer is dead.
   const lifetime = { silence: Duration.toMillis(settings.deadline) + 500, pooler: settings.pooler }
   const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings, reserved: number) {
-    /** Number of commits that may not have reached the synchronous replicas, so their queries fail. */
+    /** Number of commits that may not have reached the synchronous replicas. Queries during which it grows fail. */
     let unreplicated = 0
     const onUnreplicated = () => void (unreplicated += 1)
     const stream = makeTransport(target, lifetime, onUnreplicated)

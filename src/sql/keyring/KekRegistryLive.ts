@@ -192,7 +192,7 @@ export const layer = Layer.effect(
             UPDATE keks SET wraps = 1 WHERE id = ${kek_id} AND wraps = 0 AND retired_at IS NULL RETURNING id`
           yield* recordEach(sql, admitted, () => ({ action: "keyring.admit", kek_id }))
         }).pipe(writes.sql.withTransaction, (query) => writes.probe(query, "keks.admit")),
-      promote: Effect.fnUntraced(function* (kek_id) {
+      recordPromotion: Effect.fnUntraced(function* (kek_id) {
         const { probe, sql } = writes
         // Only the audit log records promotions.
         yield* probe(recordOnce(sql, randomUUID(), { action: "keyring.promote", kek_id }), "keks.promote")

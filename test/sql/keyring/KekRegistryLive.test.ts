@@ -106,14 +106,14 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
 
 it.live("a promotion whose answer is lost is recorded once, and a later one again", function* () {
   const { ports, proxy, sql } = yield* openBehindProxy
-  const { promote } = Context.get(ports, KekRegistry)
+  const { recordPromotion } = Context.get(ports, KekRegistry)
   const promoted = Effect.map(eventsIn(sql), (events) =>
     events.flatMap((event) => (event.action === "keyring.promote" ? [event.kek_id] : []))
   )
   proxy.loseAnswer("INSERT 0 1")
-  yield* promote("next")
+  yield* recordPromotion("next")
   assert.strictEqual(proxy.lost(), 1)
   assert.deepStrictEqual(yield* promoted, ["next"])
-  yield* promote("next")
+  yield* recordPromotion("next")
   assert.deepStrictEqual(yield* promoted, ["next", "next"])
 })

@@ -414,7 +414,7 @@ const kekRegistry = Layer.unwrap(
           const kek = keks.get(kek_id)
           if (kek?.wraps === 0 && !kek.retired) kek.wraps = 1
         }),
-      promote: () => Effect.void,
+      recordPromotion: () => Effect.void,
       retire: (kek_id) =>
         Effect.sync(() => {
           const naming = Array.from(credentials.values()).filter(({ sealed }) => sealed.kek_id === kek_id).length

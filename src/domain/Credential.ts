@@ -1,5 +1,5 @@
 import { DateTime, Schema, SchemaTransformation, Struct } from "effect"
-import { ShortText, withMaxLength } from "./checkInput.ts"
+import { ShortText, precheckLength } from "./checkInput.ts"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
 import { RequestedProvider, StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
@@ -49,8 +49,8 @@ const listInput = <T extends string>(element: Schema.Codec<T, string>, minLength
     "must be a list of strings or null",
     description
   )
-  // OpenAPI shows the limit of `list`; `withMaxLength` refuses a longer one before its elements are decoded.
-  return { ...nullable, input: (operation: Operation) => nullable.input(operation).pipe(withMaxLength(100, tooLong)) }
+  // OpenAPI shows the limit of `list`; `precheckLength` refuses a longer one before its elements are decoded.
+  return { ...nullable, input: (operation: Operation) => nullable.input(operation).pipe(precheckLength(100, tooLong)) }
 }
 
 /** The type of a column in PostgreSQL. */

@@ -34,7 +34,7 @@ export const checkInput =
   }
 
 /** Checks the length of a list before its elements, so refusing a long one is cheap. */
-export const withMaxLength = (max: number, message: string) =>
+export const precheckLength = (max: number, message: string) =>
   checkInput((input) => !Array.isArray(input) || input.length <= max, message)
 
 interface WithDefault extends Struct.Lambda {

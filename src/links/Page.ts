@@ -44,8 +44,8 @@ const load = (file: string) =>
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const files = new Map<string, Effect.Effect<HttpServerResponse.HttpServerResponse>>()
-    const all = yield* Effect.promise(() => readdir(new URL("./page/", import.meta.url)))
-    const pageFiles = all.filter((file) => /\.(html|css|js)$/.test(file))
+    const names = yield* Effect.promise(() => readdir(new URL("./page/", import.meta.url)))
+    const pageFiles = names.filter((file) => /\.(html|css|js)$/.test(file))
     for (const file of new Set([...pageFiles, ...Object.keys(modules)]))
       files.set(file, yield* Effect.cached(load(file)))
     const scripts = Array.from(files.keys()).filter((file) => file.endsWith(".js"))

@@ -41,7 +41,7 @@ const withCommandTimeouts = ({ database, ...settings }: Settings): Settings => (
 const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
   Layer.unwrap(Effect.map(readSettings, (settings) => layer(withCommandTimeouts(settings))))
 
-/** The stores for a command: unlike the service, it refuses a schema of a newer version. */
+/** The stores for a command. Commands, unlike the service, refuse a schema newer than this version. */
 const stores = (settings: Settings, rights?: Rights) =>
   Layer.merge(Persistence.layer(settings, "command", rights), SecureRandom.layerWebCrypto)
 

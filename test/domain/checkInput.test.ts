@@ -2,7 +2,7 @@ import { Result, Schema } from "effect"
 import { HttpApiEndpoint } from "effect/http-api"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { withMaxLength } from "../../src/domain/checkInput.ts"
+import { precheckLength } from "../../src/domain/checkInput.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 const lists = ["allowed_api_key_hashes", "allowed_models", "allowed_user_ids"]
@@ -11,7 +11,7 @@ const lists = ["allowed_api_key_hashes", "allowed_models", "allowed_user_ids"]
 const countingList = () => {
   const visits = { count: 0 }
   const element = Schema.String.check(Schema.makeFilter(() => (visits.count += 1) > 0))
-  return { visits, schema: Schema.Array(element).pipe(withMaxLength(100, "must have at most 100 elements")) }
+  return { visits, schema: Schema.Array(element).pipe(precheckLength(100, "must have at most 100 elements")) }
 }
 
 /** Elements that say so when they are read. */

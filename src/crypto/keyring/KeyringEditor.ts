@@ -108,6 +108,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
           if (ring.primary?.id === kek_id) {
             return yield* refuse(`Key ${kek_id} is the primary key: promote another one first.`)
           }
+          // Only a registered key can be retired.
           yield* registerKeyring(ring)
           const credentials = yield* registry.retire(kek_id)
           if (credentials > 0) {

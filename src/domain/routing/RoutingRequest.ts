@@ -2,7 +2,7 @@ import { Effect, Schema, Struct } from "effect"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../Identifiers.ts"
 import { RequestedProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
-import { closed, NonEmptyShortText, ShortText, withDefault, withMaxLength } from "../checkInput.ts"
+import { closed, NonEmptyShortText, ShortText, withDefault, precheckLength } from "../checkInput.ts"
 
 /** The kind of an endpoint: decides which declarations of a credential it honours (section 4.1, `declared_region`). */
 export const EndpointKind = Schema.Literals(["standard", "private", "pinned", "cross_region", "video"]).annotate({
@@ -54,7 +54,7 @@ const targets = Schema.Array(Target)
       message: "must name each provider once"
     })
   )
-  .pipe(withMaxLength(maxTargets, tooLong))
+  .pipe(precheckLength(maxTargets, tooLong))
 
 export const Strategy = Schema.Literals(["byok_first", "provider_first"]).annotate({
   message: "must be byok_first or provider_first",

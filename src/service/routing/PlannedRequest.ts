@@ -15,21 +15,19 @@ export interface ResolvedRequest {
   readonly request: RoutingRequest & { readonly workspace_id: WorkspaceId }
   /** In milliseconds. */
   readonly freshness: number
-  /**
-   * The API key that named the account. `confirmed_at`: when the query that confirmed it began, by the monotonic clock.
-   */
+  /** The API key that determined the account. `confirmed_at`: when the query that did so began, in monotonic time. */
   readonly key?: { readonly api_key_hash: ApiKeyHash; readonly confirmed_at: number } | undefined
 }
 
 /**
  * The plan of a request: which keys to try, in which order. `steps`, `providers` and `retry_at` are computed when one
- * of them is first read, from the health of the keys then, because a walk needs none of them. Do not keep it longer
- * than the request: it keeps its pools in memory.
+ * of them is first read, from the health of the keys then. A `Walk` needs none of them: it searches its steps one by
+ * one, from `start` on. Do not keep the plan longer than the request: it keeps its pools in memory.
  */
 export interface PlannedRequest extends ResolvedRequest, Plan {
   readonly isEmpty: boolean
   /** Number of credentials in its pools. */
   readonly members: number
-  /** Position of the first step in pools of these versions. */
+  /** Position of the first step, valid while the pools have these versions. */
   readonly start: { readonly versions: string; readonly position: SearchPosition }
 }

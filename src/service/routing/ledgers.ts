@@ -10,7 +10,7 @@ import type { LeaseTerms } from "./Lease.ts"
 
 /**
  * Makes the record of which keys upstreams refuse. A report applies in this process at once and is stored in the
- * background; other processes join it when they next read the pool. `onParked` gets the cause of each cooldown that
+ * background; other processes apply it when they next read the pool. `onParked` gets the cause of each cooldown that
  * grew.
  */
 export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: CooldownCause) => void) {
@@ -31,7 +31,7 @@ export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: C
     store: (changes) =>
       Effect.suspend(() => {
         const sent = changes.map(changeOf)
-        // `store` returns the locked ones of the objects in `sent`.
+        // Returns the changes to store later: `store` returns the objects of `sent` whose credentials are locked.
         return Effect.map(store(sent), (locked) =>
           changes.filter((_, index) => locked.some((change) => change === sent[index]))
         )

@@ -54,9 +54,9 @@ export const lockTargets = (
   )`
 
 /**
- * The CTE `raised`: raises the version of the pools of `changed`, and adds its `members` and `bytes`. PostgreSQL first
- * computes and checks the new row from the snapshot, and only then from the locked row: if a member has grown since,
- * its deletion would take the bytes of the snapshot below zero without `greatest`.
+ * The CTE `raised`: raises the version of each pool in `changed`, and adds the `members` and `bytes` of its rows there.
+ * PostgreSQL first computes and checks the new row from the snapshot, and only then from the locked row: if a member
+ * has grown since, its deletion would take the bytes of the snapshot below zero without `greatest`.
  */
 export const raisePools = (sql: SqlClient.SqlClient, andAccount: AndAccount) => sql`
   raised AS (

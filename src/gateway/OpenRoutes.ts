@@ -31,7 +31,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
      * Opens a route and its first attempt; keeps no route without one. Fails with `ServiceUnavailable` if memory is
      * lacking. Passes `whenLost` a function that ends the route, to be called if the client may not get the answer.
      */
-    const open = <E>(plan: Effect.Effect<PlannedRequest, E>, whenLost: (abandon: () => void) => void = () => {}) =>
+    const open = <E>(plan: Effect.Effect<PlannedRequest, E>, whenLost: (onLost: () => void) => void = () => {}) =>
       Effect.suspend(() => {
         endExpired()
         return Effect.flatMap(Effect.interruptible(plan), (planned) => {
@@ -182,7 +182,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       remove(id, route)
       const last = lastAnswerTo(n, answer)
       const now = monotonicMillis(clock)
-      const bucket = openBucket(now)
+      const bucket = bucketForAnswer(now)
       bucket.expiresAt = now + keepAnswerMillis
       bucket.answers.set(id, last)
       const bytes = last === usualAnswer ? bytesOf.sharedAnswer : bytesOf.answer
@@ -191,7 +191,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
     }
 
     /** Returns the newest bucket, or makes one if that takes no more answers. Its memory counts for no account. */
-    const openBucket = (now: number): Bucket => {
+    const bucketForAnswer = (now: number): Bucket => {
       if (newestBucket !== undefined && mayTakeAnswers(newestBucket, now)) return newestBucket
       const bucket: Bucket = { answers: new Map(), reservation: reserve("", "route"), createdAt: now, expiresAt: now }
       newestBucket = bucket

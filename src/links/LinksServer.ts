@@ -56,7 +56,7 @@ const currentLink = Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<
 
 const decodeReplacement = decoderOf(Schema.toType(Replacement), { onExcessProperty: "error" })
 
-type Sealed = Parameters<Links["Service"]["open"]>[1]
+type Sealed = Parameters<Links["Service"]["openKey"]>[1]
 
 /**
  * The tenants' operations, within the workspace of the link. A replace link may only read and update its credential:
@@ -75,7 +75,7 @@ const handlers = group(
     /** Opens a key that the page has sealed. Queues as a write, because it stores the link's next key pair. */
     const openSealed = Effect.fnUntraced(function* (sealed: Sealed, provider: string, id: CredentialId | null) {
       const link = yield* currentLink
-      const opening = writes(link.account_id, links.open(link, sealed, { provider, credential_id: id }))
+      const opening = writes(link.account_id, links.openKey(link, sealed, { provider, credential_id: id }))
       const key = yield* Effect.catchTag(opening, "NotForThisLink", () => new NotSealedForLink())
       return Redacted.value(key)
     })
@@ -107,7 +107,7 @@ const handlers = group(
     return handlers.handleAll({
       about: Effect.fnUntraced(function* () {
         const link = yield* currentLink
-        const names = Option.getOrUndefined(yield* reads(link.account_id, links.namesOf(link)))
+        const names = Option.getOrUndefined(yield* reads(link.account_id, links.accountAndWorkspaceNames(link)))
         if (names === undefined) return yield* LinkRefused.inState("unknown")
         const choosesProvider = link.provider === null && (link.purpose === "connect" || link.purpose === "manage")
         return { data: { ...link, ...names, providers: choosesProvider ? Provider.literals : [] } }

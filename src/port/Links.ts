@@ -21,7 +21,7 @@ export class LinkRepository extends Context.Service<
     readonly revoke: (account_id: AccountId, link_id: LinkId) => Answer<boolean>
     readonly find: (hash: ApiKeyHash) => Answer<Option.Option<LinkRecord>>
     /** The names of a link's account and workspace. */
-    readonly namesOf: (
+    readonly accountAndWorkspaceNames: (
       link: Link
     ) => Answer<Option.Option<{ readonly account_name: string; readonly workspace_name: string }>>
     /** Replaces the hash of an open link. Returns false if the link was closed or its hash changed meanwhile. */

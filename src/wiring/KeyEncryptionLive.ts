@@ -56,7 +56,7 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
   return makeUnion(makeTokenEncryption(token), keyring)
 })
 
-/** The keys of the keyring. If the settings name a token, its keys seal, and those of the keyring only open. */
+/** Seals and opens with the keyring. If the settings name a token, seals with its keys instead, and opens with both. */
 const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))
 
 /**

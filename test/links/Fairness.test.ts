@@ -21,10 +21,10 @@ const counting = Effect.map(Effect.context<Parts>(), (parts) => {
   return parts.pipe(
     Context.add(Links, {
       ...links,
-      open: (...sent) => {
+      openKey: (...sent) => {
         seen.keys += 1
         return Effect.ensuring(
-          links.open(...sent),
+          links.openKey(...sent),
           Effect.sync(() => (seen.keysOver += 1))
         )
       }

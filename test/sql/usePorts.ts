@@ -149,7 +149,7 @@ export const usePorts = Effect.gen(function* () {
     insert: linked.insert(link, hash, pair),
     list: linked.list(account_id),
     find: linked.find(hash),
-    namesOf: linked.namesOf(link),
+    accountAndWorkspaceNames: linked.accountAndWorkspaceNames(link),
     replaceHash: linked.replaceHash({ ...link, hash }, ApiKeyHash.make("08".repeat(32))),
     replaceKeys: Effect.andThen(
       linked.replaceKeys(link, { ...pair, public_key: pair.public_key.map((byte) => byte ^ 1) }),

@@ -58,7 +58,7 @@ export const linkDeeds = (scene: Scene): Deeds<"link" | "use link" | "revoke lin
         const target = encodeSealTarget({ ...link, provider, credential_id })
         const ciphertext = new Uint8Array(Buffer.from(JSON.stringify([target, Redacted.value(key)])))
         const sealed = { enc: link.public_key ?? new Uint8Array(), ciphertext }
-        return links.open(link, sealed, { provider, credential_id })
+        return links.openKey(link, sealed, { provider, credential_id })
       }
       const input = inputs[link.provider === providers[1] ? 1 : 0]?.[body]
       if (link.purpose === "connect" || (link.purpose === "manage" && how === 0)) {

@@ -49,7 +49,7 @@ export const CredentialStatus = Schema.Struct({
 }).annotate({ identifier: "CredentialStatus" })
 export type CredentialStatus = typeof CredentialStatus.Type
 
-const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
+const unreadableSeals: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
 
 /** A credential that is parked for any model counts as parked. `parkings` are those in force for its current key. */
 export const stateOf = (
@@ -58,7 +58,7 @@ export const stateOf = (
   parkings: ReadonlyArray<Parking>,
   failing: boolean
 ): CredentialStatus["state"] => {
-  if (unreadable.has(seal)) return "unreadable"
+  if (unreadableSeals.has(seal)) return "unreadable"
   if (parkings.some(({ cause }) => cause === "leaked")) return "leaked"
   if (disabled) return "disabled"
   return parkings.length > 0 ? "parked" : failing ? "failing" : "active"

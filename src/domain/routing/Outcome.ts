@@ -60,7 +60,7 @@ const dateOf = (text: string, now: number): number => {
 }
 
 /** Reads `Retry-After` (seconds or a date) as milliseconds; null if malformed, zero or in the past. */
-const millisecondsOf = (header: string | null, now: number): number | null => {
+const retryAfterMillis = (header: string | null, now: number): number | null => {
   const text = header?.trim() ?? ""
   const wait = /^\d+(\.\d+)?$/.test(text) ? Math.ceil(Number(text) * 1000) : dateOf(text, now) - now
   return wait > 0 ? wait : null
@@ -80,7 +80,7 @@ export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: n
   const hasCodeIn = (set: ReadonlySet<string>) => codes.some((code) => set.has(code.toLowerCase()))
   if (status === 402 || (quotaStatuses.includes(status) && hasCodeIn(quotaCodes))) return { _tag: "QuotaExhausted" }
   if (status === 401 || (keyStatuses.includes(status) && hasCodeIn(keyCodes))) return { _tag: "Rejected" }
-  if (status === 429) return { _tag: "RateLimited", retry_after: millisecondsOf(retry_after, now) }
+  if (status === 429) return { _tag: "RateLimited", retry_after: retryAfterMillis(retry_after, now) }
   if (status === 403) return { _tag: "Forbidden" }
   return { _tag: "RequestRefused" }
 }

@@ -73,7 +73,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       }),
       /** Finds a link in any state by the hash of its token. */
       find: repository.find,
-      namesOf: repository.namesOf,
+      accountAndWorkspaceNames: repository.accountAndWorkspaceNames,
       /** Replaces the token of a link; the old one no longer opens it. */
       replaceToken: (link: Pick<LinkRecord, "account_id" | "hash" | "link_id">, token: Redacted.Redacted) =>
         repository.replaceHash(link, hashApiKey(token)),
@@ -86,7 +86,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
        * Opens a provider key that a browser encrypted. Replaces the key pair of the link first, so that each pair opens
        * one key.
        */
-      open: Effect.fnUntraced(function* (
+      openKey: Effect.fnUntraced(function* (
         link: Link,
         sealed: Parameters<LinkKeys["Service"]["open"]>[2],
         target: Pick<SealTarget, "credential_id" | "provider">

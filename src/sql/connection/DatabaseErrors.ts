@@ -7,8 +7,8 @@ const wordOf = (value: unknown, key: string) => {
   return typeof word === "string" && /^[\w.]{1,63}$/.test(word) ? word : undefined
 }
 
-/** Kind or SQLSTATE of connection errors that the driver reports without a code, by their message. */
-const byMessage: Readonly<Record<string, { readonly kind?: string; readonly sqlstate?: string }>> = {
+/** Kind or code, an SQLSTATE or a system error, of connection errors that the driver reports without one. */
+const codesByMessage: Readonly<Record<string, { readonly kind?: string; readonly sqlstate?: string }>> = {
   "PgConnection: Connection timed out": { sqlstate: "ETIMEDOUT" },
   "PgConnection: Connection closed during startup": { sqlstate: "ECONNRESET" },
   "PgConnection: Connection closed": { sqlstate: "ECONNRESET" },
@@ -23,7 +23,7 @@ export const failureOf = ({ reason }: SqlError.SqlError): DatabaseFailure =>
     kind: reason._tag,
     sqlstate: wordOf(reason.cause, "code"),
     constraint: wordOf(reason.cause, "constraint"),
-    ...byMessage[reason.message]
+    ...codesByMessage[reason.message]
   })
 
 const caHint = "; set DATABASE_CA_FILE to trust other authorities"
@@ -31,10 +31,10 @@ const caHint = "; set DATABASE_CA_FILE to trust other authorities"
 const poolerHint = " Behind a transaction pooler such as PgBouncer, set DATABASE_POOLER=true."
 
 /**
- * Faults that stay until somebody fixes them. Each pattern matches the kind and SQLSTATE of a failure, with a space
- * between.
+ * Faults after which nothing is retried, because somebody must act. Each pattern matches the kind and code of a
+ * failure, with a space between.
  */
-const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: string]> = [
+const needingAction: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: string]> = [
   [/^AuthenticationError\b/, "the user or password was rejected"],
   [/ 3D000$/, "the database does not exist"],
   [/ 42501$/, "the user lacks a permission", "; run `byok migrate` as the owner of the database"],
@@ -45,16 +45,16 @@ const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: 
   [/ CERT_\w+$/, "its certificate is not valid"]
 ]
 
-/** Says why the database `name` cannot be used after `seconds` of trying, without saying where it is. */
-export const explainFailure = (name: string, failure: DatabaseFailure, seconds: number): string => {
+/** Says why the database cannot be used after `seconds` of trying. `subject` names it without its host. */
+export const explainFailure = (subject: string, failure: DatabaseFailure, seconds: number): string => {
   const { kind, message, sqlstate } = failure
   const code = sqlstate === undefined ? "" : ` (${sqlstate})`
-  if (sqlstate === "25006") return `${name} leads to a read-only server (25006); gave up after ${seconds} seconds.`
-  if (sqlstate === "ENOTFOUND") return `${name}: its host is not known${code}.`
+  if (sqlstate === "25006") return `${subject} leads to a read-only server (25006); gave up after ${seconds} seconds.`
+  if (sqlstate === "ENOTFOUND") return `${subject}: its host is not known${code}.`
   if (failure.isTransient) {
     const tried = seconds === 0 ? "" : `; gave up after ${seconds} seconds`
-    return `${name} cannot be reached${code}${tried}.${sqlstate === "08P01" ? poolerHint : ""}`
+    return `${subject} cannot be reached${code}${tried}.${sqlstate === "08P01" ? poolerHint : ""}`
   }
-  const [, fault, hint = ""] = permanent.find(([pattern]) => pattern.test(`${kind} ${sqlstate}`)) ?? []
-  return fault === undefined ? `${name} cannot be used: ${message}.` : `${name}: ${fault}${code}${hint}.`
+  const [, fault, hint = ""] = needingAction.find(([pattern]) => pattern.test(`${kind} ${sqlstate}`)) ?? []
+  return fault === undefined ? `${subject} cannot be used: ${message}.` : `${subject}: ${fault}${code}${hint}.`
 }

@@ -87,7 +87,7 @@ export const layer = Layer.effect(
           askFirst(reads, "links.find")<Row>`SELECT ${columns} FROM links WHERE hash = ${bytes(hash)}`,
           Option.map((row) => ({ ...fromDated<LinkRecord>(row), hash }))
         ),
-      namesOf: ({ account_id, workspace_id }) => askFirst(reads, "links.names")<Names>`
+      accountAndWorkspaceNames: ({ account_id, workspace_id }) => askFirst(reads, "links.names")<Names>`
         SELECT accounts.name AS account_name, workspaces.name AS workspace_name
         FROM accounts JOIN workspaces ON workspaces.account_id = accounts.id
         WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,

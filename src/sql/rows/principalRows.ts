@@ -41,7 +41,7 @@ export const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, li
 export const linkClosed = Symbol("linkClosed")
 
 /**
- * Runs a write for its principal; for a link that is not open, returns `linkClosed` instead. `storedBy` returns the id
+ * Runs a write for its principal; for a link that is not open, returns `linkClosed` instead. `storedIdIn` reads the id
  * of the credential that the write stored, if any. Invariants: a link's write commits before the link's revocation is
  * answered, or not at all; and a link for one write ends in that write's transaction, with the id of the credential.
  */
@@ -50,17 +50,17 @@ export const whileLinkOpen = <A>(
   principal: Principal,
   account_id: AccountId,
   write: Query<A>,
-  storedBy: (result: A) => CredentialId | undefined
+  storedIdIn: (result: A) => CredentialId | undefined
 ): Query<A | typeof linkClosed> => {
   if (principal.kind !== "link") return write
   const { link_id } = principal
   const writeForLink = Effect.gen(function* () {
     if (!(yield* lockOpenLink(sql, account_id, link_id))) return linkClosed
     const result = yield* write
-    const stored = storedBy(result)
-    if (stored !== undefined) {
+    const stored_id = storedIdIn(result)
+    if (stored_id !== undefined) {
       yield* sql`
-        UPDATE links SET ended = 'used', credential_id = ${stored}, ${clearLinkKeys(sql)}
+        UPDATE links SET ended = 'used', credential_id = ${stored_id}, ${clearLinkKeys(sql)}
         WHERE ${isOpenLink(sql, account_id, link_id)} AND purpose IN ('connect', 'replace')`
     }
     return result

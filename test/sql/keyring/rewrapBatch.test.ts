@@ -206,14 +206,14 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
           ]
         )
         assert.strictEqual(yield* retire("old"), 0)
-        const { open } = yield* linksWith(ringOf("new"))
+        const { openKey } = yield* linksWith(ringOf("new"))
         for (const { url } of created) {
           const token = Redacted.make(Redacted.value(url).split("#")[1] ?? "")
           const link = Option.getOrThrow(yield* find(hashApiKey(token, "latin1")))
           const public_key = Buffer.from(link.public_key ?? []).toString("base64url")
           const { ciphertext, enc } = yield* seal({ ...link, public_key, providers: [] }, "a key", "openai")
           const sealed = { ciphertext: Buffer.from(ciphertext, "base64url"), enc: Buffer.from(enc, "base64url") }
-          const key = yield* open(link, sealed, { provider: "openai", credential_id: null })
+          const key = yield* openKey(link, sealed, { provider: "openai", credential_id: null })
           assert.strictEqual(Redacted.value(key), "a key")
         }
         const late = yield* Effect.exit(create(account_id, asked))

@@ -185,7 +185,7 @@ export interface Search {
   readonly availabilityOf: (pooled: PooledCredential) => Availability
   /** Whether a step with a credential of a provider, or on its shared endpoint (undefined), is wanted. */
   readonly isWanted: (provider: Provider, credential_id: CredentialId | undefined) => boolean
-  /** Called with the exclusions of each wanted credential that has any. */
+  /** Called for each wanted credential that is excluded, with the reasons. */
   readonly onExcluded: (exclusions: ReadonlyArray<Exclusion>) => void
 }
 

@@ -14,7 +14,7 @@ type Explained = InstanceType<(typeof explained)[number]>
 /** The failures of commands, and of reading the settings of the log. */
 type Failure = Command.Error<typeof byok> | InvalidSetting | CliError.CliError
 
-/** How many ids to name in a sentence. */
+/** Maximum ids to list in a sentence. */
 const maxIds = 100
 
 const listOf = (ids: ReadonlyArray<string>) =>

@@ -48,8 +48,8 @@ interface Shape {
 
 /**
  * Builds an example of a schema: null if it may be null, the first value if it lists any, false for a boolean,
- * otherwise the name of its type. A list has one element. An object has its required members and those in
- * `exampleValues`, unless a member's schema has an example of its own.
+ * otherwise the name of its type. A list has one element. An object has its required members and those named in
+ * `exampleValues`; the value of each is its schema's own example, else that of `exampleValues`, else one built.
  */
 const exampleOf = (spec: OpenApi.OpenAPISpec, shape: Shape): unknown => {
   const { $ref, anyOf, enum: allowed, items, properties, required, type } = shape
@@ -154,7 +154,7 @@ const refineNode = (_: string, node: unknown): unknown => {
 export const operationsOf = ({ paths }: OpenApi.OpenAPISpec) =>
   Object.values(paths).flatMap((item) => Object.values(item as Record<string, OpenApi.OpenAPISpecOperation>))
 
-/** Adds what Effect's document lacks: descriptions, headers and examples; and allows undeclared members. */
+/** Adds what Effect's document lacks (descriptions, headers and examples), and allows undeclared members. */
 export const completeDocument = (document: object) => {
   // Effect names the schemas of bodies `…Encoded`.
   const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refineNode) as OpenApi.OpenAPISpec

@@ -72,16 +72,16 @@ export const makeOperations = Effect.gen(function* () {
         )
       ),
     // Not queued again: the queued lookup of the API key has usually prefetched the credential.
-    get: ({ params }: ById) => Effect.map(credentials.get(params.id), single),
+    get: ({ params }: ById) => Effect.map(credentials.get(params.id), credentialResponse),
     status: ({ params }: ById) => Effect.map(reading(status(params.id)), (data) => ({ data })),
     update: ({ params, payload }: ById & { readonly payload: CredentialChanges }) =>
       Effect.map(
         Effect.catchTag(writing(credentials.update(params.id, payload)), "StoredKeyUnusable", (unusable) =>
           Effect.andThen(Effect.logError(unusable.message), new StoredKeyUnreadable())
         ),
-        single
+        credentialResponse
       ),
-    delete: ({ params }: ById) => Effect.as(writing(credentials.delete(params.id)), deleted)
+    delete: ({ params }: ById) => Effect.as(writing(credentials.delete(params.id)), deletedResponse)
   }
 })
 
@@ -150,7 +150,7 @@ const contentType = "application/json"
 const jsonResponse = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
   HttpServerResponse.text(body, { contentType, ...options })
 
-const single = (credential: Credential) => jsonResponse(credentialBody(credential))
+const credentialResponse = (credential: Credential) => jsonResponse(credentialBody(credential))
 
 /** The body of an answer with one credential: `{ data: credential }` as JSON. */
 export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
@@ -181,7 +181,7 @@ const formatIso = ({ epochMilliseconds }: DateTime.Utc) => {
 
 const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
 
-const deleted = jsonResponse(JSON.stringify({ deleted: true }))
+const deletedResponse = jsonResponse(JSON.stringify({ deleted: true }))
 
 const maxIssues = 100
 

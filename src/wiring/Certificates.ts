@@ -12,7 +12,7 @@ const read = (name: string, path: string) =>
     Effect.catch((fault) => refuse(`${name} must be a readable file: ${fault}.`))
   )
 
-/** Reads the server's certificate and its key, and checks that they belong together. */
+/** Reads the server's certificate and its private key, and checks that they belong together. */
 export const readCertificate = Effect.fnUntraced(function* ({ certificateFile, keyFile }: TlsFiles) {
   const cert = yield* read("TLS_CERT_FILE", certificateFile)
   const key = yield* refuseAs("TLS_KEY_FILE")(readPrivateText(keyFile))

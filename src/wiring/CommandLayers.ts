@@ -74,7 +74,7 @@ const sealingLayer = (settings: Settings) => {
   )
 }
 
-/** Services that open or seal keys of credentials. */
+/** Services that open or seal keys of credentials; and `QueueLimits`, which limit an import. */
 export const sealing = fromSettings(sealingLayer)
 
 /** Rotation of key-encryption keys, in the keyring or on a token. Sends its metrics to the collector, if one is set. */

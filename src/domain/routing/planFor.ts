@@ -16,8 +16,10 @@ const honoursDeclared: Record<EndpointKind, { readonly region: boolean; readonly
 }
 
 /**
- * Whether an endpoint is in the region of the request's host, for a credential that declares a region. Without one
- * (null or global), as for shared capacity, the endpoint's recorded region decides.
+ * Whether an endpoint is in the region of the request's host, for a credential that may declare a region. The
+ * endpoint's recorded region decides if the credential declares none (null or global), as for shared capacity. A
+ * declared region must be the host's, and so must the recorded one if the endpoint's kind does not honour declared
+ * regions.
  */
 const inRegion = (
   { host }: RoutingRequest,

@@ -51,6 +51,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
         isLeaked(key) ||
         (jsonStarts.has(key[0] ?? 0) &&
           secretsIn(provider, Redacted.make(key.toString("utf8"))).some((secret) => isLeaked(secret)))
+      /** Opens and compares a key. Ends the search if the key store is unavailable. */
       const openAndCompare = (suspect: Suspect) => {
         const { context, sealed } = suspect
         const comparison = read(sealed, contextOf(context), (key) => holdsLeakedSecret(context.provider, key))
@@ -139,6 +140,7 @@ export const makeLeakCheck = Effect.gen(function* () {
   })
 
   return (account_id: AccountId, provider: string, key: Redacted.Redacted) => {
+    /** The labels of secrets as given and trimmed, because `haveCommonSecret` ignores white space at either end. */
     const labels = () => {
       const secrets = hiddenSecretsIn(provider, key).flatMap((secret) => [secret, secret.trim()])
       return Array.from(new Set(secrets.map(labelOf)))

@@ -20,7 +20,7 @@ import { keyColumns, makeFindUsage, memberBytes, poolKey, checkByteLimit, samePo
 /** A new row with its idempotency record, whose values are null if there is none. */
 type Creation = NewRow & { readonly [K in keyof IdempotencyRecord]: Uint8Array | null }
 
-/** The key of a new row, and the columns that the database assigns; the time has milliseconds, as in JavaScript. */
+/** The primary key of a new row and the columns that the database assigns. `created_at` is in whole milliseconds. */
 interface Assigned {
   readonly account_id: AccountId
   readonly id: CredentialId
@@ -67,7 +67,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     sql.literal(
       `workspaces.account_id = ${table}.account_id AND workspaces.id = ${table}.workspace_id AND deleted_at IS NULL`
     )
-  /** `reserved` has the pools with room for their new members. Credentials of the others are not inserted. */
+  /** `reserved` has the pools with room for all their new members. Credentials of other pools are not inserted. */
   const change = sql`
     reserved AS (
       ${insertPoolsFor("input")} JOIN workspaces ON ${isInWorkspace("wanted")}
@@ -78,7 +78,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
    * Locks pools in the order of their keys before it inserts idempotency records, so that a pool with room still has
    * room afterwards. A pool that does not exist cannot be locked. If another transaction inserts it meanwhile, the new
    * members have no position and the statement fails: waiting for the pool's row with uncommitted idempotency records
-   * could deadlock.
+   * could deadlock. `taken` has the members whose idempotency key another request has stored.
    */
   const changeWithRecords = sql`
     in_workspace AS (
@@ -153,6 +153,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
   })
 }
 
+/** The defect of a new credential whose id another credential has. */
 const idTaken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
 
 /** Creates a credential. Returns none if another request has stored an idempotency record with the same `key_hash`. */

@@ -22,7 +22,7 @@ interface Flags {
 /** The flags that `is_fallback` excludes. */
 const notWithFallback = ["is_byok_only", "is_required"] as const
 
-/** Reports flags that exclude each other (D31). The issue of a pair names a flag that is in `changes` (L5). */
+/** Reports flags that exclude each other (D31). Each issue is at a flag that `changes` sets (L5). */
 export const flagConflicts = (
   flags: Flags,
   changes: Partial<Record<keyof Flags, unknown>> = flags

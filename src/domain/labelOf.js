@@ -7,7 +7,7 @@ const mask = (character) => (character >= "!" && character <= "~" ? character : 
 
 /**
  * Masks a secret for display, as in `sk-...wxyz`: shows at most 7 characters, and only as many as leave at least 16
- * hidden (D35). An end of which nothing is shown is `***`. Plain JavaScript, because the owner's page loads this file
+ * hidden (D35). `***` stands for an end that shows nothing. Plain JavaScript, because the owner's page loads this file
  * unchanged.
  *
  * @param {string} secret

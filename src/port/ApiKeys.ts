@@ -34,11 +34,14 @@ export interface Prefetched {
   readonly account_id: AccountId
   /** The id of the default workspace, null if that is deleted; undefined if not read. */
   readonly default_workspace_id?: WorkspaceId | null
-  /** Whether a provider key of the account is or, until replaced, was marked as leaked; undefined if not read. */
+  /**
+   * Whether the account has a leak mark, even one of a replaced key: if not, a search for marked keys needs no query.
+   * Undefined if not read.
+   */
   readonly has_marks?: boolean
   /** The credential to prefetch, without its sealed key; undefined also if it exceeds `maxPrefetchedBytes`. */
   readonly credential?: PrefetchedRow<Credential>
-  /** Instead of `credential` if `withSealedKey`; undefined likewise. */
+  /** Replaces `credential` if `withSealedKey`; undefined in the same cases. */
   readonly sealed?: PrefetchedRow<StoredCredential>
   /** Total bytes of the credential's lists, and of its sealed key if `withSealedKey`. */
   readonly bytes?: number

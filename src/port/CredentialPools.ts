@@ -32,7 +32,7 @@ export class CredentialPools extends Context.Service<
     >
     /**
      * Reads a pool and its parkings in one snapshot, without `rows` if it still has `knownVersion`. Returns none for an
-     * unknown or deleted workspace. First calls `admit`, to reserve the approximate bytes of the parkings.
+     * unknown or deleted workspace. First calls `admit` with the approximate bytes of the parkings, to reserve memory.
      */
     readonly load: (
       owner: PoolOwner,
@@ -65,8 +65,8 @@ export interface PoolState {
 export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly model: string
   /**
-   * `succeeded` stands for the null of `Cooldown`: no refusal in this epoch, which began with a success. A newer
-   * version of the service may have stored other causes.
+   * `succeeded` is stored for a null `cause` of `Cooldown`: a success began this epoch, and no refusal followed. A newer
+   * version of the service may have stored causes that this type lacks.
    */
   readonly cause: ParkedCause | "succeeded"
   /** Milliseconds to its end by the database's clock, negative if past; null without an end. */

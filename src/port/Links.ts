@@ -14,12 +14,12 @@ export class LinkRepository extends Context.Service<
   LinkRepository,
   {
     /** Returns false for an unknown account. */
-    readonly insert: (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) => Answer<boolean>
+    readonly insert: (link: Link, tokenHash: ApiKeyHash, keys: LinkKeyPair | undefined) => Answer<boolean>
     /** The first 1000 open links of an account, in order of creation. */
     readonly list: (account_id: AccountId) => Answer<ReadonlyArray<Link>>
     /** Returns false for an unknown link. Revoking a closed link changes nothing. */
     readonly revoke: (account_id: AccountId, link_id: LinkId) => Answer<boolean>
-    readonly find: (hash: ApiKeyHash) => Answer<Option.Option<LinkRecord>>
+    readonly find: (tokenHash: ApiKeyHash) => Answer<Option.Option<LinkRecord>>
     /** The names of a link's account and workspace. */
     readonly accountAndWorkspaceNames: (
       link: Link
@@ -27,7 +27,7 @@ export class LinkRepository extends Context.Service<
     /** Replaces the hash of an open link. Returns false if the link was closed or its hash changed meanwhile. */
     readonly replaceHash: (
       link: Pick<LinkRecord, "account_id" | "hash" | "link_id">,
-      hash: ApiKeyHash
+      tokenHash: ApiKeyHash
     ) => Answer<boolean>
     /** Replaces the key pair of an open link and returns the old one; none if the link is closed or takes no keys. */
     readonly replaceKeys: (link: Link, next: LinkKeyPair) => Answer<Option.Option<LinkKeyPair>>
@@ -53,10 +53,12 @@ export interface LinkKeyPair {
   readonly private_key: SealedKey
 }
 
-/** A link with its state; `public_key` is null if it takes no keys, or no more. A used link names what it stored. */
+/** A stored link with its state. The `credential_id` of a used link names the credential that it stored. */
 export interface LinkRecord extends Link {
+  /** The SHA-256 of the link's token. */
   readonly hash: ApiKeyHash
   readonly state: LinkState
+  /** Null if the link takes no keys, or no more. */
   readonly public_key: Uint8Array | null
 }
 

@@ -35,7 +35,7 @@ export const findDefaultWorkspace = (
       : query({ account_id })
   )
 
-/** Queries whether a key of the account is marked as leaked, or was until replaced, unless that was prefetched. */
+/** Returns whether the account has a leak mark, even one of a replaced key. Queries it unless it was prefetched. */
 export const hasLeakMarks = (
   account_id: AccountId,
   query: (ids: { readonly account_id: AccountId }) => Answer<Option.Option<boolean>>

@@ -22,10 +22,10 @@ export const open = (path: string) =>
     refuseAs(path)
   )
 
-/** Reads the text of a file; fails unless it is private, like a keyring file. */
+/** Reads a file as UTF-8; fails unless it is private, like a keyring file. */
 export const read = (path: string) => refuseAs(path)(readPrivateText(path))
 
-/** Creates a file of mode 0600 atomically; fails if it exists. */
+/** Atomically creates a file of mode 0600 with `text` and a line end; fails if `path` exists. */
 export const create = (path: string, text: string) => refuseAs(path)(createPrivateFile(path, text))
 
 /** Maximum bytes of a secret, as for the body of a request over HTTP. */

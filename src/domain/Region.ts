@@ -13,7 +13,7 @@ const regionDeclaringProviders: ReadonlySet<string> = new Set<Provider>(["azure"
 
 const regionIssues = (message: string) => [{ path: ["declared_region"], message }]
 
-/** Checks the declared region against the provider and the key's own region, null if the key has none (D29, D30). */
+/** Checks the declared region against the provider and the region that the key itself names, if any (D29, D30). */
 export const regionConflicts = (
   provider: string,
   declared_region: Region | null,

@@ -58,7 +58,7 @@ const openTimeout = 10_000
 const stopTimeout = 1000
 /** Milliseconds between the end of a process and the start of the next. */
 const reopenDelay = 1000
-/** How many calls may be unanswered, also those whose caller has left; further ones fail at once. */
+/** How many calls may be unanswered, including those whose caller has left; further calls fail at once. */
 const maxPending = 1000
 
 const unavailable = (reason: string) => new KeyStoreUnavailable({ reason })

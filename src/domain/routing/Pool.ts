@@ -8,7 +8,7 @@ import type { Cooldowns } from "./Health.ts"
  */
 export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
 
-/** Whether a list of the credential allows a value of the request, null if it has none. */
+/** Whether an allow list of the credential allows the request's value; pass null if the request has none. */
 type Allows = (value: string | null) => boolean
 
 /** A credential with everything that a plan needs. */

@@ -20,7 +20,7 @@ const byProvider = (keys) =>
     .sort()
     .map((name) => [name, inOrder(keys.filter(({ provider }) => providerName(provider) === name))])
 
-/** Says when a key last succeeded and failed. @param {import("./api.js").Status} status */
+/** Shows when a key last succeeded and failed. @param {import("./api.js").Status} status */
 const usesOf = ({ last_failed_at, last_succeeded_at }) => html`
   ${last_succeeded_at === null && last_failed_at === null && "Not used yet"}
   ${last_succeeded_at && html`Last success: <${Ago} at=${last_succeeded_at} />. `}

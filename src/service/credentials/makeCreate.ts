@@ -60,7 +60,7 @@ export const makeCreate = Effect.gen(function* () {
     const { credential, sealed } = yield* checkAndSeal(account_id, input)
     const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
     const inserted = refuseIfGoneOrFull(input, repository.insert(account_id, credential, sealed, record))
-    // None if a concurrent repeat came first: it stored the record, and may have filled the pool with its credential.
+    // None if a concurrent repeat of this create stored the record first. Its credential may also have filled the pool.
     const created = yield* Effect.catchTag(inserted, "InvalidParams", (refused) =>
       Effect.flatMap(findEarlier, (result) => (Option.isSome(result) ? Effect.succeedNone : Effect.fail(refused)))
     )

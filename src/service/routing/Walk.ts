@@ -64,7 +64,7 @@ const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "Request
 /** Failures of a provider in a row after which a walk skips its other steps. */
 const maxFailures = 2
 
-/** Milliseconds until a retry, if another request tries a key or the key store does not answer. */
+/** Milliseconds until a retry, if another request is trying a key or the key store does not answer. */
 export const retrySoonMillis = 1000
 
 /** Identifies a step by its credential, or shared capacity by its provider. */
@@ -76,8 +76,8 @@ const credentialOf = (step: Step) => (step._tag === "Own" ? step.credential_id :
  * Makes a walk through the steps of a plan. The first time that a credential of a provider turns out to have changed,
  * the walk searches from the first step again. After a second change, or a key that does not open, it skips the
  * provider's shared capacity: a slow key store must not spend the operator's money. Invariant: a walk opens each step
- * at most once, in the order of the newest pools, and none after a final outcome. It references no pool, because it may
- * take minutes.
+ * at most once, in the order of the newest pools, and none after a final outcome. It keeps no pool in memory, because
+ * it may take minutes.
  */
 export const makeWalk =
   ({ end, lease, retryAt, search }: RouterOperations) =>
@@ -90,7 +90,7 @@ export const makeWalk =
     const failures = new Map<Provider, number>()
     const tried = new Set<string>()
     const searchedAgain = new Set<Provider>()
-    /** Providers whose shared capacity is withheld because a key of theirs may still serve. */
+    /** Providers whose shared capacity is skipped, after a second change or because a key of theirs does not open. */
     const sharedWithheld = new Set<Provider>()
     let isOver = false
     let currentLease: Lease | undefined

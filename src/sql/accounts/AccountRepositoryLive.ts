@@ -33,8 +33,8 @@ export const layer = Layer.effect(
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
     /**
-     * Runs an INSERT that returns the new row or, by DO UPDATE, the existing one, whose `xmax` is not 0. Returns
-     * whether there is a row, and the acts to record: `act` if the row is new.
+     * Runs an INSERT that returns the new row or, with DO UPDATE, the existing one, whose `xmax` is not 0. Returns
+     * whether it returned a row, and the acts to record: `act` if the row is new.
      */
     const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
       Effect.map(insert, (rows) => ({

@@ -62,7 +62,7 @@ export const endSpan = ({ clock, span }: OperationSpan, exit: Exit.Exit<unknown,
         ? failure
         : { kind: failure instanceof Error ? failure.name : "unknown", sqlstate: undefined }
     span.attribute("error.type", sqlstate ?? kind)
-    // Every SQLSTATE has a digit; the network error EPIPE has none.
+    // Every SQLSTATE has a digit, unlike a network error code of five letters such as EPIPE.
     if (sqlstate?.length === 5 && /\d/.test(sqlstate)) span.attribute("db.response.status_code", sqlstate)
   }
   span.end(clock.currentTimeNanosUnsafe(), exit)

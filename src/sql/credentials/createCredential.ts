@@ -57,7 +57,10 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
   const insertPoolsFor = (table: string) => sql`
     ${insertPools} SELECT ${keyColumns(sql, "wanted")}, 1, wanted.members, wanted.members, wanted.bytes
     FROM (${addedBy(table)}) AS wanted`
-  /** New members get consecutive positions, the last just before the `next_order` of their pool. */
+  /**
+   * New members get consecutive positions in the order of `n`, the number of the input row; the last gets the one just
+   * before the `next_order` of its pool. A member whose pool is not in `reserved` gets none.
+   */
   const insertCredentialsFrom = (table: string) => sql`
     ${insertCredentials} SELECT ${sql.csv(newColumns.map((column) => sql.literal(`${table}.${column}`)))},
       next_order - row_number() OVER (PARTITION BY ${keyColumns(sql, table)} ORDER BY n DESC), ${now}

@@ -69,8 +69,8 @@ const parkingsIn = (row: Loaded): ReadonlyArray<readonly [CredentialId, Readonly
 const isMember = (row: Loaded): row is Loaded & Member => row.id !== null
 
 /**
- * A column of `member`. Replaces arrays that the driver cannot read. Only direct SQL can store them; they must not fail
- * the pool.
+ * A column of `member`. Replaces an array that the driver cannot read with an array of its text. Only direct SQL can
+ * store such an array; it must not fail the pool.
  */
 const columnOf = (sql: SqlClient.SqlClient, column: string) => {
   const value = sql.literal(`member.${column}`)
@@ -102,13 +102,13 @@ interface WorkspaceVersions {
   readonly states: ReadonlyArray<string>
 }
 
-interface KeyOwner {
+interface ApiKeyOwner {
   readonly account_id: AccountId
   readonly role: ApiKeyRole
 }
 
-interface KeyVersions extends KeyOwner {
-  /** Null if the account of the key has no such workspace. */
+interface ApiKeyVersions extends ApiKeyOwner {
+  /** Null if the account of the API key has no such workspace. */
   readonly id: WorkspaceId | null
   readonly states: ReadonlyArray<string>
 }
@@ -166,7 +166,7 @@ export const layer = Layer.effect(
     /** Looks up an API key and the versions in one statement; `workspace_id` is empty for the default workspace. */
     const findByKey = makeFindVersions<
       { api_key_hash: ApiKeyHash; workspace_id: string } & { providers: string },
-      KeyVersions
+      ApiKeyVersions
     >({ api_key_hash: "text", workspace_id: "text", providers: "text" }, ({ api_key_hash, workspace_id }) => ({
       account_id: sql`api_keys.account_id`,
       columns: sql`api_keys.account_id, api_keys.role, workspaces.id`,
@@ -175,7 +175,7 @@ export const layer = Layer.effect(
       where: sql`hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`
     }))
     /** On Citus, looks up the owner first: given the account as a value, one node runs the statement of `versions`. */
-    const findOwner = makeLookUp<{ api_key_hash: ApiKeyHash }, KeyOwner, KeyOwner>(reads, {
+    const findOwner = makeLookUp<{ api_key_hash: ApiKeyHash }, ApiKeyOwner, ApiKeyOwner>(reads, {
       operation: "api_keys.find",
       by: { api_key_hash: "text" },
       select: ({ api_key_hash }) =>
@@ -183,8 +183,8 @@ export const layer = Layer.effect(
       read: ({ account_id, role }) => ({ account_id, role })
     })
 
-    const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id }, slugs) => {
-      const providers = slugs.join()
+    const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id }, providerList) => {
+      const providers = providerList.join()
       const workspaceVersions =
         workspace_id === undefined
           ? findDefault({ account_id, providers })
@@ -218,9 +218,10 @@ export const layer = Layer.effect(
         const parkingsSize = sql<{ bytes: number }>`
           SELECT coalesce(sum(${sql.literal(String(parkingBytes))} + octet_length(parked.model)), 0)::float8 AS bytes
           ${parkedIn(sql, owner, provider)}`
+        /** Reserves the memory for the parkings before they are read. */
         const admitted = Effect.flatMap(ask(parkingsSize, "pools.load"), ([row]) => admit(row?.bytes ?? 0))
         const columns = [...sealedColumns, "key_version"]
-        /** Without the members if the pool still has the known version. */
+        /** The pool's state, members and parkings; no members if the pool still has the known version. */
         const rows = sql<Loaded>`
           SELECT ${stateText(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
             member.xmin::text AS row, parked_id, parkings

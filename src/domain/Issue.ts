@@ -37,6 +37,7 @@ export const issuesOf = (
     case "MissingKey":
       return oneIssue("is required")
     case "InvalidValue":
+      // An empty path: the body could not be parsed.
       return oneIssue(path.length === 0 ? "must be valid JSON" : (issue.annotations?.message ?? "is not allowed"))
     case "Composite":
     case "AnyOf":

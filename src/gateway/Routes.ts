@@ -82,6 +82,7 @@ export const makeRoutes = Effect.gen(function* () {
       whenLost(response, abandon)
     )
     const times = { expires_at: isoTime(expires_at), retry_at: isoTime(retry_at) }
+    // Without an attempt, the verdicts say why.
     if (next === undefined) verdictsText ??= yield* encodeVerdicts(planned, response)
     const answer = jsonResponse(201, { route: id, ...times, next: attemptJson(next), ...reportResults })
     // Appends the encoded verdicts to the object `data`, without encoding them again.

@@ -1,6 +1,6 @@
 import { Context, type Effect } from "effect"
 
-/** Whether the service can serve requests now. */
+/** Tells what keeps the service from serving requests now, and what an operator should mend. */
 export class Readiness extends Context.Service<
   Readiness,
   { readonly [Part in keyof HealthReport]: Effect.Effect<HealthReport[Part]> }

@@ -44,6 +44,7 @@ export const storeLayer = ({ primary, wrapsLimit }: KeyFacts, interval: Duration
         if (isReady === undefined) gauge("byok.ready", {}, () => (isReady === true && !isDraining() ? 1 : 0))
         isReady = problems.length === 0
       })
+      // Counting stops one above the limit, which stands for any larger count.
       const updateUnsealed = Effect.map(audit.countUnsealed(countLimit + 1), (count) => setUnsealed([["", count]]))
       const updateKeys = Effect.gen(function* () {
         const keks = yield* registry.live

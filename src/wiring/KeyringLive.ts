@@ -25,6 +25,7 @@ const unreloadable = (setting: string, read: Effect.Effect<KeyringSnapshot, Inva
   return { setting, file: undefined, isDefault: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
 }
 
+/** The source of a keyring in a file, which a reload reads again. */
 const inFile = (setting: string, file: string, isDefault = false) => {
   const read = Effect.flatMap(readPrivateText(file), parseSealingKeyring)
   return { setting, file, isDefault, read, reread: read }
@@ -45,7 +46,7 @@ export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
   )
 })
 
-/** Refuses a missing or malformed keyring without the database; not the default file, which may not exist yet. */
+/** Refuses a missing or malformed keyring, without the database. Skips the default file, which may not exist yet. */
 export const validate = (settings: Settings) =>
   Layer.effectDiscard(
     Effect.flatMap(sourceOf(settings), ({ isDefault, read, setting }) =>

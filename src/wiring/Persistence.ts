@@ -28,7 +28,7 @@ import * as IdempotencyRecordsLive from "../sql/credentials/IdempotencyRecordsLi
 
 export type { EmbeddedPostgresError } from "../sql/embedded/PostgresBinaries.ts"
 
-/** The database of DATABASE_URL, or the embedded one, which this starts unless it runs. */
+/** The database of DATABASE_URL, or the embedded one; starts the latter unless it runs. */
 const targetOf = Effect.fnUntraced(function* (
   { dataDirectory, databaseCaFile, databaseUrl }: Settings,
   user: EmbeddedPostgres.User

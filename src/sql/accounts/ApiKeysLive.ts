@@ -26,7 +26,7 @@ interface KeyRow {
   readonly role: ApiKeyRole
   /** Undefined with Citus: its statements must name the account, which is not known before this row is read. */
   readonly default_workspace_id?: WorkspaceId | null
-  /** Whether a provider key of the account is marked as leaked, or was until it was replaced; undefined with Citus. */
+  /** Whether a provider key of the account, perhaps replaced since, is marked as leaked; undefined with Citus. */
   readonly has_marks?: boolean
 }
 

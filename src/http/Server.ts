@@ -41,6 +41,7 @@ export class CertificateInUse extends Context.Service<
 const routes = Layer.mergeAll(
   HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }),
   Docs.layer,
+  // Each router needs an envelope of its own.
   Layer.fresh(Envelope.layer)
 )
 

@@ -109,10 +109,12 @@ export const makeNodeServer = (
   /** Requests that arrived before the server had a handler: Effect adds it after it listens. */
   const early: Array<() => void> = []
 
+  /** Discards the rest of the request. Then begins the connection's next request, or closes after the last. */
   const endResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
     const { req: request } = response
     const { socket } = request
     const isLast = !response.shouldKeepAlive || closing
+    // If the rest is too long to discard, the connection ends.
     request.discard(() => linger(socket))
     if (request.complete && connection.latest === response) connection.latest = undefined
     if (connection.current === response) connection.end(response.writableFinished)
@@ -123,6 +125,7 @@ export const makeNodeServer = (
     if (connection.waiting.length === 0) socket.resume()
   }
 
+  /** Measures a request until its response closes, and begins it, or makes it wait for those before it. */
   const trackResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
     const { req: request } = response
     const { method = "", url = "" } = request
@@ -131,6 +134,7 @@ export const makeNodeServer = (
     if (closing) makeLast(response)
     connection.latest = response
     response.on("timeout", (socket: Socket) => {
+      // Before the answer is complete, the service may be what is slow, not the client.
       if (response.writableEnded) cutOff(socket)
     })
     response.once("close", () => {
@@ -203,6 +207,7 @@ export const makeNodeServer = (
         socket.pause()
       }
       if (connection.isRefused) {
+        // Otherwise, Node would detach the socket from HTTP for an upgrade or CONNECT, and not handle its errors.
         request.upgrade = false
         return stopParsing
       }

@@ -84,7 +84,7 @@ const joinLines = (write: Write, onOmitted: (lines: number) => void) => {
 }
 
 /**
- * Makes a console that joins lines on standard error. Writes those that wait when the scope closes or the process ends.
+ * Makes a console that joins lines on standard error. Writes waiting lines when the scope closes or the process exits.
  * Passes the number of lines omitted because nobody read them to `onOmitted`.
  */
 export const makeConsole = (onOmitted: (lines: number) => void) =>

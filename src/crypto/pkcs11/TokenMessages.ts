@@ -44,7 +44,7 @@ export type TokenAnswer =
 export const bytesOf = ({ buffer, byteLength, byteOffset }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength)
 
-/** Whether two lists of the same length have equal keys in the same order, by their check values. */
+/** Whether two lists, which must have the same length, have equal keys in the same order, by their check values. */
 export const sameKeys = (keks: ReadonlyArray<KekIdentity>, others: ReadonlyArray<KekIdentity>): boolean =>
   keks.every((kek, index) => Buffer.compare(kek.check_value, others[index]?.check_value ?? Buffer.alloc(0)) === 0)
 

@@ -51,7 +51,7 @@ export type CredentialStatus = typeof CredentialStatus.Type
 
 const unreadableSeals: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
 
-/** A credential that is parked for any model counts as parked. `parkings` are those in force for its current key. */
+/** The state of a credential. `parkings` are those in force for its current key; one of any model counts as parked. */
 export const stateOf = (
   { disabled }: Pick<Credential, "disabled">,
   seal: Seal,

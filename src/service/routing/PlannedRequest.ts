@@ -25,6 +25,7 @@ export interface ResolvedRequest {
  * one, from `start` on. Do not keep the plan longer than the request: it keeps its pools in memory.
  */
 export interface PlannedRequest extends ResolvedRequest, Plan {
+  /** Whether the plan had no step when it was made. */
   readonly isEmpty: boolean
   /** Number of credentials in its pools. */
   readonly members: number

@@ -16,9 +16,10 @@ export interface PoolKey {
 /** The columns of a `PoolKey`. */
 export const poolKey = ["account_id", "workspace_id", "provider"] as const
 
-/** The key of a pool as columns of a table. */
+/** The columns of a pool's key in a table. */
 export const keyColumns = (sql: SqlClient.SqlClient, table: string) =>
   sql.csv(poolKey.map((column) => sql.literal(`${table}.${column}`)))
+
 /** The condition that rows of two tables have the same pool. */
 export const samePool = (sql: SqlClient.SqlClient, one: string, other: string) =>
   sql.and(poolKey.map((column) => sql.literal(`${one}.${column} = ${other}.${column}`)))
@@ -34,9 +35,9 @@ export const memberBytes = (sql: SqlClient.SqlClient, table: string) =>
 export type AndAccount = (table: string) => Statement.Fragment
 
 /**
- * The CTE `locked`: the rows of `wanted` that meet `condition`, with the `member_bytes` of each credential. Locks each
- * pool before its credentials, pools in the order of their keys, so that no two transactions deadlock. `skipLocked` is
- * SKIP LOCKED or empty.
+ * The CTE `locked`: the rows of `wanted` that meet `condition`, with the `member_bytes` of each credential. In the
+ * condition, `target` is the credential of a row, and `pools` its pool. Locks each pool before its credentials, pools in
+ * the order of their keys, so that no two transactions deadlock. `skipLocked` is SKIP LOCKED or empty.
  */
 export const lockTargets = (
   sql: SqlClient.SqlClient,
@@ -54,9 +55,10 @@ export const lockTargets = (
   )`
 
 /**
- * The CTE `raised`: raises the version of each pool in `changed`, and adds the `members` and `bytes` of its rows there.
- * PostgreSQL first computes and checks the new row from the snapshot, and only then from the locked row: if a member
- * has grown since, its deletion would take the bytes of the snapshot below zero without `greatest`.
+ * The CTE `raised`: raises the version of each pool in `changed`, and adds to it the `members` and `bytes` of its rows in
+ * `changed`, which are negative for deletions. PostgreSQL computes and checks the new row twice: from the snapshot, then
+ * from the locked row. `greatest` is for the first check: if a deleted member has grown since the snapshot, its bytes may
+ * exceed those of the pool in the snapshot.
  */
 export const raisePools = (sql: SqlClient.SqlClient, andAccount: AndAccount) => sql`
   raised AS (

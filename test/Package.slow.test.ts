@@ -126,7 +126,7 @@ const InstalledLive = Layer.effect(
 )
 
 layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package", (it) => {
-  it.effect("holds the build and its types, and nothing else of the project", function* () {
+  it.effect("the package contains only dist, docs, deploy, examples, package.json and three .md files", function* () {
     const { files } = yield* Installed
     assert.sameMembers(
       files.filter((file) => !file.includes("/")),
@@ -142,7 +142,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.notInclude(files, "examples/gateway.ts", "it imports the sources")
   })
 
-  it.effect("has a bill of materials with every runtime dependency and no development dependency", function* () {
+  it.effect("the package's bill of materials lists every runtime and no development dependency", function* () {
     const { root } = yield* Installed
     const bill = JSON.parse(readFileSync(join(root, "node_modules/byok/dist/sbom.cdx.json"), "utf8")) as Bill
     assert.deepInclude(bill.metadata.component, { name: manifest.name, version: manifest.version })
@@ -152,7 +152,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.notIncludeMembers(names, Object.keys(devDependencies))
   })
 
-  it.effect("holds no two paths that differ in case only", function* () {
+  it.effect("the package contains no two paths that differ only in case", function* () {
     const { files } = yield* Installed
     assert.isNotEmpty(files)
     assert.deepStrictEqual(sameButForCase(files), [])
@@ -163,7 +163,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     )
   })
 
-  it.effect("has a file of types beside each module that it exports", function* () {
+  it.effect("the package has a type declaration file beside each exported module", function* () {
     const { files } = yield* Installed
     const modules = Object.values(manifest.exports).map((path) => path.replace("./", ""))
     assert.includeMembers(
@@ -172,7 +172,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     )
   })
 
-  it.effect("installs a program that runs by its name", function* () {
+  it.effect("the installed program byok prints its version, even without its dependencies", function* () {
     const { root } = yield* Installed
     const { bin, version } = manifest
     const program = join(root, "node_modules/.bin/byok")
@@ -187,7 +187,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.strictEqual(again, stdout, "without its dependencies beside it")
   })
 
-  it.effect("exports what the documents name", function* () {
+  it.effect("the package exports every module that the documents name", function* () {
     const { root } = yield* Installed
     assert.includeMembers(documented(), ["byok", "byok/api", "byok/port/Cipher", "byok/service/Credentials"])
     assert.includeMembers(exported, documented())
@@ -209,7 +209,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     })
   })
 
-  it.effect("exports nothing else", function* () {
+  it.effect("importing a module that the package does not export fails", function* () {
     const { root } = yield* Installed
     const names = ["byok/Byok", "byok/api/Api", "byok/crypto/keyring/Keyring", "byok/package.json"]
     const program = `for (const name of ${JSON.stringify([...names, "byok/dist/wiring/Byok.js"])}) {
@@ -219,7 +219,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.strictEqual(stdout, "ERR_PACKAGE_PATH_NOT_EXPORTED\n".repeat(5))
   })
 
-  it.effect("runs the in-process example of the documents, which prints what they say", function* () {
+  it.effect("the documents' in-process example runs, and prints what they say", function* () {
     const { root } = yield* Installed
     const { prints } = examples()
     const DATABASE_URL = yield* freshDatabase
@@ -229,14 +229,14 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.isNotEmpty(prints)
   })
 
-  it.effect("a port is replaced as the documents show: the service on top of it uses the replacement", function* () {
+  it.effect("the documents' example of replacing a port runs, and the service uses the replacement", function* () {
     const { root } = yield* Installed
     const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
     const { stdout } = succeeds(yield* runNode(["replaced.ts"], { cwd: root, variables }))
     assert.strictEqual(stdout, "sealed elsewhere\n")
   })
 
-  it.effect("a service is reached over HTTP as the documents show", function* () {
+  it.effect("the documents' example of the typed HTTP client reaches a service", function* () {
     const { root } = yield* Installed
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
@@ -245,7 +245,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.match(stdout, /^sk-\.\.\.6789 [0-9a-f-]{36}\n$/)
   })
 
-  it.effect("a service is reached by an official SDK as the README shows", function* () {
+  it.effect("the README's example of an official SDK reaches a service", function* () {
     const { root } = yield* Installed
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
@@ -254,7 +254,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.strictEqual(stdout, "sk-...AbCd\n")
   })
 
-  it.effect("has types that accept the examples of the documents and reject a wrong use (control)", function* () {
+  it.effect("the package's types accept the documents' examples and reject a wrong use (control)", function* () {
     const { root } = yield* Installed
     const wrong = [
       `import { Credentials } from "byok/port/Credentials"`,

@@ -7,7 +7,7 @@ import { assert, it } from "./support/it.ts"
 
 const repository = join(import.meta.dirname, "..")
 
-it.live.each(["R98,R99", "control", ""])("the drill refuses --only=%s and names its rows", function* (only) {
+it.live.each(["R98,R99", "control", ""])("the fault drill refuses --only=%s and lists its rows", function* (only) {
   const cwd = yield* temporaryDirectory
   const { code, stderr, stdout } = yield* runNode([join(repository, "test/drill/main.ts"), `--only=${only}`], { cwd })
   assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
@@ -15,12 +15,12 @@ it.live.each(["R98,R99", "control", ""])("the drill refuses --only=%s and names 
   assert.deepStrictEqual(readdirSync(cwd), [])
 })
 
-it("every row of the drill has a name of its own", () => {
+it("every row of the fault drill has a unique name", () => {
   const names = rows.map(({ fault }) => fault)
   assert.deepStrictEqual(Array.from(new Set(names)), names)
 })
 
-it.live("the mutation tests refuse an unknown path and name the known ones", function* () {
+it.live("the mutation test runner refuses an unknown path with exit code 2 and lists known paths", function* () {
   const args = [join(repository, "test/mutation/main.ts"), "src/nonsense"]
   assert.deepStrictEqual(yield* runNode(args, { cwd: repository }), {
     code: 2,

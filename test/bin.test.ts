@@ -12,8 +12,8 @@ const runAs = (version: string, program: string) => {
 describe.each([
   ["the sources", byokSource],
   ["the bundle", byokScript]
-])("the version of Node.js that %s asks for", (_title, program) => {
-  it.live.each(["18.20.8", "20.20.2", "22.18.0"])("%s is refused in one sentence, exit code 1", function* (version) {
+])("the check of the Node.js version by %s", (_title, program) => {
+  it.live.each(["18.20.8", "20.20.2", "22.18.0"])("refuses Node.js %s with exit code 1", function* (version) {
     assert.deepStrictEqual(yield* runAs(version, program), {
       code: 1,
       stdout: "",
@@ -21,13 +21,13 @@ describe.each([
     })
   })
 
-  it.live.each(["22.19.0", "24.0.0"])("%s is accepted", function* (version) {
+  it.live.each(["22.19.0", "24.0.0"])("accepts Node.js %s", function* (version) {
     assert.deepStrictEqual(yield* runAs(version, program), { code: 0, stdout: "byok v1.0.0\n", stderr: "" })
   })
 })
 
-describe("a service that is asked to stop while its program is loaded", () => {
-  it.live.each(["SIGTERM", "SIGINT"])("%s: ends with exit code 0 before it serves", function* (signal) {
+describe("a service that gets a stop signal while its program is still loading", () => {
+  it.live.each(["SIGTERM", "SIGINT"])("exits with code 0 before it serves, on %s", function* (signal) {
     // Once the first lines of the program have run, and before it loads the rest.
     const early = `const { on } = process
         process.on = function (name, listener) {

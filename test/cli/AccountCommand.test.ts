@@ -5,7 +5,7 @@ import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { crc32, faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
 
 layerLive(CommandLine.layer)("byok account create", (it) => {
-  it.effect("--json prints ids, management key and its hash; only the hash is stored (D24, D40, D41)", function* () {
+  it.effect("byok account create --json prints ids, key and hash; stores only the hash (D24, D40, D41)", function* () {
     const { runJson, sql } = yield* CommandLine
     const made = yield* runJson("account", "create", "--name", "Søren & Søn 株")
     assert.sameMembers(Object.keys(made), ["account_id", "workspace_id", "management_key", "management_key_hash"])
@@ -30,8 +30,8 @@ layerLive(CommandLine.layer)("byok account create", (it) => {
   })
 })
 
-describe("the check of issued keys", () => {
-  it("computes the published check value of CRC-32, and notices each kind of fault (D41, control)", () => {
+describe("the test helper that checks issued API keys", () => {
+  it("computes CRC-32 correctly, and reports each kind of malformed key (D41, control)", () => {
     assert.strictEqual(crc32("123456789"), 0xcbf43926)
     const random = "0".repeat(43)
     assert.strictEqual(faultOf(`byok_mk_${random}000000`, "ak"), "prefix")
@@ -46,7 +46,7 @@ const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 type Objects = ReadonlyArray<Record<string, unknown>>
 
 layerLive(CommandLine.layer)("byok account list (F15)", (it) => {
-  it.effect("prints every account, for a person and as JSON; a sentence if there is none (C7)", function* () {
+  it.effect("byok account list prints all accounts as text or JSON, or says there is none (C7)", function* () {
     const { run, runJson } = yield* CommandLine
     assert.deepStrictEqual(yield* runJson("account", "list"), { accounts: [] })
     const none = "There is no account: `byok account create --name N` creates one.\n"
@@ -70,7 +70,7 @@ layerLive(CommandLine.layer)("byok account list (F15)", (it) => {
     assert.strictEqual(stdout, blocks.join("\n"))
   })
 
-  it.effect("prints more accounts than a page has", function* () {
+  it.effect("byok account list prints all accounts when they fill several pages", function* () {
     const { run, runJson, sql } = yield* CommandLine
     yield* sql`
         INSERT INTO accounts (id, name, created_at)

@@ -65,7 +65,7 @@ const begin = Effect.fnUntraced(function* (count: number) {
 })
 
 describe("byok account delete (L13)", () => {
-  it.live("erases the account with everything in it, but ids and labels in the audit log", function* () {
+  it.live("erases the account and its credentials; only the audit log keeps their ids and labels", function* () {
     const { one, other, rowsOf, secrets, settings, sql } = yield* begin(30)
     const untouched = yield* rowsOf(other.account_id)
     const content = yield* databaseContent(sql)

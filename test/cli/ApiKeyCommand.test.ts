@@ -7,7 +7,7 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 
 layerLive(CommandLine.layer)("byok api-key", (it) => {
-  it.effect("issues ordinary and management keys; neither `list` nor the database shows them (D40, D41)", function* () {
+  it.effect("byok api-key issue prints a key that neither list nor the database shows again (D40, D41)", function* () {
     const { run, runJson, sql } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")
     const account_id = textIn(account, "account_id")
@@ -60,7 +60,7 @@ layerLive(CommandLine.layer)("byok api-key", (it) => {
     assert.isUndefined(leakOf(shown, keys.map(withoutPrefix)))
   })
 
-  it.effect("revokes once: later calls report the time of the first (D42)", function* () {
+  it.effect("byok api-key revoke, run again, reports the time of the first revocation (D42)", function* () {
     const { run, runJson, sql } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")
     const hash = textIn(account, "management_key_hash")
@@ -78,7 +78,7 @@ layerLive(CommandLine.layer)("byok api-key", (it) => {
 const id = "01935f6a-0000-7000-8000-000000000000"
 
 layerLive(Layer.fresh(CommandLine.layer))("byok api-key import (D41)", (it) => {
-  it.effect("imports a key of another form by its hash", function* () {
+  it.effect("byok api-key import accepts the hash of a key in any format, which then authenticates", function* () {
     const { databaseUrl, run, runJson } = yield* CommandLine
     const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
     const keys = { management: "sk-of-another-form", ordinary: "sk-of-another-form-too" }
@@ -99,7 +99,7 @@ layerLive(Layer.fresh(CommandLine.layer))("byok api-key import (D41)", (it) => {
     assert.deepStrictEqual(statuses, [404, 403, 401])
   })
 
-  it.effect("refuses a hash that exists, revoked or not, and changes nothing", function* () {
+  it.effect("byok api-key import refuses an existing hash, revoked or not, and changes nothing", function* () {
     const { run, runJson } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")
     const other = yield* runJson("account", "create", "--name", "Other")

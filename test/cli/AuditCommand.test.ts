@@ -25,7 +25,7 @@ const migrated = Effect.gen(function* () {
 })
 
 layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
-  it.effect("export prints each event on a line, in order; verify counts them and prints the hash", function* () {
+  it.effect("byok audit export prints one event a line, in order; verify prints their count and hash", function* () {
     const { run, runJson, sql } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")
     const [account_id, api_key_hash] = [textIn(account, "account_id"), textIn(account, "management_key_hash")]
@@ -62,7 +62,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
     assert.deepStrictEqual(objects((yield* run("audit", "export", "--after", "1")).stdout), events.slice(3))
   })
 
-  it.effect("a keyring seen for the first time is recorded, with the actor", function* () {
+  it.effect("the audit log records each key of a newly seen keyring, with the actor", function* () {
     const { databaseUrl, run } = yield* CommandLine
     const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: ringOf("first", "second") }
     assert.strictEqual((yield* runCommand(["keyring", "status"], variables)).code, 0)
@@ -73,7 +73,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
     )
   })
 
-  it.effect("verify exits with 1 and names the falsified entry", function* () {
+  it.effect("byok audit verify exits with 1 and names an edited entry", function* () {
     const { run, runJson } = yield* CommandLine
     const sql = yield* migrated
     const made = yield* sql<{
@@ -93,7 +93,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
     assert.match(expected.stderr, /^No checkpoint up to audit entry \d+ has the expected hash: .*\.\n$/)
   })
 
-  it.effect("export streams more than its memory holds, and ends quietly when its reader leaves", function* () {
+  it.effect("byok audit export streams more than its heap holds, and exits with 0 if its reader leaves", function* () {
     const { databaseUrl } = yield* CommandLine
     const sql = yield* migrated
     yield* sql`DELETE FROM audit_checkpoints`

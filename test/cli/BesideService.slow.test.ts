@@ -7,8 +7,8 @@ import { isRunning, isShutDown, postmasterOf, startService } from "../support/pr
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-describe("the command line on the embedded database", () => {
-  it.live("works alone and next to the running service, on which it takes effect at once (D40, D42)", function* () {
+describe("byok commands on the embedded database", () => {
+  it.live("work with and without a running service, which sees their changes at once (D40, D42)", function* () {
     const settings = { BYOK_DATA_DIR: join(yield* temporaryDirectory, "data"), LOG_LEVEL: "warn" }
     const byok = (...args: ReadonlyArray<string>) => Effect.map(runByok([...args, "--json"], settings), onlyObject)
 

@@ -44,7 +44,7 @@ const begin = Effect.gen(function* () {
 
 describe("byok credential", () => {
   it.live(
-    "list, show, disable, enable and delete affect one account, record an event each, and show no key (T4, T6)",
+    "list, show, disable, enable and delete stay in one account, audit changes and show no key (T4, T6)",
     function* () {
       const { account_id, ids, run, runJson, settings, sql, workspace_id } = yield* begin
       const listed = (yield* runJson("list"))["credentials"] as Objects
@@ -113,7 +113,7 @@ describe("byok credential", () => {
     180_000
   )
 
-  it.live("list prints a row per credential with its state; show says why and since when (C7, C8)", function* () {
+  it.live("list prints a row with the state of each credential; show adds when it was parked (C7, C8)", function* () {
     const { account_id, ids, run, runJson, settings, sql } = yield* begin
     const [one = "", two = "", three = "", four = ""] = ids
     const found = yield* runCommand(["leak", "find", "--park"], settings, key(0))
@@ -153,28 +153,25 @@ describe("byok credential", () => {
     assert.match(blind.stdout, /^state +active$/m)
   })
 
-  it.live(
-    "create reads the key from standard input, and says why it refuses one without showing it (C7)",
-    function* () {
-      const { account_id, runJson, settings, workspace_id } = yield* begin
-      const create = (given: string, ...args: ReadonlyArray<string>) =>
-        runCommand(["credential", "create", "--account", account_id, "--provider", "xai", ...args], settings, given)
-      const created = onlyObject(yield* create(`${key(9)}\n`, "--name", "n", "--workspace", workspace_id, "--json"))
-      assert.deepInclude(created, { provider: "xai", name: "n", workspace_id, label: "sk-...d1-9" })
-      const { id = "" } = created as { readonly id?: string }
-      assert.deepInclude(yield* runJson("show", id), created)
-      const refused = yield* create(` ${key(9)}`)
-      const sentence =
-        "Nothing was created: key must not have white space, a control character or a format character at either end.\n"
-      assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
-      assert.strictEqual((yield* create("\n")).stderr, "The key must not be empty.\n")
-      const nobody = ["credential", "create", "--account", randomUUID(), "--provider", "xai"]
-      assert.strictEqual((yield* runCommand(nobody, settings, key(9))).stderr, "There is no such account.\n")
-    }
-  )
+  it.live("create reads the key from standard input; a refusal gives the reason but not the key (C7)", function* () {
+    const { account_id, runJson, settings, workspace_id } = yield* begin
+    const create = (given: string, ...args: ReadonlyArray<string>) =>
+      runCommand(["credential", "create", "--account", account_id, "--provider", "xai", ...args], settings, given)
+    const created = onlyObject(yield* create(`${key(9)}\n`, "--name", "n", "--workspace", workspace_id, "--json"))
+    assert.deepInclude(created, { provider: "xai", name: "n", workspace_id, label: "sk-...d1-9" })
+    const { id = "" } = created as { readonly id?: string }
+    assert.deepInclude(yield* runJson("show", id), created)
+    const refused = yield* create(` ${key(9)}`)
+    const sentence =
+      "Nothing was created: key must not have white space, a control character or a format character at either end.\n"
+    assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
+    assert.strictEqual((yield* create("\n")).stderr, "The key must not be empty.\n")
+    const nobody = ["credential", "create", "--account", randomUUID(), "--provider", "xai"]
+    assert.strictEqual((yield* runCommand(nobody, settings, key(9))).stderr, "There is no such account.\n")
+  })
 
   it.live(
-    "reorder needs all ids of a pool, else names missing and foreign ones (L14)",
+    "reorder refuses ids that are not exactly those of the pool, naming missing and foreign ones (L14)",
     function* () {
       const { ids, run, runJson, sql, workspace_id } = yield* begin
       // The import creates several at a time.

@@ -118,7 +118,7 @@ describe("byok credential import", () => {
     for (const { actor } of creates) assert.strictEqual(actor.kind, "cli")
   })
 
-  it.live("a dry run refuses records beyond MAX_CREDENTIALS, counting repeated records once", function* () {
+  it.live("--dry-run refuses records beyond MAX_CREDENTIALS, counting repeated records once", function* () {
     const { account_id, settings, sql, write } = yield* begin
     const run = (file: string, ...flags: ReadonlyArray<string>) =>
       runCommand(["credential", "import", file, "--account", account_id, ...flags], {
@@ -149,7 +149,7 @@ describe("byok credential import", () => {
     assert.deepStrictEqual(refused(real.stdout), full)
   })
 
-  it.live.skipIf(withoutJq)("CSV is refused, and the jq of docs/commands.md makes JSON lines of it", function* () {
+  it.live.skipIf(withoutJq)("refuses CSV, and accepts it once docs/commands.md's jq converted it", function* () {
     const { account_id, directory, importFrom, settings, sql, write } = yield* begin
     const file = write(
       "keys.csv",
@@ -180,7 +180,7 @@ describe("byok credential import", () => {
   })
 
   it.live(
-    "run again after a kill, it creates nothing twice",
+    "creates nothing twice when it is run again after a kill",
     function* () {
       const { account_id, importFrom, settings, sql, write } = yield* begin
       const count = 1500
@@ -209,7 +209,7 @@ describe("byok credential import", () => {
     180_000
   )
 
-  it.live("refuses a shared file, another import's or an old journal, and an unknown account", function* () {
+  it.live("refuses a file others can read, an old or foreign journal, and an unknown account", function* () {
     const { account_id, importFrom, settings, sql, write } = yield* begin
     for (const mode of [0o644, 0o640, 0o666, 0o700]) {
       const file = write("shared.jsonl", linesOf(1), mode)
@@ -255,7 +255,7 @@ describe("byok credential import", () => {
     assert.strictEqual(yield* countIn(sql), 0)
   })
 
-  it.live("neither keys nor wrong lines of a file are in results, errors, journal or log (T4)", function* () {
+  it.live("shows no key and no refused line in results, errors, journal or log (T4)", function* () {
     const { directory, importFrom, write } = yield* begin
     const secrets = [
       "Qx7Lm2Rt9Wk4Zp8Vb3Nc6Hd1",

@@ -42,7 +42,7 @@ const withKeys = Effect.gen(function* () {
 })
 
 layerLive(service)("byok explain", (it) => {
-  it.effect("prints the attempts in order, and every reason why a credential is not used (Q8, Q9, E18)", function* () {
+  it.effect("byok explain prints attempts in order, and why credentials are not used (Q8, Q9, E18)", function* () {
     const { sql } = yield* TestService
     const tenant = yield* withKeys
     const { account_id, fallback, first, unused } = tenant
@@ -64,7 +64,7 @@ layerLive(service)("byok explain", (it) => {
     ])
   })
 
-  it.effect("prints the answer of the API with --json, and that seals were verified (Q8)", function* () {
+  it.effect("byok explain --json prints the plan of the API, with seals_verified: true (Q8)", function* () {
     const tenant = yield* withKeys
     const printed = onlyObject(yield* explain(tenant, ["--json"]))
     const answer = yield* tenant.plan({ model: "openai/gpt-4o", targets: [{ provider: "openai" }] })
@@ -73,7 +73,7 @@ layerLive(service)("byok explain", (it) => {
     assert.notInclude(JSON.stringify(printed), key.slice(5, 20))
   })
 
-  it.effect("takes every option of a request", function* () {
+  it.effect("byok explain accepts an option for every property of a request", function* () {
     const tenant = yield* TestService.newTenant
     const hash = "a".repeat(64)
     const made = yield* (yield* Accounts).createWorkspace(tenant.account_id, "another")
@@ -101,7 +101,7 @@ layerLive(service)("byok explain", (it) => {
     )
   })
 
-  it.effect("goes by the columns without a keyring, and says so (E16)", function* () {
+  it.effect("byok explain without a keyring says that it verified no seals, and trusts columns (E16)", function* () {
     const { sql } = yield* TestService
     const tenant = yield* withKeys
     yield* sql`UPDATE credentials SET is_required = false WHERE id = ${tenant.first}`
@@ -114,7 +114,7 @@ layerLive(service)("byok explain", (it) => {
     assert.notInclude(verified.stdout, "Seals not verified")
   })
 
-  it.effect("refuses more than 5,000 credentials of several providers in a sentence of its own (R4)", function* () {
+  it.effect("byok explain refuses providers with more than 5,000 credentials in one sentence (R4)", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     yield* tenant.create({ provider: "xai", key })
@@ -127,7 +127,7 @@ layerLive(service)("byok explain", (it) => {
     assert.strictEqual(stderr, `Nothing was explained: ${refusal}.\n`)
   })
 
-  it.effect("refuses an unknown workspace or account (E19)", function* () {
+  it.effect("byok explain refuses an unknown workspace or account (E19)", function* () {
     const tenant = yield* TestService.newTenant
     const stranger = yield* TestService.newTenant
     const foreign = yield* explain(tenant, ["--workspace", stranger.workspace_id])

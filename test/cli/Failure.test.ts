@@ -16,7 +16,7 @@ const uuid = "01935f6a-0000-7000-8000-000000000000"
 const canary = "canary-canary"
 
 layerLive(CommandLine.layer, { concurrent: true })(
-  "a failure is one sentence on standard error and exit code 1, with nothing on standard output",
+  "a failing byok command, with one sentence on standard error only",
   (it) => {
     it.effect.each<readonly [args: string, sentence: string]>([
       [`workspace create --account ${uuid} --name n`, "There is no such account."],
@@ -26,12 +26,12 @@ layerLive(CommandLine.layer, { concurrent: true })(
       [`api-key list --account ${uuid}`, "There is no such account."],
       [`workspace delete ${uuid} --yes`, "There is no such workspace."],
       [`api-key revoke ${"0".repeat(64)}`, "There is no such API key."]
-    ])("%s (D40)", function* ([args, sentence]) {
+    ])("byok %s exits with 1 and says in one sentence what does not exist (D40)", function* ([args, sentence]) {
       const { run } = yield* CommandLine
       assert.deepStrictEqual(yield* run(...args.split(" ")), { code: 1, stdout: "", stderr: `${sentence}\n` })
     })
 
-    it.effect("a refused connection to the database is reported at once and without its URL (C9)", function* () {
+    it.effect("a refused database connection is reported at once, without the database URL (C9)", function* () {
       const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
       const stderr = "DATABASE_URL cannot be reached (ECONNREFUSED).\n"
       for (const command of [
@@ -42,7 +42,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       }
     })
 
-    it.effect("a failed statement is reported in words (C4)", function* () {
+    it.effect("a failed SQL statement is reported with its SQLSTATE explained in words (C4)", function* () {
       const DATABASE_URL = yield* migratedDatabase
       const sql = yield* adminClient(DATABASE_URL)
       for (const [sqlstate, said] of [
@@ -58,13 +58,13 @@ layerLive(CommandLine.layer, { concurrent: true })(
       }
     })
 
-    it.effect("an empty DATABASE_URL is refused, not taken for the embedded database", function* () {
+    it.effect("an empty DATABASE_URL is refused; it does not select the embedded database", function* () {
       const sentence = "DATABASE_URL must not be empty: unset it to use the embedded database."
       const failed = { code: 1, stdout: "", stderr: `${sentence}\n` }
       assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], { DATABASE_URL: "" }), failed)
     })
 
-    it.effect.each(["SIGINT", "SIGTERM"] as const)("a command that %s interrupts exits with 130", function* (signal) {
+    it.effect.each(["SIGINT", "SIGTERM"] as const)("a command interrupted by %s exits with 130", function* (signal) {
       const port = yield* listen((socket) => socket.destroy())
       const variables = { DATABASE_URL: `postgres://u@127.0.0.1:${port}/d`, LOG_FORMAT: "logfmt" }
       const code = yield* Effect.promise(
@@ -81,7 +81,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       assert.strictEqual(code, 130)
     })
 
-    it.effect("only serve creates a database: a command in an empty folder says that there is none (C6)", function* () {
+    it.effect("commands other than serve create no database, and say that there is none (C6)", function* () {
       const folder = yield* temporaryDirectory
       const stderr = "BYOK_DATA_DIR holds no database: start `byok serve`, which creates it, or set DATABASE_URL.\n"
       for (const args of ["account create --name n", "migrate", "keyring add", "keyring status", "audit verify"]) {
@@ -91,7 +91,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       assert.deepStrictEqual(readdirSync(folder), [])
     })
 
-    it.effect("a misspelt setting logs a warning with the right name (C6)", function* () {
+    it.effect("a warning suggests the right name of a misspelt setting (C6)", function* () {
       const misspelt = { BYOK_KEYRINGFILE: canary, BYOK_DATABASE_URL: canary, BYOK_SERVICE_HOST: canary }
       const { stderr } = yield* runByok(["account", "list"], { ...misspelt, LOG_FORMAT: "logfmt" })
       assert.deepStrictEqual(
@@ -111,7 +111,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       ["keyring status", {}, missing],
       ["keyring add", {}, missing]
     ])(
-      "%s %j: a missing or wrong keyring is reported before waiting for the database",
+      "byok %s with %j reports a missing or wrong keyring without connecting to the database",
       function* ([args, given, sentence]) {
         const DATABASE_URL = `postgres://u@127.0.0.1:1/d`
         const { code, stderr, stdout } = yield* runCommand(args.split(" "), { DATABASE_URL, ...given })
@@ -139,7 +139,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
         { DATABASE_URL: `postgres://u:${canary}@db.example.org/d` },
         "DATABASE_URL points to another machine without TLS: add sslmode=verify-full."
       ]
-    ])("a wrong setting is named without its value: %j", function* ([variables, sentence, command = "account list"]) {
+    ])("an error names a bad setting, not its value: %j", function* ([variables, sentence, command = "account list"]) {
       assert.deepStrictEqual(yield* runCommand(command.split(" "), variables), {
         code: 1,
         stdout: "",

@@ -25,9 +25,9 @@ const outcome = (entries: ReadonlyArray<object>) =>
 
 const bodiesOf = (entries: ReadonlyArray<object>) => entries.map((entry) => Reflect.get(entry, "body") as unknown)
 
-describe("the records of an import", () => {
+describe("the reader of import files", () => {
   it.effect.prop(
-    "are the bodies on its lines, in chunks of any size, with LF or CRLF (import)",
+    "reads one record from each line, for any chunk size, with LF or CRLF (import)",
     [Arbitrary.array(acceptedBody(text(1, 40)), { maxLength: 6 }), integer(1, 200), elementOf(["\n", "\r\n"])],
     function* ([bodies, size, end]) {
       const lines = bodies.map((body) => JSON.stringify(body) + end)
@@ -37,7 +37,7 @@ describe("the records of an import", () => {
   )
 
   it.effect.prop(
-    "any bytes can be read, and every line that is not blank has one result",
+    "returns one result for each line that is not blank, whatever bytes the file contains",
     [bytes(0, 200), integer(1, 50)],
     function* ([content, size]) {
       const lines = (yield* readAll(content, size)).map(({ line }) => line)
@@ -50,7 +50,7 @@ describe("the records of an import", () => {
     }
   )
 
-  it.effect("a line that is too long, not UTF-8 or not JSON is an issue of that line", function* () {
+  it.effect("reports an issue for each line that is too long, not UTF-8 or not JSON", function* () {
     const long = `{"key":"${"k".repeat(256 * 1024)}"}`
     const longest = `{"key":"${"k".repeat(256 * 1024 - 11)}"}`
     const content = Buffer.concat([
@@ -72,7 +72,7 @@ describe("the records of an import", () => {
   })
 
   it.effect.each(["provider,key,name", '\ufeff"key";"provider"\r', "name\tkey\tprovider"])(
-    "a first line that names columns of CSV is refused, and only a first one: %j",
+    "refuses a file whose first line is a CSV header, but only the line if it comes later: %j",
     function* (header) {
       const read = collect(readEntries(inChunks(Buffer.from(`${header}\ngroq,sk-canary`), 9), () => undefined))
       const refused = yield* Effect.promise(() => read.then(() => "nothing", String))

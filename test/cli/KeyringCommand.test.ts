@@ -52,7 +52,7 @@ const reread = ({ stderr }: ServiceProcess, times: number) =>
   )
 
 describe("byok keyring add, promote, rewrap, retire and status", () => {
-  it.live("the four steps of docs/keys.md work as written beside a running service (T10)", function* () {
+  it.live("rotate the keyring of a running service by docs/keys.md's four steps as written (T10)", function* () {
     const { ids, keyring, settings, shell, sql } = yield* begin
     const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
     const { pid, url } = service
@@ -118,7 +118,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     assert.notInclude(service.stderr(), readFileSync(keyring, "utf8").slice(added.length + 1, added.length + 12))
   })
 
-  it.live("promote refuses a key that one of two instances has not loaded, and names it (T10)", function* () {
+  it.live("promote refuses a key until every instance has loaded it, naming those that have not (T10)", function* () {
     const { ids, settings } = yield* begin
     const services = yield* Effect.forEach([1, 2], () => startService({ ...settings, LOG_LEVEL: "info" }))
     const [one, other] = services
@@ -143,7 +143,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     assert.deepStrictEqual(ids(), [added, "old"])
   })
 
-  it.live("a key in the wrong state is refused with exit code 1, and a dry run changes nothing", function* () {
+  it.live("retire refuses the primary key with exit code 1; rewrap --dry-run changes nothing", function* () {
     const { ids, settings, sql } = yield* begin
     const { BYOK_KEYRING_FILE: _, ...others } = settings
     const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
@@ -168,7 +168,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'old'`, 2)
   })
 
-  it.live("the status in JSON has the time at which a key was registered", function* () {
+  it.live("status --json prints when each key was registered", function* () {
     const { settings, sql } = yield* begin
     const { BYOK_KEYRING_FILE: _, ...others } = settings
     const status = runCommand(["keyring", "status", "--json"], { ...others, BYOK_KEYRING: ringOf("new", "old") })
@@ -184,7 +184,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     })
   })
 
-  it.live("a credential that does not open is reported by id and reason, with exit code 1", function* () {
+  it.live("rewrap exits with 1 and reports a credential that does not open by id and reason", function* () {
     const { settings, sql } = yield* begin
     const stores = yield* storesOn(settings.DATABASE_URL)
     const [one] = yield* Effect.provide(sealUnder(ringOf("old"), 2), stores)
@@ -216,7 +216,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
 const line = /^kek-\d{4}-\d\d-\d\d-[0-9a-f]{6}:[A-Za-z0-9+/]{43}=$/
 
 describe("byok keyring generate (SECURITY.md, Keyring)", () => {
-  it.live("prints one new id:base64 of 32 bytes, ready for a keyring file, without a database", function* () {
+  it.live("prints one new key as id:base64, ready for a keyring file, without a database", function* () {
     const { code, stderr, stdout } = yield* runCommand(["keyring", "generate"])
     assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
     assert.match(stdout.trimEnd(), line)

@@ -79,7 +79,7 @@ const begin = Effect.gen(function* () {
 })
 
 describe("byok leak find and clear", () => {
-  it.live("finds whole keys and parts in all accounts, equally with --all, and shows none (L15, T4)", function* () {
+  it.live("find lists credentials with the leaked text in all accounts, and prints no key (L15, T4)", function* () {
     const { find, made, printed, search, settings, sql } = yield* begin
     const isFound = Effect.fnUntraced(function* (leak: string, ...flags: ReadonlyArray<string>) {
       const holders = made.filter((one) => one.leak === leak)
@@ -128,7 +128,7 @@ describe("byok leak find and clear", () => {
     assert.strictEqual(leakOf(`${shown.join("\n")}${plain.slice(5, 14)}`, leaks), plain, "control")
   })
 
-  it.live("parks the keys that it finds until they are replaced or cleared; records acts once (L16)", function* () {
+  it.live("find --park parks keys until replaced or cleared, and audits each change once (L16)", function* () {
     const { made, search, settings, sql } = yield* begin
     const { url } = yield* startService(settings)
     const [one, other] = made.filter(({ leak }) => leak === plain)
@@ -210,7 +210,7 @@ describe("byok leak find and clear", () => {
     assert.deepStrictEqual(yield* clear(id, one), unknown)
   })
 
-  it.live("refuses text that it cannot search for; only clear works without a keyring", function* () {
+  it.live("find refuses unusable text, and needs a keyring, which clear does not", function* () {
     const DATABASE_URL = yield* migratedDatabase
     const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
     const directory = yield* temporaryDirectory

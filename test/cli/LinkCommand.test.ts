@@ -6,7 +6,7 @@ import { assert, layerLive } from "../support/it.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 
 layerLive(CommandLine.layer)("byok link", (it) => {
-  it.effect("create, list and revoke work, and the secret is shown once", function* () {
+  it.effect("byok link create prints a secret URL that list does not show; revoke removes the link", function* () {
     const { databaseUrl: DATABASE_URL } = yield* CommandLine
     const run = (...args: ReadonlyArray<string>) =>
       runCommand(args, { DATABASE_URL, BYOK_KEYRING: ringOf("kek"), PUBLIC_URL: "https://keys.example/byok/" })
@@ -27,7 +27,7 @@ layerLive(CommandLine.layer)("byok link", (it) => {
     assert.deepStrictEqual(yield* json("link", "list", "--account", account_id), { links: [] })
   })
 
-  it.effect("refuses an invalid link in one sentence", function* () {
+  it.effect("byok link refuses an unknown account, a missing credential and an unknown link", function* () {
     const { databaseUrl: DATABASE_URL } = yield* CommandLine
     const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL, BYOK_KEYRING: ringOf("kek") })
     const create = (...args: ReadonlyArray<string>) => run("link", "create", "--account", unknownId, ...args)

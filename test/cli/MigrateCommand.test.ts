@@ -8,7 +8,7 @@ import { startService } from "../support/process/ServiceProcess.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 describe("byok migrate", () => {
-  it.live("brings an empty database up to date, and says so when there is nothing to do", function* () {
+  it.live("migrates an empty database; run again, says that it is up to date", function* () {
     const DATABASE_URL = yield* freshDatabase
     const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL })
     assert.deepStrictEqual(yield* run("migrate"), {
@@ -20,7 +20,7 @@ describe("byok migrate", () => {
     assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], restored: [] })
   })
 
-  it.live("restores foreign keys that are missing after Citus; until then, other commands refuse to run", function* () {
+  it.live("restores foreign keys missing after Citus; without them, other commands refuse to run", function* () {
     const DATABASE_URL = yield* migratedDatabase
     const sql = yield* adminClient(DATABASE_URL)
     const keys = sql<{ table: string; conname: string; definition: string }>`
@@ -60,8 +60,8 @@ const begin = Effect.gen(function* () {
   return { settings, sql: yield* adminClient(DATABASE_URL) }
 })
 
-describe("a schema of another version than the program", () => {
-  it.live("that is behind is refused in one sentence if BYOK_MIGRATE is check, except by migrate (F1)", function* () {
+describe("the version check of the database schema", () => {
+  it.live("refuses an older schema if BYOK_MIGRATE is check, except in byok migrate (F1)", function* () {
     const { settings, sql } = yield* begin
     const checking = { ...settings, BYOK_MIGRATE: "check" }
     const stderr = "DATABASE_URL: the schema is behind this version, and BYOK_MIGRATE is check: run `byok migrate`.\n"
@@ -74,7 +74,7 @@ describe("a schema of another version than the program", () => {
   })
 
   it.live(
-    "that is newer is refused by commands in one sentence; serve only warns, so that an upgrade can be undone (F1)",
+    "refuses a newer schema in commands, but only warns in serve, so that an upgrade can be undone (F1)",
     function* () {
       const { settings, sql } = yield* begin
       yield* runCommand(["migrate"], settings)

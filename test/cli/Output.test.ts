@@ -10,12 +10,12 @@ describe("printed output (F15)", () => {
     ["DEL", "\u007f", String.raw`\u007f`],
     ["Unicode's line ends", "\u2028\u2029", String.raw`\u2028\u2029`],
     ["letters of any script, emoji and blanks", "Søren 株 👩‍👩‍👧 \u00a0", "Søren 株 👩‍👩‍👧 \u00a0"]
-  ])("%s", (_, given, expected) => {
+  ])("escapes what could control a terminal, and nothing else: %s", (_, given, expected) => {
     assert.strictEqual(printable(given), expected)
     assert.strictEqual(lines({ name: given, deleted_at: null }), `name        ${expected}\ndeleted_at  -`)
   })
 
-  it.prop("has no control character, and its JSON means the same as without escaping", [text(0, 40)], ([given]) => {
+  it.prop("has no control character, and escaping keeps the meaning of JSON", [text(0, 40)], ([given]) => {
     const shown = printable(JSON.stringify({ given }))
     assert.notMatch(shown, /[\p{Cc}\p{Zl}\p{Zp}]/u)
     assert.deepStrictEqual(JSON.parse(shown), { given })

@@ -29,15 +29,15 @@ const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }
     return written
   })
 
-describe("the progress of a rewrap", () => {
-  it.effect("prints at most a line a second without a terminal, and the last one at the end", function* () {
+describe("the progress line of a rewrap", () => {
+  it.effect("is printed at most once a second, and at the end, if there is no terminal", function* () {
     assert.deepStrictEqual(
       yield* tellAll({}),
       [0, 110, 200].map((count) => `rewrapped ${count} of 200 credentials, 0 failed\n`)
     )
   })
 
-  it.effect("redraws one line on a terminal, no wider than that, and leaves it when complete", function* () {
+  it.effect("is redrawn in place on a terminal, within its width, and ends with a line break", function* () {
     for (const columns of [20, 40, 60, 80, 200]) {
       const written = yield* tellAll({ isTTY: true, columns })
       const bars = written.slice(0, -1)
@@ -54,7 +54,7 @@ describe("the progress of a rewrap", () => {
     assert.include(others.at(-2), `[${"#".repeat(34)}] rewrapped 200 of 200`)
   })
 
-  it.effect("prints nothing if there is nothing to do", function* () {
+  it.effect("is not printed if no progress was reported", function* () {
     const written: Array<string> = []
     const { end } = yield* progressOn({ isTTY: true }, written)
     yield* end

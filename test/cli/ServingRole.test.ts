@@ -40,8 +40,8 @@ const newRole = Effect.fnUntraced(function* (url: string) {
   return { role, url: url.replace(/\/\/[^@/]*@/, `//${role}:${encodeURIComponent("of the role")}@`) }
 })
 
-describe("a role without the privilege to create tables", () => {
-  it.live("is refused with that reason on an empty database (C4)", function* () {
+describe("a database role without the privilege to create tables", () => {
+  it.live("cannot set up an empty database; the error names the missing permission (C4)", function* () {
     const { url } = yield* newRole(yield* freshDatabase)
     for (const args of [["migrate"], ["account", "create", "--name", "n"]]) {
       const { code, stderr } = yield* runCommand(args, { DATABASE_URL: url })
@@ -53,8 +53,8 @@ describe("a role without the privilege to create tables", () => {
   })
 })
 
-describe("a role with the privileges that docs/operating.md grants", () => {
-  it.live("serves and runs commands; it cannot migrate or retire a key, and says so (F1)", function* () {
+describe("a database role with the privileges that docs/operating.md grants", () => {
+  it.live("serves and runs commands, but may not migrate or, without more grants, delete accounts (F1)", function* () {
     const owner = yield* migratedDatabase
     const sql = yield* adminClient(owner)
     const { role, url } = yield* newRole(owner)

@@ -38,7 +38,7 @@ const begin = Effect.gen(function* () {
 describe.skipIf(withoutSoftHsm !== undefined)(
   `byok with keys on a PKCS#11 token${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
   () => {
-    it.live("rewraps everything from a keyring to a token, and from one of its keys to another (T10)", function* () {
+    it.live("rewraps credentials from a keyring to a token, and from one token key to another (T10)", function* () {
       const { database, sql, token } = yield* begin
       const account = yield* createAccount(database)
       const key = textIn(account, "management_key")
@@ -76,7 +76,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
       assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'token-2'`, 0)
     })
 
-    it.live("wrong settings are reported by name in one sentence, and nothing is written (T12)", function* () {
+    it.live("reports each wrong token setting by name in one sentence, and writes nothing (T12)", function* () {
       const { hsm, sql, token } = yield* begin
       const status = (settings: Record<string, string>) => runCommand(["keyring", "status"], settings)
       assert.strictEqual((yield* status(token("token-1"))).code, 0)

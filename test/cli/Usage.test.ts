@@ -20,13 +20,13 @@ const explain = `explain --account ${uuid} --model m`
 const slugsExpected = "--provider must be known provider slugs, each once."
 const planHashExpected = "must be 64 lowercase hexadecimal characters."
 
-describe("wrong usage ends with exit code 2 before any database is opened (D40)", () => {
+describe("command-line parsing, before any database is opened (D40)", () => {
   it.live.each<readonly [name: string, args: string, says: RegExp]>([
     ["an unknown command", "acount create", /Unknown subcommand "…" for "byok"\n\n {2}.*\n {4}account/],
     ["a command that needs another one", "account", /create +Create an account/],
     ["a flag that is missing", `workspace create --account ${uuid}`, /Missing required flag: --name/],
     ["an unknown flag", `api-key issue --account ${uuid} --name n --managment`, /--managment/]
-  ])("%s: with help", function* ([, args, says]) {
+  ])("answers %s with help and exit code 2", function* ([, args, says]) {
     const { code, stderr, stdout } = yield* runCommand(args.split(" "))
     assert.strictEqual(code, 2)
     assert.match(stdout + stderr, says)
@@ -65,7 +65,7 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["a plan for a key", `${explain} --provider xai --api-key-hash canary`, `--api-key-hash ${planHashExpected}`],
     ["a plan of a workspace", `${explain} --provider xai --workspace canary`, "--workspace must be a UUID."]
   ])(
-    "%s: with help and a sentence that says what is expected, without echoing the argument",
+    "refuses wrong arguments with help, what is expected and exit code 2, not echoing them: %s",
     function* ([, args, sentence]) {
       const { code, stderr, stdout } = yield* runCommand(args.split(" "))
       assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
@@ -82,19 +82,19 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["a short argument too many", "leak find sk-canary-0123456"],
     ["a short command", "sk-canary-0123456"],
     ["the level of the log", "account list --log-level sk-canary-0123456"]
-  ])("a key given as %s is not echoed either", function* ([, args]) {
+  ])("exits with 2 and does not echo a key given as %s", function* ([, args]) {
     const { code, stderr, stdout } = yield* runCommand((args ?? "").split(" "))
     assert.strictEqual(code, 2)
     assert.notInclude(stdout + stderr, "canary")
   })
 
-  it.live("--help says where the settings are (C9)", function* () {
+  it.live("prints on --help which page lists the settings (C9)", function* () {
     const { code, stdout } = yield* runCommand(["--help"])
     assert.strictEqual(code, 0)
     assert.match(stdout, /DATABASE_URL and BYOK_KEYRING_FILE: docs\/settings\.md lists/)
   })
 
-  it.live("--json leaves standard output empty, so help is never taken for a result", function* () {
+  it.live("prints help on wrong usage to standard error only, if --json is given", function* () {
     const { code, stderr, stdout } = yield* runCommand(["account", "create", "--json"])
     assert.strictEqual(code, 2)
     assert.match(stderr, /Missing required flag: --name/)

@@ -22,7 +22,7 @@ const testWith = Effect.fnUntraced(function* (url: URL, content: string, mode: n
 })
 
 layerLive(CommandLine.layer)("byok webhook", (it) => {
-  it.effect("test posts one signed message, and says how the endpoint refused it (Standard Webhooks)", function* () {
+  it.effect("byok webhook test posts a signed message, and reports a refusal (Standard Webhooks)", function* () {
     const { received, url } = yield* receiver([204, 500, 302, "lost"])
     const { id, status } = onlyObject(yield* testWith(url, `${secretOf(24)}\r\n${secretOf(64)}\n`))
     assert.strictEqual(status, 204)
@@ -44,7 +44,7 @@ layerLive(CommandLine.layer)("byok webhook", (it) => {
     assert.include(stderr, "The endpoint could not be reached (ECONNREFUSED).")
   })
 
-  it.effect("test names the expected content of the file of secrets, and never a value", function* () {
+  it.effect("byok webhook test refuses invalid secrets and a file others can read, and shows no secret", function* () {
     const { received, url } = yield* receiver([])
     const good = secretOf(32)
     const refused = [
@@ -63,7 +63,7 @@ layerLive(CommandLine.layer)("byok webhook", (it) => {
     assert.deepStrictEqual(received, [])
   })
 
-  it.effect("status shows the cursor, the failures and the backlog", function* () {
+  it.effect("byok webhook status shows the cursor, the failures and the backlog of deliveries", function* () {
     const { run, runJson, sql } = yield* CommandLine
     assert.include((yield* run("webhook", "status")).stderr, "No instance has delivered events yet.")
     yield* sql`

@@ -6,7 +6,7 @@ import { runCommand } from "../support/process/runCommand.ts"
 const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 layerLive(CommandLine.layer)("byok workspace", (it) => {
-  it.effect("create, list and delete print JSON; deleting again reports the first time (D40, D43)", function* () {
+  it.effect("byok workspace create, list and delete print JSON; delete again prints the same (D40, D43)", function* () {
     const { runJson } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")
     const account_id = textIn(account, "account_id")
@@ -37,7 +37,7 @@ layerLive(CommandLine.layer)("byok workspace", (it) => {
     })
   })
 
-  it.effect("delete refuses a default workspace with credentials until another is the default (C5)", function* () {
+  it.effect("byok workspace delete refuses a default workspace that has credentials (C5)", function* () {
     const { databaseUrl, run, runJson, sql } = yield* CommandLine
     const account = yield* runJson("account", "create", "--name", "Acme")
     const [account_id, workspace_id] = [textIn(account, "account_id"), textIn(account, "workspace_id")]

@@ -47,7 +47,7 @@ const writingTo = Effect.fnUntraced(function* (stream: Effect.Effect<Writable, n
 
 layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
   it.effect.each(["--help", "--version", "keyring generate", "audit verify --json", "audit export"])(
-    "%s: is reported in one sentence on standard error, with exit code 1",
+    "byok %s, if its output cannot be written, exits with 1 and one sentence on standard error",
     function* (args) {
       const { run } = yield* CommandLine
       if (args === "audit export") yield* run("account", "create", "--name", "Acme")
@@ -55,11 +55,11 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     }
   )
 
-  it.effect("is reported in one sentence by a separate process too", function* () {
+  it.effect("byok --help in a separate process exits with 1 and one sentence if the disk is full", function* () {
     assert.deepStrictEqual(yield* shell("byok --help >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
   })
 
-  it.effect.each(["", " --json"])("account create%s: names the account, to issue another key for", function* (json) {
+  it.effect.each(["", " --json"])("byok account create%s names the account if its output is lost", function* (json) {
     const { run, sql } = yield* CommandLine
     const lost = yield* writingTo(full, `account create --name Lost${json}`)
     const [account] = yield* sql<{ id: string }>`SELECT id FROM accounts ORDER BY id DESC LIMIT 1`
@@ -69,7 +69,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     assert.strictEqual((yield* run(...issue.split(" "))).code, 0)
   })
 
-  it.effect("makes api-key issue say how to revoke the key that nobody saw", function* () {
+  it.effect("byok api-key issue says how to revoke the new key if its output cannot be written", function* () {
     const { run, runJson, sql } = yield* CommandLine
     const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
     const lost = yield* writingTo(full, `api-key issue --account ${account_id} --name lost`)
@@ -82,7 +82,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
   it.effect.each([
     ["full", full, "ENOSPC"],
     ["unread", unreadPipe, "EPIPE"]
-  ] as const)("credential import: says how much was imported before the output was %s", function* ([, stream, code]) {
+  ] as const)("byok credential import says how much was imported if its output is %s", function* ([, stream, code]) {
     const { runJson } = yield* CommandLine
     const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
     const file = join(yield* temporaryDirectory, "keys.jsonl")
@@ -92,7 +92,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     assert.deepStrictEqual(lost, failed(`${cannot} (${code}): ${done}.\n`))
   })
 
-  it.effect("is a failure also if a file takes only a part", function* () {
+  it.effect("byok workspace list exits with 1 if its output file has room for only a part", function* () {
     const { runJson, sql } = yield* CommandLine
     const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
     yield* sql`
@@ -104,17 +104,17 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     assert.match(stdout, /^exit 1\n *(512|1024)\n$/)
   })
 
-  it.effect("ends a list quietly if its reader has left", function* () {
+  it.effect("byok --help exits with 0, without an error, if the reader of its output has left", function* () {
     assert.deepStrictEqual(yield* shell(`${unread}\nbyok --help >&3`), { code: 0, stdout: "", stderr: "" })
   })
 
-  it.effect("is a failure if the reader of a new key has left", function* () {
+  it.effect("byok account create exits with 1 if the reader of its new key has left", function* () {
     const { stderr, ...rest } = yield* writingTo(unreadPipe, "account create --name Unread")
     assert.deepStrictEqual(rest, { code: 1, stdout: "" })
     assert.match(stderr, /^Standard output cannot be written \(EPIPE\): account \S{36} was created, .*\.\n$/)
   })
 
-  it.effect("does not happen with a writable file or pipe (control)", function* () {
+  it.effect("output to a writable file or pipe is complete, with exit code 0 (control)", function* () {
     const { sql } = yield* CommandLine
     const { stderr, stdout } = yield* shell(
       "byok account create --name Kept --json >out; echo $?; cat out; byok --version | cat"

@@ -14,23 +14,23 @@ const read = ({ aad, ct, iv, key, msg, tag }: (typeof vectors)[number]) => ({
 const valid = vectors.filter(({ result }) => result === "valid")
 const invalid = vectors.filter(({ result }) => result === "invalid")
 
-describe("AES-256-GCM agrees with Wycheproof (T3; SECURITY.md, Sealing format 1)", () => {
-  it("on 21 valid and 11 invalid vectors", () => {
+describe("AES-256-GCM on Wycheproof's test vectors (T3; SECURITY.md, Sealing format 1)", () => {
+  it("has 21 valid and 11 invalid vectors", () => {
     assert.deepStrictEqual([valid.length, invalid.length], [21, 11])
   })
 
-  it.for(valid)("encrypt returns vector $tcId, and decrypt opens it", (vector) => {
+  it.for(valid)("encrypts to valid vector $tcId, and decrypts it", (vector) => {
     const { aad, box, key, nonce, plaintext } = read(vector)
     assert.deepStrictEqual(encrypt(key, nonce, plaintext, aad), box)
     assert.deepStrictEqual(decrypt(key, box, aad), plaintext)
   })
 
-  it.for(invalid)("vector $tcId does not open: $comment", (vector) => {
+  it.for(invalid)("refuses to decrypt invalid vector $tcId: $comment", (vector) => {
     const { aad, box, key } = read(vector)
     assert.isUndefined(decrypt(key, box, aad))
   })
 
-  it("a box shorter than its nonce and tag does not open", () => {
+  it("refuses to decrypt a ciphertext shorter than its nonce and tag", () => {
     const key = createSecretKey(Buffer.alloc(32, "k"))
     const box = encrypt(key, Buffer.alloc(12), Buffer.alloc(0), Buffer.alloc(0))
     assert.strictEqual(box.length, overhead)

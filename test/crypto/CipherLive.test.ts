@@ -90,9 +90,9 @@ const [rows] = Effect.runSync(Arbitrary.sampleEffect(twoRows, { count: 1, seed: 
 assert(rows !== undefined)
 const { one: bound } = rows
 
-describe("a row that was altered in the database (T2)", () => {
+describe("a sealed key whose database row was altered (T2)", () => {
   it.effect.prop(
-    "opens only with all bound columns unchanged, and only to its own key",
+    "does not open with any bound column changed, or with any part of another seal",
     [twoRows],
     function* ([{ keys, one, other }]) {
       const cipher = yield* cipherWith(ring)
@@ -120,7 +120,7 @@ describe("a row that was altered in the database (T2)", () => {
     { arbitrary: { runs: 30 } }
   )
 
-  it.effect.prop("opens with any other name, label, sort_order and created_at", [twoRows], function* ([{ keys, one }]) {
+  it.effect.prop("opens with other name, label, sort_order and created_at", [twoRows], function* ([{ keys, one }]) {
     const cipher = yield* cipherWith(ring)
     const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
     const sealed = yield* cipher.seal(keys[0], contextOf({ ...one, ...unbound }))
@@ -130,7 +130,7 @@ describe("a row that was altered in the database (T2)", () => {
     }
   })
 
-  it.effect("each of these alterations exposes a cipher that binds nothing (control)", function* () {
+  it.effect("opens with every alteration if the cipher binds no column (control)", function* () {
     const cipher = yield* plainCipher
     const sealed = yield* cipher.seal(rows.keys[0], contextOf(rows.one))
     for (const context of altered(rows.one, rows.other)) {
@@ -155,12 +155,12 @@ const isSealedAgain = Effect.fnUntraced(function* (cipher: Cipher["Service"], { 
   )
 })
 
-describe("a key whose policy changes (L8)", () => {
-  it.effect.prop("is sealed to its new context under a new data key", [twoRows], function* ([rows]) {
+describe("resealing a key whose policy changes (L8)", () => {
+  it.effect.prop("seals the key to its new context under a new data key", [twoRows], function* ([rows]) {
     assert.isTrue(yield* isSealedAgain(yield* cipherWith(ring), rows))
   })
 
-  it.effect("is not if the cipher keeps the old context (control)", function* () {
+  it.effect("fails this check if the cipher keeps the old context (control)", function* () {
     const lazy: Cipher["Service"] = { ...(yield* cipherWith(ring)), reseal: Effect.succeed }
     for (const broken of [yield* plainCipher, lazy]) {
       assert.isFalse(yield* isSealedAgain(broken, rows).pipe(Effect.orElseSucceed(() => false)))
@@ -169,7 +169,7 @@ describe("a key whose policy changes (L8)", () => {
 })
 
 describe("a sealed key", () => {
-  it.effect.prop("equals exactly the same key (L6)", [twoRows], function* ([{ keys, one }]) {
+  it.effect.prop("matches only exactly the same key (L6)", [twoRows], function* ([{ keys, one }]) {
     const [key, other] = keys
     const cipher = yield* cipherWith(ring)
     const sealed = yield* cipher.seal(key, contextOf(one))
@@ -181,7 +181,7 @@ describe("a sealed key", () => {
     assert.isFalse(yield* cipher.matches(sealed, contextOf(one), Redacted.make(`${Redacted.value(key)} `)))
   })
 
-  it.effect("is in the clear only while it is read (Q20)", function* () {
+  it.effect("is in plain text only during the read callback, then wiped (Q20)", function* () {
     const cipher = yield* cipherWith(ring)
     const sealed = yield* cipher.seal(key, contextOf(bound))
     for (const _ of ["first", "again"]) {
@@ -212,14 +212,14 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
     assert.strictEqual(yield* outcome(retired, after, bound), "opened")
   })
 
-  it.effect("the same key under another id does not open: the id is bound too (T3)", function* () {
+  it.effect("does not open a seal under the same key with another id (T3)", function* () {
     const cipher = yield* cipherWith(`${ringOf("kek-1")}\n${disguised("kek-1", "kek-9")}`)
     const sealed = yield* cipher.seal(key, contextOf(bound))
     assert.strictEqual(yield* outcome(cipher, sealed, bound), "opened")
     assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-9" }, bound), "AuthenticationFailed")
   })
 
-  it.effect("an empty keyring seals nothing", function* () {
+  it.effect("cannot seal or open anything while it is empty", function* () {
     const sealed = yield* (yield* cipherWith(ring)).seal(key, contextOf(bound))
     const cipher = yield* cipherWith("")
     const refused = yield* Effect.flip(cipher.seal(key, contextOf(bound)))
@@ -228,7 +228,7 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
     assert.deepInclude(unknown, { _tag: "UnknownKeyId", kek_id: "kek-1" })
   })
 
-  it.effect("a key that disappears during a seal is a failure of the key store", function* () {
+  it.effect("fails with KeyStoreUnavailable if its key disappears during a seal", function* () {
     const keys = Layer.succeed(KeyEncryption, {
       primary: () => "kek-1",
       keks: () => [],
@@ -244,7 +244,7 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
   })
 })
 
-describe("a key store (R10)", () => {
+describe("a cipher that waits for its key store (R10)", () => {
   const operations = ["seal", "open", "matches", "read", "verify", "reseal"] as const
 
   /** Every operation, on a key store that runs `answer` before each answer once it is switched on. */
@@ -285,7 +285,7 @@ describe("a key store (R10)", () => {
     return asking
   })
 
-  it.effect.each(operations)("is given 3 seconds for %s, and less if the request has less left", function* (operation) {
+  it.effect.each(operations)("fails %s after 3 seconds, or at the request's earlier deadline", function* (operation) {
     const { [operation]: ask } = yield* askingAfter(Effect.never)
     const withinTwoSeconds = Effect.suspend(() =>
       Effect.provideService(ask, CurrentDeadline, { until: performance.now() + 2000 })
@@ -303,7 +303,7 @@ describe("a key store (R10)", () => {
   })
 
   it.effect.each(operations)(
-    "that answers in time serves %s, and needs no timer if it answers at once",
+    "completes %s if the answer comes in time, and sets no timer if it comes at once",
     function* (operation) {
       const { [operation]: late } = yield* askingAfter(Effect.sleep(1400))
       const asked = yield* Effect.forkChild(late)
@@ -321,8 +321,8 @@ describe("a key store (R10)", () => {
   )
 })
 
-describe("a token", () => {
-  it.live("serves accounts in turn: one with many calls does not delay the others' (F9)", function* () {
+describe("a PKCS#11 token", () => {
+  it.live("serves accounts in turn, so that one with many calls does not delay others (F9)", function* () {
     const { unwrap, wrap } = yield* Effect.provide(KeyEncryption, Layer.provide(keyringEncryption, fixedKeyring(ring)))
     /** Serves one call at a time in order of arrival, as the token process does. */
     const oneAtATime = yield* Semaphore.make(1)
@@ -361,7 +361,7 @@ describe("a token", () => {
 })
 
 describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
-  it.effect("every seal spends one wrap of its key, and opening spends none", function* () {
+  it.effect("counts one wrap of the key for each seal and reseal, and none for opening", function* () {
     const spent: Array<string> = []
     const cipher = yield* cipherWith(ring, (kek_id) => Effect.sync(() => void spent.push(kek_id)))
     const sealed = yield* cipher.seal(key, contextOf(bound))
@@ -370,7 +370,7 @@ describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
     assert.deepStrictEqual(spent, ["kek-1", "kek-1"])
   })
 
-  it.effect("at the limit nothing is sealed, and sealed keys still open", function* () {
+  it.effect("stops sealing when it is reached, while sealed keys still open", function* () {
     const sealed = yield* (yield* cipherWith(ring)).seal(key, contextOf(bound))
     const reached = new KeyStoreUnavailable({ reason: "reached" })
     const cipher = yield* cipherWith(ring, () => Effect.fail(reached))
@@ -392,7 +392,7 @@ describe("errors of the cipher (T4)", () => {
     [String(error), inspect(error, { depth: 9 }), JSON.stringify(error), error.message, error.stack ?? ""].join("\n")
 
   it.effect.prop(
-    "carry no provider key, no sealed byte and no key-encryption key",
+    "contain no provider key, no sealed bytes and no key-encryption key",
     [canary, bytes(32, 32), sealingContext],
     function* ([secret, kek, bound]) {
       const keyring = `kek-1:${kek.toString("base64")}\n${generateKeyring(new Date(0))}`
@@ -413,7 +413,7 @@ describe("errors of the cipher (T4)", () => {
     { arbitrary: { runs: 10 } }
   )
 
-  it("the search finds an error that carries a key (control)", () => {
+  it("fail this check if they contain a provider key (control)", () => {
     const secret = Buffer.from("fake-key-0123456789")
     const planted = (reason: string) => quoted(written(new KeyStoreUnavailable({ reason })), secret)
     assert.deepStrictEqual(planted(`cannot seal ${secret.toString("utf8", 2, 14)}`), ["bytes 0"])

@@ -15,23 +15,29 @@ const Context = Schema.Struct({ ...Struct.pick(Credential.fields, boundNames), a
 const boundOf = (credential: object) => Schema.decodeUnknownSync(Context)({ ...defaults, ...credential })
 const bytesOf = (hex: string) => Buffer.from(hex, "hex")
 
-describe("golden ciphertexts of sealing format 1 must open for ever (SECURITY.md, Sealing format 1)", () => {
-  it.for(vectors)("$name: its randomness reproduces it", ({ context, kek, kek_id, key, random, ...vector }) => {
-    const made = seal(makeKek(kek_id, bytesOf(kek)), Buffer.from(key), Buffer.from(context), (target) => {
-      bytesOf(random).copy(target)
-    })
-    assert.strictEqual(Buffer.from(made.wrapped_dek).toString("hex"), vector.wrapped_dek)
-    assert.strictEqual(Buffer.from(made.sealed).toString("hex"), vector.sealed)
-  })
+describe("golden ciphertexts of sealing format 1 (SECURITY.md, Sealing format 1)", () => {
+  it.for(vectors)(
+    "$name: sealing with the same random bytes reproduces it",
+    ({ context, kek, kek_id, key, random, ...vector }) => {
+      const made = seal(makeKek(kek_id, bytesOf(kek)), Buffer.from(key), Buffer.from(context), (target) => {
+        bytesOf(random).copy(target)
+      })
+      assert.strictEqual(Buffer.from(made.wrapped_dek).toString("hex"), vector.wrapped_dek)
+      assert.strictEqual(Buffer.from(made.sealed).toString("hex"), vector.sealed)
+    }
+  )
 
-  it.for(vectors)("$name: its credential still has the context it was sealed to", ({ context, credential }) => {
+  it.for(vectors)("$name: its credential still encodes to the context it was sealed to", ({ context, credential }) => {
     assert.strictEqual(encodeSealingContext(boundOf(credential)), context)
   })
 
-  it.effect.each(vectors)("$name: opens", function* ({ credential, kek, kek_id, key, sealed, wrapped_dek }) {
-    const cipher = yield* Effect.provide(Cipher, cipherOn(`${kek_id}:${bytesOf(kek).toString("base64")}`))
-    const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
-    const opened = yield* cipher.open(row, contextOf(boundOf(credential)))
-    assert.strictEqual(Redacted.value(opened), key)
-  })
+  it.effect.each(vectors)(
+    "$name: opens to the sealed key",
+    function* ({ credential, kek, kek_id, key, sealed, wrapped_dek }) {
+      const cipher = yield* Effect.provide(Cipher, cipherOn(`${kek_id}:${bytesOf(kek).toString("base64")}`))
+      const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
+      const opened = yield* cipher.open(row, contextOf(boundOf(credential)))
+      assert.strictEqual(Redacted.value(opened), key)
+    }
+  )
 })

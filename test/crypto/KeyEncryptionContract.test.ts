@@ -35,7 +35,7 @@ const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<KeyEncryp
   ["on a token and in a keyring", onBoth, withoutSoftHsm]
 ]
 
-it.effect("a key store that refuses a waiting call has not unwrapped its key", function* () {
+it.effect("an unwrap call that a full queue refuses unwraps nothing", function* () {
   const keyring = onRing(ringOf("kek-1"))
   const [dek, aad] = [Buffer.alloc(32, 1), Buffer.from("aad")]
   const wrapped_dek = yield* keyring.wrap("kek-1", dek, aad)
@@ -76,7 +76,7 @@ for (const [name, store, skipped] of stores) {
         })
 
       it.effect.prop(
-        "a wrapped key unwraps with the same id and AAD, and with no others (T2, T3)",
+        "a wrapped key unwraps only with the same key id and additional data (T2, T3)",
         [wrapping],
         function* ([{ aad, bit, dek, other }]) {
           const { wrap } = yield* KeyEncryption
@@ -100,7 +100,7 @@ for (const [name, store, skipped] of stores) {
         { arbitrary: { runs: 20 } }
       )
 
-      it.effect("every flipped bit and every other length is refused (T3)", function* () {
+      it.effect("a wrapped key with any bit flipped or of another length is refused (T3)", function* () {
         const { wrap } = yield* KeyEncryption
         const aad = Buffer.from("the AAD")
         const wrapped = yield* wrap("kek-1", Buffer.alloc(32, "D"), aad)
@@ -115,7 +115,7 @@ for (const [name, store, skipped] of stores) {
         assert.strictEqual(yield* outcome("kek-1", wrapped, aad), Buffer.alloc(32, "D").toString("hex"))
       })
 
-      it.effect("an id that the store lacks is distinguished, and nothing else is", function* () {
+      it.effect("wrap and unwrap under an unknown key id fail with UnknownKeyId", function* () {
         const { wrap } = yield* KeyEncryption
         for (const kek_id of ["", "kek-3", "KEK-1", randomUUID()]) {
           assert.deepInclude(yield* Effect.flip(wrap(kek_id, Buffer.alloc(32), Buffer.alloc(0))), {
@@ -126,7 +126,7 @@ for (const [name, store, skipped] of stores) {
         }
       })
 
-      it.effect("the first key is primary, and every key has a check value of its own (T12)", function* () {
+      it.effect("the first key is primary, and each key has a different check value (T12)", function* () {
         const { keks, primary } = yield* KeyEncryption
         assert.strictEqual(primary(), "kek-1")
         assert.deepStrictEqual(
@@ -141,7 +141,7 @@ for (const [name, store, skipped] of stores) {
         assert.strictEqual(new Set(values).size, 2)
       })
 
-      it.effect("concurrent callers each get their own answer", function* () {
+      it.effect("100 concurrent callers each get back their own data key", function* () {
         const { unwrap, wrap } = yield* KeyEncryption
         const aad = Buffer.from("the AAD")
         const deks = Array.from({ length: 100 }, (_, index) => Buffer.alloc(32, index + 1))

@@ -24,7 +24,7 @@ const vector = JSON.parse(
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 const bytes = (hex: string) => new Uint8Array(Buffer.from(hex, "hex"))
 
-it("HPKE opens the vectors of RFC 9180, but not with other additional data", async () => {
+it("HPKE decrypts the vectors of RFC 9180, but not with other additional data", async () => {
   const key = await suite.DeserializePrivateKey(bytes(vector.skRm), true)
   const opener = await suite.SetupRecipient(key, bytes(vector.enc), { info: bytes(vector.info) })
   assert.isAtLeast(vector.encryptions.length, 4)
@@ -37,7 +37,7 @@ it("HPKE opens the vectors of RFC 9180, but not with other additional data", asy
   assert.match(String(refused), /Error/)
 })
 
-it.effect("a sealed key is not blamed while the key store of the link's private key is away", function* () {
+it.effect("opening a key sent by link reports an unavailable key store, not an invalid key", function* () {
   const link = {
     link_id: LinkId.make(unknownId),
     account_id: AccountId.make(unknownId),

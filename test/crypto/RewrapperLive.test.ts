@@ -15,12 +15,12 @@ const rewrapperWith = (ring: string) =>
   )
 
 describe("a rewrapper (T10; SECURITY.md, Rotating the keyring)", () => {
-  it.effect("has the keys of the keyring, of which the first is primary", function* () {
+  it.effect("lists the keys of the keyring, the first one as primary", function* () {
     const { kek_ids, primary } = yield* rewrapperWith(ringOf("new", "old", "older"))
     assert.deepStrictEqual([primary, ...kek_ids], ["new", "new", "old", "older"])
   })
 
-  it.effect("needs a key in the keyring", function* () {
+  it.effect("cannot be built with an empty keyring", function* () {
     const refused = yield* Effect.flip(rewrapperWith(""))
     assert.strictEqual(refused.reason, "the keyring is empty")
   })

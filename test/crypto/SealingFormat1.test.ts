@@ -20,13 +20,13 @@ const sealing = Arbitrary.all({
 const kekOf = ({ kek, kek_id }: { readonly kek: Buffer; readonly kek_id: string }) => makeKek(kek_id, Buffer.from(kek))
 
 describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
-  it.prop("opens to the sealed plaintext, whatever it is", [sealing], ([given]) => {
+  it.prop("opens to the plaintext that was sealed, for any plaintext", [sealing], ([given]) => {
     const context = Buffer.from(given.context)
     const sealed = seal(kekOf(given), given.plaintext, context)
     assert.deepStrictEqual(open(kekOf(given), sealed, context), Result.succeed(given.plaintext))
   })
 
-  it.prop("equals, byte for byte, the ciphertext computed from SECURITY.md without this code", [sealing], ([given]) => {
+  it.prop("seals to the same bytes as an independent implementation of SECURITY.md", [sealing], ([given]) => {
     const made = seal(
       kekOf(given),
       given.plaintext,
@@ -47,7 +47,7 @@ describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
     }
   )
 
-  it("holds neither the provider key nor its data key in the clear, and wipes the data key (T1)", () => {
+  it("stores neither provider key nor data key in plain text, and wipes the data key (T1)", () => {
     const dek = Buffer.alloc(32, "D")
     const plaintext = Buffer.from("fake-key-0123456789")
     const kek = makeKek("kek-1", Buffer.alloc(32, "ke"))
@@ -65,7 +65,7 @@ describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
     assert.deepStrictEqual(filled.subarray(0, 32), Buffer.alloc(32))
   })
 
-  it.prop("does not open with a data key of another length, even if everything else fits", [sealing], ([given]) => {
+  it.prop("does not open with a data key that is not 32 bytes, even if all else is valid", [sealing], ([given]) => {
     for (const length of [16, 31, 33, 64]) {
       const sealed = sealByTheBook(given, { dek: Buffer.alloc(length, given.random) })
       const opened = open(kekOf(given), sealed, Buffer.from(given.context))
@@ -75,7 +75,7 @@ describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
 })
 
 describe("the context that a key is sealed to (T2; SECURITY.md, Sealing format 1)", () => {
-  it.prop("is the specified list in the specified order", [sealingContext], ([context]) => {
+  it.prop("encodes the fields that SECURITY.md lists, in the same order", [sealingContext], ([context]) => {
     assert.deepStrictEqual(JSON.parse(encodeSealingContext(context)), [
       "byok/credential/1",
       context.account_id,
@@ -113,7 +113,7 @@ const rotation = Arbitrary.map(
 const altered = Result.fail(new AuthenticationFailed())
 
 describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () => {
-  it.prop("equals sealing under the new key, as SECURITY.md specifies", [rotation], ([given]) => {
+  it.prop("gives the bytes that SECURITY.md specifies for sealing under the new key", [rotation], ([given]) => {
     const { context, from, plaintext, random, to, toBytes } = given
     const before = seal(from, plaintext, context, (target) => void random.copy(target))
     const nonce = (target: Buffer) => void random.copy(target, 0, 32, 44)
@@ -122,7 +122,7 @@ describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () =>
     assert.deepEqual({ ...made, sealed: before.sealed }, book)
   })
 
-  it.prop("needs only two bytes of the sealed key, and uses no nonce twice", [rotation], ([given]) => {
+  it.prop("reads only the first two bytes of the sealed key, and never reuses a nonce", [rotation], ([given]) => {
     const { context, from, plaintext, to } = given
     const before = seal(from, plaintext, context)
     const head = { ...before, sealed: before.sealed.subarray(0, 2) }
@@ -131,7 +131,7 @@ describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () =>
     assert.deepStrictEqual(open(to, { ...before, ...one }, context), Result.succeed(plaintext))
   })
 
-  it("wraps nothing after any flipped bit, or with another context or key (T3)", () => {
+  it("fails if any bit of the wrapped key is flipped, or with another context or key (T3)", () => {
     const [from, to] = [makeKek("old", Buffer.alloc(32, "old")), makeKek("new", Buffer.alloc(32, "new"))]
     const context = Buffer.from("context")
     const sealed = seal(from, Buffer.from("fake-key"), context)
@@ -143,7 +143,7 @@ describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () =>
     assert.deepStrictEqual(rewrap(to, from, sealed, context), altered)
   })
 
-  it.prop("reports another version or suite as unsupported", [rotation], ([{ context, from, plaintext, to }]) => {
+  it.prop("fails as unsupported with another version or suite", [rotation], ([{ context, from, plaintext, to }]) => {
     const { sealed, wrapped_dek } = seal(from, plaintext, context)
     for (const head of [[2, 1], [1, 2], [0, 0], [1], []]) {
       const refused = rewrap(from, to, { sealed: Buffer.from(head), wrapped_dek }, context)
@@ -152,7 +152,7 @@ describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () =>
     assert.isTrue(Result.isSuccess(rewrap(from, to, { sealed, wrapped_dek }, context)))
   })
 
-  it("holds the plain data key only while it wraps, and wipes it even without a nonce", () => {
+  it("wipes the plain data key afterwards, even if no random nonce can be generated", () => {
     const [from, to] = [makeKek("old", Buffer.alloc(32, "old")), makeKek("new", Buffer.alloc(32, "new"))]
     const dek = Buffer.alloc(32, "D")
     const context = Buffer.from("context")

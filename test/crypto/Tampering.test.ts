@@ -63,12 +63,12 @@ const format1: Sealer = {
 }
 
 describe("a sealed key that was tampered with (T3)", () => {
-  it("does not open with any bit flipped, cut at either end, extended by 1 to 64 bytes, or swapped", () => {
+  it("does not open with a bit flipped, bytes cut off or added, or parts swapped with another row", () => {
     const none = { sealed: 0, wrapped_dek: 0, context: 0 }
     assert.deepStrictEqual(accepted(format1), { flips: none, truncations: none, extensions: none, swaps: 0 })
   })
 
-  it("does not open under the same key with any bit of the key id flipped, or the id cut or extended", () => {
+  it("does not open under the same key if its id has a bit flipped, is cut or is extended", () => {
     const row = format1.seal(key, context)
     const ids = Object.values(manglings).flatMap((mangle) =>
       mangle(Buffer.from(kek.id)).map((id) => id.toString("latin1"))
@@ -101,7 +101,7 @@ describe("a sealed key that was tampered with (T3)", () => {
     ["suite 2", [1, 2]],
     ["nothing after the version", [1]],
     ["nothing at all", []]
-  ] as const)("is of an unsupported format with %s, not just altered", ([, head]) => {
+  ] as const)("fails with UnsupportedFormat, not AuthenticationFailed, if it has %s", ([, head]) => {
     const row = format1.seal(key, context)
     const sealed = Buffer.concat([Buffer.from(head), row.sealed.subarray(2, head.length < 2 ? 2 : undefined)])
     const opened = open(kek, { ...row, sealed }, context)
@@ -123,8 +123,8 @@ const openBox = (dataKey: Uint8Array, box: Uint8Array, aad: Uint8Array) => {
   }
 }
 
-describe("the commitment (SECURITY.md, Sealing format 1)", () => {
-  it("is checked: a ciphertext that AES-GCM alone accepts does not open under a commitment to another key", () => {
+describe("the key commitment (SECURITY.md, Sealing format 1)", () => {
+  it("refuses a ciphertext that AES-GCM accepts but that commits to another key", () => {
     const random = Buffer.alloc(56, "random")
     const given = { kek: bytes, kek_id: kek.id, random, context: context.toString(), plaintext: Buffer.from(key) }
     assert.isTrue(format1.opens(sealByTheBook(given), context))
@@ -138,11 +138,11 @@ describe("the commitment (SECURITY.md, Sealing format 1)", () => {
   })
 })
 
-describe("these checks find (control)", () => {
+describe("the tampering checks above (control)", () => {
   const nonce = Buffer.alloc(12)
   const short = (box: Uint8Array) => box.length < 28
 
-  it("a cipher that authenticates no context: every change of it and a swap of rows are accepted", () => {
+  it("detect a cipher that authenticates no context, and so opens with another context or row", () => {
     const found = accepted({
       seal: (text) => ({ wrapped_dek: nonce, sealed: gcm(bytes, nonce, Buffer.from(text), Buffer.alloc(0)) }),
       opens: ({ sealed }) => !short(sealed) && openBox(bytes, sealed, Buffer.alloc(0))
@@ -151,7 +151,7 @@ describe("these checks find (control)", () => {
     assert.isAbove(found.swaps, 0)
   })
 
-  it("a cipher that checks no tag: every flipped bit is accepted", () => {
+  it("detect a cipher that checks no tag, and so accepts every flipped bit", () => {
     const found = accepted({
       seal: (text, to) => ({ wrapped_dek: nonce, sealed: gcm(bytes, nonce, Buffer.from(text), to) }),
       opens: ({ sealed }) => !short(sealed)

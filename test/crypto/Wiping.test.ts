@@ -43,8 +43,8 @@ const ingredients = { kek: kekBytes, kek_id: "kek-1", random, context, plaintext
 const sealed = sealByTheBook(ingredients)
 const wrapAad = Buffer.from(`wrap\u0001\u0001\0\0\0\u0005kek-1${context}`)
 
-describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope)", () => {
-  it("a plaintext that fails authentication", () => {
+describe("key material in buffers (SECURITY.md, Out of scope)", () => {
+  it("is wiped if it is plaintext that fails authentication", () => {
     const key = createSecretKey(kekBytes)
     const box = encrypt(key, Buffer.alloc(12), plaintext, Buffer.alloc(0))
     const wiped = wipedBy(() => assert.isUndefined(decrypt(key, box, Buffer.from("other"))))
@@ -52,13 +52,13 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     assert.isEmpty(wipedBy(() => assert.isDefined(decrypt(key, box, Buffer.alloc(0)))))
   })
 
-  it("the bytes of a key-encryption key, and the key of its check value", () => {
+  it("is wiped after building a key-encryption key and its check value", () => {
     const checkKey = new Uint8Array(hkdfSync("sha256", kekBytes, "", "byok/kcv", 32))
     const wiped = wipedBy(() => makeKek("kek-1", Buffer.from(kekBytes)))
     assert.includeMembers([...wiped], [hex(kekBytes), hex(checkKey)])
   })
 
-  it("the bytes of a generated key", () => {
+  it("is wiped after generating a keyring", () => {
     let made = ""
     const wiped = wipedBy(() => {
       made = generateKeyring(new Date())
@@ -70,17 +70,17 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     ["an accepted key", kekBytes],
     ["a key that is too long", Buffer.concat([kekBytes, Buffer.from("!")])],
     ["a key of equal bytes", Buffer.alloc(32, "=")]
-  ] as const)("the bytes of %s in a keyring", ([, bytes]) => {
+  ] as const)("is wiped after parsing %s in a keyring", ([, bytes]) => {
     const wiped = wipedBy(() => Result.try(() => parseKeyring(`kek-1:${bytes.toString("base64")}`)))
     assert.include(wiped, hex(bytes))
   })
 
-  it("the data key and its derived keys, after sealing", () => {
+  it("is wiped after sealing: data key and derived keys", () => {
     const wiped = wipedBy(() => seal(kek(), plaintext, Buffer.from(context), (target) => void random.copy(target)))
     assert.includeMembers([...wiped], [hex(dek), hex(okm)])
   })
 
-  it("the data key and its derived keys, after opening", () => {
+  it("is wiped after opening: data key and derived keys", () => {
     const wiped = wipedBy(() => {
       assert.deepStrictEqual(open(kek(), sealed, Buffer.from(context)), Result.succeed(plaintext))
     })
@@ -88,14 +88,14 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     assert.notInclude(wiped, hex(plaintext))
   })
 
-  it("the data key and its derived keys, if nothing opens", () => {
+  it("is wiped if opening fails: data key and derived keys", () => {
     const commitment = Buffer.alloc(32, "C")
     const claimed = sealByTheBook(ingredients, { commitment })
     const wiped = wipedBy(() => assert.isTrue(Result.isFailure(open(kek(), claimed, Buffer.from(context)))))
     assert.includeMembers([...wiped], [hex(dek), hex(okm)])
   })
 
-  it.for([32, 31])("a data key of %i bytes, rewrapped or refused", (length) => {
+  it.for([32, 31])("is wiped after rewrapping a data key of %i bytes (31 are refused)", (length) => {
     const wrapped_dek = gcm(kekBytes, Buffer.alloc(12), dek.subarray(0, length), wrapAad)
     const wiped = wipedBy(() => {
       const result = rewrap(
@@ -109,7 +109,7 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     assert.include(wiped, hex(dek.subarray(0, length)))
   })
 
-  it("the provider key, after sealing, opening, comparing and sealing again (L6, L8)", () => {
+  it("is wiped after sealing, opening, reading, comparing and resealing a provider key (L6, L8)", () => {
     const cipher = Effect.runSync(Effect.provide(Cipher, cipherOn(`kek-1:${kekBytes.toString("base64")}`)))
     const [bound] = Effect.runSync(Arbitrary.sampleEffect(sealingContext, { count: 1, seed: 1 }))
     if (bound === undefined) return assert.fail("no context")

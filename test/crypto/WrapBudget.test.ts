@@ -38,12 +38,12 @@ const spend = (budget: WrapBudget["Service"], times: number, kek_id = "kek-1") =
     (exits) => exits.filter(Exit.isSuccess).length
   )
 
-describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
-  it("warns at 2^31 wraps of a key and refuses at 2^32", () => {
+describe("counting wraps against the limit of a key (SECURITY.md, Sealing format 1)", () => {
+  it("warns at 2^31 wraps and refuses at 2^32", () => {
     assert.deepStrictEqual([limits.warn, limits.refuse], [2 ** 31, 2 ** 32])
   })
 
-  it.effect("is counted in blocks: the registry is asked once per block", () =>
+  it.effect("reserves wraps in blocks, with one call of the registry per block", () =>
     Effect.gen(function* () {
       const budget = yield* instance({ block: 10, warn: 1000, refuse: 1000 })
       for (const [spent, reserved] of [
@@ -59,7 +59,7 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
     }).pipe(registered)
   )
 
-  it.effect("is not spent while the registry's queue is full; the caller may try again (D14)", () =>
+  it.effect("fails with ServiceUnavailable while the registry's queue is full; a retry succeeds (D14)", () =>
     Effect.gen(function* () {
       const registry = yield* KekRegistry
       const state = { busy: true }
@@ -77,7 +77,7 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
     }).pipe(registered)
   )
 
-  it.effect("asks for one block at a time under concurrency, and counts every wrap", () =>
+  it.effect("reserves one block at a time for concurrent callers, and counts every wrap", () =>
     Effect.gen(function* () {
       const registry = yield* KekRegistry
       const slow = KekRegistry.of({
@@ -90,7 +90,7 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
     }).pipe(registered)
   )
 
-  it.effect("once spent says so, and leaves the budgets of other keys alone", () =>
+  it.effect("refuses further wraps of a key at its limit, logs it, and leaves other keys alone", () =>
     Effect.gen(function* () {
       const written: Array<string> = []
       const budget = yield* instance({ block: 4, warn: 8, refuse: 8 })
@@ -110,7 +110,7 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
     }).pipe(registered)
   )
 
-  it.effect("warns above the warning level, not below it", () =>
+  it.effect("logs a warning above the warning level, not at or below it", () =>
     Effect.gen(function* () {
       const written: Array<string> = []
       const budget = yield* instance({ block: 4, warn: 8, refuse: 16 })
@@ -155,11 +155,11 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
       return true
     }).pipe(registered)
 
-  it.effect.prop("holds for any interleaving of three instances and two keys", [plan], ([steps]) =>
+  it.effect.prop("never exceeds the limit, for any interleaving of three instances and two keys", [plan], ([steps]) =>
     withinLimit(steps, instance)
   )
 
-  it.effect("would not hold if every instance counted for itself (control)", function* () {
+  it.effect("exceeds the limit if every instance counts for itself (control)", function* () {
     const alone = (lowered: typeof limits) => registered(instance(lowered))
     const checked = yield* Arbitrary.checkEffect(plan, (steps) => withinLimit(steps, alone))
     assert.strictEqual(checked._tag, "Falsified")

@@ -11,18 +11,18 @@ const kinds = [
   ["ak", "viewer"]
 ] as const
 
-describe.for(kinds)("an API key, byok_%s_ for %s (D41)", ([kind, role]) => {
-  it.prop("has its form and carries its 32 bytes", [bytes(32, 32)], ([random]) => {
+describe.for(kinds)("an API key that begins with byok_%s_, for the role %s (D41)", ([kind, role]) => {
+  it.prop("has a valid format and encodes its 32 random bytes", [bytes(32, 32)], ([random]) => {
     const key = formatApiKey(random, role)
     assert.isUndefined(faultOf(key, kind))
     assert.strictEqual(fromBase62(key.slice(8, 51)), BigInt(`0x${random.toString("hex")}`))
   })
 
-  it.for([0, 1, 0x7f, 0xff])("of 32 bytes of %i has its form", (byte) => {
+  it.for([0, 1, 0x7f, 0xff])("has a valid format if all its 32 bytes are %i", (byte) => {
     assert.isUndefined(faultOf(formatApiKey(Buffer.alloc(32, byte), role), kind))
   })
 
-  it.effect("is new each time, and comes with its hash (D24)", () =>
+  it.effect("differs on each call of makeApiKey, which also returns its hash (D24)", () =>
     Effect.gen(function* () {
       const made = yield* Effect.forEach(Array.from({ length: 20 }), () => makeApiKey(role))
       assert.strictEqual(new Set(made.map(({ hash }) => hash)).size, 20)
@@ -34,7 +34,7 @@ describe.for(kinds)("an API key, byok_%s_ for %s (D41)", ([kind, role]) => {
   )
 })
 
-describe("the checksum of a token (D41, F9)", () => {
+describe("the checksum of an API key (D41, F9)", () => {
   it.prop(
     "is right for every issued key, and wrong after any digit changes",
     [bytes(32, 32), integer(8, 56)],
@@ -46,7 +46,7 @@ describe("the checksum of a token (D41, F9)", () => {
     }
   )
 
-  it.prop("is not required of other forms, which may have been imported", [anyString], ([token]) => {
+  it.prop("is not required of keys in another format, which may have been imported", [anyString], ([token]) => {
     assert.isFalse(hasWrongChecksum(token))
     assert.isFalse(hasWrongChecksum(`byok_mk_${token}!`))
   })

@@ -108,7 +108,7 @@ const step = Arbitrary.schema(
 
 describe("a fair queue", () => {
   it.prop(
-    "starts and ends requests exactly like a simple reference, with thousands waiting",
+    "starts and ends requests exactly like a reference model, with thousands waiting",
     [Arbitrary.array(step, { minLength: 1, maxLength: 60 })],
     ([steps]) => {
       const subjects = [makeSubject(), makeReference()] as const
@@ -156,7 +156,7 @@ describe("a fair queue", () => {
     assert.lengthOf(started, limits.inProgress + 9_000, "those whose deadline has passed do not start")
   })
 
-  it.live("caps nobody while nobody waits, and refuses requests beyond a tenant's line", function* () {
+  it.live("gives one tenant all places while no other waits, and limits its waiting requests", function* () {
     const queue = makeRequestQueue({ inProgress: 3, waiting: 2 })
     const flood = yield* Effect.forEach(Array.from({ length: 9 }), () => Effect.forkChild(queue("one", Effect.never)))
     const [, , , , , ...refused] = flood
@@ -190,7 +190,7 @@ describe("a fair queue", () => {
     yield* queue("one", Effect.void)
   })
 
-  it("examines no tenant while it is full", () => {
+  it("stops searching its 1,000 waiting tenants once it is full again", () => {
     let looks = 0
     const admittedOf = () => (looks += 1) && 0
     const { enqueue, release, tryTake } = makeFairQueue({ total: 1, waiting: 1, admittedOf })
@@ -225,7 +225,7 @@ describe("a fair queue", () => {
   })
 })
 
-describe("the queues of requests", () => {
+describe("the request queues of the database", () => {
   it.effect("are limited by DATABASE_QUEUE, which is 2000 by default", function* () {
     const limits = { statements: 2000, inProgress: 250, waiting: 1750, imports: 2000 }
     assert.deepStrictEqual(yield* QueueLimits, limits)

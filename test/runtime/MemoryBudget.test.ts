@@ -10,15 +10,15 @@ import { Recording } from "../support/process/Recording.ts"
 const mebibyte = 1024 * 1024
 const registry = Layer.succeed(Metric.MetricRegistry, new Map())
 
-describe("a budget of memory", () => {
+describe("a memory budget", () => {
   it.prop(
-    "admits, evicts and releases exactly like a simple reference, in any interleaving",
+    "admits, evicts and releases exactly like a reference model, in any interleaving",
     [anySteps],
     ([steps]) => runSteps(makeMemoryBudget, steps),
     casesOf(400)
   )
 
-  it.effect("queues a reservation that would fit an empty budget, and grows an empty reservation", function* () {
+  it.effect("queues a reservation as large as the whole budget until all others are released", function* () {
     const { admit, held, reserve } = makeMemoryBudget(100)
     const first = reserve("one", "route")
     assert.isTrue(first.grow(1, () => {}))
@@ -30,7 +30,7 @@ describe("a budget of memory", () => {
     assert.deepStrictEqual([held.route, held.pool], [0, 100])
   })
 
-  it.effect("refuses at once a reservation that never fits, and says why", () =>
+  it.effect("refuses at once a reservation larger than the budget, and logs why", () =>
     Effect.gen(function* () {
       const { admit } = makeMemoryBudget(100 * mebibyte)
       yield* admit("one", "route", 100 * mebibyte)
@@ -80,7 +80,7 @@ describe("a budget of memory", () => {
     })
   )
 
-  it.effect("reports the reserved bytes and the total", () =>
+  it.effect("reports reserved bytes by use, and its total, as metrics", () =>
     Effect.gen(function* () {
       const { reserve } = yield* MemoryBudget
       const uses = ["body", "page", "pool", "route", "gateway"] as const
@@ -166,11 +166,11 @@ describe("a budget of memory", () => {
     return (yield* sampled).some((steps) => isToldApart(planted.makeMemoryBudget, steps))
   })
 
-  it.effect.each(faults)("differs from the reference if %s (control)", ([, file, ...edit]) =>
+  it.effect.each(faults)("is found to differ from the reference model if %s (control)", ([, file, ...edit]) =>
     Effect.map(isFound(file, edit), (found) => assert.isTrue(found))
   )
 
-  it.effect("equals the reference without a fault (control of the controls)", () =>
+  it.effect("equals the reference model if no fault is planted (control of the controls)", () =>
     Effect.map(isFound(), (found) => assert.isFalse(found))
   )
 })

@@ -3,8 +3,8 @@ import { join } from "node:path"
 import { series } from "../deploy/series.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-describe("the series", () => {
-  it("are those of docs/operating.md, with their types and labels", () => {
+describe("the metric series", () => {
+  it("are exactly those that docs/operating.md lists, with the same types and labels", () => {
     const page = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8")
     const rows = page.matchAll(/^\| `(\w+)` +\| (counter|gauge|histogram) +\| ([^|]*)\|/gm)
     const valuesIn = /: [^;]*|\([^)]*\)/g
@@ -19,7 +19,7 @@ describe("the series", () => {
     )
   })
 
-  it("have buckets in rising order exactly if they are histograms", () => {
+  it("have ascending buckets if they are histograms, and none otherwise", () => {
     for (const { bounds, type } of series.values()) {
       assert.strictEqual(bounds !== undefined, type === "histogram")
       assert.deepStrictEqual(

@@ -13,7 +13,7 @@ const untilNotReady = (url: string) =>
   eventually("it is not ready", statusOf(url, "/health/ready"), (status) => status === 503)
 
 layerLive(OnDatabase.layer, { timeout: "60 seconds" })("a service with a drain delay that is asked to stop", (it) => {
-  it.effect("is not ready but serves until a second signal (R2)", function* () {
+  it.effect("after SIGTERM, a service reports not ready but serves until a second signal (R2)", function* () {
     const { key, settings } = yield* OnDatabase
     // So long that only the second signal can end the delay.
     const service = yield* startService({ ...settings, DRAIN_DELAY: "1 hour", BYOK_MANAGEMENT_PORT: "0" })
@@ -35,7 +35,7 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("a service with a drain d
     assert.deepStrictEqual(yield* Effect.timeoutOption(Fiber.join(exit), "20 seconds"), Option.some(0))
   })
 
-  it.effect("stops by itself after the delay (R2)", function* () {
+  it.effect("after SIGTERM, a service exits when DRAIN_DELAY has passed (R2)", function* () {
     const { settings } = yield* OnDatabase
     const { ended, signal, url } = yield* startService({ ...settings, DRAIN_DELAY: "2 seconds" })
     const began = performance.now()

@@ -30,7 +30,7 @@ const printedBy = Effect.fnUntraced(function* ({ ended, signal, stdout }: Servic
 
 describe("the first start on an empty directory", () => {
   it.live(
-    "prints the address, a management key and two commands that work as printed (section 4, D1, D41)",
+    "prints the address, a management key and two curl commands that work as printed (section 4, D1, D41)",
     function* () {
       const settings = yield* newDirectory
       const service = yield* firstStart(settings)
@@ -75,7 +75,7 @@ describe("the first start on an empty directory", () => {
 })
 
 describe("serve --json (F16)", () => {
-  it.live("prints one object: the address and, on the first start only, the account and its key", function* () {
+  it.live("prints one JSON object: the address and, on the first start only, account and key", function* () {
     const settings = yield* newDirectory
     const first = yield* startJson(settings)
     const management_key = textIn(JSON.parse(first.stdout()) as Record<string, unknown>, "management_key")

@@ -30,7 +30,7 @@ const requestsIn = (stderr: string) => entriesIn(stderr).filter(({ message }) =>
 const secret = "sk-0123456789-0123456789"
 
 layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (it) => {
-  it.effect("has a line for each request with ACCESS_LOG, naming route, caller and trace", function* () {
+  it.effect("ACCESS_LOG=true logs a line for each request with its route, caller and trace", function* () {
     const { key, settings } = yield* OnDatabase
     const collector = yield* SpanCollector.make
     const { stderr, url } = yield* startService({
@@ -84,7 +84,7 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
     for (const entry of found) assert.deepStrictEqual([entry.instance, entry.version], ["pod-1", "1.0.0"])
   })
 
-  it.effect("logs probes at debug", function* () {
+  it.effect("ACCESS_LOG=true logs health probes at level debug", function* () {
     const { key, settings } = yield* OnDatabase
     const variables = { ACCESS_LOG: "true", LOG_FORMAT: "json", LOG_LEVEL: "debug" }
     const { stderr, url } = yield* startService({ ...settings, ...variables })

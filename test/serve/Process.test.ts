@@ -29,7 +29,7 @@ const probed = (variables: Record<string, string>) =>
   })
 
 describe("the process of a service", () => {
-  it.live("has no secret in its environment or Config; the search finds a copy (control)", function* () {
+  it.live("keeps no secret in its environment or Config; an earlier copy is found (control)", function* () {
     const { left } = yield* probed({})
     assert.deepStrictEqual(left, { environment: ["PORT"], config: ["PORT"] })
     const NODE_OPTIONS = "--max-semi-space-size=32"
@@ -40,7 +40,7 @@ describe("the process of a service", () => {
   })
 
   it.live.skipIf(process.platform !== "linux")(
-    "keeps secrets of an --env-file out of /proc, and limits its young generation",
+    "keeps secrets of an --env-file out of /proc, and limits V8's young generation",
     function* () {
       const file = join(yield* temporaryDirectory, "environment")
       writeFileSync(file, `DATABASE_URL=${yield* migratedDatabase}\nBYOK_KEYRING=${ringOf("kek")}\n`)

@@ -37,7 +37,7 @@ const parts = Effect.gen(function* () {
 })
 
 layerLive(OnDatabase.layer)("a start that is refused", (it) => {
-  it.effect("ends within five seconds with exit code 1 and one sentence, even with open listeners (D40)", function* () {
+  it.effect("byok serve, if it cannot start, exits with 1 within 5 seconds despite open listeners (D40)", function* () {
     const { settings } = yield* OnDatabase
     const all = Object.entries(yield* parts)
     const pairs = all.flatMap(([one, { works }]) =>

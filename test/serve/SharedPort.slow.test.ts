@@ -35,7 +35,7 @@ describe.skipIf(reason !== undefined)(
   `two instances with BYOK_REUSE_PORT=true on one port${reason === undefined ? "" : ` (skipped: ${reason})`}`,
   () => {
     it.live(
-      "are restarted one after the other under load, and no request fails",
+      "fail no request when they are restarted one after the other under load",
       function* () {
         const { answered, failed, warnings } = yield* rollingRestart("1", "SIGTERM")
         assert.deepStrictEqual(failed, {})
@@ -46,7 +46,7 @@ describe.skipIf(reason !== undefined)(
     )
 
     it.live(
-      "fail requests if killed (control), and warn of a kernel that resets connections",
+      "fail requests if killed (control), and warn if net.ipv4.tcp_migrate_req is 0",
       function* () {
         const { failed, warnings } = yield* rollingRestart("0", "SIGKILL", "1")
         assert.isNotEmpty(failed)
@@ -58,7 +58,7 @@ describe.skipIf(reason !== undefined)(
 )
 
 describe("BYOK_REUSE_PORT=true", () => {
-  it.live("is refused in one sentence if a process holds the port, or the system cannot share ports", function* () {
+  it.live("is refused in one sentence if the port is taken, or the system cannot share ports", function* () {
     const { MANAGEMENT_KEY: _, ...settings } = yield* begin
     const port = yield* listen(() => undefined)
     const variables = { ...settings, BYOK_REUSE_PORT: "true", LOG_LEVEL: "error", PORT: String(port) }

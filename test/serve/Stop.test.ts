@@ -18,7 +18,7 @@ const beginning = (key: string) =>
 
 layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
   it.effect.each(["SIGTERM", "SIGINT"] as const)(
-    "%s: requests in flight are answered, new ones refused; it exits with 0 and its database stops too (R2)",
+    "on %s, a service answers requests in flight, refuses new ones, stops its database and exits with 0 (R2)",
     function* (signal) {
       const { key, settings } = yield* StartedBefore
       const timeouts = {
@@ -56,7 +56,7 @@ layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
   it.effect.each<readonly [name: string, sent: (key: string) => string | Buffer, rest: string, answer: RegExp]>([
     ["after its answer", beginning, body.slice(9), /^HTTP\/1\.1 201 /],
     ["that never sent anything", () => "", "", /^$/]
-  ])("does not wait for a connection %s (R2)", function* ([, sent, rest, answer]) {
+  ])("a service that stops does not wait for a connection %s (R2)", function* ([, sent, rest, answer]) {
     const { key, settings } = yield* StartedBefore
     const { ended, signal, url } = yield* startService(settings)
     const { closed, write } = yield* open(url)

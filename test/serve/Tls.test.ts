@@ -49,7 +49,7 @@ const exchange = (url: string, bytes: string) =>
   Effect.scoped(Effect.flatMap(open(url), ({ closed, write }) => Effect.andThen(write(bytes), closed)))
 
 describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
-  it.live("the service speaks TLS with that certificate, with the same refusals as without", function* () {
+  it.live("the service serves HTTPS with that certificate, and refuses bad requests as over HTTP", function* () {
     const { certificate, variables } = yield* certificateFiles
     const { ended, signal, stderr, url } = yield* startService({ ...(yield* settings), ...variables })
     assert.match(url, /^https:/)
@@ -72,7 +72,7 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
   })
 
   it.live(
-    "SIGHUP loads a new certificate and its expiry; an unusable one changes nothing, and is reported and counted",
+    "SIGHUP loads a new certificate; if it is unusable, the old one stays, and a log line and a metric say so",
     function* () {
       const { certificate, replace, variables } = yield* certificateFiles
       const other = { LOG_LEVEL: "info", BYOK_MANAGEMENT_PORT: "0" }
@@ -110,7 +110,7 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
     }
   )
 
-  it.live("the service does not start with files that are missing, shared or do not belong together", function* () {
+  it.live("the service does not start with missing files, a key others can read or an unrelated one", function* () {
     const { variables } = yield* certificateFiles
     const open = yield* certificateFiles
     chmodSync(open.variables.TLS_KEY_FILE, 0o644)
@@ -138,19 +138,19 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
 })
 
 describe("without a certificate (F19)", () => {
-  it.live("HOST=0.0.0.0 logs a warning", function* () {
+  it.live("HOST=0.0.0.0 logs a warning to set up TLS", function* () {
     const { stderr } = yield* startService({ ...(yield* settings), HOST: "0.0.0.0" })
     const warning = "put a TLS terminator in front, or set TLS_CERT_FILE"
     yield* eventually("a warning", () => stderr().includes(warning))
   })
 
-  it("loopback hosts log no warning", () => {
+  it("isLoopback recognises the hosts that need no TLS warning", () => {
     for (const host of ["127.0.0.1", "127.1.2.3", "localhost", "LOCALHOST", "::1"])
       assert.isTrue(isLoopback(host), host)
     for (const host of ["0.0.0.0", "::", "128.0.0.1", "localhost.example"]) assert.isFalse(isLoopback(host), host)
   })
 
-  it.live.each(["192.0.2.1", "canary.invalid"])("HOST=%s is refused, without a warning first (C9)", function* (HOST) {
+  it.live.each(["192.0.2.1", "canary.invalid"])("HOST=%s, no local address, is refused (C9)", function* (HOST) {
     const stderr = "HOST must be an address of this machine, or a name of one.\n"
     const finished = yield* runByok(["serve"], { ...(yield* settings), HOST, PORT: "0" })
     assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr })

@@ -51,7 +51,7 @@ const json = ({ body }: { readonly body: string }) => JSON.parse(body) as unknow
 const reload = (management: string) => send(management, { method: "POST", path: "/keyring/reload" })
 
 layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (it) => {
-  it.effect("shows every documented series, apart from the certificate's and the webhook's", function* () {
+  it.effect("GET /metrics shows every documented series but those of certificate and webhook", function* () {
     const series = Array.from(every).filter(([name]) => !/^byok_(certificate|webhook)_/.test(name))
     const { key, management, url } = yield* Management
     const { body, status } = yield* createOver(url, key, minimal)
@@ -74,7 +74,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     )
   })
 
-  it.effect.skipIf(!hasPromtool)("has nothing that promtool objects to", function* () {
+  it.effect.skipIf(!hasPromtool)("GET /metrics passes promtool check metrics", function* () {
     const { key, management, url } = yield* Management
     yield* createOver(url, key, minimal)
     const check = (input: string) => spawnSync(promtool, ["check", "metrics"], { input, encoding: "utf8" })
@@ -83,7 +83,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     assert.notStrictEqual(check("# TYPE requests counter\nrequests 1\n").status, 0, "control")
   })
 
-  it.effect("answers unknown paths with envelopes; the public port has none of its paths", function* () {
+  it.effect("the management port answers 404 and 405 in JSON; the public port has none of its paths", function* () {
     const { management, url } = yield* Management
     const live = yield* send(management, { path: "/health/live" })
     assert.deepStrictEqual([live.status, json(live)], [200, { status: "live" }])
@@ -110,7 +110,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     }
   })
 
-  it.effect("refuses requests of browsers, from any origin or under another host name", function* () {
+  it.effect("the management port refuses requests with an Origin header or a foreign Host", function* () {
     const { management } = yield* Management
     for (const header of [
       ["Origin", "https://attacker.example"],
@@ -129,7 +129,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
   })
 
   it.effect(
-    "answers probes while the public port is at MAX_CONNECTIONS, and counts the dropped connections",
+    "the management port answers probes while the public port drops and counts excess connections",
     function* () {
       const { management, url } = yield* started({ MAX_CONNECTIONS: "1" })
       yield* openConnection(url)
@@ -143,7 +143,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     }
   )
 
-  it.effect("says why the service is not ready, unlike the public port", function* () {
+  it.effect("the management port says why the service is not ready; the public port does not", function* () {
     const { sql } = yield* OnDatabase
     const { management, url } = yield* Management
     const ready = yield* send(management, { path: "/health/ready" })
@@ -163,7 +163,7 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     yield* sql`UPDATE keks SET retired_at = NULL`
   })
 
-  it.effect("reloads the keyring, and names the keys in use or the reason of a failure", function* () {
+  it.effect("POST /keyring/reload names the keys in use, or the reason of a failure with 409", function* () {
     const { keyring, management } = yield* Management
     const before = readFileSync(keyring, "utf8")
     const [old = ""] = before.split(":")

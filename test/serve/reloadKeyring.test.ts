@@ -65,7 +65,7 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
   })
 
   /** test/crypto/keyring/Keyring.test.ts has what else can be wrong in a file. */
-  it.live("is refused with setting and expectation if it is invalid, and the old one stays (T12)", function* () {
+  it.live("is refused with the setting's name if it is invalid, and the old one stays (T12)", function* () {
     const { create, problems, reload, write } = yield* begin
     const wrong = ringOf("impostor").replace("impostor:", "old:")
     for (const [text, sentence] of [
@@ -80,7 +80,7 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
     }
   })
 
-  it.live("cannot be changed in the environment, and says so", function* () {
+  it.live("is refused if it is set in the environment, with the advice to restart", function* () {
     const { url } = yield* begin
     const other = yield* Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf("old"))))))
     const { message } = yield* Effect.flip(Context.get(other, KeyringReload).reload)

@@ -23,7 +23,7 @@ const samples = Effect.map(Effect.context(), (context) =>
   )
 )
 
-describe("the series of a router", () => {
+describe("the metric series of a router", () => {
   it.effect("exist before the first request", () =>
     Effect.gen(function* () {
       const text = prometheusText(yield* Effect.context())
@@ -33,7 +33,7 @@ describe("the series of a router", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.effect("count plans, leases, the reasons of exclusions and the causes of cooldowns", () =>
+  it.effect("count plans, leases, exclusions by reason and parkings by cause", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const { id } = yield* create(owner)
@@ -68,7 +68,7 @@ describe("the series of a router", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.effect("count plans without a step, and plans that failed without the database", () =>
+  it.effect("count plans without a step as exhausted, and those without the database as unavailable", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner, { is_byok_only: true })

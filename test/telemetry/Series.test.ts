@@ -69,7 +69,7 @@ const holds = (name: string, value: number, labels: Labels = {}) =>
 const aCredential = CredentialId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")
 
 layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it) => {
-  it.effect("count every request by method, route template and status", function* () {
+  it.effect("metrics count every request by method, route template and status", function* () {
     const { url } = yield* TestService
     const { create, get, management_key } = yield* TestService.tenant
     const collection = "/api/v1/byok"
@@ -95,12 +95,12 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     ["that is malformed", "nonsense\r\n\r\n", request("_OTHER", "unmatched", 400)],
     ["with a head that is too large", `GET /${"a".repeat(17_000)}`, request("_OTHER", "unmatched", 431)],
     ["for a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", request("CONNECT", "unmatched", 405)]
-  ] as const)("count what is refused before it is a request: %s", function* ([, bytes, counted]) {
+  ] as const)("metrics count a request refused before it is routed: one %s", function* ([, bytes, counted]) {
     const { url } = yield* TestService
     yield* raises(exchange(url, bytes), counted)
   })
 
-  it.effect("show requests in progress, and count a client that disconnects as 499", function* () {
+  it.effect("metrics show requests in progress, and count a client that disconnects as 499", function* () {
     const { sql, url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     yield* raises(
@@ -123,7 +123,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     )
   })
 
-  it.effect("show the memory of request bodies not yet counted for any account", function* () {
+  it.effect("metrics show the memory of request bodies not yet counted for any account", function* () {
     const { sql, url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const unread = (bytes: number) => holds("byok_memory_held_bytes", bytes, { use: "unread" })
@@ -143,7 +143,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     )
   })
 
-  it.effect("time statements by operation and kind of failure", function* () {
+  it.effect("metrics time SQL statements by operation and kind of failure", function* () {
     const { sql } = yield* TestService
     const { create } = yield* TestService.tenant
     const inserted = (labels: Labels = {}) =>
@@ -153,7 +153,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(Effect.scoped(Effect.andThen(lockTable(sql, "credentials"), create(minimal))), failed)
   })
 
-  it.effect("show the queue, the wait for a shared statement and how many requests shared it", function* () {
+  it.effect("metrics show queue depth, queue wait and how many requests shared a statement", function* () {
     const { sql } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))
@@ -178,7 +178,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* holds("byok_db_queue_depth", 0, { lane: "reads" })
   })
 
-  it.effect("time sealing and opening, and failures by reason", function* () {
+  it.effect("metrics time sealing and opening of keys, and failures by reason", function* () {
     const { seal, open, verify } = yield* Cipher
     const { account_id, create, workspace_id } = yield* TestService.tenant
     const timed = (operation: string, error_type?: string) =>
@@ -204,7 +204,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(Effect.flip(open(unknown, contextOf(context))), timed("unwrap", "UnknownKeyId"))
   })
 
-  it.effect("time rewraps, and failures by reason", function* () {
+  it.effect("metrics time rewraps, and failures by reason", function* () {
     const count = "byok_crypto_operation_duration_seconds_count"
     const timing = (yield* makeCryptoTimer)("rewrap")
     yield* raises(timing(Effect.void), [1, count, { operation: "rewrap" }])
@@ -215,7 +215,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(failing, [1, count, { operation: "rewrap", error_type: "AuthenticationFailed" }])
   })
 
-  it.effect("have exactly the attributes of their family", function* () {
+  it.effect("metrics have no labels but those declared for their family", function* () {
     const { create } = yield* TestService.tenant
     yield* create(minimal)
     const text = prometheusText(yield* Effect.context())
@@ -235,7 +235,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
 })
 
 layerLive(metered(), { timeout: "120 seconds" })("series read in the background", (it) => {
-  it.effect("show wraps, unsealed entries and readiness as the database has them", function* () {
+  it.effect("metrics show key wraps, unsealed audit entries and readiness from the database", function* () {
     const { sql } = yield* TestService
     const { create } = yield* TestService.tenant
     assert.isUndefined(yield* read("byok_ready"))
@@ -273,7 +273,7 @@ layerLive(metered(), { timeout: "120 seconds" })("series read in the background"
     yield* holds("byok_ready", 1)
   })
 
-  it.effect("show the age of the primary key, and nothing while the database does not know it", function* () {
+  it.effect("metrics show the primary key's age, or nothing if the database does not know the key", function* () {
     const { sql } = yield* TestService
     const name = "byok_kek_primary_age_seconds"
     const [registered] = yield* sql<{ id: string; recent: boolean }>`
@@ -305,7 +305,7 @@ layerLive(metered(), { timeout: "120 seconds" })("series read in the background"
     yield* sql`DELETE FROM keks WHERE id = 'next'`
   })
 
-  it.effect("show CPU, memory, version and event loop delay", function* () {
+  it.effect("metrics show CPU, memory, version and event loop delay of the process", function* () {
     yield* Layer.build(Gauges.processLayer("1.2.3", "1 second"))
     assert.strictEqual(yield* read("byok_build_info", { version: "1.2.3" }), 1)
     assert.isAbove((yield* read("process_memory_usage_bytes")) ?? 0, 2 ** 20)
@@ -333,7 +333,7 @@ layerLive(metered(), { timeout: "120 seconds" })("series read in the background"
 layerLive(metered({ settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } }) }))(
   "a queue that is full",
   (it) => {
-    it.effect("is counted by lane", function* () {
+    it.effect("metrics count statements refused by a full queue, by lane (reads or writes)", function* () {
       const { sql } = yield* TestService
       const { reads } = yield* Database
       // What the service itself asks when it starts reads no workspaces.
@@ -369,7 +369,7 @@ layerLive(
     })
   )
 )("reloads of the keyring", (it) => {
-  it.effect("are counted by their result", function* () {
+  it.effect("metrics count reloads of the keyring by their result", function* () {
     const file = yield* KeyringPath
     const { reload } = yield* KeyringReload
     const counted = (result: string) => [1, "byok_keyring_reloads_total", { result }] as const

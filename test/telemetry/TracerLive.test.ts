@@ -13,7 +13,7 @@ import { eventually } from "../support/process/eventually.ts"
 import { logLines } from "../support/process/Recording.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-describe("sampling", () => {
+describe("trace sampling", () => {
   const ids = Array.from({ length: 20_000 }, () => randomBytes(16).toString("hex"))
 
   /** Whether a request is recorded, by the trace id of its caller and whether the caller recorded it. */
@@ -29,13 +29,13 @@ describe("sampling", () => {
       sampled: true
     }).sampled
 
-  it.each([0.01, 0.25, 0.5, 0.9])("with a ratio of %d records that share of traces", (ratio) => {
+  it.each([0.01, 0.25, 0.5, 0.9])("records the share of traces that a ratio of %d asks for", (ratio) => {
     const share = ids.filter((id) => isRecorded({ ratio, parentDecides: false }, id, false)).length / ids.length
     // Five standard deviations.
     assert.closeTo(share, ratio, 5 * Math.sqrt((ratio * (1 - ratio)) / ids.length))
   })
 
-  it("records with a larger ratio whatever a smaller one records, by the end of the id alone", () => {
+  it("records at a larger ratio all traces of a smaller one, by the last digits of the trace id", () => {
     const [some, more] = [0.2, 0.4].map((ratio) => ({ ratio, parentDecides: false })) as [Sampling, Sampling]
     for (const id of ids) {
       if (isRecorded(some, id, false)) assert.isTrue(isRecorded(more, id, false))
@@ -50,7 +50,7 @@ describe("sampling", () => {
     }
   })
 
-  it("follows the caller's decision if configured to", () => {
+  it("follows the caller's sampling decision if parentDecides is set", () => {
     for (const ratio of [0, 0.5, 1]) {
       for (const recorded of [true, false]) {
         assert.strictEqual(isRecorded({ ratio, parentDecides: true }, "f".repeat(32), recorded), recorded)
@@ -78,11 +78,11 @@ const failing = Effect.forEach(
   { discard: true }
 )
 
-describe("traces for a collector", () => {
+describe("traces sent to an OpenTelemetry collector", () => {
   it.live.each([
     ["", "/"],
     ["/otlp/v1/traces?tenant=1", "/otlp/v1/traces?tenant=1"]
-  ] as const)("at %j are sent to %s, without the text of any failure", function* ([path, expected]) {
+  ] as const)("for an endpoint with path %j are posted to %s, without error messages", function* ([path, expected]) {
     const { received, url } = yield* startCollector
     yield* Effect.provide(failing, tracingTo(Option.some(url + path)))
     assert.deepStrictEqual(
@@ -95,7 +95,7 @@ describe("traces for a collector", () => {
     assert.notInclude(body, "canary")
   })
 
-  it.live("contain the text of failures if Effect's own exporter sends them (control)", function* () {
+  it.live("contain error messages if Effect's own exporter sends them (control)", function* () {
     const { received, url } = yield* startCollector
     const layer = OtlpTracer.layer({ url, resource: { serviceName: "byok" } })
     yield* Effect.provide(failing, Layer.provide(layer, [OtlpSerialization.layerJson, FetchHttpClient.layer]))
@@ -113,7 +113,7 @@ describe("traces for a collector", () => {
     ["refuses", 401],
     ["does not answer", 0]
   ] as const)(
-    "are dropped while it %s, with a warning that holds neither its URL nor its headers",
+    "are dropped while the collector %s, with a warning that shows neither URL nor headers",
     function* ([, status]) {
       const { answer, headers, spans, url } = yield* SpanCollector.make
       const lines: Array<string> = []

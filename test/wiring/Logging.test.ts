@@ -26,14 +26,14 @@ const formats: Record<string, RegExp> = {
   json: /^\{.*"message":"an info message".*"version":"[\d.]+","instance":"[0-9a-f-]{36}"\}$/m
 }
 
-describe("logs", () => {
-  it.effect.each(Object.entries(formats))("go to standard error only, in %s", function* ([LOG_FORMAT, line]) {
+describe("the logger", () => {
+  it.effect.each(Object.entries(formats))("writes only to standard error in format %s", function* ([LOG_FORMAT, line]) {
     const { stderr, stdout } = yield* logWith({ LOG_FORMAT })
     assert.match(stderr, line)
     assert.strictEqual(stdout, "")
   })
 
-  it.effect("in json equal Effect's format, with or without secrets", function* () {
+  it.effect("writes the same JSON fields as Effect's logger, without secrets", function* () {
     const secret = Redacted.make("canary")
     const circle: Record<string, unknown> = { secret }
     circle["circle"] = circle
@@ -66,7 +66,7 @@ describe("logs", () => {
     )
   })
 
-  it.effect("are pretty and of level info by default", function* () {
+  it.effect("has format pretty and level info by default", function* () {
     for (const variables of [{}, { LOG_LEVEL: "", LOG_FORMAT: "" }]) {
       const { stderr } = yield* logWith(variables)
       assert.match(stderr, formats["pretty"] ?? /^$/)
@@ -82,7 +82,7 @@ describe("logs", () => {
     ["error", ["an error"]],
     ["fatal", []],
     ["none", []]
-  ])("at LOG_LEVEL=%s show %j", function* ([LOG_LEVEL, messages]) {
+  ])("at LOG_LEVEL=%s writes only these messages: %j", function* ([LOG_LEVEL, messages]) {
     const { stderr } = yield* logWith({ LOG_LEVEL })
     const shown = ["a debug", "an info", "an error"].filter((message) => stderr.includes(`${message} message`))
     assert.deepStrictEqual(shown, messages)
@@ -95,7 +95,7 @@ describe("logs", () => {
       "OTEL_RESOURCE_ATTRIBUTES must be pairs such as key=value, separated by commas, their values percent-encoded."
     ],
     [{ LOG_FORMAT: "canary" }, "LOG_FORMAT must be pretty, logfmt or json."]
-  ])("%j is refused in a sentence that names the setting without the value", function* ([variables, sentence]) {
+  ])("refuses %j in a sentence that names the setting, not the value", function* ([variables, sentence]) {
     const build = Effect.scoped(Layer.build(Layer.fresh(Logging.layer)))
     const exit = yield* Effect.exit(
       Effect.provideService(build, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: variables }))

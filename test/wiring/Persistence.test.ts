@@ -57,8 +57,8 @@ const refusalOf = (url: string, ca?: string) =>
     return message
   })
 
-describe("at the start of the service, a database", () => {
-  it.effect("that is still starting (57P03) is retried for ten seconds, as log and error say", function* () {
+describe("opening the database at the start of the service", () => {
+  it.effect("retries a database that is still starting (57P03) for ten seconds, and logs it once", function* () {
     const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
     const { isOver, lines, refusal, untilAsleep } = yield* openOn(port)
     for (let times = 1; times <= 20; times++) {
@@ -78,7 +78,7 @@ describe("at the start of the service, a database", () => {
   it.effect.each<readonly [name: string, treat: (socket: Socket) => unknown, code: string, sleeps: Array<number>]>([
     ["closes connections", (socket) => socket.destroy(), "ECONNRESET", [500]],
     ["does not answer", () => undefined, "ETIMEDOUT", [connectTimeout, 500]]
-  ])("that %s is retried, with its code in the message", function* ([, treat, code, sleeps]) {
+  ])("retries a database that %s, and puts the error code in log and error", function* ([, treat, code, sleeps]) {
     const { isOver, lines, refusal, untilAsleep } = yield* openOn(yield* listen(treat))
     for (let times = 1; !isOver(); times++) {
       for (const time of sleeps) {
@@ -97,13 +97,13 @@ describe("at the start of the service, a database", () => {
     ["3D000", ": the database does not exist (3D000)."],
     ["42501", ": the user lacks a permission (42501); run `byok migrate` as the owner of the database."],
     ["53300", " cannot be used: the database takes no more connections (UnknownError 53300)."]
-  ])("that answers %s is not retried", function* ([sqlstate, fault]) {
+  ])("does not retry a database that answers with SQLSTATE %s", function* ([sqlstate, fault]) {
     const { port, refused } = yield* refusingPostgres(sqlstate, "no, canary")
     assert.strictEqual(yield* refusalOf(urlOf(port)), `DATABASE_URL${fault}`)
     assert.strictEqual(refused(), 1)
   })
 
-  it.effect("that wants a password is not retried without one", function* () {
+  it.effect("does not retry a database that wants a password if the URL has none", function* () {
     const { port } = yield* refusingPostgres("57P03", "no, canary")
     assert.strictEqual(
       yield* refusalOf(`postgres://canary@127.0.0.1:${port}/canary`),
@@ -111,7 +111,7 @@ describe("at the start of the service, a database", () => {
     )
   })
 
-  it.effect("whose certificate is not trusted is not retried, and the error names the setting to use", function* () {
+  it.effect("does not retry if the certificate is not trusted, and names the setting to use", function* () {
     const tls = selfSignedCertificate("127.0.0.1")
     const { port } = yield* refusingPostgres("57P03", "no, canary", { tls })
     for (const ca of [undefined, selfSignedCertificate("127.0.0.1").certificate]) {
@@ -122,7 +122,7 @@ describe("at the start of the service, a database", () => {
     }
   })
 
-  it.effect("whose certificate is for another host or expired is not retried", function* () {
+  it.effect("does not retry if the certificate is expired or for another host", function* () {
     const certificates = [
       [selfSignedCertificate("localhost"), "is for another host (ERR_TLS_CERT_ALTNAME_INVALID)"],
       [selfSignedCertificate("127.0.0.1", "20210101000000Z"), "is not valid (CERT_HAS_EXPIRED)"]
@@ -134,7 +134,7 @@ describe("at the start of the service, a database", () => {
     }
   })
 
-  it.effect("that declines TLS is not retried", function* () {
+  it.effect("does not retry a database without TLS if the URL requires TLS", function* () {
     const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
     const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`)
     assert.strictEqual(
@@ -144,7 +144,7 @@ describe("at the start of the service, a database", () => {
     assert.strictEqual(refused(), 0)
   })
 
-  it.live("that is embedded and fails is not blamed on the unset database URL", function* () {
+  it.live("names the embedded database, not DATABASE_URL, in the error if that one fails", function* () {
     const dataDirectory = yield* temporaryDirectory
     const cluster = yield* prepare(dataDirectory, yield* locate())
     writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")

@@ -241,15 +241,15 @@ const refusalOf = (env: Variables) =>
     return error.message
   })
 
-describe("settings", () => {
-  it.effect("have defaults, and an empty variable counts as unset", function* () {
+describe("reading the settings", () => {
+  it.effect("uses the defaults for variables that are unset or empty", function* () {
     assert.deepStrictEqual(plain(yield* read({})), defaults)
     const empty = Object.fromEntries(Object.keys(settings).map((name) => [name, ""]))
     assert.deepStrictEqual(plain(yield* read(empty)), defaults)
   })
 
   it.effect.each(Object.entries(settings).flatMap(([name, { good }]) => good.map((pair) => [name, ...pair] as const)))(
-    "%s=%s is accepted",
+    "accepts %s=%s",
     function* ([name, given, expected]) {
       assert.deepStrictEqual(plain(yield* read({ [name]: given })), { ...defaults, ...expected })
     }
@@ -259,22 +259,22 @@ describe("settings", () => {
     Object.entries(settings).flatMap(([name, { bad }]) =>
       (bad?.texts ?? []).map((given) => [name, given, `${name} ${bad?.sentence}`] as const)
     )
-  )("%s=%j is refused in one sentence that names it and what it expects", function* ([name, given, sentence]) {
+  )("refuses %s=%j in one sentence with the setting's name and what it expects", function* ([name, given, sentence]) {
     assert.strictEqual(yield* refusalOf({ [name]: given }), sentence)
   })
 
   it.effect.each<readonly [of: string, env: Variables, expected: Plain]>([
     [
-      "the server's own certificate come in a pair (F19)",
+      "the server's certificate and key file (F19)",
       { TLS_CERT_FILE: "cert.pem", TLS_KEY_FILE: "key.pem" },
       { tls: { certificateFile: "cert.pem", keyFile: "key.pem" } }
     ],
     [
-      "a ratio take its argument",
+      "the sampler and its ratio",
       { OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0.25" },
       sampled(0.25, false)
     ]
-  ])("of %s", function* ([, env, expected]) {
+  ])("reads two settings together: %s", function* ([, env, expected]) {
     assert.deepStrictEqual(plain(yield* read(env)), { ...defaults, ...expected })
   })
 
@@ -286,7 +286,7 @@ describe("settings", () => {
     [{ HOST: "::" }, undefined],
     [{ HOST: "192.0.2.1" }, undefined],
     [{ HOST: "0.0.0.0", PUBLIC_URL: "https://keys.example/" }, "https://keys.example"]
-  ])("make links begin with the URL of the service, if known: %j: %s", function* ([env, expected]) {
+  ])("derives the public URL of links, if known, from %j: %s", function* ([env, expected]) {
     assert.strictEqual(publicUrlOf(yield* read(env)), expected)
   })
 
@@ -296,11 +296,11 @@ describe("settings", () => {
     [{ HOST: "::" }, "http://localhost:3000"],
     [{ HOST: "192.0.2.1" }, "http://192.0.2.1:3000"],
     [{ HOST: "2001:db8::1" }, "http://[2001:db8::1]:3000"]
-  ])("make the first link begin with a URL at which the service listens: %j: %s", function* ([env, expected]) {
+  ])("derives a URL for the first link, at which the service listens, from %j: %s", function* ([env, expected]) {
     assert.strictEqual(localUrlOf(yield* read(env)), expected)
   })
 
-  it.effect("turn off one OpenTelemetry signal, or all", function* () {
+  it.effect("turns off traces with OTEL_TRACES_EXPORTER=none, and all with OTEL_SDK_DISABLED", function* () {
     const all = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://h", OTEL_EXPORTER_OTLP_HEADERS: "a=all%20of,b=it" }
     const given = { ...defaults, "otlp.headers": { a: "all of", b: "it" } }
     const metrics = { ...given, "otlp.metrics": "http://h/v1/metrics" }
@@ -309,7 +309,7 @@ describe("settings", () => {
     assert.deepStrictEqual(plain(yield* read({ ...all, OTEL_SDK_DISABLED: "true" })), given)
   })
 
-  it.effect("of the resource keep its attributes, and each process has a different id", function* () {
+  it.effect("keeps OTEL_RESOURCE_ATTRIBUTES, and generates an instance id if none is given", function* () {
     const own = (yield* read({ OTEL_RESOURCE_ATTRIBUTES: "service.version=9,a=b%2Cc,d=" })).otlp.resource
     assert.deepStrictEqual(own.attributes, {
       a: "b,c",
@@ -336,12 +336,12 @@ describe("settings", () => {
       { BYOK_PKCS11_PIN: "1", BYOK_PKCS11_PIN_FILE: "b" },
       "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set."
     ]
-  ])("%j contradict each other", function* ([env, sentence]) {
+  ])("refuses settings that contradict or lack each other: %j", function* ([env, sentence]) {
     assert.strictEqual(yield* refusalOf(env), sentence)
   })
 
   it.effect.prop(
-    "whatever is set, a refusal names a setting and holds no value (T4)",
+    "names a setting in each refusal, and shows no value (T4)",
     Object.fromEntries(Object.keys(settings).map((name) => [name, anyString])),
     function* (given) {
       const env = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, `canary${value}`]))
@@ -354,7 +354,7 @@ describe("settings", () => {
     }
   )
 
-  it.effect("that are secret are removed from the process's environment, and the others stay", function* () {
+  it.effect("removes secrets from the process's environment, and leaves other settings", function* () {
     const given = {
       DATABASE_URL: "postgres://u:canary@localhost/d",
       BYOK_KEYRING: "canary",
@@ -393,7 +393,7 @@ describe("settings", () => {
     )
   })
 
-  it("are in the table of docs/settings.md with the same defaults, and no others are", () => {
+  it("knows exactly the settings in the table of docs/settings.md, with the same defaults", () => {
     const page = readFileSync(join(import.meta.dirname, "../../docs/settings.md"), "utf8")
     const rows = page.split("\n").filter((line) => line.startsWith("| `"))
     const cells = rows.map((row) => row.split("|").map((cell) => cell.trim().replaceAll("`", "")))
@@ -446,8 +446,8 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
     return error.message
   })
 
-layer(GivenLive)("the service does not start", (it) => {
-  it.effect("with a DATABASE_CA_FILE that is missing or holds no certificates", function* () {
+layer(GivenLive)("an unusable DATABASE_CA_FILE", (it) => {
+  it.effect("the service does not start if DATABASE_CA_FILE is missing, damaged or without certificates", function* () {
     const file = join(yield* temporaryDirectory, "canary")
     const refused = refusalToStart((given) => ({ ...given, databaseCaFile: Option.some(file) }))
     const found = (what: string) => `DATABASE_CA_FILE must be a file of PEM certificates; found ${what}.`
@@ -469,8 +469,8 @@ layer(GivenLive)("the service does not start", (it) => {
   })
 })
 
-layer(GivenLive)("the service starts", (it) => {
-  it.effect("with a DATABASE_CA_FILE of several certificates and text around them", function* () {
+layer(GivenLive)("a usable DATABASE_CA_FILE", (it) => {
+  it.effect("the service starts with several certificates and other text in DATABASE_CA_FILE", function* () {
     const file = join(yield* temporaryDirectory, "ca.pem")
     const [one, other] = ["one", "other"].map((name) => selfSignedCertificate(name).certificate)
     writeFileSync(file, `# One\n${one}\r\n# Other\r\n${other?.replaceAll("\n", "\r\n")}`)

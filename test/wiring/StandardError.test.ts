@@ -25,7 +25,7 @@ const linesIn = (text: string) => Array.from(text.matchAll(/line (\d+)\./g), ([,
 const systemError = (code: string) => Object.assign(new Error(code), { code })
 
 describe("standard error", () => {
-  it.live.each(formats)("gets the lines of one turn in one write and in order, in %s", function* (format) {
+  it.live.each(formats)("gets lines of one event loop turn in one write, in order, in format %s", function* (format) {
     const { layer, writes } = takeLog()
     const turns = Effect.gen(function* () {
       yield* nextTurn
@@ -58,7 +58,7 @@ describe("standard error", () => {
     assert.deepStrictEqual(linesIn(text), numbers(0, 200))
   })
 
-  it.live("that nobody reads keeps a bounded number of lines, and later says how many are missing", function* () {
+  it.live("buffers a bounded number of lines if nobody reads, and later says how many are missing", function* () {
     let [isRead, text] = [false, ""]
     const stuck = Layer.succeed(WriteLog, (bytes) => {
       if (!isRead) throw systemError("EAGAIN")
@@ -110,7 +110,7 @@ describe("the console on standard error", () => {
     assert.strictEqual(log.text, "group\n  inside\noutside\n")
   })
 
-  it.live("keeps 4 MiB of characters for the reader, and counts the lines beyond", function* () {
+  it.live("buffers 4 MiB of text, and counts the lines that it drops beyond that", function* () {
     const { console, end, log } = yield* consoleOn()
     const line = "x".repeat(4 * 1024 * 1024 - 1)
     console.error(line)
@@ -119,7 +119,7 @@ describe("the console on standard error", () => {
     assert.isTrue(log.text === `${line}\n2 are missing\n`)
   })
 
-  it.live("tries a full pipe again after a while, not with every line", function* () {
+  it.live("retries a full pipe after a pause, not with every line", function* () {
     let hasRoom = false
     const { console, log } = yield* consoleOn(() => hasRoom)
     const began = performance.now()
@@ -133,7 +133,7 @@ describe("the console on standard error", () => {
     assert.deepStrictEqual(linesIn(log.text), numbers(0, 500))
   })
 
-  it.live("waits for the reader when the process ends, for two seconds at most", function* () {
+  it.live("waits at most two seconds for its reader when the process ends", function* () {
     const slow = yield* consoleOn((call) => call > 3)
     slow.console.error("line 0.")
     const began = performance.now()
@@ -151,7 +151,7 @@ describe("the console on standard error", () => {
     isStuck = false
   })
 
-  it.live("forgets what cannot be written, and listens no longer than its scope", function* () {
+  it.live("drops lines that fail with EPIPE, and removes its exit listener with its scope", function* () {
     const listeners = process.listenerCount("exit")
     let isBroken = true
     const log = yield* Effect.scoped(
@@ -204,14 +204,14 @@ const ends: Record<string, readonly [statement: string, code: number]> = {
   SIGTERM: [`process.kill(process.pid, "SIGTERM"); yield* Effect.never`, 130]
 }
 
-describe("a process", () => {
-  it.live.each(Object.entries(ends))("writes its log before %s", function* ([, [statement, code]]) {
+describe("a process that logs", () => {
+  it.live.each(Object.entries(ends))("loses no line at %s", function* ([, [statement, code]]) {
     const { stdout } = yield* endWith(statement)
     assert.deepStrictEqual(linesIn(stdout), numbers(0, many))
     assert.match(stdout, new RegExp(`^code ${code}$`, "m"))
   })
 
-  it.live("that does not flush loses lines (control)", function* () {
+  it.live("loses lines if it does not flush at exit (control)", function* () {
     const { stdout } = yield* endWith("process.exit(3)", `process.removeAllListeners("exit")`)
     assert.isBelow(linesIn(stdout).length, many)
   })

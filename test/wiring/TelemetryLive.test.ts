@@ -65,8 +65,8 @@ const toCollector = (url: URL): Partial<Settings> => ({
   otlp: { ...base.otlp, metrics: Option.some(url.href), headers: Redacted.make({ "x-collector-key": "a secret" }) }
 })
 
-describe("metrics for a collector", () => {
-  it.live("are sent at the end at the latest, with only unit, resource, headers and labels", function* () {
+describe("metrics sent to an OpenTelemetry collector", () => {
+  it.live("are sent at shutdown at the latest, with unit, description, labels, resource and headers", function* () {
     const text = yield* received(toCollector)
     assert.include(text, "POST /v1/metrics ")
     assert.include(text, "x-collector-key a secret")
@@ -95,7 +95,7 @@ describe("metrics for a collector", () => {
     assert.includeMembers([...labels], ["result", "http.route", "cpu.mode", "kek_id"])
   })
 
-  it.live("are neither read nor sent unless the settings name a collector", function* () {
+  it.live("are not sent unless the settings name a collector", function* () {
     assert.strictEqual(yield* received(() => ({})), "")
   })
 })

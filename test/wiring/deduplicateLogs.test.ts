@@ -13,7 +13,7 @@ const writtenBy = (effect: Effect.Effect<void>) =>
     return lines.map((line) => line.replace(/fiber=\S+ /, ""))
   })
 
-it.effect("the first warning or error of each cause is written, then the number of the others", function* () {
+it.effect("repeated warnings and errors of one cause are written once, then counted in one line", function* () {
   const trouble = Effect.gen(function* () {
     for (let n = 0; n < 3; n += 1) {
       yield* Effect.logError("Unexpected failure", new Error("one"))
@@ -38,7 +38,7 @@ it.effect("the first warning or error of each cause is written, then the number 
   )
 })
 
-it.effect("up to 20 requests of omitted lines are named (C2)", function* () {
+it.effect("the line that counts omitted lines names up to 20 of their requests (C2)", function* () {
   const ids = Array.from({ length: 30 }, (_, n) => `request-${n}`)
   const lines = yield* writtenBy(
     Effect.forEach(ids, (request_id) => Effect.annotateLogs(Effect.logError("Gone"), { request_id }), {
@@ -50,7 +50,7 @@ it.effect("up to 20 requests of omitted lines are named (C2)", function* () {
   assert.include(lines[1], `Gone (29 more in the last second; request_id: ${ids.slice(1, 21).join(", ")})`)
 })
 
-it.effect.each(["pretty", "logfmt", "json"])("in %s every line goes to standard error (C2)", function* (LOG_FORMAT) {
+it.effect.each(["pretty", "logfmt", "json"])("logs in %s go to standard error only (C2)", function* (LOG_FORMAT) {
   const out: Array<unknown> = []
   const log = (...parts: ReadonlyArray<unknown>) => void out.push(...parts)
   const taken = takeLog()
@@ -67,7 +67,7 @@ it.effect.each(["pretty", "logfmt", "json"])("in %s every line goes to standard 
   assert.include(taken.writes.join(""), "2 more in the last second")
 })
 
-it.effect("a bounded number of causes is distinguished at a time", function* () {
+it.effect("log causes beyond a limit are counted together in one line", function* () {
   const lines = yield* writtenBy(
     Effect.forEach(
       Array.from({ length: 1000 }, (_, n) => n),
@@ -79,7 +79,7 @@ it.effect("a bounded number of causes is distinguished at a time", function* () 
   assert.include(lines.at(-1), "Other causes (949 more in the last second)")
 })
 
-it.live.each(["pretty", "logfmt", "json"])("any value can be logged twice in the format %s", (LOG_FORMAT) =>
+it.live.each(["pretty", "logfmt", "json"])("logging any value twice does not fail in format %s", (LOG_FORMAT) =>
   Effect.gen(function* () {
     const odd = [Object.create(null), Symbol("odd"), 1n, undefined, { toString: () => assert.fail("called") }]
     for (let n = 0; n < 2; n += 1) {

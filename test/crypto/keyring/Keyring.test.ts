@@ -19,7 +19,7 @@ const refusal = (text: string) => {
   }
 }
 
-describe("a keyring (SECURITY.md, Keyring)", () => {
+describe("parsing a keyring (SECURITY.md, Keyring)", () => {
   it.for([
     ["one key", one, ["kek-1"]],
     ["one key and a line break", `${one}\n`, ["kek-1"]],
@@ -28,12 +28,12 @@ describe("a keyring (SECURITY.md, Keyring)", () => {
     ["lines that end in CR LF, empty lines and blanks around", `\r\n  ${one}\r\n\r\n\t${two} \r\n`, ["kek-1", "kek-2"]],
     ["an id of every character allowed", `AZaz09._-:${keyOf("one")}`, ["AZaz09._-"]],
     ["an id of 64 characters", `${"k".repeat(64)}:${keyOf("one")}`, ["k".repeat(64)]]
-  ] as const)("may have %s, and the first is primary", ([, text, expected]) => {
+  ] as const)("accepts %s, and makes the first key primary", ([, text, expected]) => {
     assert.deepEqual(ids(text), Array.from(expected))
     assert.strictEqual(parseKeyring(text).primary?.id, expected[0])
   })
 
-  it("may be empty, without a primary key", () => {
+  it("accepts an empty keyring, which has no primary key", () => {
     assert.isUndefined(parseKeyring(" \n").primary)
   })
 
@@ -50,7 +50,7 @@ describe("a keyring (SECURITY.md, Keyring)", () => {
   )
 })
 
-describe("the message that refuses an invalid keyring (SECURITY.md, Keyring)", () => {
+describe("the error for an invalid keyring (SECURITY.md, Keyring)", () => {
   const expected = "expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found"
   const keyOfBytes = (bytes: Buffer) => `kek-1:${bytes.toString("base64")}`
   it.for([
@@ -108,7 +108,7 @@ describe("the message that refuses an invalid keyring (SECURITY.md, Keyring)", (
     assert.isFalse(quotes(message ?? "", secret))
   })
 
-  it.effect("the search finds a message that quotes the line (control)", function* () {
+  it.effect("fails this check if it quotes the line (control)", function* () {
     const checked = yield* Arbitrary.checkEffect(
       wrong,
       ({ secret, text }) => !quotes(`${refusal(text)} in ${text}`, secret)
@@ -116,13 +116,13 @@ describe("the message that refuses an invalid keyring (SECURITY.md, Keyring)", (
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  it.prop("any text is either a keyring or refused with this error", [anyString, anyString], ([before, after]) => {
+  it.prop("is the only error that parsing any text can throw", [anyString, anyString], ([before, after]) => {
     for (const text of [before, `${before}:${after}`, `${one}\n${before}`, `kek-1:${after}`]) refusal(text)
   })
 })
 
 describe("a generated keyring (D40)", () => {
-  it("is one new key, named after its day", () => {
+  it("has one new key, whose id contains the date", () => {
     const made = Array.from({ length: 100 }, () => generateKeyring(new Date("2026-01-31T23:59:59Z")))
     for (const text of made) assert.match(text, /^kek-2026-01-31-[0-9a-f]{6}:[A-Za-z0-9+/]{43}=$/)
     assert.strictEqual(new Set(made.map((text) => text.split(":")[1])).size, 100)

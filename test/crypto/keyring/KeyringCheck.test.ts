@@ -11,8 +11,8 @@ const recorded = Effect.map(Memory, ({ keks }) => Array.from(keks.keys()))
 
 const onMemory = itWith(MemoryStore.layer)
 
-describe("the keyring is checked against the database before it is used (T12)", () => {
-  onMemory("keys seen for the first time are recorded, by id and check value only", function* () {
+describe("checking a keyring against the keys that the database knows (T12)", () => {
+  onMemory("records new keys, by id and check value only", function* () {
     const keyring = keyringOf(line("kek-1", "one"), line("kek-2", "two"))
     assert.strictEqual(yield* registerKeyring(keyring), keyring)
     const { keks } = yield* Memory
@@ -22,14 +22,14 @@ describe("the keyring is checked against the database before it is used (T12)", 
     )
   })
 
-  onMemory("the same keys pass again, in any order and with one added or removed", function* () {
+  onMemory("accepts known keys in any order, with one added or removed", function* () {
     yield* registerKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
     yield* registerKeyring(keyringOf(line("kek-2", "two"), line("kek-1", "one")))
     yield* registerKeyring(keyringOf(line("kek-3", "three"), line("kek-2", "two")))
     assert.sameMembers(yield* recorded, ["kek-1", "kek-2", "kek-3"])
   })
 
-  onMemory("other bytes under known ids are refused by naming each id, and nothing is recorded", function* () {
+  onMemory("refuses other bytes under known ids, names these ids and records nothing", function* () {
     yield* registerKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
     const wrong = keyringOf(line("kek-0", "new"), line("kek-1", "other"), line("kek-2", "two"), line("kek-9", "new"))
     const refused = yield* Effect.flip(registerKeyring(wrong))
@@ -41,7 +41,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     yield* registerKeyring(keyringOf(line("kek-1", "one")))
   })
 
-  onMemory("a retired first key is refused by naming it; a retired key may still open", function* () {
+  onMemory("refuses a retired first key by name, but accepts retired keys after the first", function* () {
     const { keks } = yield* Memory
     const [one, two] = [line("kek-1", "one"), line("kek-2", "two")]
     yield* registerKeyring(keyringOf(one, two))
@@ -55,7 +55,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     assert.strictEqual(yield* registerKeyring(empty), empty)
   })
 
-  it.effect("a registry that forgets its keys would accept them (control)", function* () {
+  it.effect("accepts other bytes if the registry forgets its keys (control)", function* () {
     const check = (keyring: ReturnType<typeof keyringOf>) =>
       Effect.provide(
         registerKeyring(keyring),

@@ -71,7 +71,7 @@ describe("the commands that change the keyring file (SECURITY.md, Rotating the k
     assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
   })
 
-  it.live("refuse a key in the wrong state in one sentence, and leave the file as it is", function* () {
+  it.live("refuse a key in the wrong state in one sentence, and leave the file unchanged", function* () {
     const { file, settings, stores, text } = yield* begin("new", "old")
     yield* Effect.gen(function* () {
       yield* sealUnder(ringOf("old"), 2)
@@ -115,7 +115,7 @@ describe("the commands that change the keyring file (SECURITY.md, Rotating the k
     }).pipe(Effect.provide(stores))
   })
 
-  it.live("say where to change a keyring that is not in a file", function* () {
+  it.live("refuse to change BYOK_KEYRING, which is no file, and say where to change it", function* () {
     const { settings, stores, text } = yield* begin("old")
     const keyring = Option.some(Redacted.make(text()))
     const inEnvironment: Settings = { ...settings, keyring, keyringFile: Option.none() }

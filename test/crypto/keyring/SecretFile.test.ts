@@ -11,7 +11,7 @@ const isRoot = process.getuid?.() === 0
 const module = pathToFileURL(join(import.meta.dirname, "../../../src/crypto/keyring/SecretFile.ts")).href
 
 describe("a file with a secret (SECURITY.md, Keyring)", () => {
-  it.effect("of mode 0400 or 0600 is read; of any other it is refused, without its content", function* () {
+  it.effect("is read with mode 0400 or 0600; with another, the error shows the mode, no content", function* () {
     const file = yield* fileOfMode(0o600)
     const read: Array<string> = []
     for (let mode = 0; mode <= 0o777; mode++) {
@@ -27,7 +27,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
     assert.deepStrictEqual(read, isRoot ? ["0400", "0440", "0600"] : ["0400", "0600"])
   })
 
-  it("of mode 0440 is private if root owns it and its group is one of the process, as Kubernetes mounts it (F11)", () => {
+  it("is private with mode 0440 if root owns it and the process is in its group (F11)", () => {
     const groups = [1000, 2000]
     const mounted = { mode: 0o100440, uid: 0, gid: 2000 }
     assert.isTrue(isPrivate(mounted, groups))
@@ -38,7 +38,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
   })
 
   it.effect.skipIf(!isRoot)(
-    `of mode 0440 is read by a process of its group (F11)${isRoot ? "" : " (skipped: not root)"}`,
+    `with mode 0440 and owner root is read by a process of its group (F11)${isRoot ? "" : " (skipped: not root)"}`,
     function* () {
       const file = yield* fileOfMode(0o440)
       const program = `
@@ -56,7 +56,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
     }
   )
 
-  it.effect("behind a symbolic link is judged by its own mode", function* () {
+  it.effect("is judged by its own mode when read through a symbolic link", function* () {
     const file = yield* fileOfMode(0o644)
     const link = join(yield* temporaryDirectory, "link")
     symlinkSync(file, link)
@@ -65,7 +65,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
     assert.strictEqual(yield* readPrivateText(link), secret)
   })
 
-  it.effect("that is missing, or is a directory, fails with the reason and without its path", function* () {
+  it.effect("is refused with the reason, but not its path, if it is missing or a directory", function* () {
     const path = yield* temporaryDirectory
     const missing = yield* Effect.flip(readPrivateText(join(path, "missing")))
     assert.strictEqual(missing._tag, "UnusableFile")
@@ -76,7 +76,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
   })
 })
 
-it("a file is open while it is used, and closed even if the use fails", () => {
+it("whileOpen keeps a file open during its callback, and closes it even if that throws", () => {
   const used: Array<number> = []
   const use = (descriptor: number) => {
     used.push(descriptor)

@@ -50,21 +50,21 @@ const assertLeft = (file: string, text: string) => {
 }
 
 describe("a new keyring file (SECURITY.md, Keyring)", () => {
-  it.effect("has mode 0600 and can be read back", function* () {
+  it.effect("has mode 0600 and the text that was written", function* () {
     const file = join(yield* temporaryDirectory, "keyring")
     yield* createPrivateFile(file, secret)
     assert.strictEqual(statSync(file).mode & 0o777, 0o600)
     assertLeft(file, `${secret}\n`)
   })
 
-  it.effect("never replaces an existing one", function* () {
+  it.effect("does not replace an existing file", function* () {
     const file = yield* fileOfMode(0o600)
     const { message } = yield* Effect.flip(createPrivateFile(file, "kek-2:other"))
     assert.strictEqual(message, "expected a file that can be written: file already exists (EEXIST)")
     assertLeft(file, secret)
   })
 
-  it.effect("does not exist if it cannot be written completely", function* () {
+  it.effect("is removed if it cannot be written completely", function* () {
     const path = yield* temporaryDirectory
     const told = yield* toldWithLittleRoom('createPrivateFile(file, "k".repeat(100_000))', join(path, "keyring"))
     assert.strictEqual(told, "expected a file that can be written: file too large (EFBIG)")
@@ -76,7 +76,7 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
     assert.strictEqual(message, "expected a file that can be written: no such file or directory (ENOENT)")
   })
 
-  it.effect("has the text of one of two processes that create it at once, and both read it complete", function* () {
+  it.effect("is created by one of two concurrent writers, and both read its complete text", function* () {
     const directory = yield* temporaryDirectory
     const arrived = new Int32Array(new SharedArrayBuffer(4 * 50))
     const [one = [], two = []] = yield* race(directory, arrived)
@@ -94,11 +94,11 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
   })
 })
 
-describe("a changed keyring file (SECURITY.md, Rotating the keyring)", () => {
+describe("changing a keyring file (SECURITY.md, Rotating the keyring)", () => {
   const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
 
   it.effect.each([0o400, 0o600])(
-    "has the complete new text and its mode (%s), and no other file remains",
+    "writes the new text with the old mode (%s), and leaves no temporary file",
     function* (mode) {
       const file = yield* fileOfMode(mode)
       const seen: Array<string> = []
@@ -113,7 +113,7 @@ describe("a changed keyring file (SECURITY.md, Rotating the keyring)", () => {
     }
   )
 
-  it.effect("stays as it is, and leaves no other file, if the change fails or is interrupted", function* () {
+  it.effect("keeps the old text and leaves no temporary file if the change fails or is interrupted", function* () {
     const file = yield* fileOfMode(0o600)
     for (const change of [Effect.fail("no"), Effect.die("no"), Effect.interrupt]) {
       assert.isTrue(Exit.isFailure(yield* Effect.exit(editKeyringFile(file, () => change))))
@@ -121,7 +121,7 @@ describe("a changed keyring file (SECURITY.md, Rotating the keyring)", () => {
     }
   })
 
-  it.effect.skipIf(process.getuid?.() !== 0)("by root keeps its owner", function* () {
+  it.effect.skipIf(process.getuid?.() !== 0)("keeps the owner of the file when done by root", function* () {
     const file = yield* fileOfMode(0o600)
     chownSync(file, 65533, 65534)
     yield* edit(file, "changed")
@@ -130,7 +130,7 @@ describe("a changed keyring file (SECURITY.md, Rotating the keyring)", () => {
     assert.strictEqual(readFileSync(file, "utf8"), "changed")
   })
 
-  it.effect("stays as it is, and leaves no other file, if its replacement disappears meanwhile", function* () {
+  it.effect("keeps the old text if the temporary file is deleted during the change", function* () {
     const file = yield* fileOfMode(0o600)
     const removed = editKeyringFile(file, () => {
       rmSync(`${file}.new`)
@@ -141,37 +141,34 @@ describe("a changed keyring file (SECURITY.md, Rotating the keyring)", () => {
     assertLeft(file, secret)
   })
 
-  it.effect("stays as it is, and leaves no other file, if there is no room for the new text", function* () {
+  it.effect("keeps the old text and leaves no temporary file if the disk is full", function* () {
     const file = yield* fileOfMode(0o600)
     const told = yield* toldWithLittleRoom('editKeyringFile(file, () => Effect.succeed("k".repeat(100_000)))', file)
     assert.strictEqual(told, "expected a file that can be replaced: file too large (EFBIG)")
     assertLeft(file, secret)
   })
 
-  it.effect.each(["its name", "a link"])(
-    "by %s is changed by one at a time; a second change is refused and overwrites nothing",
-    function* (by) {
-      const target = yield* fileOfMode(0o600)
-      const file = by === "a link" ? join(yield* temporaryDirectory, "link") : target
-      if (file !== target) symlinkSync(target, file)
-      const meanwhile: Array<string> = []
-      yield* editKeyringFile(file, () =>
-        Effect.gen(function* () {
-          const { message } = yield* Effect.flip(edit(file, "other"))
-          meanwhile.push(message)
-          return "changed"
-        })
-      )
-      const sentence = `expected no file ${target}.new, which exists only while a command changes the keyring; found one`
-      assert.deepStrictEqual(meanwhile, [sentence])
-      assert.strictEqual(readFileSync(file, "utf8"), "changed")
-      yield* edit(file, "again")
-      assert.strictEqual(readFileSync(target, "utf8"), "again")
-      assert.strictEqual(lstatSync(file).isSymbolicLink(), by === "a link")
-    }
-  )
+  it.effect.each(["its name", "a link"])("is refused through %s while another change is in progress", function* (by) {
+    const target = yield* fileOfMode(0o600)
+    const file = by === "a link" ? join(yield* temporaryDirectory, "link") : target
+    if (file !== target) symlinkSync(target, file)
+    const meanwhile: Array<string> = []
+    yield* editKeyringFile(file, () =>
+      Effect.gen(function* () {
+        const { message } = yield* Effect.flip(edit(file, "other"))
+        meanwhile.push(message)
+        return "changed"
+      })
+    )
+    const sentence = `expected no file ${target}.new, which exists only while a command changes the keyring; found one`
+    assert.deepStrictEqual(meanwhile, [sentence])
+    assert.strictEqual(readFileSync(file, "utf8"), "changed")
+    yield* edit(file, "again")
+    assert.strictEqual(readFileSync(target, "utf8"), "again")
+    assert.strictEqual(lstatSync(file).isSymbolicLink(), by === "a link")
+  })
 
-  it.effect("is reported if it is missing", function* () {
+  it.effect("fails with ENOENT if the file is missing", function* () {
     const { message } = yield* Effect.flip(edit(join(yield* temporaryDirectory, "none"), "text"))
     assert.strictEqual(message, "expected a file that can be replaced: no such file or directory (ENOENT)")
   })

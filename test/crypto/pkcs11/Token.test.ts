@@ -61,7 +61,7 @@ const wrapsAgain = (token: Token) =>
   )
 
 describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a PKCS#11 token)${skipped}`, () => {
-  it.live("open the golden ciphertexts", function* () {
+  it.live("open the golden ciphertexts of sealing format 1", function* () {
     const hsm = yield* softHsm
     const keys = new Map(vectors.map(({ kek, kek_id }) => [kek_id, kek]))
     yield* addToken(hsm, "golden", ...Array.from(keys, ([id, bytes]) => ({ id, bytes })))
@@ -73,7 +73,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     }
   })
 
-  it.live("have as check value AES-ECB of a block that GCM never encrypts under the same key (T12)", function* () {
+  it.live("have a check value made with AES-ECB from a block that GCM never encrypts (T12)", function* () {
     const { keks } = yield* openToken(tokenSettings(yield* begin, "byok", "kek-1"))
     const block = Buffer.concat([
       createHash("sha256").update("byok/kcv/kek-1").digest().subarray(0, 12),
@@ -100,7 +100,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     ["key that is extractable", (given) => ({ ...given, kek_ids: ["lent"] }), "kek_ids", /can be extracted$/]
   ]
 
-  it.live("a wrong module, label, PIN or key is named, without its value", function* () {
+  it.live("are refused if module, label, PIN or key is wrong; the error names which, not its value", function* () {
     const hsm = yield* begin
     yield* addKeys(
       hsm,
@@ -121,13 +121,13 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     assert.strictEqual(yield* outcome(yield* openToken(tokenSettings(hsm, "byok", "kek-1"))), "wrapped")
   })
 
-  it.live("the process of the token ends with the scope", function* () {
+  it.live("end the token's process when the scope closes", function* () {
     const settings = tokenSettings(yield* begin, "byok", "kek-1")
     const { pid } = yield* Effect.scoped(withProcess(settings))
     assert.notInclude(childProcesses(), pid)
   })
 
-  it.live("unwrap after the process was killed or the token was away (R10)", function* () {
+  it.live("unwrap again after the token's process was killed or the token was away (R10)", function* () {
     const hsm = yield* begin
     const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
     const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
@@ -154,7 +154,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
   })
 
-  it.live("a token that does not answer is given up at the deadline, and used again once it does (R10)", function* () {
+  it.live("fail at the deadline if the token does not answer, then work in a new process (R10)", function* () {
     const settings = { ...tokenSettings(yield* begin, "byok", "kek-1"), deadline: Duration.seconds(1) }
     const { pid, token } = yield* withProcess(settings)
     yield* wrapsAgain(token)
@@ -165,7 +165,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     assert.notInclude(childProcesses(), pid)
   })
 
-  it.live("an answer that comes after its caller has left is wiped (SECURITY.md, Out of scope)", function* () {
+  it.live("wipe an answer that arrives after its caller has left (SECURITY.md, Out of scope)", function* () {
     const { pid, token } = yield* withProcess(tokenSettings(yield* begin, "byok", "kek-1"))
     const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
     const wiped: Array<string> = []
@@ -189,7 +189,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
   })
 
   it.live(
-    "a token that does not answer is asked again even if every caller leaves before the deadline (R10)",
+    "get a new process if the token does not answer, even if all callers leave before the deadline (R10)",
     function* () {
       const settings = { ...tokenSettings(yield* begin, "byok", "kek-1"), deadline: Duration.seconds(1) }
       const { pid, token } = yield* withProcess(settings)
@@ -206,7 +206,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
   const replace = (hsm: SoftHsm, other: string) =>
     addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
 
-  it.live("the same key put back under its label works in a new session; another does not (R10, T12)", function* () {
+  it.live("work again if the same key is put back under its label, but not another (R10, T12)", function* () {
     const hsm = yield* begin
     const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
     const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
@@ -223,7 +223,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
   })
 
-  it.live("a PIN that the token no longer accepts is not retried, so the token is not locked", function* () {
+  it.live("try the old PIN once after the token's PIN was changed, so as not to lock the token", function* () {
     const hsm = yield* begin
     const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
     yield* withoutTokens(hsm, Effect.asVoid(outcome(token)))
@@ -241,7 +241,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     assert.strictEqual(yield* outcome(token), "KeyStoreUnavailable", "until the service is started again")
   })
 
-  it.live("a clock set back by an hour neither stops calls nor delays the return of a lost token", function* () {
+  it.live("wrap again after their process is killed, even if the clock is set back by an hour", function* () {
     const hsm = yield* begin
     const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
     const now = Date.now
@@ -256,7 +256,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
   })
 
   for (const calls of [1, 20])
-    it.live(`a PIN that the token refuses in a new session is tried once, with ${calls} waiting`, function* () {
+    it.live(`try a refused PIN once in a new session, with ${calls} waiting calls`, function* () {
       const hsm = yield* begin
       const settings = tokenSettings(hsm, "byok", "kek-1")
       const { changed, opened } = yield* noticingNewPin(hsm, withProcess(settings))

@@ -9,7 +9,7 @@ import { assert, it } from "../support/it.ts"
 const repository = join(import.meta.dirname, "../..")
 
 it.live(
-  "without wrk the benchmark finds its own load generator, even in a folder with spaces in its name",
+  "the benchmark uses its own load generator without wrk, even in a folder with spaces in its name",
   function* () {
     const folder = join(yield* temporaryDirectory, "a folder, 100% ours")
     mkdirSync(folder)

@@ -21,8 +21,8 @@ const widthsOf = (svg: string, tone: string) =>
     svg.matchAll(new RegExp(`class="${tone}"[^>]* width="([\\d.]+)" height="11" rx="2"/>\\n<text[^>]*value`, "g"))
   ).map(([, width]) => Number(width))
 
-describe("the picture of the bench", () => {
-  it("draws the median of each contender in proportion", () => {
+describe("the chart of the benchmark", () => {
+  it("draws a bar for each contender whose length is proportional to its median", () => {
     const svg = pictureOf([cell({ byok: [100, 300, 200].map(round), fastify: [round(50)], lean: [round(100)] })])
     const [byok = 0] = widthsOf(svg, "service")
     const [fastify = 0] = widthsOf(svg, "peer")

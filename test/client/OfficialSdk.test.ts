@@ -109,7 +109,7 @@ const shapes: ReadonlyArray<readonly [provider: string, given: object]> = [
 ]
 
 layerLive(TestService.layer)("the official client of the reference API", (it) => {
-  it.effect.each(shapes)("creates %s with %j, and reads it back (section 4, D1)", function* ([provider, given]) {
+  it.effect.each(shapes)("creates a key of %s with %j, and gets it (section 4, D1)", function* ([provider, given]) {
     const { client, workspace_id } = yield* newClient
     const made = yield* create(client, { ...given, provider, key } as CreateBYOKKeyRequest)
     const { createdAt, id, ...rest } = made.data
@@ -170,7 +170,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     assert.deepStrictEqual((yield* listAll(client)).found, [])
   })
 
-  it.effect("sees the errors that it declares for each operation (section 7, D2 to D5, D11)", function* () {
+  it.effect("gets the error classes that it declares for each operation (section 7, D2 to D5, D11)", function* () {
     const { client, create: createHere, ordinaryKey } = yield* newClient
     const id = createdId(yield* createHere(minimal))
     const requests = (client: OpenRouter, id: string) => ({
@@ -214,7 +214,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     })
   })
 
-  it.effect("repeats after a 502: a create with an idempotency key is stored once, else twice", function* () {
+  it.effect("retries a create after a 502: it is stored once with an idempotency key, else twice", function* () {
     const { management_key } = yield* TestService.newTenant
     for (const [headers, stored] of [
       [{ "Idempotency-Key": randomUUID() }, 1],

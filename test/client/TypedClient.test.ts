@@ -19,7 +19,7 @@ const clientWith = Effect.fnUntraced(function* (token: string) {
 })
 
 layerLive(Layer.merge(TestService.layer, FetchHttpClient.layer))("the typed client", (it) => {
-  it.effect("creates and gets, with decoded fields (section 4)", function* () {
+  it.effect("creates and gets credentials, with decoded fields (section 4)", function* () {
     const { byok } = yield* clientWith((yield* TestService.tenant).management_key)
     const payload = newCredential({ ...minimal, name: "n", allowed_models: ["m"] })
     const { body: made } = yield* byok.create({ headers: {}, payload })
@@ -29,7 +29,7 @@ layerLive(Layer.merge(TestService.layer, FetchHttpClient.layer))("the typed clie
     assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
   })
 
-  it.effect("lists, updates and deletes, with decoded fields and typed errors (L1, L2, L4, L11)", function* () {
+  it.effect("lists, updates and deletes credentials, with decoded fields and errors (L1, L2, L4, L11)", function* () {
     const { management_key } = yield* TestService.newTenant
     const { byok } = yield* clientWith(management_key)
     const made = yield* Effect.forEach([0, 1, 2], (n) =>

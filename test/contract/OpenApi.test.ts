@@ -102,7 +102,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     assert.deepStrictEqual(yield* errorsOf(answer.body), [])
   })
 
-  it.effect("is refused by the linter when broken (control)", function* () {
+  it.effect("fails the linter without its security scheme (control)", function* () {
     const { components, ...rest } = yield* document
     const broken = { ...rest, components: { schemas: components.schemas } }
     assert.include((yield* errorsOf(JSON.stringify(broken))).join(), "security-defined")
@@ -211,7 +211,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     for (const { type } of codes) assert.strictEqual(type, "integer")
   })
 
-  it.effect("describes every field of the request, and its defaults (section 4.1)", function* () {
+  it.effect("describes every field of a create, with its default (section 4.1)", function* () {
     const { components } = yield* document
     const { properties = {}, required } = components.schemas["NewCredential"] ?? {}
     assert.sameMembers(Object.keys(properties), fields)
@@ -236,7 +236,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     assert.strictEqual(found.length === 0, allowed, found.join())
   })
 
-  it.effect("has examples that match the schemas and that the service accepts (section 4)", function* () {
+  it.effect("has examples that match the schemas and, as requests, are accepted (section 4)", function* () {
     const found = yield* document
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
@@ -271,7 +271,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     }
   })
 
-  it.effect("declares exactly the errors that exist, word for word (section 7)", function* () {
+  it.effect("declares exactly the errors of each operation, with their messages (section 7)", function* () {
     const found = yield* document
     const metadata = { issues: [{ path: ["allowed_models", 3], message: "must be a string" }] }
     const headers = { "x-request-id": "a", "www-authenticate": "Bearer", "retry-after": "1" }
@@ -286,7 +286,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     }
   })
 
-  it.effect("matches no other words, nor an undeclared code, member or header (control)", function* () {
+  it.effect("does not match an answer with another message, code, member or header (control)", function* () {
     const found = yield* document
     const headers = { "x-request-id": "a" }
     for (const body of [

@@ -27,7 +27,7 @@ describe.each([...quick, ...databases, ...images])("deploy/$piece", { timeout: 6
     assert.deepStrictEqual(await problems(context), [])
   })
 
-  it.for(check.mistakes)("fails it if %s has, instead of %j, %j (control)", async (mistake, context) => {
+  it.for(check.mistakes)("fails its check if %s has, instead of %j, %j (control)", async (mistake, context) => {
     assert.isNotEmpty(await problems(context, mistake))
   })
 })

@@ -40,15 +40,15 @@ const read = Schema.decodeUnknownOption(AuditEvent, { onExcessProperty: "error" 
 const lacking = (whole: object) =>
   Object.keys(whole).map((name) => Object.fromEntries(Object.entries(whole).filter(([other]) => other !== name)))
 
-describe("an audit event (SECURITY.md, Audit)", () => {
-  it.each(acts)("%j is valid by any actor, but not with a member added or removed", (act) => {
+describe("the schema of audit events (SECURITY.md, Audit)", () => {
+  it.each(acts)("accepts %j with any kind of actor, and refuses it with a member added or removed", (act) => {
     for (const actor of actors) assert.deepStrictEqual<unknown>(read({ ...act, actor }), Option.some({ ...act, actor }))
     const [actor] = actors
     for (const part of lacking({ ...act, actor })) assert.isTrue(Option.isNone(read(part)))
     assert.isTrue(Option.isNone(read({ ...act, actor, name: "a name" })))
   })
 
-  it("has no other kind of actor", () => {
+  it("refuses an unknown or incomplete actor", () => {
     const [act] = acts
     const unknown = [{}, { kind: "root" }, { kind: "api_key" }, { kind: "service", user: "somebody" }]
     for (const actor of unknown) assert.isTrue(Option.isNone(read({ ...act, actor })))

@@ -108,7 +108,7 @@ const members: ReadonlyArray<readonly [provider: keyof typeof base, member: stri
 ]
 
 describe("a key that signs tokens (D57)", () => {
-  it.for(members)("of %s has a %s of this form", ([provider, member, { accepted, refused, says }]) => {
+  it.for(members)("of %s must have a %s of the right form", ([provider, member, { accepted, refused, says }]) => {
     for (const value of accepted) {
       const key = { ...base[provider], [member]: value }
       const read = Result.getOrThrow(decodeCloudKey(provider, { ...key, more: 1 }))
@@ -126,14 +126,14 @@ describe("a key that signs tokens (D57)", () => {
   it.for([
     ["amazon-bedrock", ["accessKeyId", "secretAccessKey", "region"]],
     ["google-vertex", ["client_email", "private_key_id", "private_key"]]
-  ] as const)("of %s needs %j, and a refusal lists all that is missing", ([provider, required]) => {
+  ] as const)("of %s requires %j, and a refusal lists every missing one", ([provider, required]) => {
     assert.deepStrictEqual(decodeCloudKey(provider, {}), Result.fail(required.map((member) => `${member} is required`)))
     for (const json of [undefined, null, [base[provider]], "text"]) {
       assert.deepStrictEqual(decodeCloudKey(provider, json), Result.fail([""]))
     }
   })
 
-  it("has its public id as label source, and exposes the members that a gateway needs beside a token", () => {
+  it("has the access key id or private_key_id as public id, and region, project and bucket as cloud details", () => {
     const signing = (provider: string, json: object) => Result.getOrThrow(decodeCloudKey(provider, json))
     const aws = signing("amazon-bedrock", { ...accessKey, sessionToken: "token" })
     assert.deepStrictEqual(

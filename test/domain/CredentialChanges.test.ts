@@ -49,11 +49,11 @@ describe("the body of an update", () => {
     }
   )
 
-  it("that is not an object is refused (D8)", () => {
+  it("is refused if it is not an object (D8)", () => {
     for (const body of [null, 1, "x", []]) assert.deepStrictEqual(issues(body), [": must be a JSON object"])
   })
 
-  it("never prints the key (T4)", () => {
+  it("does not show the key in JSON, neither decoded nor refused (T4)", () => {
     const decoded = decode({ key: "canary-of-a-key" })
     assert.notInclude(JSON.stringify(decoded), "canary")
     assert.isTrue(Redacted.isRedacted(decoded.key))
@@ -201,20 +201,20 @@ const namesWhatDiffers: Law = (change, { body, stored }) => {
 
 const laws: ReadonlyArray<readonly [string, Law]> = [
   [
-    "an update leaves what create makes of the merged members, and is refused as create refuses them (L5, L10, D28, D29, D30)",
+    "an update equals a create of the merged members, and is refused for the same reasons (L5, L10, D28, D29, D30)",
     mergesAsCreate
   ],
-  ["the same changes twice are the same as once (L6)", isIdempotent],
-  ["changes of different members commute, wherever both orders are allowed (L9)", commutes],
+  ["applying the same changes twice equals applying them once (L6)", isIdempotent],
+  ["changes of different members commute if both orders are allowed (L9)", commutes],
   [
-    "what differs is named, and a key is sealed again if and only if it or its context differs (L6, L8)",
+    "the changed fields are named, and the key is resealed if and only if it or its context changes (L6, L8)",
     namesWhatDiffers
   ]
 ]
 
 describe("changes of a credential", () => {
   it.prop(
-    `keep every law: ${laws.map(([law]) => law).join("; ")}`,
+    `obey every law: ${laws.map(([law]) => law).join("; ")}`,
     [cases],
     ([given]) => {
       for (const [name, law] of laws) assert.isTrue(law(changeCredential, given), name)
@@ -224,7 +224,7 @@ describe("changes of a credential", () => {
 
   const broken: ReadonlyArray<readonly [string, Law, Change]> = [
     [
-      "forgets the rules for flags",
+      "ignores the rules for flags",
       mergesAsCreate,
       (stored, changes, known) => {
         const { is_byok_only, is_fallback, is_required, ...rest } = changes
@@ -249,7 +249,7 @@ describe("changes of a credential", () => {
         }))
     ],
     [
-      "takes null for not given",
+      "treats null as omitted",
       mergesAsCreate,
       (stored, changes, known) =>
         changeCredential(
@@ -259,12 +259,12 @@ describe("changes of a credential", () => {
         )
     ],
     [
-      "takes every key for a new one",
+      "treats every key as a new one",
       isIdempotent,
       (stored, changes, facts) => changeCredential(stored, changes, { ...facts, isSameKey: false })
     ],
     [
-      "writes a member that was not given",
+      "changes a member that the body omits",
       commutes,
       (stored, changes, known) =>
         Result.map(changeCredential(stored, changes, known), (changed) => ({
@@ -273,7 +273,7 @@ describe("changes of a credential", () => {
         }))
     ],
     [
-      "seals again only for a new key",
+      "reseals only for a new key",
       namesWhatDiffers,
       (stored, changes, known) =>
         Result.map(changeCredential(stored, changes, known), (changed) => ({
@@ -283,7 +283,7 @@ describe("changes of a credential", () => {
     ]
   ]
 
-  it.each(broken)("catch one that %s (control)", async (_name, law, change) => {
+  it.each(broken)("break a law if the code %s (control)", async (_name, law, change) => {
     const checked = await Effect.runPromise(
       Arbitrary.checkEffect(cases, (given) => Effect.sync(() => law(change, given)), { runs: 600, maxShrinks: 0 })
     )
@@ -301,7 +301,7 @@ describe("a member that cannot change (D47)", () => {
   const shown = encode(create(body).credential)
   const fixed = ["id", "provider", "workspace_id", "label", "created_at", "sort_order"] as const
 
-  it("may repeat the value that get shows, alone or with all others", () => {
+  it("may be sent with its current value, alone or with all others", () => {
     assert.deepStrictEqual(refusalOf(body, shown), [])
     for (const member of fixed) assert.deepStrictEqual(refusalOf(body, { [member]: shown[member] }), [])
   })
@@ -312,7 +312,7 @@ describe("a member that cannot change (D47)", () => {
   })
 })
 
-describe("flags that conflict are reported at the member that was given (L5, D31)", () => {
+describe("an update that makes flags conflict is refused at the flags that it sets (L5, D31)", () => {
   const plain = { provider: "cohere", key: "fake-key" }
   const withFallback = "cannot be combined with is_fallback"
   it.for<readonly [stored: Body, body: Body, expected: ReadonlyArray<string>]>([
@@ -333,13 +333,13 @@ describe("flags that conflict are reported at the member that was given (L5, D31
     ],
     [{ is_byok_only: true }, { is_fallback: true, is_byok_only: false }, []],
     [{ is_fallback: true }, { is_fallback: false, is_required: true }, []]
-  ])("stored %j, given %j: %j", ([stored, body, expected]) => {
+  ])("updating stored flags %j with %j yields the issues %j", ([stored, body, expected]) => {
     assert.deepStrictEqual(refusalOf({ ...plain, ...stored }, body), expected)
   })
 })
 
-describe("a provider that another version of the service accepted (F4)", () => {
-  it("may change like one whose keys carry no region", () => {
+describe("a credential whose provider this version does not know (F4)", () => {
+  it("can be updated like one whose keys carry no region", () => {
     const { credential, key } = create({ provider: "cohere", key: "fake-key" })
     const stored = { key, credential: { ...credential, provider: "added-later" } }
     const result = updated(changeCredential, stored, { disabled: true, key: "{", declared_region: "global" })

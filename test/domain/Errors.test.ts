@@ -27,12 +27,12 @@ const cases = [
 ] as const
 
 describe("an error (section 7)", () => {
-  it("covers every kind", () => {
+  it("has a case in this test for each class and each refusal", () => {
     assert.sameMembers(Array.from<Refusal>(cases.map(([refusal]) => refusal)), Object.keys(refusals) as Array<Refusal>)
     assert.sameMembers(Array.from<unknown>(new Set<unknown>(cases.map(([, kind]) => kind))), Object.values(Errors))
   })
 
-  it.for(cases)("%s encodes to code and message, and decodes to the same tag", ([refusal, kind, error]) => {
+  it.for(cases)("%s encodes to its code and message, and decodes to the same class", ([refusal, kind, error]) => {
     const codec = kind as Schema.Codec<typeof error, unknown>
     const [code] = refusals[refusal]
     const written = Schema.encodeSync(codec)(error)

@@ -16,7 +16,7 @@ const accepted = (key: unknown) => {
 }
 
 describe("an idempotency key (SECURITY.md, Idempotency records)", () => {
-  it.prop("accepts only visible ASCII, unchanged", [anyString], ([key]) => {
+  it.prop("is accepted, unchanged, only if every character is visible ASCII", [anyString], ([key]) => {
     const visible = Array.from(key).every((character) => character > " " && character < "\u007f")
     assert.strictEqual(accepted(key), key !== "" && visible)
   })
@@ -33,7 +33,7 @@ describe("an idempotency key (SECURITY.md, Idempotency records)", () => {
     ["k\n", false],
     [undefined, false],
     [1, false]
-  ] as const)("%j: %j", ([key, expected]) => {
+  ] as const)("%j is accepted: %j", ([key, expected]) => {
     assert.strictEqual(accepted(key), expected)
   })
 })

@@ -50,7 +50,7 @@ describe.for([
   ["AccountId", AccountId],
   ["CredentialId", CredentialId],
   ["WorkspaceId", WorkspaceId]
-] as const)("%s", ([, id]) => {
+] as const)("the schema %s", ([, id]) => {
   const is = Schema.is<Schema.Constraint>(id)
   const decode = Schema.decodeUnknownResult(id, { errors: "all" })
 
@@ -73,7 +73,7 @@ describe.for([
 })
 
 describe("the id of a key-encryption key (SECURITY.md, Keyring)", () => {
-  it("has exactly the characters and lengths of its description", () => {
+  it("may have exactly the characters and lengths that its description states", () => {
     const [, least = "", most = "", told = ""] = /^(\d+) to (\d+) characters of (.*)$/.exec(kekIdForm) ?? []
     const inRange = (text: string) => told.split(" ").some(([low = "", , high = low]) => low <= text && text <= high)
     const characters = Array.from({ length: 0x3000 }, (_, code) => String.fromCharCode(code))

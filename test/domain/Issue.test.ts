@@ -65,7 +65,7 @@ const runs = { arbitrary: { runs: 300 } }
 
 describe("issues (D7)", () => {
   it.prop(
-    "accompany every refused body, are never empty and never quote a value",
+    "are reported for every refused body, and never quote a value",
     [wrongBodies],
     ([{ input, secret }]) => {
       const decoded = decodeBody(input)
@@ -79,13 +79,13 @@ describe("issues (D7)", () => {
   )
 
   it.prop(
-    "never quote text that is not JSON",
+    "never quote a body that is not valid JSON",
     [brokenTexts],
     ([{ input, secret }]) => !quote(issuesFrom(decodeText(input)), secret),
     runs
   )
 
-  it.effect("fails if a sentence ends with the value (control)", function* () {
+  it.effect("fail the check for quotes if a message ends with the value (control)", function* () {
     const valueAt = (input: unknown, path: Issue["path"]) =>
       path.reduce((value: unknown, segment) => Reflect.get(Object(value), segment), input)
     const planted = (input: unknown) =>
@@ -97,14 +97,14 @@ describe("issues (D7)", () => {
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  it.effect("fails if a sentence names an undeclared member (control)", function* () {
+  it.effect("fail the check for quotes if a path names an undeclared member (control)", function* () {
     const planted = (input: unknown) =>
       Object.keys(Object(input) as object).map((name) => ({ path: [name], message: "is unknown" }))
     const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  it("fails if a sentence quotes JSON.parse (control)", () => {
+  it("fail the check for quotes if a message repeats the error of JSON.parse (control)", () => {
     const secret = "canary-0123456789"
     let said = ""
     try {
@@ -116,7 +116,7 @@ describe("issues (D7)", () => {
   })
 
   it.for([[""], ["{"], ['{"key":}'], ["undefined"], ['{"provider":"cohere","key":"k"} x']])(
-    "say of %j that it must be valid JSON (D8)",
+    "for the body %j say that it must be valid JSON (D8)",
     ([input]) => {
       assert.deepStrictEqual(issuesFrom(decodeText(input)), [{ path: [], message: "must be valid JSON" }])
     }
@@ -135,7 +135,7 @@ describe("issues (D7)", () => {
     ["a filter around a field with a sentence", { around: { named: 1 } }, ["around", "named"], "must be a name"],
     ["a value that is not allowed", { allowed: 1 }, ["allowed"], "is not allowed"],
     ["a wrong type under a symbol", { [Symbol.iterator]: 1 }, [String(Symbol.iterator)], "has the wrong type"]
-  ] as const)("of schemas without a sentence of their own are general: %s", ([, body, path, message]) => {
+  ] as const)("have the message of the schema, or a general one if it has none: %s", ([, body, path, message]) => {
     const named = Schema.optionalKey(Schema.String.annotate({ message: "must be a name" }))
     const schema = Schema.Struct({
       named,

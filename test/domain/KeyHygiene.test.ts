@@ -16,7 +16,7 @@ const blanks = elementOf(
   )
 )
 
-describe("the hygiene of a key (D45)", () => {
+describe("the check of a key for pasting mistakes (D45)", () => {
   it.prop("refuses white space, control and format characters at either end", [blanks, text(0, 40)], ([end, key]) => {
     // JSON may have them.
     if (/^[{[]/.test(key.trim())) return
@@ -37,12 +37,12 @@ describe("the hygiene of a key (D45)", () => {
   })
 
   it.prop(
-    "refuses a scheme before a key",
+    "refuses an authentication scheme such as Bearer before a key",
     [elementOf(["Bearer ", "bearer\t", "BASIC ", "Authorization: Bearer ", "Token ", "Api-Key ", "apikey  "]), canary],
     ([before, key]) => keyFaultIn(before + key) === scheme && keyFaultIn(before.trim() + key) === undefined
   )
 
-  it.prop("refuses the label of any key", [text(1, 60), canary], ([any, key]) => {
+  it.prop("refuses the label of a key in place of the key", [text(1, 60), canary], ([any, key]) => {
     assert.isDefined(keyFaultIn(labelOf(any)))
     assert.strictEqual(keyFaultIn(labelOf(key)), label)
   })
@@ -53,7 +53,7 @@ describe("the hygiene of a key (D45)", () => {
     ([key, mask, first, last]) => keyFaultIn(`${key.slice(0, first)}${mask}${key.slice(key.length - last)}`) === label
   )
 
-  it.prop("accepts JSON between white space, and checks its api_key", [canary, blanks], ([key, end]) => {
+  it.prop("accepts white space around JSON, and checks its api_key", [canary, blanks], ([key, end]) => {
     assert.isUndefined(keyFaultIn(` \n${JSON.stringify({ region: "us", api_key: key })}\r\n`))
     assert.strictEqual(
       keyFaultIn(JSON.stringify({ api_key: key + end })),
@@ -94,5 +94,5 @@ describe("the hygiene of a key (D45)", () => {
     ["blanks and letters beyond ASCII inside", "correct h\u00f6rse \u4e2d battery", undefined],
     ["a format character inside", "sk-01\u200b23", undefined],
     ["cut JSON, which providers judge", '{"type":"service_account","private_key":"', undefined]
-  ] as const)("%s", ([, key, fault]) => assert.strictEqual(keyFaultIn(key), fault))
+  ] as const)("accepts or refuses as expected: %s", ([, key, fault]) => assert.strictEqual(keyFaultIn(key), fault))
 })

@@ -40,11 +40,11 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
     ["a region in another case", '{"api_key":"sk-1","region":"EU"}'],
     ["a region that is null", '{"api_key":"sk-1","region":null}'],
     ["members of a prototype", '{"__proto__":{"api_key":"sk-1"}}']
-  ] as const)("must not be %s", ([, key]) => {
+  ] as const)("is refused if it is %s", ([, key]) => {
     assert.deepStrictEqual(materialOf(slug, key), Option.none())
   })
 
-  it.prop("has exactly its api_key as its secret", [text(1, 60)], ([secret]) => {
+  it.prop("that is a JSON object has its api_key as secret, unchanged", [text(1, 60)], ([secret]) => {
     const material = materialOf(slug, JSON.stringify({ region: "us", api_key: secret, more: 1 }))
     assert.deepStrictEqual(material, Option.some({ secret, region: "us" }))
   })
@@ -58,7 +58,7 @@ const materialOf = (provider: string, key: string) =>
   }))
 
 describe("the key of a provider that takes only plain keys (D28)", () => {
-  it.prop("stays whole, even if it looks like key material", [provider, keyMaterial(text(0, 40))], ([slug, key]) => {
+  it.prop("is used whole, even if it is JSON with an api_key", [provider, keyMaterial(text(0, 40))], ([slug, key]) => {
     if (slug === "openai" || slug === "fireworks" || signsTokens(slug)) return
     assert.deepStrictEqual(materialOf(slug, key), Option.some({ secret: key, region: null }))
   })
@@ -75,15 +75,15 @@ describe("the secrets in a stored key (L15)", () => {
     ["a string in JSON", "xai", ' "sk-1"\n', [' "sk-1"\n', "sk-1"]],
     ["text that is no JSON", "xai", '{"api_key":"sk-1"', ['{"api_key":"sk-1"']],
     ["escapes", "google-vertex", '{"k":"a\\nb\\u00e9"}', ['{"k":"a\\nb\\u00e9"}', "a\nbé"]]
-  ])("are whole and parts: %s", ([, provider, key, secrets]) => {
+  ])("are the whole key and the strings in its JSON: %s", ([, provider, key, secrets]) => {
     assert.sameMembers(secretsOf(provider, key), [...secrets])
   })
 
-  it.prop("equals that of JSON.parse", [Schema.Json, Schema.Literals(["", " ", "\t", "\r\n"])], ([value, space]) => {
+  it.prop("are parsed like JSON.parse", [Schema.Json, Schema.Literals(["", " ", "\t", "\r\n"])], ([value, space]) => {
     assert.deepStrictEqual(parseJson(`${space}${JSON.stringify(value)}${space}`), JSON.parse(JSON.stringify(value)))
   })
 
-  it("include the strings of JSON at any depth", () => {
+  it("include a string of JSON nested 100,000 levels deep", () => {
     const depth = 100_000
     assert.include(secretsOf("xai", `${"[".repeat(depth)}"sk-1"${"]".repeat(depth)}`), "sk-1")
   })
@@ -91,7 +91,7 @@ describe("the secrets in a stored key (L15)", () => {
 
 const leakOf = (leak: string) => secretsOfLeak(Redacted.make(leak))
 
-describe("the secrets that leaked text may be (L15)", () => {
+describe("the secrets to search for when text leaked (L15)", () => {
   it.for<readonly [leak: string, secrets: ReadonlyArray<string>]>([
     ["sk-1", ["sk-1"]],
     ["sk-1\n", ["sk-1\n", "sk-1"]],
@@ -103,11 +103,11 @@ describe("the secrets that leaked text may be (L15)", () => {
     ['{"other":"sk-1"}', ['{"other":"sk-1"}']],
     ["\n", ["\n"]],
     ["", []]
-  ])("%j", ([leak, secrets]) => {
+  ])("for the text %j are %j", ([leak, secrets]) => {
     assert.deepStrictEqual(leakOf(leak), secrets)
   })
 
-  it.prop("include the text with and without the line break of an editor", [text(1, 40)], ([secret]) =>
+  it.prop("include the text without the byte order mark and final line break of an editor", [text(1, 40)], ([secret]) =>
     [secret, `${secret}\n`, `${secret}\r\n`, `\uFEFF${secret}\n`].every((leak) => {
       const secrets = leakOf(leak)
       return secrets.includes(secret) || secret.startsWith("\uFEFF") || secret.endsWith("\r")

@@ -49,7 +49,7 @@ const issuesOfUpdate = (member: string, value: unknown) =>
   )
 const isChangeable = Schema.is(ChangeableField)
 
-describe("a body with one wrong member (sections 4.1 and 8)", () => {
+describe("an invalid body (sections 4.1 and 8)", () => {
   const cases = [
     // key (rule 1, D21, D25)
     ["key", undefined, "key: is required"],
@@ -137,7 +137,7 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     )
   ] as const
   for (const [member, value, expected] of cases) {
-    it(`${member} ${brief(value)} is refused, by create and by update`, () => {
+    it(`with ${member} ${brief(value)} is refused by create and by update`, () => {
       const body: Record<string, unknown> = { ...plain, [member]: value }
       if (value === undefined) Reflect.deleteProperty(body, member)
       assert.deepStrictEqual(issues(body), [expected])
@@ -147,11 +147,11 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     })
   }
 
-  it.for([[null], [true], [1], ["text"], [[]], [[plain]]])("that is not an object, %j, is refused (D8)", ([body]) => {
+  it.for([[null], [true], [1], ["text"], [[]], [[plain]]])("is refused if it is %j, not an object (D8)", ([body]) => {
     assert.deepStrictEqual(issues(body), [": must be a JSON object"])
   })
 
-  it("and others gets an issue for each (D7)", () => {
+  it("with several wrong members gets an issue for each (D7)", () => {
     const body = { key: "", name: 1, allowed_models: [1, "a", null], declared_zdr: "no", disabled: null }
     assert.sameMembers(Array.from(issues(body)), [
       "key: must not be empty",
@@ -168,7 +168,7 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
 describe("an unknown provider", () => {
   const slugs = Provider.literals
   it.prop(
-    "is refused with the nearest slug, or one as near, if it resembles one",
+    "is refused with a suggestion of the nearest known slug, if it resembles one",
     [
       elementOf(slugs.filter(({ length }) => length > 4)),
       integer(0, 40),
@@ -192,7 +192,7 @@ describe("an unknown provider", () => {
   )
 })
 
-describe("a body at a bound is accepted (section 8)", () => {
+describe("a body at a limit (section 8)", () => {
   const cases = [
     ["key", "k"],
     ["key", "\u{1f600}"],
@@ -210,13 +210,13 @@ describe("a body at a bound is accepted (section 8)", () => {
     ["provider", "anthropic/2"]
   ] as const
   for (const [member, value] of cases) {
-    it(`and ${member} ${brief(value)} is kept as it is`, () => {
+    it(`with ${member} ${brief(value)} is accepted unchanged`, () => {
       assert.deepEqual<unknown>(accepted({ ...plain, [member]: value })[member], value)
       if (isChangeable(member)) assert.deepStrictEqual(issuesOfUpdate(member, value), [])
     })
   }
 
-  it("may be an uppercase UUID", () => {
+  it("with an uppercase workspace_id is accepted, and decodes it to lowercase", () => {
     assert.strictEqual(accepted({ ...plain, workspace_id: uuid.toUpperCase() }).workspace_id, uuid)
   })
 })
@@ -251,12 +251,12 @@ describe("an optional member (section 4.1 rule 5, D20, D21, D22)", () => {
     })
   })
 
-  it("defaults to null or false, which a repeated create may omit or write (F18)", () => {
+  it("defaults to null or false, so a repeated create may omit or send it (F18)", () => {
     for (const value of Object.values(defaults)) assert.include([null, false], value)
   })
 
   it.for(Object.entries(defaults).flatMap(([member, value]) => (value === null ? [member] : [])))(
-    "%s may be null, which equals omitting it, and which an update may set",
+    "%s may be null, which equals omitting it in a create and is accepted in an update",
     (member) => {
       assert.deepEqual(accepted({ ...plain, [member]: null }), withDefaults)
       assert.deepStrictEqual(issuesOfUpdate(member, null), [])
@@ -264,22 +264,22 @@ describe("an optional member (section 4.1 rule 5, D20, D21, D22)", () => {
   )
 })
 
-describe("undeclared members (D13)", () => {
+describe("undeclared or repeated members (D13)", () => {
   it.for([
     ['{"provider":"cohere","key":"fake-key","id":"x","label":null,"created_at":{},"sort_order":-1,"":0}'],
     ['{"provider":"cohere","key":"fake-key","__proto__":{"is_fallback":1,"name":"x"},"constructor":null}']
-  ])("are ignored: %s", ([body]) => {
+  ])("are ignored if undeclared: %s", ([body]) => {
     assert.deepEqual(accepted(JSON.parse(body ?? "")), accepted(plain))
   })
 
-  it("do not replace required ones", () => {
+  it("do not supply required members if they are in __proto__", () => {
     assert.deepStrictEqual(issues(JSON.parse('{"__proto__":{"provider":"cohere","key":"fake-key"}}')), [
       "key: is required",
       "provider: is required"
     ])
   })
 
-  it("of a repeated name count once: the last one", () => {
+  it("count with their last value if repeated", () => {
     const body: unknown = JSON.parse('{"provider":"cohere","key":"first","key":"fake-key","name":"x","name":null}')
     assert.deepEqual(accepted(body), accepted(plain))
   })
@@ -298,7 +298,7 @@ describe("flags (section 4.1 rules 2 and 3, D31)", () => {
     [true, true, false, [required]],
     [true, true, true, [byokOnly, required]]
   ] as const)(
-    "is_fallback %j, is_required %j, is_byok_only %j: %j",
+    "is_fallback %j, is_required %j and is_byok_only %j yield the issues %j",
     ([is_fallback, is_required, is_byok_only, expected]) => {
       assert.deepStrictEqual(issues({ ...plain, is_fallback, is_required, is_byok_only }), expected)
     }
@@ -352,11 +352,11 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
     ["azure", '[{"api_key":"fake-key"', "us", []],
     ["amazon-bedrock", "fake-key", "us", unavailable],
     ["google-vertex", "fake-key", "europe", unavailable]
-  ])("%s with key %s and region %j: %j", ([provider, key, declared_region, expected]) => {
+  ])("of provider %s with key %s and region %j yield the issues %j", ([provider, key, declared_region, expected]) => {
     assert.deepStrictEqual(issues({ provider, key, declared_region }), expected)
   })
 
-  it("is checked together with the flags", () => {
+  it("are checked together with the flags, and all issues are reported", () => {
     const body = { ...plain, declared_region: "us", is_fallback: true, is_required: true }
     assert.deepStrictEqual(issues(body), ["is_required: cannot be combined with is_fallback", ...unavailable])
   })
@@ -396,7 +396,7 @@ describe("a key that signs tokens (D57)", () => {
     ["xai", '{"accessKeyId":"AKIA', []]
   ]
   it.for(cases.map(([provider, key, expected], n) => [provider, n, key, expected] as const))(
-    "%s, case %i",
+    "of %s is accepted if well-formed, else refused with its faults: case %i",
     ([provider, , key, expected]) => {
       assert.deepStrictEqual(issues({ provider, key: typeof key === "string" ? key : JSON.stringify(key) }), expected)
     }
@@ -419,14 +419,14 @@ describe("the label of a key (D56)", () => {
     ["openai", '{"api_key":"sk-inside"}', "sk-inside"],
     ["xai", JSON.stringify(accessKey), JSON.stringify(accessKey)],
     ["amazon-bedrock", "ABSKQmVkcm9jaw==", "ABSKQmVkcm9jaw=="]
-  ] as const)("of %s, %s, is made from %s", ([provider, key, name]) => {
+  ] as const)("for provider %s and key %s is made from %s", ([provider, key, name]) => {
     const { material } = Schema.decodeUnknownSync(NewCredential)({ provider, key })
     assert.strictEqual(Redacted.value(material.labelSource), name)
   })
 })
 
-describe("the content of the key (D28)", () => {
-  it("accompanies the decoded input, with its secret redacted", () => {
+describe("the material parsed from a key (D28)", () => {
+  it("is part of the decoded input, with its secret redacted", () => {
     const key = JSON.stringify({ api_key: "fake-secret", region: "eu" })
     const decoded = Schema.decodeUnknownSync(NewCredential)({ provider: "openai", key })
     assert.deepStrictEqual(
@@ -443,7 +443,7 @@ describe("the content of the key (D28)", () => {
 })
 
 describe("the input of create, in process (section 4.1, D7)", () => {
-  it.effect("fails with at most 100 issues, and with one unless it is an object", function* () {
+  it.effect("is refused with at most 100 issues, and with one if it is not an object", function* () {
     const many = Array.from({ length: 100 }, () => 1)
     const refused = yield* Effect.flip(decodeNewCredential({ allowed_models: many, allowed_user_ids: many }))
     assert.lengthOf(refused.error.metadata.issues, 100)

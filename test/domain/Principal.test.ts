@@ -46,7 +46,7 @@ const operations = [
 ]
 
 describe("a role (D51, D53)", () => {
-  it.for(roles)("lets %s do exactly what the table says", (role) => {
+  it.for(roles)("allows %s exactly the operations listed for it", (role) => {
     const allowed = new Set(byTheBook[role].split(" "))
     for (const operation of operations) {
       assert.strictEqual(roleAllows(role, operation), allowed.has(operation), operation)
@@ -75,7 +75,7 @@ describe("a principal", () => {
     ...(["in_process", "gateway", "service"] as const).map((kind) => [{ kind }, kind, { kind }] as const),
     [{ kind: "cli" }, "cli", { kind: "cli" }],
     [{ kind: "cli", user: "alice" }, "cli", { kind: "cli", user: "alice" }]
-  ])("%j may do what its role may, in its account, and its audit events name it", ([parts, role, actor]) => {
+  ])("%j has the permissions of its role, its account, and its own actor in audit events", ([parts, role, actor]) => {
     const principal = { account_id, ...parts } as Principal
     for (const operation of operations) assert.strictEqual(isAllowed(principal, operation), roleAllows(role, operation))
     assert.deepStrictEqual(actorOf(principal), actor)
@@ -84,13 +84,13 @@ describe("a principal", () => {
     assert.strictEqual(accountOf(principal), account_id)
   })
 
-  it.effect("that acts is the caller, if there is one", function* () {
+  it.effect("returned by actingPrincipal is the caller, if there is one", function* () {
     const principal: Principal = { kind: "gateway", account_id }
     const acting = yield* Effect.provideService(actingPrincipal, CurrentPrincipal, principal)
     assert.strictEqual(acting, principal)
   })
 
-  it.effect("that acts is the service itself, without an account, if there is no caller", () =>
+  it.effect("returned by actingPrincipal is the service, without an account, if there is no caller", () =>
     Effect.map(actingPrincipal, (principal) => {
       assert.deepStrictEqual(actorOf(principal), { kind: "service" })
       assert.throws(() => accountOf(principal), "acts in no account")

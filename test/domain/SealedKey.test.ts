@@ -20,7 +20,7 @@ const ofCreate = [...Struct.keys(members)].filter((name) => !["id", "label", "cr
 
 describe("the members of a credential", () => {
   it.prop(
-    "are in the sealed context if they decide on use, and in the fingerprint if a create takes them",
+    "are sealed except name, label, created_at and sort_order, and in the fingerprint if create takes them",
     [pairs],
     ([{ changed, context, isOther }]) => {
       for (const { context: other, name } of changed.filter(({ name }) => isOther(name))) {

@@ -36,7 +36,7 @@ describe("the length of a list (section 8, F6)", () => {
     assert.strictEqual(visits.count, 100)
   })
 
-  it.each(lists)("is the only check of %s in a create that has too many, in process and over HTTP", (name) => {
+  it.each(lists)("is the only check of %s with 101 elements: none is read, in process or over HTTP", (name) => {
     const { payload } = HttpApiEndpoint.post("create", "/", { payload: NewCredential })
     const overHttp = Array.from(payload.values()).flatMap(({ schemas }) => schemas)
     assert.lengthOf(overHttp, 1)

@@ -23,7 +23,7 @@ describe("a label (D35)", () => {
     withinBound(labelOf, secret)
   )
 
-  it("fails that property if it always shows four characters at either end (control)", () => {
+  it("would show too much of 16 characters if it showed four at either end (control)", () => {
     assert.isFalse(withinBound((secret) => `${secret.slice(0, 4)}...${secret.slice(-4)}`, "0123456789abcdef"))
   })
 
@@ -44,7 +44,7 @@ describe("a label (D35)", () => {
     [22, "abc...tuv"],
     [23, "abc...tuvw"],
     [26, "abc...wxyz"]
-  ] as const)("of the first %i letters is %s", ([length, label]) => {
+  ] as const)("of the first %i letters of the alphabet is %s", ([length, label]) => {
     assert.strictEqual(labelOf(alphabet.slice(0, length)), label)
   })
 
@@ -59,7 +59,7 @@ describe("a label (D35)", () => {
     ["23 code points outside the BMP", "\u{1f600}".repeat(23), "***...****"],
     ["blanks, which count", `${" ".repeat(20)}ABC`, "***...*ABC"],
     ["half surrogate pairs", `\ud800-k${hidden}xyz\udfff`, "*-k...xyz*"]
-  ] as const)("of %s", ([, secret, label]) => {
+  ] as const)("is as expected for %s", ([, secret, label]) => {
     assert.strictEqual(labelOf(secret), label)
   })
 })
@@ -78,11 +78,11 @@ const json = Arbitrary.map(
 )
 
 describe("the pattern of inconclusive labels (L15)", () => {
-  it.prop("matches the label of any JSON that contains text, whatever surrounds it", [json], ([key]) =>
+  it.prop("matches the label of any JSON that contains a string, even with white space around it", [json], ([key]) =>
     inconclusiveLabel.test(labelOf(key))
   )
 
-  it.prop("matches the label of any key that is hidden entirely", [text(1, 16)], ([key]) =>
+  it.prop("matches the label of any key of at most 16 characters, which shows none of them", [text(1, 16)], ([key]) =>
     inconclusiveLabel.test(labelOf(key))
   )
 

@@ -17,15 +17,15 @@ const example = () => {
     .replaceAll(/"(effect[^"]*)"/g, (_, name: string) => `"${import.meta.resolve(name)}"`)
 }
 
-describe("the client of docs/api.md, while the service is down", () => {
+describe("the client of docs/api.md without the service", () => {
   it.live.each([
     ["prints no key", (code: string) => code, false],
     [
-      "prints them unless it maps the error (control)",
+      "prints keys unless it maps the error (control)",
       (code: string) => code.replace("(withoutKeys,", "(program,"),
       true
     ]
-  ] as const)("%s (C1)", function* ([, change, printed]) {
+  ] as const)("fails with an error that %s (C1)", function* ([, change, printed]) {
     const file = join(yield* temporaryDirectory, "client.ts")
     writeFileSync(file, change(example()))
     const variables = { BYOK_URL: "http://127.0.0.1:1", BYOK_MANAGEMENT_KEY: "canary-canary" }

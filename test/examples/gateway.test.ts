@@ -181,7 +181,7 @@ layerLive(service)("the example of a gateway", (it) => {
     assert.include(rest, "data: 5")
   })
 
-  it.effect("goes to the good key alone next, and explanations say why (Q26, Q28, Q30)", function* () {
+  it.effect("tries only the good key at the next request, and explanations say why (Q26, Q28, Q30)", function* () {
     const { databaseUrl } = yield* TestService
     const { askAll, id1, id2, id3, tenant, upstream } = yield* scene()
     yield* askAll
@@ -210,7 +210,7 @@ layerLive(service)("the example of a gateway", (it) => {
     }
   })
 
-  it.effect("uses shared capacity only where no key forbids it, whatever their health (Q5, Q7)", function* () {
+  it.effect("uses shared capacity only if no key forbids it, even if all keys are parked (Q5, Q7)", function* () {
     const free = yield* scene(gatewaysOwn, {})
     yield* free.tenant.update(free.id3, { disabled: true })
     for (const seen of [[k1, k2, gatewaysOwn], [gatewaysOwn]]) {
@@ -226,7 +226,7 @@ layerLive(service)("the example of a gateway", (it) => {
     }
   })
 
-  it.effect("leaves no key in memory and parks nothing when the client leaves in mid-stream (Q21, Q27)", function* () {
+  it.effect("leaves no key in memory and parks nothing if the client disconnects mid-stream (Q21, Q27)", function* () {
     const { ask, askAll, buffers, gate, tenant, upstream } = yield* scene()
     yield* askAll
     upstream.seen()
@@ -244,7 +244,7 @@ layerLive(service)("the example of a gateway", (it) => {
     assert.lengthOf((yield* planOf(tenant)).steps, 1)
   })
 
-  it.effect("logs what an upstream says without the key that it repeats (Q22)", function* () {
+  it.effect("logs an upstream's error without the key that it repeats (Q22)", function* () {
     const { askAll, id1, logged } = yield* scene()
     yield* askAll
     const text = logged.join("\n")
@@ -252,7 +252,7 @@ layerLive(service)("the example of a gateway", (it) => {
     for (let at = 0; at + 9 <= k1.length; at++) assert.notInclude(text, k1.slice(at, at + 9))
   })
 
-  it.effect("shows clients and logs no part of the shared key, and little of what repeats it (R5)", function* () {
+  it.effect("cuts an upstream's long error, and hides the shared key in it from clients and logs (R5)", function* () {
     const { askAll, id1, id2, id3, logged, tenant } = yield* scene(echoed, {})
     for (const id of [id1, id2, id3]) yield* tenant.update(id, { disabled: true })
     const { status, text } = yield* askAll
@@ -276,7 +276,7 @@ layerLive(service)("the example of a gateway", (it) => {
   })
 
   it.effect(
-    "in two processes: one leaves out keys that the other parked, and both leave out a leaked key at once (Q30, L16)",
+    "skips in one process the keys that another one parked, and in both at once a leaked key (Q30, L16)",
     function* () {
       const { databaseUrl } = yield* TestService
       const { tenant, upstream } = yield* scene()

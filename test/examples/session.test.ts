@@ -32,7 +32,7 @@ byok explain --account $ACCOUNT --provider openai --model openai/gpt-4o`
 /** Removes the times, which differ from run to run. */
 const withoutTimes = (text: string) => text.replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, "TIME")
 
-it.live("the session in the README is one that takes place, by `npm run session`", (context) =>
+it.live("the session shown in the README equals what its commands print, as recorded by `npm run session`", (context) =>
   Effect.gen(function* () {
     // npm installs neither: .ci/run does, and the last lines of a run count what was skipped.
     yield* installedPrograms(["curl", "jq"])

@@ -11,7 +11,7 @@ import { faultsAfterwards } from "./faultsAfterwards.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 describe("a copy of the files of a stopped database", () => {
-  it.live("opens to every key with its keyring; with another one no service starts (R15, T12)", function* () {
+  it.live("opens every key with its keyring; with another keyring the service does not start (R15, T12)", function* () {
     const settings = yield* newDirectory
     const ledger = newLedger()
     const key = yield* Effect.scoped(

@@ -28,9 +28,9 @@ const check = (started: Started, ledger: Ledger, before: (sql: PgClient.PgClient
 
 const nothing = () => Effect.void
 
-describe("everything acknowledged is stored and opens to the key that was sent, and nothing else is stored", () => {
+describe("the stored credentials and keys", () => {
   it.live(
-    `after the service was killed ${kills} times under load (R1); the checker finds a row that is gone and one that came back (control)`,
+    `are the acknowledged ones after ${kills} kills of the service (R1); a lost and a returned row are noticed (control)`,
     function* () {
       const started = yield* startedBefore
       const ledger = newLedger()
@@ -61,7 +61,7 @@ describe("everything acknowledged is stored and opens to the key that was sent, 
     }
   )
 
-  it.live("after SIGTERM under load: every request is answered and the exit code is 0 (R2)", function* () {
+  it.live("are the acknowledged ones after SIGTERM; requests are answered, the exit code is 0 (R2)", function* () {
     const started = yield* startedBefore
     const ledger = newLedger()
     yield* Effect.scoped(
@@ -77,7 +77,7 @@ describe("everything acknowledged is stored and opens to the key that was sent, 
     assert.deepStrictEqual(yield* check(started, ledger, nothing), [])
   })
 
-  it.live("after PostgreSQL was killed under load: the service survives and recovers by itself (R3)", function* () {
+  it.live("are the acknowledged ones after PostgreSQL is killed; the service recovers by itself (R3)", function* () {
     const started = yield* startedBefore
     const ledger = newLedger()
     yield* Effect.scoped(

@@ -43,11 +43,11 @@ const begin = (batching: boolean) =>
     return { ...service, accounts, context, tenant: yield* service.newTenant }
   })
 
-describe.each([true, false])("a workspace that is deleted while a create is on its way (batching: %s)", (batching) => {
+describe.each([true, false])("a create whose workspace is deleted meanwhile (batching: %s)", (batching) => {
   it.live.each([
-    ["without an idempotency record", []],
-    ["with one", withKey]
-  ] as const)("%s is refused like one deleted before (F12, D6, D43)", function* ([, headers]) {
+    ["without an idempotency key", []],
+    ["with an idempotency key", withKey]
+  ] as const)("%s is refused as if the workspace had been deleted before (F12, D6, D43)", function* ([, headers]) {
     const { accounts, rowCount, sql, tenant, url } = yield* begin(batching)
     const { account_id, management_key, workspace_id } = tenant
     const other = (yield* Effect.orDie(accounts.createWorkspace(account_id, "w"))).workspace_id
@@ -65,7 +65,7 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
     assert.lengthOf(yield* sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%credential.create%'`, 0)
   })
 
-  it.live("refuses only its own creates among those that share a statement (F12)", function* () {
+  it.live("is refused without affecting creates in other workspaces in the same statement (F12)", function* () {
     const { newTenant, rowCount, sql, tenant, url } = yield* begin(batching)
     const lasting = yield* newTenant
     const { workspace_id } = tenant
@@ -82,7 +82,7 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
     assert.strictEqual(yield* rowCount, statuses.filter((status) => status === 201).length)
   })
 
-  it.live("waits for an uncommitted deletion of the workspace, and obeys its outcome (F12)", function* () {
+  it.live("waits for an uncommitted deletion of the workspace, and is refused once that commits (F12)", function* () {
     const { rowCount, sql, tenant, url } = yield* begin(batching)
     const { workspace_id } = tenant
     const commit = yield* holdOpen(sql, `UPDATE workspaces SET deleted_at = now() WHERE id = '${workspace_id}'`)

@@ -24,7 +24,7 @@ const opensIn = (url: string, keyring: string, made: ReadonlyArray<Made>, claime
 
 describe("the runbook that erases a key for good (docs/keys.md, L12)", () => {
   it.live(
-    "leaves no copy in which the deleted key opens; the others open in a later copy",
+    "leaves a keyring that opens the deleted key in no copy, and the other keys in a later copy",
     function* () {
       const DATABASE_URL = yield* migratedDatabase
       const keyring = join(yield* temporaryDirectory, "keyring")

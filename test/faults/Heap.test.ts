@@ -120,12 +120,12 @@ const endpointsOf = (api: { readonly groups: object }) =>
     )
     .sort()
 
-describe("the table of requests", () => {
+describe("the table of requests in this test", () => {
   it.each([
     ["port", Api],
     ["socket", GatewayApi],
     ["links", LinksApi]
-  ] as const)("has a row for each endpoint of the contract of the %s", (way, api) => {
+  ] as const)("has a row for each endpoint of the %s", (way, api) => {
     assert.deepStrictEqual(Object.keys(bodies[way]).sort(), endpointsOf(api))
   })
 })
@@ -492,7 +492,7 @@ layerLive(Accounts.layer, { timeout: "120 seconds" })("a client with 60 connecti
     }
   )
 
-  it.effect("that does not read takes more from a build that admits nothing (control)", function* () {
+  it.effect("that does not read exceeds that bound in a build without memory admission (control)", function* () {
     const folder = yield* temporaryDirectory
     cpSync(dirname(byokScript), folder, { recursive: true })
     const file = join(folder, "main.js")

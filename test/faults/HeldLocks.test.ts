@@ -28,9 +28,9 @@ const dump = `LOCK TABLE accounts, workspaces, api_keys, keks, credentials, idem
 
 const credential = { provider: "groq", key: "fake-key-fake-key" }
 
-describe("while another session holds locks on every table", () => {
+describe("while another session locks tables", () => {
   it.live(
-    "like a backup's, commands and a new instance work at once, and all are ready (F1)",
+    "commands and instances work at once and are ready, if all tables are locked as by pg_dump (F1)",
     function* () {
       const { key, list, settings, sql } = yield* begin
       const running = yield* startService(settings)
@@ -47,7 +47,7 @@ describe("while another session holds locks on every table", () => {
   )
 
   it.live(
-    "readiness does not wait for the table of migrations, even if nobody else can read it (F1)",
+    "readiness does not wait for the table of migrations, even if that is locked exclusively (F1)",
     function* () {
       const { settings, sql } = yield* begin
       const { url } = yield* startService(settings)

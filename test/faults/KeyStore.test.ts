@@ -45,11 +45,11 @@ const fails = Effect.fnUntraced(function* (state: FaultyKeyStore["state"], why: 
 
 layerLive(service)("a key store", (it) => {
   it.effect.each([["down", "it is down"] as const, ["wrong", "23514"] as const])(
-    "that is %s: create is 500 and stores nothing, get answers, and create recovers with it (R10, D11)",
+    "that is %s makes create fail with 500 and store nothing until it recovers, while get works (R10, D11)",
     ([state, why]) => fails(state, why)
   )
 
-  it.effect("that does not answer: the same, and get does not wait for create (R10, D11)", function* () {
+  it.effect("that does not answer makes create fail with 500, but delays no other request (R10, D11)", function* () {
     const ended = yield* fails("slow", "it does not answer")
     assert.sameMembers(ended.slice(0, 2), ["get", "live"])
   })

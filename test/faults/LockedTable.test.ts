@@ -12,10 +12,10 @@ const { poolSize } = databaseSettings
 
 describe("while every connection for writes waits for a lock", () => {
   it.live.each([
-    ["a statement for each request", false, poolSize],
-    ["requests share statements", true, 2]
+    ["a statement per request", false, poolSize],
+    ["shared statements", true, 2]
   ] as const)(
-    "(%s) create is 500 at the deadline; get and liveness are answered (R5, D11)",
+    "with %s, create fails with 500 at the deadline, while get and liveness succeed (R5, D11)",
     function* ([, batching, waiting]) {
       const service = TestService.layerWith({
         settings: (settings) => ({ ...settings, database: { ...settings.database, batching } })

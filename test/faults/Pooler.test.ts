@@ -33,16 +33,16 @@ const insertThrough = (change: (bytes: Buffer) => Buffer, settings: Partial<Data
     return { exit, stored: yield* admin`SELECT id FROM t` }
   })
 
-describe("behind a pooler", () => {
+describe("writes through a pooler", () => {
   const outdated = replacing(standby("off"), standby("on"))
 
-  it.live("that reports the server's state from before its promotion, writes succeed (F2)", function* () {
+  it.live("succeed if the pooler reports that the server is a standby, as before its promotion (F2)", function* () {
     const { exit, stored } = yield* insertThrough(outdated)
     assert.isTrue(Exit.isSuccess(exit))
     assert.deepStrictEqual(stored, [{ id: 1 }])
   })
 
-  it.live("without a pooler, a server that reports to be a standby is left for another one (control)", function* () {
+  it.live("fail without the setting for poolers if the server reports that it is a standby (control)", function* () {
     const { exit, stored } = yield* insertThrough(outdated, { pooler: false, deadline: Duration.millis(500) })
     assert(Exit.isFailure(exit))
     const failure = Cause.squash(exit.cause)
@@ -52,7 +52,7 @@ describe("behind a pooler", () => {
     assert.deepStrictEqual(stored, [])
   })
 
-  it.live("that adds an error to the server's, a statement is retried (F5)", function* () {
+  it.live("are retried if the pooler adds an error of its own to the server's (F5)", function* () {
     let failures = 0
     const { exit, stored } = yield* insertThrough((bytes) => {
       if (failures > 0 || !bytes.includes("INSERT 0 1")) return bytes

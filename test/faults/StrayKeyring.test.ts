@@ -49,8 +49,8 @@ const refusal = Effect.fnUntraced(function* (attempt: Effect.Effect<unknown, unk
 
 const well = { problems: [], warnings: [] }
 
-describe("an instance with another keyring than the others", () => {
-  it.live("stores nothing and is not ready; the others stay ready and store (F3)", function* () {
+describe("of instances with different keyrings over one database", () => {
+  it.live("one that differs stores nothing and is not ready; the others stay ready and store (F3)", function* () {
     const url = yield* migratedDatabase
     const sql = yield* adminClient(url)
     const [one, other] = [yield* instanceWith(url, "ours"), yield* instanceWith(url, "ours")]
@@ -67,7 +67,7 @@ describe("an instance with another keyring than the others", () => {
     assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'ours'`, 0)
   })
 
-  it.live("only one of several keyrings seals if all store for the first time at once (F3)", function* () {
+  it.live("only one seals if all store for the first time at once (F3)", function* () {
     for (const _ of [1, 2, 3, 4, 5]) {
       const url = yield* migratedDatabase
       const sql = yield* adminClient(url)
@@ -107,7 +107,7 @@ describe("a keyring without the key of a credential", () => {
 })
 
 describe("byok keyring stranded and admit", () => {
-  it.live("list the credentials of a lost key, and let a new keyring seal (F3)", function* () {
+  it.live("list the credentials of a lost key, and allow a new keyring to seal (F3)", function* () {
     const url = yield* migratedDatabase
     const sql = yield* adminClient(url)
     const ours = yield* instanceWith(url, "ours")

@@ -8,7 +8,7 @@ import { assert, describe, it } from "../support/it.ts"
 const internalError = { status: 500, body: '{"error":{"code":500,"message":"Internal Server Error"}}' }
 
 describe("while the synchronous standby is away", () => {
-  it.live("create is 500, also if its wait is cancelled or its connection ends, and get is 200 (R6)", function* () {
+  it.live("create fails with 500, even if its wait is cancelled or its session ends; get succeeds (R6)", function* () {
     const settings = yield* newDirectory
     const { key, stderr, url } = yield* firstStart({ ...settings, DATABASE_BATCHING: "false" })
     const create = createOver(url, key, minimal)

@@ -60,15 +60,15 @@ const isRight = (first: Answer) => (answer: Answer) =>
   answer.status === 201 || (answer.status === 200 && answer.body === first.body)
 
 const faults: ReadonlyArray<readonly [string, boolean, (proxy: FaultyProxy) => void, boolean]> = [
-  ["cuts every connection, one statement a request", false, ({ reset }) => reset(), false],
-  ["cuts every connection, requests share statements", true, ({ reset }) => reset(), false],
-  ["swallows everything, one statement a request", false, ({ swallow }) => swallow(), true],
-  ["swallows everything, requests share statements", true, ({ swallow }) => swallow(), true]
+  ["cuts every connection, with a statement per request", false, ({ reset }) => reset(), false],
+  ["cuts every connection, with shared statements", true, ({ reset }) => reset(), false],
+  ["drops all data, with a statement per request", false, ({ swallow }) => swallow(), true],
+  ["drops all data, with shared statements", true, ({ swallow }) => swallow(), true]
 ]
 
-describe("a network to the database that", () => {
+describe("a network to the database", () => {
   it.live.each(faults)(
-    "%s: every request is answered, the service recovers by itself and leaks no connection (R4, D11)",
+    "that %s: every request is answered, and the service recovers and leaks no connection (R4, D11)",
     function* (row) {
       const [, batching, fail, silent] = row
       const { burst, close, connections, first, proxy } = yield* open(batching)
@@ -104,7 +104,7 @@ describe("a network to the database that", () => {
     }
   )
 
-  it.live.each([false, true])("answers 200 ms later, batching %s: nothing fails (R4)", function* (batching) {
+  it.live.each([false, true])("that answers 200 ms late, batching %s: no request fails (R4)", function* (batching) {
     const { burst, connections, first, proxy } = yield* open(batching, { ...databaseSettings, poolSize: 20 })
     const began = performance.now()
     proxy.delay(200)
@@ -115,7 +115,7 @@ describe("a network to the database that", () => {
   })
 
   it.live.each([false, true])(
-    "answers each statement 600 ms late, batching %s: a request with too many statements ends at its deadline (F10, D11)",
+    "that answers each statement 600 ms late, batching %s: a create fails at its deadline (F10, D11)",
     function* (batching) {
       const { key, proxy, url } = yield* open(batching)
       proxy.delay(600)

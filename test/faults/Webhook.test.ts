@@ -109,9 +109,9 @@ const deliver = (program?: Array<string>) =>
 
 const idsOf = (received: ReadonlyArray<Received>) => received.map(({ headers }) => String(headers["webhook-id"]))
 
-describe("events for a webhook, while receiver, PostgreSQL and service are killed in turn and answers are lost", () => {
+describe("webhook events while receiver, PostgreSQL and service are killed and answers are lost", () => {
   it.live(
-    "arrive each at least once and in order, repeated at once or not at all, and all signatures verify (Standard Webhooks)",
+    "arrive at least once, in order, with valid signatures; repetitions follow directly (Standard Webhooks)",
     function* () {
       const { received, written } = yield* deliver()
       const ids = idsOf(received)
@@ -129,7 +129,7 @@ describe("events for a webhook, while receiver, PostgreSQL and service are kille
     }
   )
 
-  it.live("are lost by a service whose cursor moves before the answer (control)", function* () {
+  it.live("are lost by a service whose cursor moves on before the answer (control)", function* () {
     const { received, written } = yield* deliver([
       "--import",
       join(import.meta.dirname, "hastyCursor.ts"),

@@ -8,8 +8,8 @@ import { ask, openSocket, own } from "./socket.ts"
 const key = "sk-0123456789-0123456789-AbCd"
 const operations = Object.values(Api.groups.byok.endpoints)
 
-layerLive(TestService.layer)("the tenants' operations on the socket for gateways", (it) => {
-  it.effect("are all there, each only for the account of its path, which must exist (D5, T6)", function* () {
+layerLive(TestService.layer)("the operations on credentials over the socket for gateways", (it) => {
+  it.effect("are those of the API, each for the account in its path only, which must exist (D5, T6)", function* () {
     const here = Object.values(GatewayApi.groups.credentials.endpoints)
     assert.deepStrictEqual(
       here.map(({ method, path }) => [method, path.replace("/v1/accounts/:account_id/credentials", "/api/v1/byok")]),
@@ -39,7 +39,7 @@ layerLive(TestService.layer)("the tenants' operations on the socket for gateways
     }
   })
 
-  it.effect("are recorded as acts of the gateway", function* () {
+  it.effect("have the gateway as actor in their events", function* () {
     const tenant = yield* (yield* TestService).newTenant
     const path = yield* openSocket
     const at = `/v1/accounts/${tenant.account_id}/credentials`

@@ -49,8 +49,8 @@ layerLive(
     parts: counting,
     settings: (settings) => ({ ...settings, database: { ...settings.database, ...scarce } })
   })
-)("the events of all accounts, over the socket", (it) => {
-  it.effect("may be awaited beyond the deadline of requests, without occupying a connection", function* () {
+)("the events of all accounts over the socket for gateways", (it) => {
+  it.effect("can be awaited longer than the request deadline, without occupying a database connection", function* () {
     const { newTenant } = yield* TestService
     const path = yield* openSocket
     const tenant = yield* newTenant
@@ -71,7 +71,7 @@ layerLive(
     for (const { data } of yield* Fiber.join(waiting)) assert.strictEqual(data[0]?.action, "credential.create")
   })
 
-  it.effect("are answered at once when the service stops", function* () {
+  it.effect("end a wait at once, with an empty page, when the service stops", function* () {
     const path = yield* socketPath
     let isDraining = false
     const stopping = yield* Effect.scoped(
@@ -87,7 +87,7 @@ layerLive(
     assert.deepStrictEqual(yield* Fiber.join(stopping), { data: [], last_seq: 1_000_000 })
   })
 
-  it.effect("are refused with an unknown parameter or too long a wait", function* () {
+  it.effect("are refused with 400 if a parameter is unknown or out of range", function* () {
     const path = yield* openSocket
     for (const [query, message] of [
       ["wait=61", "must be an integer from 0 to 60, given once"],

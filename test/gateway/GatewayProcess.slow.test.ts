@@ -26,14 +26,14 @@ const settings = <S extends object>(given: S) => ({ ...given, keyring: Option.so
 const nextIn = (text: string) =>
   (JSON.parse(text) as { data: { route: string; next: { key?: string; step: string } | null } }).data
 
-layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside other processes", (it) => {
+layerLive(TestService.layerWith({ settings }))("the socket for gateways, with other processes", (it) => {
   it.effect.each([
     ["gateway.py", "python3", "--version"],
     ["gateway.mjs", process.execPath, "--version"],
     ["gateway.sh", "sh", "-c", "jq --version"],
     ["gateway.go", "go", "version"]
   ] as const)(
-    "serves %s of 40 lines by streaming, and shows why no key served, but no key (Q22)",
+    "serves the example %s, of 40 lines, which streams and says why no key served, showing no key (Q22)",
     function* ([file, program, ...probe], context) {
       // npm installs no other languages: .ci/run does, and the last lines of a run count what was skipped.
       if (spawnSync(program, probe).status !== 0) return context.skip(`${[program, ...probe].join(" ")} fails here`)
@@ -111,7 +111,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     }
   )
 
-  it.effect("answers as docs/gateway.md says to curl", function* () {
+  it.effect("answers the curl commands of docs/gateway.md as shown there", function* () {
     const { url } = yield* TestService
     const path = yield* openSocket
     const page = readFileSync(join(import.meta.dirname, "../../docs/gateway.md"), "utf8")
@@ -145,7 +145,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     assert.strictEqual(commands, 7)
   })
 
-  it.effect("answers 503 without the database, beside a process that has it (E21)", function* () {
+  it.effect("answers 503 in a process that lost its database, while another process serves (E21)", function* () {
     const { databaseUrl } = yield* TestService
     const { account_id, create } = yield* TestService.newTenant
     createdId(yield* create({ provider: "azure", key }))
@@ -199,7 +199,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
   })
 
   it.effect(
-    "releases a trial when its route is deleted; after kill -9 neither trial nor route remains (Q24, E17)",
+    "frees a key on trial when its route is deleted; after kill -9 neither trial nor route remains (Q24, E17)",
     function* () {
       const { databaseUrl, sql } = yield* TestService
       const { account_id, create } = yield* TestService.newTenant

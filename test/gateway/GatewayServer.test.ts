@@ -59,7 +59,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     }
   )
 
-  it.effect("is never open to others, not even at the start", function* () {
+  it.effect("has mode 0660 from the moment it listens, whatever the umask", function* () {
     const path = yield* socketPath
     const listen = Reflect.get(Server.prototype, "listen")
     const before = process.umask(0)
@@ -80,7 +80,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.deepStrictEqual(modes, [0o660])
   })
 
-  it.effect("is refused in one sentence where others could replace it or another file exists", function* () {
+  it.effect("is refused if its path is taken or too long, or its folder missing or writable by others", function* () {
     const directory = yield* temporaryDirectory
     const open = join(directory, "open")
     mkdirSync(open)
@@ -122,7 +122,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     }
   })
 
-  it.effect("reports readiness like the port: 200, or 503 in the envelope", function* () {
+  it.effect("reports readiness like the port: 200, or 503 with the same body", function* () {
     const { sql, url } = yield* TestService
     const path = yield* openSocket
     const turnsTo = (status: number) =>
@@ -140,7 +140,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     yield* turnsTo(200)
   })
 
-  it.effect("hands out keys one after the other, and parks those that fail", function* () {
+  it.effect("hands out one key after the other, and parks a rejected one", function* () {
     const { account_id, create } = yield* TestService.newTenant
     for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
     const path = yield* openSocket
@@ -170,7 +170,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
   })
 
-  it.effect("ends a route whose client leaves before reading the answer, but not after", function* () {
+  it.effect("ends a route whose client disconnects before it has read the answer, but not afterwards", function* () {
     const { held } = yield* MemoryBudget
     const { account_id, create } = yield* TestService.newTenant
     createdId(yield* create({ provider: "azure", key }))
@@ -212,7 +212,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.include((yield* failed(first)).text, '"next":null')
   })
 
-  it.effect("takes a report whose sender disconnects, and repeats the answer", function* () {
+  it.effect("accepts a report although its sender disconnects, and answers its repetition", function* () {
     const { account_id, create } = yield* TestService.newTenant
     for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
     const path = yield* openSocket
@@ -226,7 +226,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.include(text, key)
   })
 
-  it.effect("applies the reports in a route request before planning, and refuses each on its own", function* () {
+  it.effect("applies the reports in a route request before planning; an invalid one fails alone", function* () {
     const { account_id, create } = yield* TestService.newTenant
     for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
     const path = yield* openSocket
@@ -315,7 +315,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.strictEqual((yield* open({ api_key: yield* tenant.ordinaryKey })).status, 201, "control")
   })
 
-  it.effect("tries a single credential, even parked, but not disabled or leaked, and counts its report", function* () {
+  it.effect("tries a requested credential alone, even a parked one, but no disabled or leaked one", function* () {
     const { newTenant, sql } = yield* TestService
     const { account_id, create, update } = yield* newTenant
     const credential_id = createdId(yield* create({ provider: "azure", key }))
@@ -367,7 +367,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     }
   })
 
-  it.effect("refuses unknown members at every depth by name (Q31)", function* () {
+  it.effect("refuses unknown members at every depth, and names them (Q31)", function* () {
     const { account_id, create } = yield* TestService.newTenant
     createdId(yield* create({ provider: "azure", key }))
     const path = yield* openSocket
@@ -390,7 +390,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.strictEqual((yield* ask(path, "POST", "/v1/routes", route)).status, 201, "control")
   })
 
-  it.effect("creates one account however often a request with an idempotency key is repeated", function* () {
+  it.effect("creates one account for all repetitions of a request with an idempotency key", function* () {
     const { sql, url } = yield* TestService
     const path = yield* openSocket
     const named = (name: string, key: string) => ask(path, "POST", "/v1/accounts", { name }, { "Idempotency-Key": key })
@@ -425,7 +425,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     refusedAs(yield* named("once", idempotency_key), "The account of this request was deleted")
   })
 
-  it.effect("manages accounts like the commands, with its own actor in the audit log", function* () {
+  it.effect("manages accounts like the command line, with the actor gateway in the audit log", function* () {
     const { sql } = yield* TestService
     const path = yield* openSocket
     const made = yield* ask(path, "POST", "/v1/accounts", { name: "a customer" })

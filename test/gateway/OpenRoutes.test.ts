@@ -11,7 +11,7 @@ import { PoolsUnavailable } from "../../src/service/routing/RouterErrors.ts"
 import { fakeRouter, planOf } from "./fakeRouter.ts"
 import { assert, describe, it } from "../support/it.ts"
 
-describe("the routes that gateways drive over HTTP", () => {
+describe("routes that gateways open over HTTP", () => {
   /** Runs `use` on routes with a memory budget of `bytes`, all of which must be free at the end. `held` returns the reserved bytes. */
   const within = <Step extends Effect.Effect<unknown, unknown>>(
     bytes: number,
@@ -46,7 +46,7 @@ describe("the routes that gateways drive over HTTP", () => {
   const two = Effect.succeed(planOf(2))
   const inTime = Effect.provideService(CurrentDeadline, { until: 0 })
 
-  it.effect("reserve memory for their account; when it is full, each account has its share (T9)", () =>
+  it.effect("reserve memory for their account, and leave other accounts their share (T9)", () =>
     within(1_000_000, function* ({ abandon, open, report }, held) {
       const flood = yield* Effect.forEach(Array.from({ length: 2_000 }), () => Effect.exit(inTime(open(plan))))
       const opened = flood.flatMap((exit) => (Exit.isSuccess(exit) ? [exit.value.id] : []))
@@ -71,7 +71,7 @@ describe("the routes that gateways drive over HTTP", () => {
     collect()
   })
 
-  it.effect("keep their last answer for a minute, but not their plan (T3)", () =>
+  it.effect("keep their last answer for a minute after they end, but not their plan (T3)", () =>
     within(10_000_000, function* ({ open, report }, held) {
       const opened = Effect.suspend(() => {
         const planned = planOf(1_000)
@@ -98,7 +98,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("reserve memory for the texts of their request, and more with every few attempts (T9)", () =>
+  it.effect("reserve memory for the texts of their request, and more with every eight attempts (T9)", () =>
     within(1_000_000, function* ({ abandon, open, report }, held) {
       const { id } = yield* open(planWith("u".repeat(255)))
       const short = held()
@@ -125,7 +125,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("answer a report and its concurrent repetition alike, wherever the first yields (T3)", () =>
+  it.effect("give a report and its concurrent repetition the same answer, wherever the first yields (T3)", () =>
     within(1_000_000, function* ({ open, report }) {
       for (let operations = 3; operations < 20; operations += 1) {
         let loseAnswer = () => {}
@@ -144,7 +144,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("take reports of the open attempt only, and end if a report says so, even a repeated one (T3)", () =>
+  it.effect("accept reports of the open attempt only, and end if a report asks for it, even a repeated one (T3)", () =>
     within(1_000_000, function* ({ open, report }, _held, { outcomes }) {
       const { id } = yield* open(two)
       for (const n of [0, 2]) {
@@ -161,7 +161,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("open no attempt once they have ended, even while its key is leased", () =>
+  it.effect("open no attempt if they are abandoned while its key is being leased", () =>
     within(1_000_000, function* ({ abandon, open, report }, _held, { leased, outcomes, state }) {
       const { id } = yield* open(two)
       state.latch.closeUnsafe()
@@ -175,7 +175,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("answer the last report alike, even before they know when to retry", () =>
+  it.effect("give repetitions of the last report the same answer, even while the time to retry is awaited", () =>
     within(1_000_000, function* ({ abandon, open, report }, _held, { state }) {
       const { id } = yield* open(plan)
       state.latch.closeUnsafe()
@@ -192,7 +192,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("end after ten minutes, asked or not", () =>
+  it.effect("end ten minutes after they opened, with or without further requests", () =>
     within(9_000, function* ({ abandon, open, report }, held, { outcomes }) {
       // Nothing expires at the whole seconds when routes are ended unasked.
       yield* TestClock.adjust(30_500)
@@ -225,7 +225,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("do not open an attempt beyond the reserved ones while memory is full", () =>
+  it.effect("open no attempt beyond those with reserved memory while memory is full", () =>
     within(300_000, function* ({ abandon, open, report }, held) {
       const { id } = yield* open(Effect.succeed(planOf(20)))
       const alone = held()
@@ -251,7 +251,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("act whenever their effect runs, not when it is created", () =>
+  it.effect("act each time an effect runs, not when it is created", () =>
     within(1_000_000, function* ({ abandon, open, report }, held) {
       const opening = open(plan)
       assert.strictEqual(held(), 0)
@@ -266,7 +266,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("keep only the last answer when no key is left", () =>
+  it.effect("keep only the last answer when their plan has no key left", () =>
     within(1_000_000, function* ({ open, report }, held) {
       const { id } = yield* open(plan)
       const answer = yield* report(id, 1, { _tag: "Rejected" })
@@ -275,7 +275,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("keep the last answers of a second together until a minute after the newest", () =>
+  it.effect("keep the last answers of one second until a minute after the newest of them", () =>
     within(1_000_000, function* ({ open, report }, held) {
       yield* TestClock.adjust(30_500)
       const ids: Array<string> = []
@@ -299,7 +299,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("evict last answers when an open route needs their memory", () =>
+  it.effect("evict last answers when a new route needs their memory", () =>
     within(5_000, function* ({ open, report }, held) {
       const ended = yield* open(plan)
       yield* report(ended.id, 1, { _tag: "Succeeded" })
@@ -329,7 +329,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("keep nothing of a route that fails to open or has no attempt", () =>
+  it.effect("reserve no memory after a failure to open, or without an attempt", () =>
     within(1_000_000, function* ({ open, report }, held, { state }) {
       const opened = yield* open(Effect.succeed({ ...planOf(0), retry_at: 5 }))
       assert.deepInclude(opened, { next: undefined, retry_at: 5, expires_at: 600_000 })
@@ -343,7 +343,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("retry a failed answer to a report, and say when to retry if no key is left", () =>
+  it.effect("accept a report again after its answer failed, and count its outcome once", () =>
     within(1_000_000, function* ({ abandon, open, report }, _held, { outcomes, state }) {
       const { id } = yield* open(two)
       state.away = true
@@ -375,7 +375,7 @@ describe("the routes that gateways drive over HTTP", () => {
     })
   )
 
-  it.effect("end if their answer cannot be written (T12)", () =>
+  it.effect("end if the answer to their opening or to a report cannot be written (T12)", () =>
     within(1_000_000, function* ({ open, report }, held) {
       let giveUp = () => {}
       const { id } = yield* open(plan, (lost) => (giveUp = lost))

@@ -38,8 +38,8 @@ const scene = Effect.gen(function* () {
   return { ids, keys, open, path, report }
 })
 
-layerLive(TestService.layer)("a route that asks for tokens (D58)", (it) => {
-  it.effect("returns tokens with their expiry and cloud details, and other keys as stored", function* () {
+layerLive(TestService.layer)("opening a route (D58)", (it) => {
+  it.effect("returns tokens with expiry and cloud details if requested, and plain keys as stored", function* () {
     const { ids, keys, open, path, report } = yield* scene
     yield* listening(path)
     const before = Date.now()
@@ -74,7 +74,7 @@ layerLive(TestService.layer)("a route that asks for tokens (D58)", (it) => {
     assert.strictEqual(again.next?.["key"], key, "the kept one")
   })
 
-  it.effect("returns keys as stored without it (control), and 400 for any other form", function* () {
+  it.effect("returns keys as stored by default (control), and 400 for an unknown form", function* () {
     const { keys, open, path } = yield* scene
     yield* listening(path)
     for (const body of [{}, { keys: "as_stored" }]) {
@@ -89,9 +89,9 @@ layerLive(TestService.layer)("a route that asks for tokens (D58)", (it) => {
 })
 
 layerLive(TestService.layerWith({ settings: (given) => ({ ...given, tokensOnly: true }) }))(
-  "with TOKENS_ONLY (D58)",
+  "opening a route with TOKENS_ONLY (D58)",
   (it) => {
-    it.effect("returns tokens by default, and 400 for as_stored", function* () {
+    it.effect("returns tokens by default, and 400 if keys as stored are requested", function* () {
       const { open, path } = yield* scene
       yield* listening(path)
       const { next } = openedIn(yield* open({}))

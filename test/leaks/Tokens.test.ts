@@ -108,7 +108,7 @@ const recordingSocket = (path: string, to: string) =>
 const canDump = spawnSync("gcore", ["--help"]).error === undefined
 const hasPython = spawnSync("python3", ["--version"]).status === 0
 
-layerLive(TestService.layerWith({ settings }))("a gateway of another process", (it) => {
+layerLive(TestService.layerWith({ settings }))("a gateway in another process", (it) => {
   /** What a gateway can see that asks for keys in one form: on the socket, in its memory, and in the output of both processes. */
   const observe = Effect.fnUntraced(function* ({ key, provider }: (typeof cases)[number], keys: string) {
     const { databaseUrl } = yield* TestService
@@ -140,7 +140,7 @@ layerLive(TestService.layerWith({ settings }))("a gateway of another process", (
   })
 
   it.effect.each(cases)(
-    "gets a token that the cloud's own library verifies, and no 9 characters of a secret: $provider (D58)",
+    "gets a token that the cloud's own library verifies, but no 9 characters of the key: $provider (D58)",
     function* (one, context) {
       // A core dump needs gdb, which npm does not install: .ci/run does, and the last lines of a run count skipped tests.
       if (!hasPython || !canDump) return context.skip("python3 or gcore is missing")

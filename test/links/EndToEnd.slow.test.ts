@@ -22,7 +22,7 @@ describe.skipIf(missing.length > 0)(
   () => {
     layerLive(TestService.layer)((it) => {
       it.effect(
-        "connect a key, learn that it is refused, replace it, and serve the next request with it",
+        "connect a key, learn that the upstream rejects it, replace it, and serve the next request",
         function* () {
           const { url } = yield* TestService
           const { account_id } = yield* TestService.newTenant

@@ -26,7 +26,7 @@ const keyOf = Effect.fnUntraced(function* (account_id: never, id: string) {
 })
 
 layerLive(TestService.layer)("the API of the owner's page", (it) => {
-  it.effect("connect: describes the link, and stores the sealed key once", function* () {
+  it.effect("describes a connect link, stores its key, and then refuses the link as used", function* () {
     const tenant = yield* TestService.newTenant
     const { ask, create, about } = yield* openLink(tenant, {
       ...{ purpose: "connect", provider: "openai", return_url: "https://gateway.example/" }
@@ -72,7 +72,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* TestService.storing(0, send(other))).status, 409, "another key (control)")
   })
 
-  it.effect("a lasting link is found only by the token that replaced its first one", function* () {
+  it.effect("replaces the token of a manage link once, and then accepts the new token only", function* () {
     const tenant = yield* TestService.newTenant
     const link = yield* openLink(tenant, { purpose: "manage" })
     const [mine, late] = ["m", "l"].map((letter) => letter.repeat(43)) as [string, string]
@@ -89,7 +89,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* once.ask("PUT", "/link/token", { token: late })).status, 403, "serves once anyway")
   })
 
-  it.effect("lets a key that does not open be renamed or deleted, and refuses other changes (L7)", function* () {
+  it.effect("allows only renaming and deleting a credential whose stored key cannot be opened (L7)", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const id = createdId(yield* tenant.create(minimal))
@@ -131,7 +131,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* create(key)).status, 201)
   })
 
-  it.effect("replace: takes only a key of its credential, stores it even if unchanged, and is used up", function* () {
+  it.effect("stores one key by a replace link, only for its credential, and even if it is the same key", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const id = createdId(yield* tenant.create({ ...minimal, disabled: true, name: "before" }))
@@ -183,7 +183,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* create(key)).status, 201, "control")
   })
 
-  it.effect("manage: lists, explains, orders, changes and deletes, in its workspace and as its actor", function* () {
+  it.effect("lists, explains, orders, changes and deletes keys by a manage link, with it as actor", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { ask, create, link_id, replace } = yield* openLink(tenant, { purpose: "manage" })
@@ -223,7 +223,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     )
   })
 
-  it.effect("manage: changes restrictions and flags under the rules of update, and names the API keys", function* () {
+  it.effect("lists API keys by a manage link, and changes restrictions and flags like an update", function* () {
     const tenant = yield* TestService.newTenant
     const id = createdId(yield* tenant.create(minimal))
     const { hash } = yield* Effect.orDie(
@@ -248,7 +248,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* once.ask("GET", "/api-keys")).status, 403)
   })
 
-  it.effect("is confined to the link's workspace and account", function* () {
+  it.effect("answers 404 for credentials outside the link's workspace and account", function* () {
     const { sql } = yield* TestService
     const [tenant, foreign] = [yield* TestService.newTenant, yield* TestService.newTenant]
     const workspace_id = "019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88"
@@ -274,7 +274,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
   })
 
   it.effect(
-    "refuses changed data, a replay, a cut ciphertext and another link's key in one sentence, storing nothing",
+    "refuses an altered, cut, replayed or foreign sealed key with 409 and the same message, storing nothing",
     function* () {
       const tenant = yield* TestService.newTenant
       const { about, ask, create } = yield* openLink(tenant, { purpose: "manage" })
@@ -310,7 +310,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     }
   )
 
-  it.effect("refuses links that are used, revoked, expired or unknown, and API keys, each in a sentence", function* () {
+  it.effect("refuses used, revoked, expired and unknown links, and API keys, and says why", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const [used, revoked, expired] = [

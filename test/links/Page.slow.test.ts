@@ -70,7 +70,7 @@ describe.skipIf(!isInstalled)(
   `the owner's page in Chromium${isInstalled ? "" : " (skipped: /usr/bin/chromium is not installed)"}`,
   () => {
     layerLive(TestService.layer)((it) => {
-      it.effect("connects a key", function* () {
+      it.effect("stores a key by a connect link, after it names what is missing or wrong", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const page = yield* visitLink(tenant, { purpose: "connect", return_url: "https://gateway.example/settings" })
@@ -99,7 +99,7 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual([...page.messages, ...again.messages].filter(isComplaint), [])
       })
 
-      it.effect("replaces a key", function* () {
+      it.effect("replaces a key by a replace link", function* () {
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create({ ...minimal, name: "Production" }))
         const page = yield* visitLink(tenant, { purpose: "replace", credential_id: id })
@@ -114,7 +114,7 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(page.messages, [])
       })
 
-      it.effect("manages keys", function* () {
+      it.effect("finds, orders, switches, renames, replaces, deletes and adds keys by a manage link", function* () {
         const tenant = yield* TestService.newTenant
         for (const name of ["First", "Second"]) yield* tenant.create({ ...minimal, name, allowed_models: ["a/model"] })
         const page = yield* visitLink(tenant, { purpose: "manage" })
@@ -177,7 +177,7 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(page.messages, [])
       })
 
-      it.effect("shows keys, and offers nothing that would change one", function* () {
+      it.effect("shows keys by a view link, and has no button that changes one", function* () {
         const tenant = yield* TestService.newTenant
         yield* tenant.create({ ...minimal, name: "First" })
         const page = yield* visitLink(tenant, { purpose: "view" })
@@ -194,7 +194,7 @@ describe.skipIf(!isInstalled)(
         assert.deepStrictEqual(page.messages, [])
       })
 
-      it.effect("works by keyboard alone, from the heading to the key that is stored", function* () {
+      it.effect("stores a key by keyboard alone, and moves the focus to invalid fields and headings", function* () {
         const tenant = yield* TestService.newTenant
         const page = yield* visitLink(tenant, { purpose: "connect" })
         const { focused } = page
@@ -225,7 +225,7 @@ describe.skipIf(!isInstalled)(
         assert.include((yield* tenant.list()).body, '"name":"Mine","label":"sk-...WxYz"')
       })
 
-      it.effect("leaves the focus on what is there after each act, and tells a screen reader of all", function* () {
+      it.effect("keeps the focus on an existing element after each action, and labels all elements", function* () {
         const tenant = yield* TestService.newTenant
         for (const name of ["First", "Second"]) yield* tenant.create({ ...minimal, name })
         const page = yield* visitLink(tenant, { purpose: "manage" })
@@ -294,7 +294,7 @@ describe.skipIf(!isInstalled)(
         assert.isDefined(leakOf(proxy.recorded(), [key]), "the tenants' API (control)")
       })
 
-      it.effect("keeps no key; a reload continues with a token that only its tab has", function* () {
+      it.effect("keeps neither key nor link token in the browser, but continues after a reload", function* () {
         const tenant = yield* TestService.newTenant
         const page = yield* visitLink(tenant, { purpose: "manage" })
         yield* page.click("Add key")
@@ -359,28 +359,25 @@ describe.skipIf(!isInstalled)(
         assert.include((yield* first.list()).body, '"provider":"openai"')
       })
 
-      it.effect(
-        "stores a key once although it is sent again after a lost answer, by a lasting link and a single-use one",
-        function* () {
-          for (const purpose of ["manage", "connect"]) {
-            const tenant = yield* TestService.newTenant
-            const page = yield* visitLink(tenant, { purpose })
-            if (purpose === "manage") yield* page.click("Add key")
-            yield* page.choose("Provider", "openai")
-            yield* page.fill("API key", key)
-            yield* page.loseAnswers("POST", 1)
-            yield* page.click("Add key")
-            yield* page.reads("No answer came.")
-            assert.deepStrictEqual(yield* page.faults, [])
-            assert.strictEqual(yield* page.valueOf("API key"), key, "nothing that was typed is lost")
-            yield* page.click("Add key")
-            yield* page.reads(purpose === "manage" ? "The key sk-...WxYz was added." : "The key was added")
-            assert.include((yield* tenant.list()).body, '"total_count":1')
-          }
+      it.effect("stores a key once if it is sent again after a lost answer, by a manage or connect link", function* () {
+        for (const purpose of ["manage", "connect"]) {
+          const tenant = yield* TestService.newTenant
+          const page = yield* visitLink(tenant, { purpose })
+          if (purpose === "manage") yield* page.click("Add key")
+          yield* page.choose("Provider", "openai")
+          yield* page.fill("API key", key)
+          yield* page.loseAnswers("POST", 1)
+          yield* page.click("Add key")
+          yield* page.reads("No answer came.")
+          assert.deepStrictEqual(yield* page.faults, [])
+          assert.strictEqual(yield* page.valueOf("API key"), key, "nothing that was typed is lost")
+          yield* page.click("Add key")
+          yield* page.reads(purpose === "manage" ? "The key sk-...WxYz was added." : "The key was added")
+          assert.include((yield* tenant.list()).body, '"total_count":1')
         }
-      )
+      })
 
-      it.effect("exchanges the token of its link once, although the answer is lost", function* () {
+      it.effect("exchanges the token of its link only once if the answer is lost", function* () {
         const { url } = yield* TestService
         const link = yield* openLink(yield* TestService.newTenant, { purpose: "manage" })
         let fate: Fate = "lost"
@@ -393,7 +390,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("There are no keys yet.")
       })
 
-      it.effect("shows the result of an action in view at 390 pixels, and returns by Back", function* () {
+      it.effect("shows results without scrolling at 390 pixels, and supports Back, Forward and reload", function* () {
         const tenant = yield* TestService.newTenant
         yield* tenant.create({ ...minimal, name: "n".repeat(200) })
         const page = yield* visitLink(tenant, { purpose: "manage" }, 390)
@@ -440,7 +437,7 @@ describe.skipIf(!isInstalled)(
         }
       })
 
-      it.effect("says what could not be read, and that an answer takes long, and goes on from there", function* () {
+      it.effect("says that reading failed or that an answer takes long, and continues afterwards", function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         yield* (yield* Accounts)
@@ -473,7 +470,7 @@ describe.skipIf(!isInstalled)(
         assert.notInclude(yield* page.text, "Still waiting")
       })
 
-      it.effect("says that a browser lacks something, or that the tab has no link", function* () {
+      it.effect("says that the browser lacks a feature, or that the tab has no link", function* () {
         const { url } = yield* TestService
         const proxy = yield* recordingProxy(url, ({ url }) =>
           url === "/keys/start.js" ? { before: "delete AbortSignal.timeout\n" } : undefined
@@ -513,7 +510,7 @@ describe.skipIf(!isInstalled)(
         assert.strictEqual(yield* page.valueOf("API key"), key)
       })
 
-      it.effect("treats an unreadable key like the service", function* () {
+      it.effect("offers no change but renaming and deletion of a key that cannot be opened", function* () {
         const { sql } = yield* TestService
         const tenant = yield* TestService.newTenant
         const id = createdId(yield* tenant.create(minimal))
@@ -533,7 +530,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("There are no keys yet.")
       })
 
-      it.effect("shows hidden characters in names, and keeps names from reversing their surroundings", function* () {
+      it.effect("shows invisible characters of names, and isolates names that reverse text direction", function* () {
         const { sql } = yield* TestService
         const tenant = yield* TestService.newTenant
         yield* sql`UPDATE accounts SET name = ${"\u202Etroppus moc.elgoog"} WHERE id = ${tenant.account_id}`
@@ -546,7 +543,7 @@ describe.skipIf(!isInstalled)(
         )
       })
 
-      it.effect("changes the restrictions of a key, and nothing that others changed", function* () {
+      it.effect("changes the edited settings of a key, and keeps what others changed meanwhile", function* () {
         const tenant = yield* TestService.newTenant
         const { hash } = yield* Effect.orDie(
           (yield* Accounts).issueApiKey(tenant.account_id, { name: "A client", role: "ordinary" })
@@ -580,7 +577,7 @@ describe.skipIf(!isInstalled)(
         yield* page.reads("Add key")
       })
 
-      it.effect("knows providers by name, and the form of their keys", function* () {
+      it.effect("finds providers by name, and warns of keys that do not look like the provider's", function* () {
         const tenant = yield* TestService.newTenant
         const page = yield* visitLink(tenant, { purpose: "connect" })
         const { providers } = yield* page.link.about
@@ -669,9 +666,9 @@ describe.skipIf(!isInstalled)(
     })
 
     layerLive(Layer.fresh(TestService.recordedWith({ settings: (settings) => ({ ...settings, accessLog: true }) })))(
-      "the service's records of it",
+      "the service's records of the page's requests",
       (it) => {
-        it.effect("holds neither token nor key in a log, trace or error", function* () {
+        it.effect("hold neither token nor key in a log, trace or error", function* () {
           const tenant = yield* TestService.newTenant
           const page = yield* visitLink(tenant, { purpose: "manage" })
           yield* page.click("Add key")

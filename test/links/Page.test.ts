@@ -5,7 +5,7 @@ import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 
 layerLive(TestService.layer)("the files of the owner's page", (it) => {
-  it.effect("are served uncached, under a policy that forbids foreign content", function* () {
+  it.effect("are served with no-store and a Content-Security-Policy that forbids other origins", function* () {
     const files = [
       "/keys",
       ...[
@@ -53,14 +53,14 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
     )
   })
 
-  it.effect("are the only files: no path leads to others", function* () {
+  it.effect("are the only files served under /keys", function* () {
     for (const path of ["/keys/", "/keys/tsconfig.json", "/keys/..%2FPage.ts", "/keys/hpke.d.ts", "/keys/x/app.js"]) {
       assert.strictEqual((yield* TestService.send({ path })).status, 404, path)
     }
     assert.strictEqual((yield* TestService.send({ method: "POST", path: "/keys" })).status, 405)
   })
 
-  it.effect("make the label by the service's rule", function* () {
+  it.effect("include the service's own code for labels", function* () {
     const { body } = yield* TestService.send({ path: "/keys/label.js" })
     assert.strictEqual(body, readFileSync(new URL("../../src/domain/labelOf.js", import.meta.url), "utf8"))
     assert.strictEqual(labelOf("sk-0123456789-0123456789-AbCd"), "sk-...AbCd")

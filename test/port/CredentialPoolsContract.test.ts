@@ -42,7 +42,7 @@ const newPool = Effect.gen(function* () {
 
 for (const [name, store] of stores) {
   layerLive(store)(`pools of credentials, ${name}`, (it) => {
-    it.effect("are read with their version, every row, its seal and its parkings", function* () {
+    it.effect("are loaded with their version, every row and its sealed key", function* () {
       const { credential, insert, load, versions } = yield* newPool
       const other = yield* insert("openai", plainSealedKey(2))
       yield* insert("azure")
@@ -69,7 +69,7 @@ for (const [name, store] of stores) {
       assert.sameDeepMembers(found, expected)
     })
 
-    it.effect("keep their version when a change is stored again, or an older one after it (Q30)", function* () {
+    it.effect("keep their version if a parking is stored again, or an older one after it (Q30)", function* () {
       const { credential, load, owner, versions } = yield* newPool
       const { store } = yield* Parkings
       const parking: ParkingChange = {
@@ -96,7 +96,7 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(yield* versions, after)
     })
 
-    it.effect("have only the parkings of the current key (Q26)", function* () {
+    it.effect("contain only the parkings of the current key version (Q26)", function* () {
       const { credential, load, loadFrom, owner, repository } = yield* newPool
       const { store } = yield* Parkings
       const parkingOf = (model: string, key_version: number): ParkingChange => ({
@@ -130,7 +130,7 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(yield* parked, ["c 2"])
     })
 
-    it.effect("are read only after memory for their parkings is admitted (R4)", function* () {
+    it.effect("are loaded only once memory for their parkings is admitted (R4)", function* () {
       const { credential, loadAdmitted, owner } = yield* newPool
       const { store } = yield* Parkings
       const parkingOf = (model: string): ParkingChange => ({
@@ -147,7 +147,7 @@ for (const [name, store] of stores) {
       assert.instanceOf(yield* Effect.flip(refused), ServiceUnavailable)
     })
 
-    it.effect("have another version or health after any change of the pool, and of no other pool (Q19)", function* () {
+    it.effect("change their version or health with every change of the pool, not of another (Q19)", function* () {
       const { credential, insert, load, owner, repository, versions } = yield* newPool
       const { account_id, workspace_id } = owner
       const key = { account_id, workspace_id, credential_id: credential.id, key_version: 1 }
@@ -204,7 +204,7 @@ for (const [name, store] of stores) {
       )
     })
 
-    it.effect("show their account, and no other, which key versions are parked now (C8)", function* () {
+    it.effect("show the current parkings of credentials to their own account only (C8)", function* () {
       const { credential, insert, owner, repository } = yield* newPool
       const { account_id } = owner
       const { id } = credential
@@ -235,7 +235,7 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(Array.from((yield* find(account_id, ids)).keys()), [marked.id])
     })
 
-    it.effect("are empty without a credential, none in a foreign or deleted workspace (E19, T6)", function* () {
+    it.effect("are empty without a credential, and missing in a foreign or deleted workspace (E19, T6)", function* () {
       const { owner } = yield* newPool
       const stranger = yield* newTenant
       const { load, versions } = yield* CredentialPools
@@ -257,7 +257,7 @@ for (const [name, store] of stores) {
       assert.isTrue(Option.isNone(yield* versions({ account_id }, providers)), "the default workspace is deleted")
     })
 
-    it.effect("are found by the live API keys of their account only (D3, E19, T6)", function* () {
+    it.effect("are found only by API keys of their account that are not revoked (D3, E19, T6)", function* () {
       const { owner } = yield* newPool
       const stranger = yield* newTenant
       const { versions, versionsOfKey } = yield* CredentialPools
@@ -284,7 +284,7 @@ for (const [name, store] of stores) {
       assert.isTrue(Option.isNone(yield* versionsOfKey({ api_key_hash, workspace_id }, providers)))
     })
 
-    it.effect("are returned to the right query, however many run at once", function* () {
+    it.effect("are each returned to their own query if many run concurrently", function* () {
       const { load, versions } = yield* CredentialPools
       const pools = yield* Effect.forEach(Array.from({ length: 20 }), () => newPool)
       const asked = pools.map(({ owner }, n) =>

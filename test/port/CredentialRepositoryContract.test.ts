@@ -29,7 +29,7 @@ const fresh = (credential: Stored, workspace_id: WorkspaceId) => ({
 /** Concurrent calls; test/port/StoresContract.test.ts has sequential ones. */
 const contract = (it: It<Ports>) => {
   it.effect.prop(
-    "finds concurrent inserts of two accounts byte for byte, each in its account only (D32, T6)",
+    "stores concurrent inserts of two accounts byte for byte, each in its account only (D32, T6)",
     [Arbitrary.array(Arbitrary.all([storedCredential, sealedKey]), { minLength: 2, maxLength: 12 })],
     function* ([given]) {
       const repository = yield* CredentialRepository
@@ -68,7 +68,7 @@ const contract = (it: It<Ports>) => {
     { arbitrary: { runs: 40 } }
   )
 
-  it.effect("stores one of twenty concurrent inserts under one idempotency key, and tells the others", function* () {
+  it.effect("stores one of twenty concurrent inserts with the same idempotency key, and says which", function* () {
     const { findById, insert } = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant
     const record = { key_hash: randomBytes(32), fingerprint: randomBytes(32) }
@@ -84,7 +84,7 @@ const contract = (it: It<Ports>) => {
     assert.strictEqual(Option.getOrThrow(recorded).credential_id, stored?.id)
   })
 
-  it.effect("lets one of several concurrent deletions find the credential (L11)", function* () {
+  it.effect("reports success to exactly one of several concurrent deletions of a credential (L11)", function* () {
     const repository = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant
     const { id } = yield* stored(account_id, workspace_id)
@@ -97,4 +97,4 @@ const contract = (it: It<Ports>) => {
   })
 }
 
-for (const [name, store] of databases) layerLive(store)(`concurrent writes of credentials ${name}`, contract)
+for (const [name, store] of databases) layerLive(store)(`the repository of credentials ${name}`, contract)

@@ -18,7 +18,7 @@ const reserve = Effect.fnUntraced(function* (kek_id: string, count: number) {
 })
 
 const contract = (it: It<Ports>) => {
-  it.effect("counts wraps per key, none twice", function* () {
+  it.effect("counts wraps per key, and gives concurrent reservations distinct counts", function* () {
     const { register } = yield* KekRegistry
     const first = yield* freshId
     const second = yield* freshId
@@ -33,7 +33,7 @@ const contract = (it: It<Ports>) => {
     assert.strictEqual(Math.max(...counts.map(Number)), 505)
   })
 
-  it.effect("counts exactly beyond 2^32, also after registering the key again", function* () {
+  it.effect("counts wraps exactly beyond 2^32, also after the key is registered again", function* () {
     const { register } = yield* KekRegistry
     const kek_id = yield* freshId
     yield* register([{ kek_id, check_value: check("one") }])
@@ -46,7 +46,7 @@ const contract = (it: It<Ports>) => {
     assert.isUndefined(yield* reserve(yield* freshId, 1))
   })
 
-  it.effect("gives a new key wraps only in a keyring that holds a key with wraps (F3)", function* () {
+  it.effect("lets a new key seal only if its keyring has a key that sealed, or if it is admitted (F3)", function* () {
     const registry = yield* KekRegistry
     const [ours, next, stray] = [yield* freshId, yield* freshId, yield* freshId]
     yield* registry.register([ours, next, stray].map((kek_id) => ({ kek_id, check_value: check("one") })))
@@ -74,7 +74,7 @@ const contract = (it: It<Ports>) => {
     assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
   })
 
-  it.effect("retires a key only if no credential names it, and stores none under it afterwards (T10)", function* () {
+  it.effect("retires a key only if no credential uses it, and then stores no credential under it (T10)", function* () {
     const { find, register, retire } = yield* KekRegistry
     const repository = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant
@@ -96,7 +96,7 @@ const contract = (it: It<Ports>) => {
     assert.isTrue(Exit.isSuccess(yield* insert(used)))
   })
 
-  it.effect("reports the keys that credentials name and the keyring lacks, with counts", function* () {
+  it.effect("counts the credentials under each key that the keyring lacks", function* () {
     const { countExcept } = yield* KekRegistry
     const repository = yield* CredentialRepository
     const { account_id, workspace_id } = yield* newTenant

@@ -23,8 +23,8 @@ const idsOf = (made: ReadonlyArray<Made>) => inOrder(made).map(({ id }) => id)
 for (const [name, store] of stores) {
   const fresh = Layer.fresh(store)
 
-  describe(`wrapped keys ${name} (SECURITY.md, Rotating the keyring)`, () => {
-    it.live("replaces only the key id and the wrapped key", () =>
+  describe(`rewrapBatch ${name} (SECURITY.md, Rotating the keyring)`, () => {
+    it.live("replaces only the key id and the wrapped key of each credential", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 3)
         const before = yield* Effect.forEach(made, stored)

@@ -401,7 +401,7 @@ for (const [name, store] of databases) {
     )
 
     it.effect.prop(
-      "answers any history like the store in memory",
+      "answers any sequence of writes and reads like the store in memory",
       [history],
       ([[first, ...commands]]) =>
         first === undefined ? Effect.void : compare([...inSteps(beginning, first.given), first, ...commands]),

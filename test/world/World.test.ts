@@ -7,14 +7,14 @@ import { World } from "./World.ts"
 
 const seeds = Array.from({ length: process.env["MUTATION_ROOT"] === undefined ? 2000 : 300 }, (_, n) => n + 1)
 
-describe("instances of one history over one store", () => {
-  it("keep every law in the histories of 2,000 seeds, and in those that chance seldom brings (L9, Q19, Q24, Q30, T6b)", () => {
+describe("simulated instances over one store", () => {
+  it("obey every law in the histories of 2,000 seeds and in rare ones (L9, Q19, Q24, Q30, T6b)", () => {
     const broken = seeds.find((seed) => brokenIn(historyOf(seed)) !== undefined)
     assert.isUndefined(broken === undefined ? undefined : reportOf(broken))
     assert.isUndefined(seldom.map(brokenIn).find((broken) => broken !== undefined))
   })
 
-  it("take the same course each time that a seed is run", () => {
+  it("behave the same each time that a seed is run", () => {
     const told = () =>
       seeds.slice(0, 50).map((seed) => {
         const world = new World(historyOf(seed))
@@ -23,7 +23,7 @@ describe("instances of one history over one store", () => {
     assert.deepStrictEqual(told(), told())
   })
 
-  it.each(faults)("break a law when this fault is planted: $fault (control)", async ({ edit, fault }) => {
+  it.each(faults)("break a law if this fault is planted: $fault (control)", async ({ edit, fault }) => {
     const { brokenIn } = await plantedWorld([edit])
     const isShown = (seed: number) => brokenIn(historyOf(seed)) !== undefined
     const isKnown = isShown(known[fault] ?? 1) || seldom.some((history) => brokenIn(history) !== undefined)

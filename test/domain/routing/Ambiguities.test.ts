@@ -18,10 +18,10 @@ const readings: ReadonlyArray<
   ["ignores is_required of a credential for other users (E2)", "shared", [{ ...forbids, allowed_user_ids: others }]],
   ["obeys is_required of a credential for other models (E2)", "", [{ ...forbids, allowed_models: others }]],
   ["ignores is_required of a disabled credential (E3)", "shared", [{ ...forbids, disabled: true }]],
-  ["obeys an enabled is_required without any model (E3)", "", [{ ...forbids, allowed_models: [] }]],
+  ["obeys is_required of an enabled key that allows no model (E3)", "", [{ ...forbids, allowed_models: [] }]],
   ["obeys is_required of a parked credential (E4)", "", [forbids], { availability: parked }],
   [
-    "obeys is_required of a credential that retains (E5)",
+    "obeys is_required of a credential that retains data (E5)",
     "",
     [{ ...forbids, declared_zdr: false }],
     { requires_zdr: true, zdr: true }
@@ -32,81 +32,81 @@ const readings: ReadonlyArray<
     [{ ...forbids, declared_region: "us" }],
     { host: "europe", region: "europe" }
   ],
-  ["is not restricted by is_byok_only without any model (E6)", "shared", [{ is_byok_only: true, allowed_models: [] }]],
-  ["takes both flags for is_required (E7)", "", [{ ...forbids, is_byok_only: true, allowed_models: others }]],
+  ["ignores is_byok_only of a key that allows no model (E6)", "shared", [{ is_byok_only: true, allowed_models: [] }]],
+  ["obeys is_required beside is_byok_only (E7)", "", [{ ...forbids, is_byok_only: true, allowed_models: others }]],
   ["goes on to fallback keys when shared capacity is forbidden (E8)", "1, 0", [{ is_fallback: true }, forbids]],
   [
-    "has no key with a list of users for a request without one (E9)",
+    "excludes a key with a list of users from a request without a user (E9)",
     "shared",
     [{ allowed_user_ids: others }],
     { user_id: null }
   ],
   [
-    "has no key that declares another region, whatever is recorded (E10)",
+    "excludes a key that declares another region than the host, whatever the endpoint records (E10)",
     "shared",
     [{ declared_region: "europe" }],
     { host: "us", region: "us" }
   ],
   [
-    "takes a region that the endpoint's kind does not honour for undeclared (E11)",
+    "treats a declared region as undeclared if the endpoint's kind does not honour it (E11)",
     "0, shared",
     [{ declared_region: "europe" }],
     { host: "europe", kind: "pinned", region: "europe" }
   ],
   [
-    "is not widened by a region that the endpoint's kind does not honour (E11)",
+    "excludes a key whose declared region the endpoint's kind does not honour (E11)",
     "",
     [{ declared_region: "europe" }],
     { host: "europe", kind: "pinned" }
   ],
-  ["is widened by a region that it does honour (E11)", "0", [{ declared_region: "europe" }], { host: "europe" }],
-  ["has a key that declares a region on the global host (E12)", "0, shared", [{ declared_region: "europe" }]],
+  ["includes a key whose declared region is honoured (E11)", "0", [{ declared_region: "europe" }], { host: "europe" }],
+  ["includes a key that declares a region on the global host (E12)", "0, shared", [{ declared_region: "europe" }]],
   [
-    "takes declared_zdr on a private endpoint for undeclared (E13)",
+    "treats declared_zdr as undeclared on a private endpoint (E13)",
     "",
     [{ declared_zdr: true }],
     { requires_zdr: true, kind: "private" }
   ],
   [
-    "takes it for undeclared on a video endpoint with ZDR (E13)",
+    "treats declared_zdr as undeclared on a video endpoint with ZDR (E13)",
     "0, shared",
     [{ declared_zdr: true }],
     { requires_zdr: true, kind: "video", zdr: true }
   ],
   [
-    "has a key that declares ZDR, but not shared capacity that retains (E14)",
+    "includes a key that declares ZDR, but not shared capacity that retains data (E14)",
     "0",
     [{ declared_zdr: true }],
     { requires_zdr: true }
   ],
   [
-    "needs region and ZDR of one key (E15)",
+    "includes only a key that declares both region and ZDR if both are required (E15)",
     "2",
     [{ declared_zdr: true }, { declared_region: "us" }, { declared_zdr: true, declared_region: "us" }],
     { requires_zdr: true, host: "us" }
   ],
-  ["has nothing of an altered row's provider (E16)", "", [{}], { seal: "altered" }],
-  ["has nothing of an unknown key's (E16)", "", [{}], { seal: "unknown_key" }],
-  ["has nothing of an unsupported format's (E16)", "", [{}], { seal: "unsupported" }],
-  ["has nothing of a row that the key store could not verify (E17)", "", [{}], { seal: "unavailable" }],
+  ["uses nothing of a provider with an altered row (E16)", "", [{}], { seal: "altered" }],
+  ["uses nothing of a provider with a row sealed by an unknown key (E16)", "", [{}], { seal: "unknown_key" }],
+  ["uses nothing of a provider with a row in an unsupported format (E16)", "", [{}], { seal: "unsupported" }],
+  ["uses nothing of a provider with a row that cannot be verified now (E17)", "", [{}], { seal: "unavailable" }],
   [
     "compares models verbatim (E18)",
     "shared",
     [{ allowed_models: ["A/one", "one", "a/one:free"] }],
     { model: "a/one" }
   ],
-  ["goes by the columns where seals were not verified", "0, 1", [{}, forbids], { seal: "unverified" }]
+  ["uses the columns of a row whose seal was not verified", "0, 1", [{}, forbids], { seal: "unverified" }]
 ]
 
 describe("where the specification can be read in two ways, a plan", () => {
-  it.for(readings)("%s", ([, order, credentials, around]) => {
+  it.for(readings)("follows one reading: it %s", ([, order, credentials, around]) => {
     const places = plan(plainCase(credentials, around)).steps.map((step) =>
       step._tag === "Own" ? step.credential_id.slice(-1) : "shared"
     )
     assert.strictEqual(places.join(", "), order)
   })
 
-  it("carries the declared region, which may decide the upstream's address (E12)", () => {
+  it("names the declared region of each key, which may decide the upstream's address (E12)", () => {
     const regions = (["europe", "global", null] as const).map((declared_region) => {
       const [step] = plan(plainCase([{ declared_region }])).steps
       return step?._tag === "Own" && step.region

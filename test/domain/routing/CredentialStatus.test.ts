@@ -15,7 +15,7 @@ const rejected: Parking = { model: null, cause: "rejected", since: 1, until: 2 }
 const leaked: Parking = { model: null, cause: "leaked", since: 1, until: null }
 
 describe("stateOf", () => {
-  it("is the gravest state that applies, whatever the order of parkings (C8)", () => {
+  it("returns the gravest state that applies, whatever the order of parkings (C8)", () => {
     for (const [seal, isReadable] of seals)
       for (const disabled of [true, false])
         for (const isLeaked of [true, false])

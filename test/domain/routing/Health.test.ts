@@ -62,7 +62,7 @@ describe("the join of cooldowns", () => {
   )
 
   it.prop(
-    "starts anew when the key is replaced, whatever its cooldowns were (Q26)",
+    "keeps only the cooldown of the newer key version (Q26)",
     [anyCooldown],
     ([cooldown]) => {
       const next = initialCooldown(cooldown.key_version + 1)
@@ -79,7 +79,7 @@ describe("a cooldown", () => {
     ["Forbidden", "forbidden", [60, 120, 240, 480, 960, 1920, 3600, 3600], "model"],
     ["Rejected", "rejected", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"],
     ["QuotaExhausted", "quota_exhausted", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"]
-  ] as const)("after %s is %s, and doubles with each trial that fails (E22)", (tag, cause, lengths, scope) => {
+  ] as const)("after %s has cause %s, and doubles up to a limit (E22)", (tag, cause, lengths, scope) => {
     assert.deepStrictEqual(cooldownsWhenever(refused(tag), 8), [...lengths])
     const after = contributionOf(free, refused(tag), 0)
     assert.deepStrictEqual(availability(after, 0), { _tag: "Parked", cause, until: lengths[0] * second })
@@ -90,21 +90,21 @@ describe("a cooldown", () => {
     [7 * second, 7],
     [9 * hour, 3600],
     [Number.POSITIVE_INFINITY, 3600]
-  ])("is as long as Retry-After asks for, up to an hour, whatever came before: %s", (retry_after, length) => {
+  ])("lasts as long as Retry-After asks, at most an hour, and does not double: %s", (retry_after, length) => {
     assert.deepStrictEqual(cooldownsWhenever({ _tag: "RateLimited", retry_after }, 3), [length, length, length])
   })
 
-  it.each([Number.NaN, -1])("has the usual length if Retry-After is no time: %s", (retry_after) => {
+  it.each([Number.NaN, -1])("has the usual length if Retry-After is invalid: %s", (retry_after) => {
     assert.deepStrictEqual(cooldownsWhenever({ _tag: "RateLimited", retry_after }, 1), [5])
   })
 
-  it("counts one strike for concurrent leases, and lasts until the latest of their ends (Q25)", () => {
+  it("counts concurrent refusals as one strike, and lasts until the latest of their ends (Q25)", () => {
     const [first, last] = [0, 2 * second].map((now) => contributionOf(free, refused("Rejected"), now).whole)
     assert(first !== undefined && last !== undefined)
     assert.deepStrictEqual(join(last, first), { ...last, strikes: 1, until: 2 * second + minute })
   })
 
-  it("ends with a success on trial, but not with one of a lease that began before it", () => {
+  it("ends with a success on trial, but not with a success of a lease that began before the cooldown", () => {
     const rejected = contributionOf(free, refused("Rejected"), 0)
     const late = contributionOf(free, { _tag: "Succeeded" }, 2 * minute)
     assert.deepStrictEqual(join(rejected.whole, late.whole), rejected.whole)
@@ -114,7 +114,7 @@ describe("a cooldown", () => {
     assert.deepStrictEqual(join(cleared.whole, lateRefusal.whole), cleared.whole)
   })
 
-  it("of the whole key and one of a model both count: the later end decides, and one success ends both", () => {
+  it("of a whole key and one of a model apply together: the later end counts, and one success ends both", () => {
     const limited = contributionOf(free, refused("RateLimited"), 0)
     const both = contributionOf(limited, refused("Rejected"), 0)
     assert.deepStrictEqual(availability(both, 0), { _tag: "Parked", cause: "rejected", until: minute })
@@ -122,12 +122,12 @@ describe("a cooldown", () => {
     assert.deepStrictEqual(availability(contributionOf(both, { _tag: "Succeeded" }, minute), minute), { _tag: "Free" })
   })
 
-  it.each(["UpstreamFailed", "RequestRefused", "Abandoned"] as const)("is none after %s (Q27)", (_tag) => {
+  it.each(["UpstreamFailed", "RequestRefused", "Abandoned"] as const)("is unchanged by outcome %s (Q27)", (_tag) => {
     const parked = contributionOf(free, refused("Forbidden"), 0)
     assert.strictEqual(contributionOf(parked, { _tag }, minute), parked)
   })
 
-  it("counts for an hour after its end; then the key is free and starts with one strike", () => {
+  it("leaves the key on trial for an hour after its end; then the key is free, and strikes restart", () => {
     const { model } = contributionOf(free, refused("Forbidden"), 0)
     const end = minute + hour
     const healthAt = (now: number): Health => ({ ...free, model: expireStrikes(model, now) })
@@ -146,7 +146,7 @@ describe("a cooldown", () => {
     })
   })
 
-  it("is shown in milliseconds since 1970, whatever the monotonic clock says", () => {
+  it("shows its end in milliseconds since 1970, although it is measured by the monotonic clock", () => {
     const parked = contributionOf(free, refused("Rejected"), 500)
     assert.deepStrictEqual(availabilityOf(parked, false, { monotonic: 500.4, wall: 1_000_000 }), {
       _tag: "Parked",

@@ -39,7 +39,7 @@ const latest = (times: ReadonlyArray<number | null>) => {
 
 describe("the last use of a credential", () => {
   it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
-    "records for %s what it shows",
+    "records the time, cause and key version of the outcome %s",
     (tag, outcome) => {
       const expected: Readonly<Record<string, Partial<LastUse>>> = {
         Succeeded: { last_succeeded_at: 7 },
@@ -74,7 +74,7 @@ describe("the last use of a credential", () => {
   )
 
   it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
-    "is failing after %s if the upstream refused the key, until it is replaced or accepted",
+    "counts as failing after %s if the upstream refused the key, until the key is replaced or succeeds",
     (tag, outcome) => {
       const failed = useFromOutcome(outcome, 7, 2)
       const succeeded = (at: number) => mergeUses(failed, useFromOutcome({ _tag: "Succeeded" }, at, 2))

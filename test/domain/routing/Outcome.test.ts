@@ -8,7 +8,7 @@ const now = Date.UTC(2026, 10, 21, 12)
 const outcome = (status: number | null, codes: ReadonlyArray<string> = [], retry_after: string | null = null) =>
   outcomeOf({ status, codes, retry_after }, now)
 
-describe("what an upstream's answer says about the key", () => {
+describe("an upstream's answer, classified for the key", () => {
   it.each<[number | null, Outcome["_tag"]]>([
     [200, "Succeeded"],
     [204, "Succeeded"],
@@ -34,7 +34,7 @@ describe("what an upstream's answer says about the key", () => {
     [101, "UpstreamFailed"],
     [199, "UpstreamFailed"],
     [null, "UpstreamFailed"]
-  ])("%s: %s", (status, tag) => {
+  ])("with status %s is %s", (status, tag) => {
     assert.strictEqual(outcome(status)._tag, tag)
   })
 
@@ -54,7 +54,7 @@ describe("what an upstream's answer says about the key", () => {
     [422, "invalid_api_key", "RequestRefused"],
     [404, "insufficient_quota", "RequestRefused"],
     [422, "quota_exceeded", "RequestRefused"]
-  ])("%i with the code %s: %s", (status, code, tag) => {
+  ])("with status %i and error code %s is %s", (status, code, tag) => {
     assert.strictEqual(outcome(status, ["invalid_request_error", code])._tag, tag)
   })
 
@@ -74,11 +74,11 @@ describe("what an upstream's answer says about the key", () => {
     [`{"error":"invalid_api_key"}`, []],
     [`"code":"invalid_api_key"`, []],
     ["", []]
-  ])("has the codes of the error object, and none that a message repeats: %s", (body, codes) => {
+  ])("is classified by codes in the error object, not by codes elsewhere: %s", (body, codes) => {
     assert.deepStrictEqual(errorCodesIn(body), codes)
   })
 
-  it.each([200, 408, 500])("ignores the error codes of status %i", (status) => {
+  it.each([200, 408, 500])("is not classified by error codes if the status is %i", (status) => {
     assert.strictEqual(outcome(status, ["invalid_api_key", "insufficient_quota"])._tag, outcome(status)._tag)
   })
 
@@ -114,7 +114,7 @@ describe("what an upstream's answer says about the key", () => {
     ["-1", null],
     ["", null],
     [null, null]
-  ])("Retry-After: %s asks for a wait of %s ms", (header, retry_after) => {
+  ])("with Retry-After: %s asks for a wait of %s ms", (header, retry_after) => {
     assert.deepStrictEqual(outcome(429, [], header), { _tag: "RateLimited", retry_after })
   })
 
@@ -135,7 +135,7 @@ describe("what an upstream's answer says about the key", () => {
   }
   const anySecond = integer(1, 20 * 365 * 86_400)
 
-  it.prop("reads Retry-After as a date in each form, and as decimal seconds", [anySecond], ([seconds]) => {
+  it.prop("may have a date in any form of HTTP or decimal seconds as Retry-After", [anySecond], ([seconds]) => {
     const forms = formsOf(now + seconds * 1000)
     assert.deepStrictEqual(
       forms.map(waitFor),
@@ -145,7 +145,7 @@ describe("what an upstream's answer says about the key", () => {
   })
 
   const edit = Arbitrary.all({ at: integer(0, 34), replaces: integer(0, 1), by: elementOf(["x", ".", "+", "e", "T"]) })
-  it.prop("ignores a Retry-After with any character outside its grammar", [anySecond, edit], ([seconds, edit]) => {
+  it.prop("has no wait if Retry-After has a character outside its grammar", [anySecond, edit], ([seconds, edit]) => {
     for (const text of [...formsOf(now + seconds * 1000), `${seconds}`]) {
       const { at, by, replaces } = edit
       const place = 1 + (at % (text.length + 1))

@@ -26,7 +26,7 @@ const twoFlags = "targets.0.endpoint.zdr: must be true or false,targets.0.endpoi
 const targetsOf = (providers: ReadonlyArray<string>) => providers.map((provider) => ({ provider }))
 
 describe("a routing request", () => {
-  it("needs a model and a provider; the rest has defaults", () => {
+  it("requires account, workspace, model and one target; the other members have defaults", () => {
     assert.deepEqual(Result.getOrThrow(decode(least)), {
       ...least,
       api_key_hash: null,
@@ -38,7 +38,7 @@ describe("a routing request", () => {
     } as never)
   })
 
-  it("may name every provider", () => {
+  it("may name every known provider", () => {
     assert.deepStrictEqual(issues({ ...least, targets: targetsOf(Provider.literals) }), [])
   })
 
@@ -138,13 +138,13 @@ const neverWeaker = (schema: Schema.ConstraintDecoder<RoutingRequest>, one: Rout
 
 describe("a request with a misspelt or misplaced member (Q31)", () => {
   it.prop(
-    "refuses an unknown member by name, at any depth",
+    "is refused with the name of the unknown member, at any depth",
     [anyRoutingCase],
     ([one]) => neverWeaker(RoutingRequest, one),
     propertyRuns
   )
 
-  it("plans something else if unknown members are ignored (control)", () => {
+  it("could use more shared capacity if unknown members were ignored (control)", () => {
     const cases = Effect.runSync(Arbitrary.sampleEffect(anyRoutingCase, { count: 2000, seed: "misspelt" }))
     const open = Schema.decodeUnknownResult(Schema.Struct(routingFields))
     const sharedIn = (one: RoutingCase) => planByTheBook(one).steps.filter((step) => step.endsWith(" shared")).length
@@ -155,7 +155,7 @@ describe("a request with a misspelt or misplaced member (Q31)", () => {
     assert.isTrue(cases.some(costsMore))
   })
 
-  it("refuses it with every decoder, and in a tenant's request", () => {
+  it("is refused even by a decoder set to ignore unknown members, and in a tenant's plan request", () => {
     const { account_id, ...asked } = least
     for (const [schema, request] of [
       [RoutingRequest, { ...least, requires_ZDR: true }],

@@ -66,7 +66,7 @@ const parkedMessages = [
   ["rejected", "the upstream rejected the key"]
 ] as const
 
-describe("a credential is not used because", () => {
+describe("the reason why a credential is not used", () => {
   const cases: ReadonlyArray<Reason> = [
     [
       "no_token",
@@ -133,14 +133,17 @@ describe("a credential is not used because", () => {
       { cause: "leaked", until: null }
     ]
   ]
-  it.for(cases)("%s %j %j: %s", ([reason, changes, around, message, more = {}]) => {
-    const [excluded, other] = only(changes, around).excluded
-    assert.isUndefined(other)
-    assert.deepInclude(excluded, { reason, message, ...more } as never)
-  })
+  it.for(cases)(
+    "%s, for credential %j and request %j, has the message: %s",
+    ([reason, changes, around, message, more = {}]) => {
+      const [excluded, other] = only(changes, around).excluded
+      assert.isUndefined(other)
+      assert.deepInclude(excluded, { reason, message, ...more } as never)
+    }
+  )
 })
 
-describe("shared capacity is not used because", () => {
+describe("the reason why shared capacity is not used", () => {
   const cases: ReadonlyArray<Reason> = [
     ["none_there", {}, { shared: false }, "the gateway has no capacity of its own there"],
     ["region", {}, { host: "europe" }, "the endpoint is not recorded in europe"],
@@ -149,7 +152,7 @@ describe("shared capacity is not used because", () => {
     ["is_byok_only", { is_byok_only: true }, {}, `${id} forbids it for this model`],
     ...seals.map(([seal, message]): Reason => ["seal", {}, { seal }, `${id} may forbid it: ${message}`])
   ]
-  it.for(cases)("%s %j %j: %s", ([reason, changes, around, message]) => {
+  it.for(cases)("%s, for credential %j and request %j, has the message: %s", ([reason, changes, around, message]) => {
     const [removed, other] = only(changes, around).removed
     assert.isUndefined(other)
     assert.deepInclude(removed, { reason, message } as never)
@@ -157,7 +160,7 @@ describe("shared capacity is not used because", () => {
 })
 
 describe("an explanation", () => {
-  it("searches only the lists of the first 100 credentials for near misses (R4)", () => {
+  it("hints at nearly matching models only for the first 100 credentials (R4)", () => {
     const [plain] = plainCase([{ allowed_models: ["gpt-4o"] }]).rows
     assert(plain !== undefined)
     const rows = Array.from({ length: 120 }, (_, sort_order) =>
@@ -169,7 +172,7 @@ describe("an explanation", () => {
     assert.lengthOf(JSON.stringify(excluded).match(/"hint"/g) ?? [], 100)
   })
 
-  it("has a shared step, and the time to retry", () => {
+  it("shows shared capacity as a step, and the time to retry", () => {
     const shared = explain(plainCase([]))
     assert.deepStrictEqual(shared.steps, [{ kind: "shared", provider: "openai" }])
     assert.deepStrictEqual(shared.providers[0]?.shared, { position: 0, removed: [] })
@@ -178,7 +181,7 @@ describe("an explanation", () => {
   })
 
   it.prop(
-    "has the steps, verdicts and reasons of every plan, with names and labels",
+    "has the steps, positions and reasons of the plan, with names and labels",
     [anyRoutingCase],
     ([{ rows, ...rest }]) => {
       const named = (row: Row, index: number) => changed(row, { name: `name ${index}`, label: `sk-...${index}` })
@@ -225,7 +228,7 @@ describe("an explanation", () => {
   )
 })
 
-describe("a model that is almost in a list (E18)", () => {
+describe("the hint at a model that nearly matches an allow list (E18)", () => {
   it.each([
     ["openai/gpt-4o", ["OpenAI/GPT-4o"], "it has OpenAI/GPT-4o: case and blanks count"],
     ["openai/gpt-4o", [" openai/gpt-4o"], "it has  openai/gpt-4o: case and blanks count"],
@@ -236,11 +239,11 @@ describe("a model that is almost in a list (E18)", () => {
     ["openai/gpt-4o", ["openai/gpt-4o:free"], "it has openai/gpt-4o:free: a variant is a model of its own"],
     ["openai/gpt-4o:free", ["GPT-4o"], "it has GPT-4o: vendor and variant count"],
     ["openai/gpt-4o", ["gpt-4o", "OPENAI/gpt-4o"], "it has OPENAI/gpt-4o: case and blanks count"]
-  ])("%s in %j: %s", (model, allowed, hint) => {
+  ])("for %s and the list %j is: %s", (model, allowed, hint) => {
     assert.strictEqual(makeNearMiss(model)(allowed), hint)
   })
 
-  it.each([[[]], [["openai/gpt-4"]], [["openai/"]], [[""]]])("is not in %j", (allowed) => {
+  it.each([[[]], [["openai/gpt-4"]], [["openai/"]], [[""]]])("is absent for the list %j", (allowed) => {
     assert.isUndefined(makeNearMiss("openai/gpt-4o")(allowed))
   })
 })

@@ -16,7 +16,7 @@ const service = Layer.fresh(
 const now = 1_700_000_000_000
 const later = (millis: number) => DateTime.makeUnsafe(now + millis)
 
-it.effect("an account has workspaces and keys of its own, each with the time of the first call (D40, D42, D43)", () =>
+it.effect("an account has its own workspaces and keys; repeated deletions keep the first time (D40, D42, D43)", () =>
   Effect.gen(function* () {
     const accounts = yield* Accounts
     yield* TestClock.setTime(now)
@@ -65,7 +65,7 @@ it.effect("an account has workspaces and keys of its own, each with the time of 
   }).pipe(Effect.provide(service))
 )
 
-it.effect("a repeated create issues no key of an account that is deleted meanwhile", () =>
+it.effect("repeating the creation of an account issues no key if the account is deleted meanwhile", () =>
   Effect.gen(function* () {
     const repository = yield* AccountRepository
     const create = (store: AccountRepository["Service"]) =>

@@ -133,7 +133,7 @@ const alterations: Readonly<Record<string, Alteration>> = {
 }
 
 describe("verifying the audit log (SECURITY.md, Audit)", () => {
-  it.effect.prop("counts the entries of any untouched log", [chain, page], function* ([given, size]) {
+  it.effect.prop("counts the entries and events of an unaltered log", [chain, page], function* ([given, size]) {
     const audit = yield* auditOver(given, size)
     const sealed = sealedOf(given)
     const report = {
@@ -152,7 +152,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     if (sealed.length > 0) assert.strictEqual(fault?.seq, sealed.at(-1)?.seq)
   })
 
-  it.effect.prop("counts only entries after a known hash", [chain, page], function* ([given, size]) {
+  it.effect.prop("counts only entries after the checkpoint of a given hash", [chain, page], function* ([given, size]) {
     const audit = yield* auditOver(given, size)
     const whole = yield* audit.verify()
     for (const { hash, last_seq } of given.checkpoints) {
@@ -172,7 +172,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
 
   for (const [what, alter] of Object.entries(alterations)) {
     it.effect.prop(
-      `finds whoever ${what}, and names the place; after a hash that was kept, nothing before it`,
+      `detects that somebody ${what}, and says where; given a hash, checks only what follows it`,
       [chain, page, elementOf([0, 1, 2, 3, 4])],
       function* ([given, size, at]) {
         const altered = alter(given, at)
@@ -193,7 +193,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     )
   }
 
-  it.effect("ignores entries written after it began", function* () {
+  it.effect("ignores entries that are sealed after it began", function* () {
     const entry = (seq: bigint) => ({ seq, at: "now", stamp: Buffer.alloc(8), events: "[1]" })
     const [one, two] = [entry(1n), entry(2n)]
     const first = checkpointOver([one])
@@ -209,7 +209,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
   it.effect.each([
     ["without entries", { digests: new Uint8Array() }, []],
     ["over entries that are all gone", { hash: "00".repeat(32) }, []]
-  ] as const)("finds a checkpoint %s, and names the number after the previous one", function* ([, change, left]) {
+  ] as const)("detects a checkpoint %s, and names the entry number where it begins", function* ([, change, left]) {
     const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
     const checkpoint = { ...checkpointOver([entry]), ...change }
     const { fault } = yield* (yield* auditOver({ entries: left, checkpoints: [checkpoint] })).verify()
@@ -225,7 +225,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 2n })
   })
 
-  it("locates every fault", () => {
+  it("describes every kind of fault with the number of an entry", () => {
     assert.deepStrictEqual(
       (["edited", "removed", "inserted", "checkpoint", "rewritten"] as const).map(
         (kind) => new AuditFault({ kind, seq: 7n }).message
@@ -243,7 +243,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
 
 describe("exporting the audit log (SECURITY.md, Audit)", () => {
   it.effect.prop(
-    "writes each sealed event after a number once, in order, as a line of JSON",
+    "writes each sealed event after a given entry number once, in order, as a line of JSON",
     [chain, page, integer(-2, 12)],
     function* ([given, size, after]) {
       const written: Array<string> = []
@@ -259,7 +259,7 @@ describe("exporting the audit log (SECURITY.md, Audit)", () => {
     }
   )
 
-  it.effect("writes an entry that is no longer a list as one event", function* () {
+  it.effect("writes an entry that is an object instead of a list as one event", function* () {
     const entries = [{ seq: 1n, at: "now", stamp: Buffer.alloc(8), events: '{"n":1}' }]
     const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] })
     const written: Array<string> = []

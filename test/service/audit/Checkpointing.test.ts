@@ -41,7 +41,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     assert.lengthOf(lines, 3, "nothing new, nothing logged")
   })
 
-  it.effect("are reported once when they stop while entries wait, and again at the next stop", function* () {
+  it.effect("warn once when they stop while entries wait, and again when they stop anew", function* () {
     let waiting = 0
     const { lines } = yield* run(
       (time) => Effect.succeed(time < 600 ? Option.some(head(1)) : Option.some(head(2))),
@@ -58,7 +58,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     assert.lengthOf(warnings(), 2)
   })
 
-  it.effect("are not reported while each count finds other entries that have just begun to wait", function* () {
+  it.effect("do not warn if no entry waits for two counts in a row", function* () {
     let count = 0
     const { lines } = yield* run(
       () => Effect.succeed(Option.some(head(1))),
@@ -72,7 +72,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     )
   })
 
-  it.effect("are reported once if they fail, until one succeeds", function* () {
+  it.effect("warn once when they fail, and again when they fail after a success", function* () {
     const { asked, lines } = yield* run((time) =>
       time % 10 < 5 ? Effect.succeed(Option.none()) : Effect.fail(new ServiceUnavailable())
     )

@@ -107,7 +107,7 @@ const run = Effect.fnUntraced(function* (
 
 describe("a subscriber to events", () => {
   it.live(
-    "gets each event once, in order, however late it is committed; ordering by number alone loses one (control)",
+    "gets each event once, in order, however late it is committed; reading by number loses one (control)",
     function* () {
       const opened = yield* open
       const readers = opened.events.map(
@@ -144,7 +144,7 @@ describe("a subscriber to events", () => {
     60_000
   )
 
-  it.live("waits for the next event, up to the timeout", function* () {
+  it.live("waits for the next event until a timeout", function* () {
     const { events, logs, sql } = yield* open
     const [next, [log]] = [events[0]?.next, logs]
     assert(next !== undefined && log !== undefined)

@@ -30,7 +30,7 @@ const taken = (secret: string, received: ReadonlyArray<object>) => {
 }
 
 describe.skipIf(!isInstalled)(
-  `a receiver in Python that knows the specification alone${isInstalled ? "" : " (skipped: python3 is not installed)"}`,
+  `an independent receiver in Python${isInstalled ? "" : " (skipped: python3 is not installed)"}`,
   () => {
     it.live(
       "verifies messages with each of two secrets, but not with a third or another body (Standard Webhooks)",
@@ -49,8 +49,8 @@ describe.skipIf(!isInstalled)(
   }
 )
 
-layerLive(OnDatabase.layer)("an endpoint that does not answer", (it) => {
-  it.effect("delays no request", function* () {
+layerLive(OnDatabase.layer)("a webhook endpoint that does not answer", (it) => {
+  it.effect("does not delay requests to the service", function* () {
     const { key, settings, sql } = yield* OnDatabase
     const { open, received, url } = yield* receiver(Array.from({ length: 100 }, () => "never" as const))
     const file = join(yield* temporaryDirectory, "secrets")

@@ -64,9 +64,9 @@ const deliver = (answers: ReadonlyArray<Answer>, moveOnFailure = false) =>
 const idsOf = (received: ReadonlyArray<Received>) => received.map(({ headers }) => String(headers["webhook-id"]))
 const firsts = (ids: ReadonlyArray<string>) => Array.from(new Set(ids))
 
-describe("events that are posted (Standard Webhooks)", () => {
+describe("events posted to a webhook (Standard Webhooks)", () => {
   it.live(
-    "arrive at least once, in order, signed with every secret, from one instance; lost answers and refusals repeat",
+    "arrive at least once, in order, one at a time, signed with every secret, and again after a failure",
     function* () {
       const { open, received, written } = yield* deliver([200, "lost", 204, 500, 302, 200, "lost"])
       const ids = idsOf(received)
@@ -100,7 +100,7 @@ describe("events that are posted (Standard Webhooks)", () => {
   )
 
   it.live(
-    "are lost if the cursor moves before the answer (control)",
+    "are lost if the cursor moves on before the answer (control)",
     function* () {
       const { received, written } = yield* deliver([500, 500], true)
       assert.isAtMost(firsts(idsOf(received)).length, written.length - 1)
@@ -109,9 +109,9 @@ describe("events that are posted (Standard Webhooks)", () => {
   )
 })
 
-describe("the cursor of a subscriber", () => {
+describe("the cursor of the webhook", () => {
   it.live(
-    "has one holder, until it frees the cursor or does nothing for 30 seconds; each failure doubles the pause, up to 5 minutes",
+    "has one holder until it frees the cursor or its hold ends; each failure doubles the pause, up to 5 minutes",
     function* () {
       const { ports, sql } = yield* openStore()
       const cursor = yield* Effect.provide(EventCursor, ports)

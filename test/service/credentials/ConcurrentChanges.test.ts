@@ -264,7 +264,7 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
   ]
   const broken: ReadonlyArray<readonly [string, ReadonlyArray<ReadonlyArray<Command>>, Change]> = [
     [
-      "writes whatever the revision is",
+      "updates regardless of the revision",
       racing,
       (repository) => ({
         ...repository,
@@ -278,7 +278,7 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
       })
     ],
     [
-      "says that it stored what it did not",
+      "reports an update that it did not store",
       racing,
       (repository) => ({
         ...repository,
@@ -286,7 +286,7 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
       })
     ],
     [
-      "says that it deleted what was gone",
+      "reports the deletion of a credential that was gone",
       deleting,
       (repository) => ({
         ...repository,
@@ -295,7 +295,7 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
     ]
   ]
 
-  it.effect.each(broken)("fail the model if one of them %s (control)", function* ([, batches, change]) {
+  it.effect.each(broken)("differ from the model if the repository %s (control)", function* ([, batches, change]) {
     assert.isTrue(yield* Effect.scoped(isAsModelled(batches, (repository) => repository)))
     assert.isFalse(yield* Effect.scoped(isAsModelled(batches, change)))
   })

@@ -141,7 +141,7 @@ const decidedByWhatIsMeant = Effect.fnUntraced(function* (one: Given, other: Giv
 
 describe("a create with an idempotency key (SECURITY.md, Idempotency records)", () => {
   it.effect.prop(
-    "happens once for equivalent bodies, and is refused for a different one (F18)",
+    "stores one credential for equivalent bodies, and is refused with a different body (F18)",
     [pairs, idempotencyKey],
     ([[one, other], key]) => Effect.provide(decidedByWhatIsMeant(one, other, key), service),
     { arbitrary: { runs: 200 } }
@@ -149,7 +149,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
 
   const forgetful = [
     [
-      "takes any provider key for the one that it stored",
+      "accepts any provider key as the stored one",
       instead(Cipher, (cipher) => ({ ...cipher, matches: () => Effect.succeed(true) }))
     ],
     [
@@ -158,7 +158,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     ]
   ] as const
 
-  it.effect.each(forgetful)("fails the model if the service %s (control)", function* ([, broken]) {
+  it.effect.each(forgetful)("is answered wrongly if the service %s (control)", function* ([, broken]) {
     const checked = yield* Arbitrary.checkEffect(
       Arbitrary.all({ pair: pairs, key: idempotencyKey }),
       ({ key, pair: [one, other] }) =>
@@ -173,7 +173,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
 
   const key = IdempotencyKey.make("k")
 
-  inService("has what was stored even after its workspace and API keys are gone; nothing else has", function* () {
+  inService("is replayed even after its workspace and API key are deleted; a new create is refused", function* () {
     const { account_id, hash } = yield* newTenant
     const accounts = yield* AccountRepository
     const workspace_id = yield* addWorkspace(account_id)
@@ -186,7 +186,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.instanceOf(refused, InvalidParams)
   })
 
-  inService("in the default workspace, which is deleted since, may name it on repetition (F18)", function* () {
+  inService("may name the default workspace when repeated, even after that was deleted (F18)", function* () {
     const { account_id, workspace_id } = yield* newTenant
     const accounts = yield* AccountRepository
     const made = yield* createOnce(account_id, minimal, key)
@@ -196,14 +196,14 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     }
   })
 
-  inService("may be corrected under the same key if it was refused", function* () {
+  inService("that was refused may be corrected under the same idempotency key", function* () {
     const { account_id } = yield* newTenant
     const wrong = { ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }
     assert.instanceOf(yield* Effect.flip(createOnce(account_id, wrong, key)), InvalidParams)
     assert.isFalse((yield* createOnce(account_id, minimal, key)).replayed)
   })
 
-  inService("is recognised by hashes whose definition must not change", function* () {
+  inService("is recorded with hashes whose definition must not change", function* () {
     const { account_id } = yield* newTenant
     const said = { ...minimal, allowed_models: ["m"], declared_zdr: false }
     const { credential } = yield* createOnce(account_id, { ...said, disabled: false, name: null }, key)
@@ -220,7 +220,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     )
   })
 
-  inService("returns the result of a concurrent create with its key, and fails if the record is gone", function* () {
+  inService("returns the credential of a concurrent create with its key, and dies without its record", function* () {
     const { account_id } = yield* newTenant
     const made = yield* createOnce(account_id, minimal, key)
     let asked = 0
@@ -240,7 +240,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.include(String(Cause.squash(died.cause)), "The conflicting idempotency record has disappeared")
   })
 
-  inService("returns the result of a concurrent create that took the last place of the pool", function* () {
+  inService("returns the credential of a concurrent create with its key that filled the pool", function* () {
     const { account_id } = yield* newTenant
     const one = Effect.provideService(createOnce(account_id, minimal, key), Credentials, yield* Credentials)
     const others = [one, Effect.void]
@@ -256,7 +256,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.strictEqual(yield* rowCount, 1)
   })
 
-  inService("fails while the key store is down, and is answered once it is back (R10)", function* () {
+  inService("fails when repeated while the key store is down, and is replayed once it is back (R10)", function* () {
     const { account_id } = yield* newTenant
     const made = yield* createOnce(account_id, minimal, key)
     const down = yield* instead(Cipher, (cipher) => ({
@@ -268,7 +268,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.deepEqual(yield* createOnce(account_id, minimal, key), { ...made, replayed: true })
   })
 
-  inService("is still answered after a rotation, with the old key retired (T10)", function* () {
+  inService("is replayed after a rewrap even without the old key-encryption key (T10)", function* () {
     const { account_id } = yield* newTenant
     const withRing = (...ids: ReadonlyArray<string>) =>
       Effect.gen(function* () {
@@ -285,7 +285,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
 })
 
 describe("a create that is repeated after its key was replaced", () => {
-  inService("is replayed, but differs with another key", function* () {
+  inService("is replayed, but is refused if its body differs", function* () {
     const { account_id } = yield* newTenant
     const key = IdempotencyKey.make("once")
     const { credential } = yield* createOnce(account_id, minimal, key)

@@ -43,7 +43,7 @@ describe("old idempotency records (SECURITY.md, Idempotency records)", () => {
     assert.lengthOf(inRow, 2, "each batch but the first comes after a pause")
   })
 
-  it.effect("are removed by the first run that succeeds after failures, which are logged once", function* () {
+  it.effect("are removed by the first run that succeeds after failures; the failures are logged once", function* () {
     const { service, state } = holding(3, (call) => call <= 160)
     yield* Effect.gen(function* () {
       yield* TestClock.adjust(2 * day)

@@ -82,7 +82,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
 
   layerLive(service, { timeout: "60 seconds" })((it) => {
     it.effect.prop(
-      "finds exactly the credentials whose key equals or contains it, by labels and by opening all (L15)",
+      "finds exactly the credentials whose key equals or contains it, by labels or by opening all keys (L15)",
       [cases],
       function* ([{ change, keys, part, which }]) {
         const made = yield* Effect.forEach(keys, ({ key, provider }) => create(provider, key), {
@@ -104,7 +104,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
       { arbitrary: { runs: 40 } }
     )
 
-    it.effect("opens only keys that the label allows, and names their account (L15)", function* () {
+    it.effect("opens only keys whose label may match, and names the account of a found key (L15)", function* () {
       const before = yield* search("sk-another-key-of-some-length", { all: true })
       const others = yield* Effect.forEach(["a", "b", "c"], (end) =>
         create("xai", `sk-0123456789-0123456789-${end}end`)
@@ -137,12 +137,12 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
 
 const inService = itWith(inMemory())
 
-describe("the laws of a search", () => {
+describe("a search for a leaked key with altered parts", () => {
   const key = JSON.stringify(serviceAccount)
   const ids = (leak: string, all: boolean) =>
     Effect.map(search(leak, { all }), ({ found }) => found.map(({ credential_id }) => credential_id))
 
-  inService("would be broken without the rows whose label is inconclusive (control)", function* () {
+  inService("misses a key if it skips rows whose label is inconclusive (control)", function* () {
     const { id } = yield* create("google-vertex", key)
     const honest = yield* LeakedKeys
     const byLabelAlone = LeakedKeys.of({
@@ -158,7 +158,7 @@ describe("the laws of a search", () => {
     assert.deepStrictEqual(yield* missed, [])
   })
 
-  inService("hold for an altered label only if everything is opened: the seal covers no label", function* () {
+  inService("finds a key with an altered label only if it opens all keys, as labels are not sealed", function* () {
     const { id } = yield* create("xai", "sk-9876543210-9876543210-AbCd")
     const { credentials } = yield* Memory
     const row = credentials.get(id)
@@ -168,7 +168,7 @@ describe("the laws of a search", () => {
     assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", true), [id])
   })
 
-  inService("count and name what does not open, and go on; without the key store there is no result", function* () {
+  inService("counts and names keys that cannot be opened and goes on, but fails without the key store", function* () {
     const altered = yield* create("xai", "fake-key")
     const lost = yield* create("xai", "fake-key")
     const holder = yield* create("xai", "fake-key")

@@ -59,7 +59,7 @@ const notKey = (index: number) => ({
 
 const inService = itWith(service)
 
-describe("a refused create stores nothing", () => {
+describe("a create", () => {
   const cases: ReadonlyArray<readonly [string, (scene: Scene) => object, ReadonlyArray<object>]> = [
     ["an unknown workspace (D6)", ({ unknown }) => ({ workspace_id: unknown.workspace }), [notWorkspace]],
     ["another account's workspace (D6)", ({ foreign }) => ({ workspace_id: foreign.workspace }), [notWorkspace]],
@@ -80,7 +80,7 @@ describe("a refused create stores nothing", () => {
       [notWorkspace, notKey(1)]
     ]
   ]
-  inService.each(cases)("%s", function* ([, given, issues]) {
+  inService.each(cases)("is refused and stores nothing with %s", function* ([, given, issues]) {
     const made = yield* scene
     const refused = yield* Effect.flip(create(made.caller, given(made)))
     assert.instanceOf(refused, InvalidParams)
@@ -88,7 +88,7 @@ describe("a refused create stores nothing", () => {
     assert.strictEqual(yield* rowCount, 0)
   })
 
-  inService("with the caller's own it is stored, management or not, repeated or not (D23, D24, control)", function* () {
+  inService("is stored with a workspace and hashes of its account, even repeated (D23, D24, control)", function* () {
     const { caller, own } = yield* scene
     const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
     const created = yield* create(caller, { workspace_id: own.workspace, allowed_api_key_hashes })
@@ -96,7 +96,7 @@ describe("a refused create stores nothing", () => {
     assert.strictEqual(yield* rowCount, 1)
   })
 
-  inService("if the default workspace is deleted, until workspace_id is given (section 4.1, D43)", function* () {
+  inService("is refused without workspace_id if the default workspace is deleted (section 4.1, D43)", function* () {
     const { caller, own } = yield* scene
     yield* create(caller, {})
     yield* (yield* AccountRepository).deleteWorkspace(caller.workspace_id, yield* DateTime.now)
@@ -116,12 +116,12 @@ describe("a refused create stores nothing", () => {
 
   it.effect.each([
     [
-      "the key cannot be sealed, which is a defect and no error of the caller (D11)",
+      "the key cannot be sealed, which is a defect and not an error of the caller (D11)",
       new KeyStoreUnavailable({ reason: "no key" }),
       true
     ],
-    ["the queue is full for the count of wraps, and may be repeated (D14)", new ServiceUnavailable(), false]
-  ] as const)("if %s", ([, failure, isDefect]) =>
+    ["the queue of writes is full, and fails with an error to retry (D14)", new ServiceUnavailable(), false]
+  ] as const)("stores nothing if %s", ([, failure, isDefect]) =>
     Effect.gen(function* () {
       const { caller } = yield* scene
       const exit = yield* Effect.exit(create(caller, {}))
@@ -134,7 +134,7 @@ describe("a refused create stores nothing", () => {
 
 describe("a principal in process (D51)", () => {
   const roles = ["management", "viewer", "ordinary"] as const
-  inService("does what its role allows; anything else is a defect and stores nothing", function* () {
+  inService("may do what its role allows; anything else is a defect and stores nothing", function* () {
     const { account_id, hash: api_key_hash } = yield* newTenant
     const tenant = { account_id }
     const { id } = yield* create(tenant)
@@ -169,7 +169,7 @@ describe("a key that should sign tokens and cannot (D57)", () => {
       message: "must be a plain key or a JSON object: private_key must be a private RSA key of 2048 to 4096 bits in PEM"
     }
   ]
-  inService("is refused by create, update and both runs of an import", function* () {
+  inService("is refused by create, update, import and the check before an import", function* () {
     const { account_id } = yield* newTenant
     const body = { provider: "google-vertex", key: JSON.stringify(serviceAccount) }
     const { id, label } = yield* create({ account_id }, body)

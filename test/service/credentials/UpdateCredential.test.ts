@@ -71,7 +71,7 @@ const given = Arbitrary.all({
 
 const contract = (it: It<Parts>) => {
   it.effect.prop(
-    "reseals the key to the new context only, and changes nothing when repeated (L6, L8)",
+    "reseals the key to the new context, and changes nothing if repeated (L6, L8)",
     [given],
     function* ([{ body, changes, sameKey }]) {
       const { account_id } = yield* newTenant
@@ -114,7 +114,7 @@ const contract = (it: It<Parts>) => {
     assert.deepEqual(answered, { ...credential, name: "n", disabled: true })
   })
 
-  it.effect("replaces the key with a new label and keeps id, time and order (L10)", function* () {
+  it.effect("replaces the key and its label, and keeps id, creation time and order (L10)", function* () {
     const { account_id, credential } = yield* made({ provider: "cohere", key, name: "n", disabled: true })
     yield* create({ account_id }, { provider: "cohere", key })
     const rotated = yield* update({ account_id }, credential.id, { key: otherKey })
@@ -124,7 +124,7 @@ const contract = (it: It<Parts>) => {
   })
 
   it.effect.each([new KeyStoreUnavailable({ reason: "down" }), new UnknownKeyId({ kek_id: "gone" })])(
-    "needs the stored key for every change but of the name: $_tag (L7, L8)",
+    "can change nothing but the name if the stored key cannot be opened: $_tag (L7, L8)",
     function* (failure: KeyStoreUnavailable | UnknownKeyId) {
       const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
       const fail = () => Effect.fail(failure)
@@ -150,7 +150,7 @@ const contract = (it: It<Parts>) => {
     }
   )
 
-  it.effect("of an altered credential is refused except for its name, even with a new key (L7)", function* () {
+  it.effect("of an altered credential can change nothing but the name, not even the key (L7)", function* () {
     const { account_id, credential } = yield* made()
     const { id } = credential
     yield* tamper(account_id, id, { allowed_models: ["anything"] })
@@ -171,7 +171,7 @@ const contract = (it: It<Parts>) => {
     assert.strictEqual(yield* opened(account_id, yield* stored(account_id, again.id)), key)
   })
 
-  it.effect("checks added hashes, not stored ones (D24)", function* () {
+  it.effect("refuses an added hash that is no API key of the account, but keeps a revoked one (D24)", function* () {
     const { account_id, credential, hash } = yield* made()
     const { id } = credential
     const [leaving, stranger] = [yield* addApiKey(account_id), yield* newTenant]
@@ -192,7 +192,7 @@ const contract = (it: It<Parts>) => {
     ])
   })
 
-  it.effect("and deletion, but not listing, work in a deleted workspace (D43)", function* () {
+  it.effect("is allowed in a deleted workspace, like deletion, while listing is refused (D43)", function* () {
     const { account_id, credential, workspace_id } = yield* made()
     const { id } = credential
     yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
@@ -208,7 +208,7 @@ const contract = (it: It<Parts>) => {
     assert.instanceOf(yield* Effect.flip(update({ account_id }, id, { name: "x" })), NotFound)
   })
 
-  it.effect("is refused if it breaks a rule together with a concurrent one, whichever is first (L9)", function* () {
+  it.effect("is refused if its flag conflicts with that of a concurrent update which was first (L9)", function* () {
     const { account_id, credential } = yield* made()
     const exits = yield* Effect.forEach(
       [{ is_fallback: true }, { is_byok_only: true }],
@@ -227,7 +227,7 @@ const contract = (it: It<Parts>) => {
     [1, true],
     [30, true],
     [Number.POSITIVE_INFINITY, false]
-  ] as const)("that loses %d races before its deadline is stored: %s (L9)", function* ([losses, isStored]) {
+  ] as const)("that loses %d races to other updates is stored in time: %s (L9)", function* ([losses, isStored]) {
     const { account_id, credential } = yield* made()
     let lost = 0
     const service = yield* instead(CredentialRepository, (repository) => ({

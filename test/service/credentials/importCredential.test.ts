@@ -21,7 +21,7 @@ const inService = itWith(inMemory())
 
 describe("the import of a record", () => {
   inService.prop(
-    "gives each record one result, and a second run adds nothing, in whatever order (import)",
+    "stores each distinct record once, and nothing in a second run, in any order (import)",
     [bodies],
     function* ([records]) {
       const { account_id } = yield* newTenant
@@ -52,7 +52,7 @@ describe("the import of a record", () => {
     { arbitrary: { runs: 40 } }
   )
 
-  inService("a key with something left around it is refused (D45)", function* () {
+  inService("is refused if its key has a scheme such as Bearer before it (D45)", function* () {
     const { account_id } = yield* newTenant
     const imported = importCredential({ ...minimal, key: "Bearer sk-0123456789" }, salt)
     const error = yield* Effect.flip(
@@ -65,7 +65,7 @@ describe("the import of a record", () => {
     assert.strictEqual((yield* Memory).credentials.size, 0)
   })
 
-  it.effect("is recognised without its defaults, so members added later make no copies (F18)", () =>
+  it.effect("is recognised by its members except defaults, so members added later make no copies (F18)", () =>
     Effect.gen(function* () {
       const used: Array<string> = []
       const create = (_: unknown, idempotency_key = "") => {
@@ -103,7 +103,7 @@ describe("the import of a record", () => {
     )
   )
 
-  inService("another salt creates another credential (control)", function* () {
+  inService("creates another credential with another salt (control)", function* () {
     const { account_id } = yield* newTenant
     const { credentials } = yield* Memory
     for (const salt of [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]) {
@@ -115,7 +115,7 @@ describe("the import of a record", () => {
     assert.strictEqual(credentials.size, 2)
   })
 
-  inService("is refused if an earlier import was deleted or rotated since, and changes nothing (L11)", function* () {
+  inService("is refused if the credential of an earlier import was deleted or got another key (L11)", function* () {
     const caller = yield* newTenant
     const { credentials } = yield* Memory
     const act = <A, E, R>(effect: Effect.Effect<A, E, R>) =>

@@ -70,7 +70,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
     }
   )
 
-  onMemory("continues where it was interrupted, and wraps nothing twice", function* () {
+  onMemory("continues after an interruption, and wraps no credential twice", function* () {
     const made = yield* sealUnder(ringOf("old"), 9)
     const { rewrap } = yield* rotationWith(rotated, { ...limits, block: 1 })
     const middle = yield* Deferred.make<true>()
@@ -146,7 +146,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
     ])
   })
 
-  onMemory("returns to what it passed over or was sealed meanwhile, but does not loop for ever", function* () {
+  onMemory("rewraps credentials that are stored while it runs, but ends after a few passes", function* () {
     yield* sealUnder(ringOf("old"), 2)
     const { rewrap } = yield* rotationWith(rotated)
     const stores = yield* Effect.context<Memory | Ports>()
@@ -155,7 +155,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
     assert.deepStrictEqual(done, { rewrapped: 6, left: 1, failed: [] })
   })
 
-  onMemory("counts its wraps, to within a batch, even if some fail and others arrive while it runs", function* () {
+  onMemory("counts its wraps to within one batch, even if some fail and others are stored while it runs", function* () {
     const made = yield* sealUnder(ringOf("old"), 4)
     const [first] = inOrder(made)
     if (first !== undefined) yield* alter(first, "context")
@@ -175,7 +175,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
     assert.isAtMost(counted, 3 + rewrapped + 1)
   })
 
-  onMemory("counts what a store asks it to wrap again", function* () {
+  onMemory("counts every wrap if the store requests one twice", function* () {
     yield* sealUnder(ringOf("old"), 3)
     const registry = yield* KekRegistry
     const twice = KekRegistry.of({
@@ -190,7 +190,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
     assert.strictEqual(yield* wraps("new"), 6)
   })
 
-  onMemory("retries what failed in its next pass, a second later", function* () {
+  onMemory("retries failed credentials in its next pass, a second later", function* () {
     const made = yield* sealUnder(ringOf("old"), 2)
     const [broken] = made
     if (broken === undefined) return assert.fail("nothing made")
@@ -212,7 +212,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
     assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: 3, left: 0, failed: [] })
   })
 
-  onMemory("keeps its rate over failures, and reports no empty batch", function* () {
+  onMemory("counts failures towards its rate, and reports no empty batch", function* () {
     const made = yield* sealUnder(ringOf("old"), 4)
     for (const one of made) yield* alter(one, "context")
     const told: Array<number> = []
@@ -226,7 +226,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
     assert.strictEqual((yield* Fiber.join(running)).left, 4)
   })
 
-  onMemory("stops at the limit of wraps, and keeps what it has done", function* () {
+  onMemory("stops at the limit of wraps, and keeps the credentials that it has rewrapped", function* () {
     const made = yield* sealUnder(ringOf("old"), 6)
     const { rewrap } = yield* rotationWith(rotated, { block: 1, warn: 10, refuse: 4 })
     const refused = yield* finished(Effect.flip(rewrap({ batch: 2, rate: unhurried })))
@@ -238,7 +238,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
 
 describe("the status of the keyring", () => {
   onMemory(
-    "shows the role, use and wraps of every key, and offers to retire only one that has sealed and is no longer named",
+    "shows role, credentials and wraps of each key, and lets only a used key without credentials be retired",
     function* () {
       const { keks } = yield* Memory
       const used = (kek_id: string, count: number) =>
@@ -274,7 +274,7 @@ describe("the status of the keyring", () => {
   )
 
   onMemory(
-    "a key that credentials name is not pending even if no wraps were counted; a retired one is shown as retired",
+    "shows a key with credentials as decrypt-only, even without counted wraps, and a retired one as retired",
     function* () {
       const { keks } = yield* Memory
       yield* sealUnder(ringOf("named"), 1)

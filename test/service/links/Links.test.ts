@@ -43,7 +43,7 @@ const stateOf = (token: Redacted.Redacted) =>
   )
 
 layerLive(TestService.layer)("links", (it) => {
-  it.effect("are stored by the hash of a token that appears only after #, and recorded as events", function* () {
+  it.effect("are stored by the hash of their token, which is in the URL fragment only, and are audited", function* () {
     const { newTenant, sql } = yield* TestService
     const tenant = yield* newTenant
     const { list } = yield* Links
@@ -68,7 +68,7 @@ layerLive(TestService.layer)("links", (it) => {
     })
   })
 
-  it.effect("are not created without a public address", function* () {
+  it.effect("are not created without PUBLIC_URL", function* () {
     const { newTenant, sql } = yield* TestService
     const tenant = yield* newTenant
     const asked = { purpose: "connect", provider: "openai" } as const
@@ -78,7 +78,7 @@ layerLive(TestService.layer)("links", (it) => {
     assert.lengthOf(yield* sql`SELECT 1 FROM links WHERE account_id = ${tenant.account_id}`, 0)
   })
 
-  it.effect("last an hour, or as requested, up to a day", function* () {
+  it.effect("last an hour, or as requested, from a minute to a day; other invalid members are refused", function* () {
     const tenant = yield* TestService.tenant
     const now = yield* DateTime.now
     for (const [asked, seconds] of [
@@ -104,7 +104,7 @@ layerLive(TestService.layer)("links", (it) => {
     }
   })
 
-  it("are refused once for a return_url that is too long and no address", () => {
+  it("are refused with one issue for a return_url that is both too long and invalid", () => {
     const asked = { purpose: "manage", return_url: "x".repeat(2049) }
     const refused = Schema.decodeUnknownResult(NewLink, { errors: "all" })(asked)
     assert(Result.isFailure(refused))
@@ -130,7 +130,7 @@ layerLive(TestService.layer)("links", (it) => {
     assert.strictEqual((yield* Effect.flip(linkFor(nobody, { purpose: "view" })))._tag, "NotKnown")
   })
 
-  it.effect("lose their private keys when closed, and are deleted a week later or with their account", function* () {
+  it.effect("lose their private keys when they end, and are deleted a week later or with their account", function* () {
     const { sql } = yield* TestService
     const [tenant, other] = [yield* TestService.newTenant, yield* TestService.newTenant]
     const { deleteExpired } = yield* LinkRepository

@@ -50,7 +50,7 @@ const heapUsed = Effect.promise(async () => {
 const live = Layer.provideMerge(Layer.merge(ExplanationsLive.layer, Router.layer), inMemory())
 
 describe("the body of an explanation of a large pool", () => {
-  it.effect("is computed once, and again after each change (Q19, Q20)", () =>
+  it.effect("is computed once, and again after each change of pool, health or request (Q19, Q20)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const [first = assert.fail(), second = assert.fail()] = yield* manyKeys(owner)
@@ -75,7 +75,7 @@ describe("the body of an explanation of a large pool", () => {
     }).pipe(Effect.provide(live))
   )
 
-  it.effect("is computed once for all waiting requests", () =>
+  it.effect("is computed once for concurrent requests", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* manyKeys(owner)
@@ -109,7 +109,7 @@ describe("the body of an explanation of a large pool", () => {
     }).pipe(Effect.provide(live), Effect.provideService(MemoryBudget, makeMemoryBudget(2_000_000)))
   )
 
-  it.effect("references no changed pool (T9)", () =>
+  it.effect("does not keep outdated pools in the memory budget (T9)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const [first = assert.fail()] = yield* manyKeys(owner)
@@ -125,7 +125,7 @@ describe("the body of an explanation of a large pool", () => {
     }).pipe(Effect.provide(live), Effect.provideService(MemoryBudget, makeMemoryBudget(20_000_000)))
   )
 
-  it.effect("references no changed pool, nor does a plan once it is dropped (T9)", () =>
+  it.effect("does not keep outdated pools on the heap, nor do plans (T9)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const targets = [{ provider: "azure" }, { provider: "anthropic" }]

@@ -30,7 +30,7 @@ describe("the health of keys in one process", () => {
     assert.strictEqual(strikesOf("a/99", 0, 2), 1, "beside the whole key")
   })
 
-  it("has one lease on trial for a key, model, epoch and number of strikes, for 30 seconds (Q24)", () => {
+  it("allows one lease on trial per key, model, epoch and number of strikes for 30 seconds (Q24)", () => {
     const { claimTrial, releaseTrial } = state.makeHealthState()
     const struck = (change: object = {}) => ({ ...free, model: { ...free.model, strikes: 1, ...change } })
     const [key, lease, other] = [leasedKey("a/one"), {}, {}]
@@ -49,7 +49,7 @@ describe("the health of keys in one process", () => {
     for (const one of [lease, other]) assert.isTrue(claimTrial(key, free, one, 1), "any number of leases of a free key")
   })
 
-  it("reports which cooldowns grew", () => {
+  it("returns the cooldowns that a report extended", () => {
     const { report } = state.makeHealthState()
     const grown = (model: string) => report(leasedKey(model), free, { _tag: "Forbidden" }, 0).map((one) => one.model)
     assert.deepStrictEqual(grown("a/0"), ["a/0"])
@@ -60,7 +60,7 @@ describe("the health of keys in one process", () => {
     assert.deepStrictEqual(grown("a/101"), [], "which is parked once")
   })
 
-  it("applies to the whole key however many models were refused before", () => {
+  it("records a rejection of the whole key even after 100 of its models were refused", () => {
     const { healthOf, report } = state.makeHealthState()
     const refuse = (tag: "Forbidden" | "Rejected", model: string, at = free) =>
       report(leasedKey(model), at, { _tag: tag }, 0)
@@ -88,7 +88,7 @@ describe("the health of keys in one process", () => {
     assert.strictEqual(healthOf(leasedKey("a/stored"), nothing, 60_000).model.epoch, 0, "only the database knows")
   })
 
-  it("is forgotten with keys that get no more reports", () => {
+  it("is dropped for a key without a report for two hours", () => {
     const { healthOf, report } = state.makeHealthState()
     report(leasedKey("a/one"), free, { _tag: "Rejected" }, 0)
     report(leasedKey("a/one", 2), free, { _tag: "Rejected" }, 0)
@@ -99,7 +99,7 @@ describe("the health of keys in one process", () => {
     assert.strictEqual(healthOf(leasedKey("a/one"), nothing, 2 * hour).whole.strikes, 1, "which was reported again")
   })
 
-  it("is forgotten two hours after a report, despite reports on other models (Q25)", () => {
+  it("is dropped for a model two hours after its last report, despite reports on other models (Q25)", () => {
     const { healthOf, report } = state.makeHealthState()
     const limited = { _tag: "Forbidden" } as const
     report(leasedKey("a/one"), free, limited, 0)
@@ -110,7 +110,7 @@ describe("the health of keys in one process", () => {
     assert.deepStrictEqual([epochAt(3 * hour - 1), epochAt(3 * hour)], [1, 0])
   })
 
-  it("belongs to one account, not to another one's credential with the same id", () => {
+  it("is separate for credentials of two accounts with the same id", () => {
     const { healthOf, report } = state.makeHealthState()
     report(leasedKey("a/one"), free, { _tag: "Rejected" }, 0)
     const other = { ...leasedKey("a/one"), account_id: AccountId.make("00000000-0000-7000-8000-00000000000b") }

@@ -149,7 +149,7 @@ const bound: Record<keyof BoundCredential, true> = {
 
 describe("pools", () => {
   it.live(
-    "exclude a row with an edited bound column, also in the pool it moved to, with shared capacity (Q20, E16)",
+    "exclude a row with an edited sealed column, and with it shared capacity, in any pool (Q20, E16)",
     function* () {
       const { ports, sql } = yield* openStore()
       yield* Effect.gen(function* () {
@@ -166,7 +166,7 @@ describe("pools", () => {
     }
   )
 
-  it.live("do not notice with a cipher without AAD (Q20, control)", function* () {
+  it.live("do not detect edited columns with a cipher without AAD (Q20, control)", function* () {
     const { ports, sql } = yield* openStore()
     yield* Effect.gen(function* () {
       const found = [...(yield* afterEdits(sql)), ...(yield* afterMoves(sql))]
@@ -182,7 +182,7 @@ describe("pools", () => {
     ["unknown_key", new UnknownKeyId({ kek_id: "gone" })],
     ["unsupported", new UnsupportedFormat()],
     ["unavailable", new KeyStoreUnavailable({ reason: "down" })]
-  ] as const)("say why a row is not verified: %s (E16, E17)", ([seal, failure]) =>
+  ] as const)("mark a row that cannot be verified with the reason: %s (E16, E17)", ([seal, failure]) =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner)
@@ -225,7 +225,7 @@ describe("pools", () => {
   }
   const away = new KeyStoreUnavailable({ reason: "down" })
 
-  it.effect("check an unverified row again after a second, and a verified one never (E17)", () => {
+  it.effect("verify a row again a second after a failure, and never after a success (E17)", () => {
     const { keyStore, layer, read } = counting()
     return Effect.gen(function* () {
       const owner = yield* newTenant
@@ -249,7 +249,7 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect("query a hanging key store once: the second counts from its failure (E17)", () => {
+  it.effect("query a slow key store again only a second after its failure, not after the query (E17)", () => {
     const { keyStore, layer, read } = counting()
     return Effect.gen(function* () {
       const owner = yield* newTenant
@@ -265,54 +265,51 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect(
-    "check only the changed row, and none for a name, rewrap or parking, even without the key store (E17)",
-    () => {
-      const { keyStore, layer, read } = counting()
-      return Effect.gen(function* () {
-        const owner = yield* newTenant
-        const ids = yield* Effect.forEach([1, 2, 3], () => Effect.map(create(owner), ({ id }) => id))
-        const [first = assert.fail(), second = assert.fail()] = ids
-        const { credentials } = yield* Memory
-        const { store } = yield* Parkings
-        yield* Effect.gen(function* () {
-          const all = ["verified", "verified", "verified"]
-          assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 1, parkings: 0, verify: 3 })
-          yield* update(owner, first, { disabled: true })
-          assert.deepStrictEqual(yield* sealsIn(owner), all)
-          yield* update(owner, first, { key: "sk-other-0123456789-0123456789-AbCd" })
-          assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 3, parkings: 0, verify: 5 })
+  it.effect("verify only a row whose sealed content changed, not after a new name, rewrap or parking (E17)", () => {
+    const { keyStore, layer, read } = counting()
+    return Effect.gen(function* () {
+      const owner = yield* newTenant
+      const ids = yield* Effect.forEach([1, 2, 3], () => Effect.map(create(owner), ({ id }) => id))
+      const [first = assert.fail(), second = assert.fail()] = ids
+      const { credentials } = yield* Memory
+      const { store } = yield* Parkings
+      yield* Effect.gen(function* () {
+        const all = ["verified", "verified", "verified"]
+        assert.deepStrictEqual(yield* sealsIn(owner), all)
+        assert.deepStrictEqual(read(), { load: 1, parkings: 0, verify: 3 })
+        yield* update(owner, first, { disabled: true })
+        assert.deepStrictEqual(yield* sealsIn(owner), all)
+        yield* update(owner, first, { key: "sk-other-0123456789-0123456789-AbCd" })
+        assert.deepStrictEqual(yield* sealsIn(owner), all)
+        assert.deepStrictEqual(read(), { load: 3, parkings: 0, verify: 5 })
 
-          keyStore.answer = away
-          yield* update(owner, second, { name: "renamed" })
+        keyStore.answer = away
+        yield* update(owner, second, { name: "renamed" })
+        assert.deepStrictEqual(yield* sealsIn(owner), all)
+        yield* TestClock.adjust("59 seconds")
+        const parking = { account_id: owner.account_id, credential_id: first, key_version: 2, model: "", epoch: 0 }
+        yield* store([{ ...parking, cause: "rejected", strikes: 1, remaining: 1000 }])
+        assert.deepStrictEqual(yield* sealsIn(owner), all)
+        assert.deepStrictEqual(read(), { load: 4, parkings: 1, verify: 5 })
+        const row = credentials.get(first) ?? assert.fail("no row")
+        credentials.set(first, { ...row, sealed: { ...row.sealed, wrapped_dek: new Uint8Array(60) } })
+        yield* TestClock.adjust("1 second")
+        for (const _ of ["a minute after it was read", "again"]) {
           assert.deepStrictEqual(yield* sealsIn(owner), all)
-          yield* TestClock.adjust("59 seconds")
-          const parking = { account_id: owner.account_id, credential_id: first, key_version: 2, model: "", epoch: 0 }
-          yield* store([{ ...parking, cause: "rejected", strikes: 1, remaining: 1000 }])
-          assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 4, parkings: 1, verify: 5 })
-          const row = credentials.get(first) ?? assert.fail("no row")
-          credentials.set(first, { ...row, sealed: { ...row.sealed, wrapped_dek: new Uint8Array(60) } })
-          yield* TestClock.adjust("1 second")
-          for (const _ of ["a minute after it was read", "again"]) {
-            assert.deepStrictEqual(yield* sealsIn(owner), all)
-            assert.deepStrictEqual(read(), { load: 5, parkings: 1, verify: 5 })
-          }
+          assert.deepStrictEqual(read(), { load: 5, parkings: 1, verify: 5 })
+        }
 
-          credentials.set(first, { ...row, credential: { ...row.credential, is_required: true } })
-          yield* TestClock.adjust("1 minute")
-          assert.includeMembers(yield* sealsIn(owner), ["unavailable"], "what was sealed is another")
-          keyStore.answer = Effect.void
-          yield* TestClock.adjust(1000)
-          assert.includeMembers(yield* sealsIn(owner), ["altered"], "one that is not verified is checked again")
-        }).pipe(Effect.provide(layer))
-      }).pipe(Effect.provide(inMemory()))
-    }
-  )
+        credentials.set(first, { ...row, credential: { ...row.credential, is_required: true } })
+        yield* TestClock.adjust("1 minute")
+        assert.includeMembers(yield* sealsIn(owner), ["unavailable"], "what was sealed is another")
+        keyStore.answer = Effect.void
+        yield* TestClock.adjust(1000)
+        assert.includeMembers(yield* sealsIn(owner), ["altered"], "one that is not verified is checked again")
+      }).pipe(Effect.provide(layer))
+    }).pipe(Effect.provide(inMemory()))
+  })
 
-  it.effect("show within a minute a change that raises no version (Q19)", () => {
+  it.effect("show a change that raises no version within a minute (Q19)", () => {
     const unraised = changing(CredentialPools, (pools) => {
       const first = new Map<string, Effect.Success<ReturnType<typeof pools.versions>>>()
       return {
@@ -407,7 +404,7 @@ describe("the cache of pools", () => {
     ])
   }
 
-  it.effect("is bounded by the sizes in the pools' rows, and keeps the last used (R4)", () => {
+  it.effect("is limited by the recorded sizes of pools, and keeps the recently used ones (R4)", () => {
     const read: Array<string> = []
     return Effect.gen(function* () {
       const [first = assert.fail()] = owners
@@ -423,7 +420,7 @@ describe("the cache of pools", () => {
     }).pipe(Effect.provide(largePools(read, sized(3 * mebibyte))))
   })
 
-  it.effect("refuses a pool that does not fit before reading it (R4)", () => {
+  it.effect("refuses a pool that is too large before reading it (R4)", () => {
     const read: Array<string> = []
     return Effect.gen(function* () {
       const [owner = assert.fail()] = owners
@@ -460,7 +457,7 @@ describe("the cache of pools", () => {
     }).pipe(Effect.provide(largePools([], state, noted, budget)))
   })
 
-  it.effect("reserves memory for parkings too, whenever they are read (R4)", () => {
+  it.effect("reserves memory for parkings each time they are read (R4)", () => {
     const budget = makeMemoryBudget(64 * mebibyte)
     let [health, parked, read] = [0, 3 * mebibyte, 0]
     const state = () => ({ version: "1", health: String(health), members: 0, bytes: 0 })
@@ -489,7 +486,7 @@ describe("the cache of pools", () => {
     }).pipe(Effect.provide(Layer.provide(Pools.layerUnverified, [Layer.succeed(MemoryBudget, budget), pools])))
   })
 
-  it.live("is not awaited beyond the deadline of a request, but serves the next one", () => {
+  it.live("finishes reading a pool after the deadline of a request, and serves the next request from it", () => {
     const read: Array<string> = []
     return Effect.gen(function* () {
       const gate = yield* Deferred.make<true>()
@@ -506,7 +503,7 @@ describe("the cache of pools", () => {
     })
   })
 
-  it.effect("serves while the database is away for as long as the freshness allows, however old", () => {
+  it.effect("serves without the database for as long as the requested freshness allows", () => {
     let isAway = false
     const leaving = changing(CredentialPools, (pools) => ({
       ...pools,
@@ -531,7 +528,7 @@ describe("the cache of pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect("serves without a query within the freshness, except for the default workspace", () => {
+  it.effect("makes no query within the requested freshness, except for the default workspace", () => {
     let asked = 0
     const { account_id } = owners[0] ?? assert.fail()
     const counted = changing(CredentialPools, (pools) => ({

@@ -52,7 +52,7 @@ const rejected: Outcome = { _tag: "Rejected" }
 const succeeded: Outcome = { _tag: "Succeeded" }
 
 describe("a lease", () => {
-  inService("is the exact key, in a buffer that is zeroed however its scope ends (Q21)", function* () {
+  inService("holds the exact key in a buffer that is zeroed however its scope ends (Q21)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const plan = yield* planOf(owner)
@@ -89,7 +89,7 @@ describe("a lease", () => {
     }
   })
 
-  onMemory("leaves nothing behind if it is interrupted while the key store is asked (Q21)", function* () {
+  onMemory("leaves no key in memory if it is interrupted while the key store is queried (Q21)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const asked = yield* Deferred.make<true>()
@@ -111,7 +111,7 @@ describe("a lease", () => {
     }).pipe(Effect.provide(routerOn(answer, read)))
   })
 
-  inService("shows itself nowhere: text, JSON, inspect (Q22)", function* () {
+  inService("does not show its key as text, as JSON or by inspect (Q22)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const plan = yield* planOf(owner)
@@ -219,7 +219,7 @@ describe("a walk through a plan", () => {
     assert.deepStrictEqual(renamed, [...own, ["shared", "Rejected"]])
   })
 
-  inService("passes over shared capacity if a key changes again while it is planned again", function* () {
+  inService("skips shared capacity if a key that was planned again changes again", function* () {
     const owner = yield* newTenant
     const { id } = yield* create(owner)
     const old = yield* planOf(owner)
@@ -243,7 +243,7 @@ describe("a walk through a plan", () => {
     )
   })
 
-  onMemory("skips shared capacity if a verified key does not open: the key store is away or late (E17)", function* () {
+  onMemory("skips shared capacity if the key store fails to open a verified key of its provider (E17)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const own = yield* create(owner, { provider: "xai" })
@@ -273,7 +273,7 @@ describe("a walk through a plan", () => {
   })
 
   onMemory.each([["never verified", true] as const, ["verified before", false] as const])(
-    "uses no shared capacity while the key store is away, and retries in a second: a row that was %s (E17)",
+    "uses no shared capacity without the key store, and says to retry in a second: a row that was %s (E17)",
     function* ([, isFirst]) {
       const owner = yield* newTenant
       yield* create(owner)
@@ -309,7 +309,7 @@ describe("a walk through a plan", () => {
     }
   )
 
-  onMemory("uses a key that was rewrapped since it was planned, after its old KEK is gone", function* () {
+  onMemory("uses a key that was rewrapped after the plan, even if its old KEK is gone", function* () {
     const owner = yield* newTenant
     const { id } = yield* create(owner)
     const { credentials } = yield* Memory
@@ -334,7 +334,7 @@ describe("a walk through a plan", () => {
     }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cipher))))
   })
 
-  inService("says when to come back if the only key is on trial", function* () {
+  inService("says when to retry if the only key is on trial", function* () {
     const owner = yield* newTenant
     yield* create(owner, { is_required: true })
     const { lease, run } = yield* Router
@@ -351,7 +351,7 @@ describe("a walk through a plan", () => {
     assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
   })
 
-  inService("fails like its attempt, even with a nested refused lease, and parks nothing (Q27)", function* () {
+  inService("fails with the error of its attempt, even a refused lease, and parks nothing (Q27)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const { run } = yield* Router
@@ -363,7 +363,7 @@ describe("a walk through a plan", () => {
 })
 
 describe("redaction", () => {
-  inService("redacts a leased key in every encoding that upstreams repeat (Q22)", function* () {
+  inService("replaces a leased key in every encoding in which upstreams repeat it (Q22)", function* () {
     const owner = yield* newTenant
     const secret = 'sk-"fake"/0123456789+0123456789='
     const material = JSON.stringify({ api_key: secret, region: "us" })
@@ -395,7 +395,7 @@ describe("redaction", () => {
     assert.strictEqual(redact(text, undefined), text)
   })
 
-  inService("leaves other keys, words of a key's JSON that are public, and short keys alone", function* () {
+  inService("keeps other keys, public members of a key's JSON, and very short keys", function* () {
     const owner = yield* newTenant
     const { private_key_id: _, ...account } = serviceAccount
     const { lease, redact } = yield* Router
@@ -414,7 +414,7 @@ describe("redaction", () => {
     )
   })
 
-  inService("makes a text at most as many times longer as it holds the key, whatever else is leased", function* () {
+  inService("lengthens a text once per occurrence of the key, even with 100 leases of it", function* () {
     const owner = yield* newTenant
     const key = "sk-fake-0123456789-0123456789"
     yield* create(owner, { provider: "xai", key })
@@ -430,8 +430,8 @@ describe("redaction", () => {
   })
 })
 
-describe("a router's knowledge", () => {
-  onMemory("is unavailable if one pool cannot be read while another is gone with its workspace (E21)", function* () {
+describe("the router", () => {
+  onMemory("fails with PoolsUnavailable if the database fails, even if a workspace is unknown too (E21)", function* () {
     const owner = yield* newTenant
     const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
     // As Effect combines what several fibers end with.
@@ -441,7 +441,7 @@ describe("a router's knowledge", () => {
     assert.strictEqual((yield* Effect.flip(planned))._tag, "PoolsUnavailable")
   })
 
-  inService("verdicts are shown one at a time, in rotation of accounts (T9)", function* () {
+  inService("computes verdicts one at a time, alternating between accounts (T9)", function* () {
     const [one, another] = [yield* newTenant, yield* newTenant]
     for (const owner of [one, another]) yield* create(owner)
     const { verdicts } = yield* Router

@@ -19,7 +19,7 @@ const turns = Effect.gen(function* () {
   return { inTurn, take }
 })
 
-describe("work that is linear in a pool", () => {
+describe("work whose time grows with the size of a pool", () => {
   it.effect("pauses after each slice for as long as the slice took, at least one turn of the event loop", function* () {
     const { take } = yield* turns
     for (const [micros, rest] of [
@@ -40,7 +40,7 @@ describe("work that is linear in a pool", () => {
     }
   })
 
-  it.effect("runs one at a time, for one account after the other", function* () {
+  it.effect("runs one task at a time, alternating between accounts", function* () {
     const { inTurn, take } = yield* turns
     const done: Array<string> = []
     const work = (account: string) =>

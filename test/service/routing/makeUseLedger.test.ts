@@ -69,7 +69,7 @@ const event = Arbitrary.flatMap(integer(0, 2), (credential) =>
 
 describe("the last use of credentials", () => {
   it.effect.prop(
-    "is written at most once in 10 seconds per credential, and in the end, even if some writes fail",
+    "is written at most once in 10 seconds per credential, and completely in the end, despite failures",
     [Arbitrary.array(event, { maxLength: 30 }), elementOf([true, false])],
     function* ([events, isFlaky]) {
       const { close, now, recordLease, recordOutcome, writes } = yield* begin((at) =>

@@ -66,7 +66,7 @@ describe("a lease that asks for tokens", () => {
     }
   })
 
-  inService("holds a plain key as it is, of every provider", function* () {
+  inService("holds a plain key unchanged, whatever the provider", function* () {
     const owner = yield* newTenant
     for (const provider of ["amazon-bedrock", "google-vertex", "openai", "azure"]) {
       yield* create(owner, { provider, key: "plain-key-0123456789" })
@@ -118,7 +118,7 @@ describe("a cached token", () => {
   }
   const onMemory = itWith(inMemory())
 
-  onMemory("is minted once by 500 leases that come at once while none is kept", function* () {
+  onMemory("is minted once for 500 concurrent leases", function* () {
     const { asked, layer } = slow()
     yield* Effect.gen(function* () {
       const owner = yield* newTenant
@@ -133,7 +133,7 @@ describe("a cached token", () => {
     }).pipe(Effect.provide(layer))
   })
 
-  onMemory("is handed out only while the key could be opened", function* () {
+  onMemory("is refused and wiped if its key cannot be verified", function* () {
     let failure: AuthenticationFailed | KeyStoreUnavailable | undefined
     const cipher = changing(Cipher, (cipher) => ({
       ...cipher,
@@ -180,7 +180,7 @@ describe("a cached token", () => {
   })
 })
 
-describe("keys that should sign but cannot", () => {
+describe("the keys of a provider with tokens", () => {
   /** A row whose key is JSON that no create accepts now. */
   const store = Effect.fnUntraced(function* (owner: Owner, key: string) {
     const { id } = yield* create(owner, bedrock)
@@ -194,13 +194,13 @@ describe("keys that should sign but cannot", () => {
   })
   const unsigning = JSON.stringify({ accessKeyId: "AKIAFAKE", secretAccessKey: "fake-secret-0123456789" })
 
-  inService("go out as they are stored", function* () {
+  inService("are leased as stored if they cannot sign", function* () {
     const owner = yield* newTenant
     yield* store(owner, unsigning)
     assert.deepStrictEqual(yield* leasing(owner, "amazon-bedrock", seen, "tokens"), { text: unsigning })
   })
 
-  inTokensOnly("never go out under TOKENS_ONLY, and the plan gives the reason", function* () {
+  inTokensOnly("are excluded from plans under TOKENS_ONLY if they cannot sign, with the reason", function* () {
     const owner = yield* newTenant
     const id = yield* store(owner, unsigning)
     const { providers, steps } = yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })
@@ -214,7 +214,7 @@ describe("keys that should sign but cannot", () => {
     ])
   })
 
-  inTokensOnly("leave the others to tokens, whatever a request asks for; plain keys go out (D58)", function* () {
+  inTokensOnly("are leased as tokens only under TOKENS_ONLY, plain keys of others as stored (D58)", function* () {
     const owner = yield* newTenant
     yield* create(owner, bedrock)
     for (const keys of ["tokens", "as_stored", undefined]) {
@@ -226,7 +226,7 @@ describe("keys that should sign but cannot", () => {
   })
 
   itWith(inMemory().pipe(Layer.provideMerge(Layer.succeed(TokensOnly, true))))(
-    "are refused at the lease, should one get as far as that",
+    "are refused at the lease under TOKENS_ONLY if the plan did not notice that they cannot sign",
     function* () {
       let isChanged = false
       const cipher = changing(Cipher, (cipher) => ({
@@ -259,7 +259,7 @@ describe("the cache of tokens", () => {
   const key = Buffer.from(bedrock.key)
   const ignore = () => {}
 
-  inTokens("zeroes each copy of a token after it was filled in", function* () {
+  inTokens("zeroes each copy of a token after passing it on", function* () {
     const { open, sign } = yield* Tokens
     const copies: Array<Uint8Array> = []
     const fill = (bytes: Uint8Array) => {
@@ -273,7 +273,7 @@ describe("the cache of tokens", () => {
     )
   })
 
-  inTokens("passes a plain key on unsigned, and refuses a key that cannot sign", function* () {
+  inTokens("passes a plain key on unchanged, and refuses a key that cannot sign", function* () {
     const { isCached, sign } = yield* Tokens
     const texts: Array<string> = []
     const fill = (bytes: Uint8Array) => void texts.push(Buffer.from(bytes).toString())
@@ -286,7 +286,7 @@ describe("the cache of tokens", () => {
     assert.isFalse(isCached(signer(0)))
   })
 
-  inTokens("holds a token until 80 % of its life have passed, and then wipes it unasked", function* () {
+  inTokens("keeps a token for 80 % of its life, and then wipes it without a request", function* () {
     const { isCached, sign } = yield* Tokens
     const { held } = yield* MemoryBudget
     sign(signer(0), key, ignore)
@@ -297,7 +297,7 @@ describe("the cache of tokens", () => {
     assert.strictEqual(held.spare, 0)
   })
 
-  inTokens("serves no token at the end of its time, nor one of the future after the clock was set back", function* () {
+  inTokens("serves no token after 80 % of its life, nor one from the future if the clock was set back", function* () {
     const { isCached, sign } = yield* Tokens
     yield* TestClock.setTime(5_000)
     sign(signer(0), key, ignore)
@@ -310,7 +310,7 @@ describe("the cache of tokens", () => {
     assert.isFalse(isCached(signer(1)))
   })
 
-  inTokens("evicts the token that was not used for the longest time", function* () {
+  inTokens("evicts the least recently used token", function* () {
     const { isCached, open, sign } = yield* Tokens
     const { admit, held } = yield* MemoryBudget
     for (const n of [0, 1]) sign(signer(n), key, ignore)
@@ -335,7 +335,7 @@ describe("the cache of tokens", () => {
   })
 })
 
-describe("the cached tokens, against a simple reference", () => {
+describe("cached tokens, compared with a simple model", () => {
   const keys = [
     { provider: "amazon-bedrock", key: JSON.stringify(accessKey), life: 900 },
     { provider: "google-vertex", key: JSON.stringify(serviceAccount), life: 3600 }

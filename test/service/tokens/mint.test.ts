@@ -43,7 +43,7 @@ describe("a token for Bedrock", () => {
     hasSession: elementOf([false, true])
   })
   it.effect.prop(
-    "equals that of AWS's generator, byte for byte",
+    "equals the token of AWS's generator, byte for byte",
     [keys, clock],
     function* ([{ hasSession, region, sessionToken, ...rest }, now]) {
       const credentials = hasSession ? { ...rest, sessionToken } : rest
@@ -75,7 +75,7 @@ describe("a token for Bedrock", () => {
 describe("a token for Vertex", () => {
   const { client_email, private_key, private_key_id } = serviceAccount
   it.effect.prop(
-    "equals that of Google's library, and jose verifies it with the public key",
+    "equals the token of Google's library, and jose verifies it with the public key",
     [Arbitrary.all({ name: canary, kid: canary }), clock],
     function* ([{ kid, name }, now]) {
       const email = `${name}@fake-project.iam.gserviceaccount.com`
@@ -143,13 +143,13 @@ describe("a token for Vertex", () => {
     assert.isUndefined(mint({ client_email, private_key_id, private_key: make() }, 0))
   })
 
-  it("is signed by a PKCS #1 key, and by one of 4096 bits", () => {
+  it("can be signed with a PKCS #1 key and with a key of 4096 bits", () => {
     const pkcs1 = known.export({ type: "pkcs1", format: "pem" })
     for (const key of [String(pkcs1), made(4096)])
       assert.isDefined(mint({ client_email, private_key_id, private_key: key }, 0))
   })
 
-  it.effect("is promised for a plain key, and for a service account only if its key can sign (D57)", function* () {
+  it.effect("is refused in advance for a key that should sign and cannot, but not for a plain key (D57)", function* () {
     const [signing, weak] = [private_key, pem("rsa", 1024)].map((key) =>
       JSON.stringify({ ...serviceAccount, private_key: key, region: "us-east5" })
     )
@@ -170,7 +170,7 @@ describe("a token for Vertex", () => {
 })
 
 describe("the secret parts of a token", () => {
-  it("are the URL of Bedrock with its signature and session, and each part of a JWT", () => {
+  it("are the URL, signature and session token for Bedrock, and each part of a JWT for Vertex", () => {
     const sessionToken = "a-session/+=="
     const token = mint({ ...accessKey, sessionToken }, 0)?.text ?? ""
     const encoded = token.replace("bedrock-api-key-", "")

@@ -27,7 +27,7 @@ const mebibyte = 1024 * 1024
 const isWiped = (part: Buffer) => part.equals(Buffer.alloc(part.length))
 
 describe("a body that no handler reads yet", () => {
-  it("takes about as much memory as its bytes, however many parts it arrives in", () => {
+  it("uses about as much memory as it has bytes, however many chunks it arrives in", () => {
     const before = memory()
     const request = arriving(65_536, 1)
     assert.isBelow(memory() - before, 1_000_000)
@@ -36,7 +36,7 @@ describe("a body that no handler reads yet", () => {
     assert.strictEqual(request.takeBody().toString(), "x".repeat(65_536))
   })
 
-  it("is dropped if it is the largest when bodies exceed 12 MiB together", () => {
+  it("is dropped if it is the largest once all unread bodies together exceed 12 MiB", () => {
     const small = arriving(1, 1_000)
     const before = memory()
     const requests = Array.from({ length: 1_000 }, () => arriving(1, 62_000))
@@ -49,7 +49,7 @@ describe("a body that no handler reads yet", () => {
     assert.isFalse(arriving(1, 62_000).isDropped, "room is given back")
   })
 
-  it("is discarded after the answer, and reported once if it exceeds 256 KiB", () => {
+  it("is discarded after an early answer; the listener is called once if it exceeds 256 KiB", () => {
     const request = new ArrivingRequest(new Socket())
     let excess = 0
     request.discard(() => (excess += 1))
@@ -60,7 +60,7 @@ describe("a body that no handler reads yet", () => {
   })
 })
 
-it("bodies in many chunks are read on in turns, one in each turn of the event loop", async () => {
+it("bodies pause after 1,024 chunks, and one of them resumes in each turn of the event loop", async () => {
   const readOn: Array<number> = []
   const part = Buffer.from("x")
   for (const n of [0, 1, 2]) {
@@ -83,7 +83,7 @@ describe("an arriving request", () => {
     bytes: integer(1, 3_000)
   })
   it.prop(
-    "behaves like a simple reference, in whatever parts it arrives",
+    "matches a simple reference model, however its body is split into chunks",
     {
       acts: Arbitrary.array(act, { minLength: 1, maxLength: 20 }),
       end: elementOf(["take", "forget", "discard"] as const),
@@ -144,7 +144,7 @@ describe("an arriving request", () => {
     }
   )
 
-  it("is dropped if it is the largest and smaller bodies need the memory", () => {
+  it("drops its body if it is the largest and smaller bodies need the memory", () => {
     const large = arriving(1, 10 * mebibyte)
     const small = [arriving(1, mebibyte), arriving(1, 2 * mebibyte), arriving(1, 3 * mebibyte)]
     assert.isTrue(large.isDropped)
@@ -159,7 +159,7 @@ describe("an arriving request", () => {
     )
   })
 
-  it("drops its body once memory is full, but reads and counts the rest", () => {
+  it("drops its body once unread bodies fill 12 MiB, but still reads and counts the rest", () => {
     const others = unadmittedBytes()
     const most = 12 * mebibyte - others
     const request = new ArrivingRequest(new Socket())
@@ -174,7 +174,7 @@ describe("an arriving request", () => {
     assert.strictEqual(request.takeBody().length, 0)
   })
 
-  it("expects 100 Continue only by that header, over HTTP/1.1, and before any of the body", () => {
+  it("expects 100 Continue only with that Expect header, over HTTP/1.1, before any of its body has arrived", () => {
     const asking = (headers: Record<string, string>, httpVersion: string, complete = false, body = "") => {
       const request = Object.assign(new ArrivingRequest(new Socket()), { complete, headers, httpVersion })
       if (body !== "") request.push(Buffer.from(body))

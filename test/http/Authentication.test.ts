@@ -73,7 +73,7 @@ const createWithoutBody = Effect.fnUntraced(function* (token: string, length: st
 })
 
 layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
-  it.effect.each(missing)("401 Missing Authentication header: %s, first of all (D2)", function* ([, headers, found]) {
+  it.effect.each(missing)("answers 401 to %s before any other check (D2)", function* ([, headers, found]) {
     const given = headers(yield* TestService.tenant)
     const issues = [{ path: ["Authorization"], message: found }]
     for (const request of operations) {
@@ -83,7 +83,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     }
   })
 
-  it.effect.each(invalid)("401 Invalid API key: %s, whatever else is wrong (D3)", function* ([, token]) {
+  it.effect.each(invalid)("answers 401 to a key that is %s, whatever else is wrong (D3)", function* ([, token]) {
     const given = bearer(token(yield* TestService.tenant))
     for (const request of operations) {
       const headers = [json, given, ...(request.headers ?? [])]
@@ -91,7 +91,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     }
   })
 
-  it.effect("401: a revoked key is refused like an unknown one, from the next request on (D3, D42)", function* () {
+  it.effect("answers 401 to a revoked key, as to an unknown one, from the next request on (D3, D42)", function* () {
     const { sql, url } = yield* TestService
     const accounts = yield* Accounts
     const { account_id, create: createHere, get: getHere } = yield* TestService.newTenant
@@ -108,13 +108,13 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     assertInvalidKey(yield* createHere(minimal))
   })
 
-  it.effect("401 before the body is read (D4)", function* () {
+  it.effect("answers 401 to a missing or unknown key before it reads the body (D4)", function* () {
     assertInvalidKey(yield* Effect.timeout(createWithoutBody("unknown", "1000"), "4 seconds"))
     const issues = [{ path: ["Authorization"], message: noKey }]
     assertRefused(yield* Effect.timeout(createWithoutBody("", "1000"), "4 seconds"), "MissingKey", { issues })
   })
 
-  it.effect("the scheme is case-insensitive (RFC 9110, section 11.1)", function* () {
+  it.effect("accepts the Bearer scheme in any case (RFC 9110, section 11.1)", function* () {
     const { management_key } = yield* TestService.tenant
     for (const scheme of ["bearer", "BEARER"]) {
       const headers: ReadonlyArray<Header> = [["Authorization", `${scheme} ${management_key}`], json]
@@ -124,7 +124,7 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
   })
 
   it.effect.each(["imported key, with a comma", "импортированный-clé-鍵"])(
-    "a key of another form that was imported by hash works: %s (D24, D41)",
+    "accepts a key of another format whose hash was imported: %s (D24, D41)",
     function* (token) {
       const { sql, url } = yield* TestService
       const { account_id } = yield* TestService.newTenant
@@ -139,13 +139,13 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
     ["a valid body", minimal],
     ["no JSON", "{"],
     ["a body over the limit", "x".repeat(300_000)]
-  ])("403 for an ordinary key on create with %s, without a row (T7)", function* ([, body]) {
+  ])("answers 403 to a create with an ordinary key and %s, and stores no row (T7)", function* ([, body]) {
     const { url } = yield* TestService
     assertForbidden(yield* TestService.storing(0, create(url, yield* ordinaryKey, body)))
   })
 
   it.effect.each(["1000", "10737418240"])(
-    "403 before the body is read: %s bytes announced, none sent (D4, T7)",
+    "answers 403 to an ordinary key before it reads the body: %s bytes announced, none sent (D4, T7)",
     function* (length) {
       assertForbidden(yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds"))
     }
@@ -164,8 +164,8 @@ const everyKeyManages = Effect.gen(function* () {
   return Context.add(parts, ApiKeys, { find: managing, ownedBy })
 })
 
-layerLive(TestService.layerWith({ parts: everyKeyManages }))("control: a build that accepts every key (T7)", (it) => {
-  it.effect("stores a row, and reads the body", function* () {
+layerLive(TestService.layerWith({ parts: everyKeyManages }))("control of the tests of 403 (T7)", (it) => {
+  it.effect("a build that accepts ordinary keys on create stores a row and waits for the body (control)", function* () {
     const { url } = yield* TestService
     created(yield* TestService.storing(1, create(url, yield* ordinaryKey, minimal)))
     const answer = yield* Effect.timeoutOption(createWithoutBody(yield* ordinaryKey, "1000"), "300 millis")

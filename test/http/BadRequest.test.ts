@@ -58,15 +58,15 @@ const createWith = (headers: ReadonlyArray<Header>) =>
     send({ method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify(minimal) })
   )
 
-layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
+layerLive(TestService.layer)("POST /api/v1/byok (section 7)", (it) => {
   const refuses = Effect.fnUntraced(function* (body: unknown, ...issues: ReadonlyArray<Issue>) {
     const { create } = yield* TestService.tenant
     assertInvalid(yield* TestService.storing(0, create(body)), ...issues)
   })
 
-  it.effect.each(bodies)("the body is %s (D8)", ([, body, ...issues]) => refuses(body, ...issues))
+  it.effect.each(bodies)("create answers 400 if its body is %s (D8)", ([, body, ...issues]) => refuses(body, ...issues))
 
-  it.effect.each(contentTypes)("the content type is %s (D8)", function* ([, headers]) {
+  it.effect.each(contentTypes)("create answers 400 if the content type is %s (D8)", function* ([, headers]) {
     const answer = yield* TestService.storing(0, createWith(headers))
     assertInvalid(answer, issue("must be sent as application/json"))
   })
@@ -76,20 +76,20 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
     "Application/JSON",
     "application/json ;charset=UTF-8",
     "application/json; charset=utf-16"
-  ])("but accepts the content type %s (section 4.1)", (type) =>
+  ])("create accepts the content type %s (section 4.1)", (type) =>
     Effect.map(createWith([["Content-Type", type]]), created)
   )
 
-  it.effect.each(["gzip", "x-canary"])("the body is encoded as %s (D8)", function* (encoding) {
+  it.effect.each(["gzip", "x-canary"])("create answers 400 if Content-Encoding is %s (D8)", function* (encoding) {
     const answer = yield* createWith([json, ["Content-Encoding", encoding]])
     assertInvalid(answer, issue("must be sent without content encoding"))
   })
 
-  it.effect("but accepts Content-Encoding: identity, case-insensitively (RFC 9110, section 8.4.1)", () =>
+  it.effect("create accepts Content-Encoding: identity, in any case (RFC 9110, section 8.4.1)", () =>
     Effect.map(createWith([json, ["Content-Encoding", "Identity"]]), created)
   )
 
-  it.effect("but accepts a byte order mark before the object (RFC 8259, section 8.1)", function* () {
+  it.effect("create accepts a byte order mark before the object (RFC 8259, section 8.1)", function* () {
     const { create } = yield* TestService.tenant
     created(yield* create(`\ufeff${JSON.stringify(minimal)}`))
   })

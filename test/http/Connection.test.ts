@@ -84,8 +84,8 @@ const subject = () => {
   }
 }
 
-describe("a connection's requests", () => {
-  it.prop("match a plain model, however they are pipelined", { steps: anySteps }, ({ steps }) => {
+describe("a connection", () => {
+  it.prop("matches a reference model, however its requests are pipelined", { steps: anySteps }, ({ steps }) => {
     const subjects = [subject(), reference()]
     for (const [id, step] of [...steps, { ...steps[0], act: "break", isRead: false } as Step].entries()) {
       for (const one of subjects) {
@@ -98,7 +98,7 @@ describe("a connection's requests", () => {
     }
   })
 
-  it("report only the last 32 answers as unread", () => {
+  it("reports only the last 32 answers as lost when it closes unread", () => {
     const connection = new Connection<Exchange>()
     const lost: Array<number> = []
     const ask = (id: number) => connection.add({ begin: () => {}, onLost: () => lost.push(id) }, () => 1)
@@ -119,7 +119,7 @@ describe("a connection's requests", () => {
 describe("a response to a client", () => {
   const request = new IncomingMessage(new Socket())
 
-  it("calls the listener when it is lost, or immediately if it already is", () => {
+  it("calls its onLost listener when it is lost, or immediately if it was lost before", () => {
     const lost: Array<string> = []
     const response = new ClientResponse(request)
     assert.strictEqual(response.headBytes, 0)
@@ -136,7 +136,7 @@ describe("a response to a client", () => {
     assert.deepStrictEqual(lost, ["sent", "gone"])
   })
 
-  it("is written at once, whether or not Node is asked to count its bytes", () => {
+  it("ignores strictContentLength, with which Node would write a needless empty chunk", () => {
     const response = new ClientResponse(request)
     response.strictContentLength = true
     assert.isFalse(response.strictContentLength)

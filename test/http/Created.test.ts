@@ -18,7 +18,7 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
 
 layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) => {
   it.effect(
-    "has the last value of a repeated member byte for byte, even if the first is invalid (D13, D26)",
+    "create stores the last value of a repeated member byte for byte, even if the first is invalid (D13, D26)",
     function* () {
       const tenant = yield* TestService.tenant
       const key = "sk  padded \ufeff\t\n\r[\u0001\u007f\u2028\u{10ffff}\uffff]."
@@ -29,7 +29,7 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
     }
   )
 
-  it.effect("has a stored label, so that get never opens a key (D35)", function* () {
+  it.effect("get shows the label stored at creation, without decrypting the key (D35)", function* () {
     const { sql } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const made = yield* create(minimal)
@@ -47,7 +47,7 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
       "must have at most 255 characters"
     ]
   ] as const)(
-    "is shown with %s if it was stored so, though create refuses it (F4, D46)",
+    "get and list show a stored credential with %s, though create refuses it (F4, D46)",
     function* ([, other, path, message]) {
       const { sql } = yield* TestService
       const { create, get, list } = yield* TestService.newTenant

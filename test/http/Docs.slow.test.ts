@@ -31,7 +31,7 @@ describe.skipIf(!isInstalled)(
         [390, "light"],
         [390, "dark"]
       ] as const)(
-        "at %i pixels, %s: it fits, loads nothing else, and nothing is on the console (F17)",
+        "at a width of %i pixels in %s mode, the page fits, loads nothing else and leaves the console empty (F17)",
         function* ([width, scheme]) {
           const { url } = yield* TestService
           const { complaints, evaluate } = yield* openDocs(url, width, scheme)
@@ -48,7 +48,7 @@ describe.skipIf(!isInstalled)(
         }
       )
 
-      it.effect("creates, lists and deletes a credential with a typed key (F7, F17)", function* () {
+      it.effect("/docs creates, lists and deletes a credential with a typed management key (F7, F17)", function* () {
         const { tenant, url } = yield* TestService
         const { get, management_key } = yield* tenant
         const { complaints, evaluate, type } = yield* openDocs(url, 1280)

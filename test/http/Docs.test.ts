@@ -2,8 +2,8 @@ import { send } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 
-layerLive(TestService.layer)("/docs", (it) => {
-  it.effect("is compressed and cacheable, and answers 304 to a known etag (F17)", function* () {
+layerLive(TestService.layer)("the documentation page", (it) => {
+  it.effect("/docs is compressed and cacheable, and answers 304 to a known ETag (F17)", function* () {
     const { url } = yield* TestService
     const { headers, status } = yield* send(url, { path: "/docs", method: "HEAD" })
     assert.strictEqual(status, 200)
@@ -15,7 +15,7 @@ layerLive(TestService.layer)("/docs", (it) => {
     assert.strictEqual((yield* send(url, { path: "/docs", method: "HEAD", headers: known })).status, 304)
   })
 
-  it.effect("allows only its own scripts and requests to this service, and no framing (F17)", function* () {
+  it.effect("the policy of /docs allows only its scripts, requests to this service, no framing (F17)", function* () {
     const { url } = yield* TestService
     const { headers } = yield* send(url, { path: "/docs", method: "HEAD" })
     const policy = headers["content-security-policy"] ?? ""
@@ -25,7 +25,7 @@ layerLive(TestService.layer)("/docs", (it) => {
     assert.deepStrictEqual([headers["x-content-type-options"], headers["referrer-policy"]], ["nosniff", "no-referrer"])
   })
 
-  it.effect("is the target of the redirect from / (D10)", function* () {
+  it.effect("/ redirects to /docs (D10)", function* () {
     const { url } = yield* TestService
     const { headers, status } = yield* send(url, { path: "/" })
     assert.deepStrictEqual([status, headers["location"]], [302, "/docs"])

@@ -45,7 +45,7 @@ const recorded = itWith(Recording.layer)
 
 describe("the envelope around every answer (section 7)", () => {
   recorded.each(["/fails", "/fails-by-that-name", "/does-not-parse", "/dies", "/stops-and-dies"])(
-    "%s is 500, with the cause in the log under the request id and nowhere else (D11)",
+    "answers 500 if the route %s fails, and shows the cause only in the log, under the request id (D11)",
     function* (path) {
       const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
       assertRefused(answer, "InternalError")
@@ -58,7 +58,7 @@ describe("the envelope around every answer (section 7)", () => {
     }
   )
 
-  recorded("an interrupted request stays interrupted, and is not logged (D11)", function* () {
+  recorded("leaves an interrupted request interrupted, and does not log it (D11)", function* () {
     const exit = yield* Effect.exit(ask("GET", "/stops"))
     assert.isTrue(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause))
     assert.isEmpty(yield* logged)
@@ -70,7 +70,7 @@ describe("the envelope around every answer (section 7)", () => {
     ["/nothing", 404, undefined],
     ["/dies", 500, undefined]
   ] as const)(
-    "%s, %i: the request id is returned and nothing may be cached (D12, D14)",
+    "the answer to %s, a %i, returns the request id and forbids caching (D12, D14)",
     function* ([path, status, retryAfter]) {
       const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
       assert.strictEqual(answer.status, status)
@@ -81,19 +81,19 @@ describe("the envelope around every answer (section 7)", () => {
     }
   )
 
-  recorded("a response that may be stored keeps its Cache-Control: the rule is for /api/v1 (D12)", function* () {
+  recorded("keeps a Cache-Control that a route outside /api/v1 has set (D12)", function* () {
     assert.strictEqual((yield* ask("GET", "/kept")).headers["cache-control"], "public")
   })
 })
 
 describe("a request id (D12)", () => {
   it.each(["a", "0", "-", "request-1_2.3", "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11", "A".repeat(128)])(
-    "is the client's: %s",
+    "is taken from the client if it is valid: %s",
     (id) => assert.strictEqual(requestIdOf(id), id)
   )
 
   it.each([undefined, "", " ", "A".repeat(129), "a b", "a, b", "a/b", "a:b", "é", "<script>", '"', "%0a", "{}"])(
-    "is new instead of %j",
+    "is generated if the client's is missing or invalid: %j",
     (id) => {
       const made = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
       assert.match(requestIdOf(id), made)

@@ -29,7 +29,7 @@ const events = (tenant: Tenant, query = "") =>
 const actionsOf = (found: ReadonlyArray<Shown>) => found.map(({ action }) => action)
 
 layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
-  it.effect("names the API key that deleted a credential, newest event first", function* () {
+  it.effect("lists the events of a credential, newest first, and names the API key that deleted it", function* () {
     const tenant = yield* TestService.newTenant
     const answer = yield* tenant.create(minimal)
     const [id, label] = [createdId(answer), String(credentialIn(answer)["label"])]
@@ -58,7 +58,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
     assert.deepStrictEqual(yield* events(tenant, `?credential_id=${unknownId}`), [])
   })
 
-  it.effect("pages in both directions show each event once", function* () {
+  it.effect("shows each event once when paging forwards or backwards", function* () {
     const tenant = yield* TestService.newTenant
     for (let n = 0; n < 5; n++) yield* tenant.create(minimal)
     const all = yield* events(tenant, "?limit=100")
@@ -79,7 +79,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
     assert.deepStrictEqual(onward, bySeq)
   })
 
-  it.effect("hides the operator's user name, and still names a revoked key", function* () {
+  it.effect("shows an event by an operator without the operator's user name", function* () {
     const { revokeApiKey } = yield* Accounts
     const [tenant, accounts] = [yield* TestService.newTenant, yield* Accounts]
     const asOperator = Effect.provideService(CurrentPrincipal, { kind: "cli", user: "canary-user" })
@@ -91,7 +91,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
     assert.deepInclude((yield* events(tenant))[0], { action: "api_key.revoke", actor: { kind: "cli" } })
   })
 
-  it.effect("refuses unknown parameters and invalid values (D48)", function* () {
+  it.effect("refuses unknown and invalid query parameters with 400 (D48)", function* () {
     const tenant = yield* TestService.tenant
     assertInvalid(
       yield* tenant.events("?limit=101&before=x"),
@@ -110,7 +110,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
     })
   })
 
-  it.effect("shows nothing of another account, whatever the parameters (T6)", () =>
+  it.effect("shows no event of another account, whatever the query parameters (T6)", () =>
     Effect.map(foreign, (found) => {
       assert.deepStrictEqual(found, [])
     })
@@ -142,8 +142,8 @@ const forgetful = Effect.gen(function* () {
   )
 })
 
-layerLive(TestService.layerWith({ parts: forgetful }))("positive control: events of every account (T6)", (it) => {
-  it.effect("are shown by a build that forgets the account", () =>
+layerLive(TestService.layerWith({ parts: forgetful }))("control of the account check of events (T6)", (it) => {
+  it.effect("a build that ignores the account shows another account's events (control)", () =>
     Effect.map(foreign, (found) => assert.isNotEmpty(found))
   )
 })

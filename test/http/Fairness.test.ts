@@ -19,7 +19,7 @@ const small = TestService.withDatabase({
 })
 
 layerLive(small)("a queue of 50 (F9)", (it) => {
-  it.effect("keeps room for a known account while unknown tokens overflow it", function* () {
+  it.effect("serves a known account while 60 requests with unknown tokens overflow a queue of 50", function* () {
     const { sql, url } = yield* TestService
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
@@ -41,7 +41,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([401, 503]))
   })
 
-  it.effect("admits 36 keys used for the first time during a flood of invented ones", function* () {
+  it.effect("serves 36 valid keys that are used for the first time during a flood of unknown keys", function* () {
     const { url } = yield* TestService
     const unmet = yield* Effect.forEach(Array.from({ length: 36 }), () => TestService.newTenant)
     const junk = Effect.suspend(() => get(url, formatApiKey(randomBytes(32), "management"), randomUUID()))
@@ -51,7 +51,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     yield* Fiber.interruptAll(flood)
   })
 
-  it.effect("never holds a token with a wrong checksum (D41)", function* () {
+  it.effect("refuses a token with a wrong checksum without waiting for the database (D41)", function* () {
     const { sql, url } = yield* TestService
     const id = createdId(yield* (yield* TestService.tenant).create(minimal))
     const unlock = yield* lockTable(sql, "api_keys")
@@ -62,7 +62,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
   })
 })
 
-it("remembers the accounts of the last 100,000 keys; a flood of keys evicts none in use", () => {
+it("remembers the accounts of the last 100,000 keys, and of a key in constant use beyond that", () => {
   const { remember, tenantOf } = makeKnownAccounts()
   const account = AccountId.make(randomUUID())
   // Its schema takes most of the time for so many.

@@ -16,7 +16,7 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
   it.effect.each([
     { path: "/health/live", body: '{"status":"live"}' },
     { path: "/health/ready", body: '{"status":"ready"}' }
-  ])("$path answers 200, with and without a key", function* ({ body, path }) {
+  ])("$path answers 200 without an API key and with an unknown one", function* ({ body, path }) {
     const { url } = yield* TestService
     for (const headers of [[], [["Authorization", "Bearer unknown"] as const]]) {
       const answer = yield* send(url, { path, headers })
@@ -41,8 +41,8 @@ const watched = () => {
   return { state, readiness }
 }
 
-describe("the public readiness answer", () => {
-  it.live("is shared for a second; details are logged once, not shown (F13)", function* () {
+describe("GET /health/ready", () => {
+  it.live("shares one evaluation for a second, and logs each problem once without showing it (F13)", function* () {
     const { readiness, state } = watched()
     const service = TestService.recordedWith({
       parts: Effect.map(Effect.all([Effect.context<Parts>(), Layer.build(readiness)]), ([parts, other]) =>
@@ -76,7 +76,7 @@ describe("the public readiness answer", () => {
     assert.match(about()[1] ?? "", /^Warn .*Ready, but: key kek-canary is missing from the keyring/s)
   })
 
-  it.live("stays 200 with a warning while the database's disk is full; the log has no stack (C4)", function* () {
+  it.live("answers 200 and logs a warning without a stack while the database's disk is full (C4)", function* () {
     const context = yield* Layer.build(TestService.recordedWith({}))
     const { sql, tenant, url } = Context.get(context, TestService)
     const { logs } = Context.get(context, Recording)
@@ -89,7 +89,7 @@ describe("the public readiness answer", () => {
     for (const { text } of lines()) assert.notMatch(text, /\n\s+at /)
   })
 
-  it.live("does not depend on tenants' queues, even full ones (F13)", function* () {
+  it.live("answers 200 while the queue of tenants' requests is full (F13)", function* () {
     const service = TestService.withDatabase({ queue: 1, batching: false })
     const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
     const { management_key } = yield* tenant

@@ -16,7 +16,7 @@ const forms: ReadonlyArray<readonly [name: string, headers: ReadonlyArray<Header
 ]
 
 layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idempotency records)", (it) => {
-  it.effect("answers as without one, and repeats the answer with a header", function* () {
+  it.effect("create under a used idempotency key stores nothing, and repeats the answer with a header", function* () {
     const { create, get } = yield* TestService.newTenant
     const first = yield* create(minimal, [under("a")])
     assert.isUndefined(first.headers["idempotent-replayed"])
@@ -32,7 +32,7 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
   })
 
   it.effect(
-    "answers 409 to a repeated create whose credential was deleted, however the body is written (L11)",
+    "a repeated create whose credential was deleted answers 409, however its body is written (L11)",
     function* () {
       const { create, delete: remove, workspace_id } = yield* TestService.newTenant
       const ask = (body: object) => TestService.storing(0, create(body, [under("deleted")]))
@@ -43,7 +43,7 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
     }
   )
 
-  it.effect.each(forms)("answers 400 and stores nothing when it is %s (D7)", function* ([, headers]) {
+  it.effect.each(forms)("create answers 400 if the idempotency key has %s (D7)", function* ([, headers]) {
     const { create } = yield* TestService.tenant
     assertInvalid(yield* TestService.storing(0, create(minimal, headers)), {
       path: ["idempotency-key"],

@@ -23,7 +23,7 @@ const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string)
 })
 
 layerLive(TestService.recordedWith({}))("a service whose database is down (section 7, D11)", (it) => {
-  it.effect("answers 500, and is live but not ready, until the database is back (D11)", function* () {
+  it.effect("answers 500, and is live but not ready, while the database refuses connections (D11)", function* () {
     const { databaseUrl, rowCount, url } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))

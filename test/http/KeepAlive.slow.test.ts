@@ -7,9 +7,9 @@ import { assert, layerLive } from "../support/it.ts"
 const timeout = Duration.seconds(3)
 
 layerLive(TestService.layerWith({ settings: (settings) => ({ ...settings, keepAliveTimeout: timeout }) }))(
-  "an idle connection",
+  "the keep-alive timeout",
   (it) => {
-    it.effect("stays open for the timeout after each answer, then closes silently (T9)", function* () {
+    it.effect("an idle connection stays open for the timeout after an answer, then closes silently (T9)", function* () {
       const connection = yield* open((yield* TestService).url)
       let answered = 0
       for (let requests = 0; requests < 3; requests++) {

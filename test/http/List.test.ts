@@ -24,7 +24,7 @@ const pageIn = (answer: Answer): Page => {
 const namesIn = (answer: Answer) => pageIn(answer).data.map(({ name }) => name)
 
 layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
-  it.effect("has the status of /status with include=status, and no other member without", function* () {
+  it.effect("adds the status of each credential, equal to that of /status, only with include=status", function* () {
     const { sql } = yield* TestService
     const { account_id, create, list, send } = yield* TestService.newTenant
     const providers = ["openai", "cohere", "openai"]
@@ -56,7 +56,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     )
   })
 
-  it.effect("counts the same from pools as from rows", function* () {
+  it.effect("returns the same total_count whether it is read from pools or counted from rows", function* () {
     const { create, list, send } = yield* TestService.newTenant
     const ids = yield* Effect.forEach(["openai", "xai", "openai"], (provider) =>
       Effect.map(create({ provider, key }), createdId)
@@ -103,7 +103,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     assert.deepStrictEqual([page.data.map(({ name }) => name), page.total_count], [[null], 2])
   })
 
-  it.effect("has pages of 50 by default, and 100 at most (L4)", function* () {
+  it.effect("returns 50 credentials a page by default, and up to 100 with limit (L4)", function* () {
     const { create, list } = yield* TestService.newTenant
     yield* Effect.replicateEffect(create({ provider: "xai", key }), 101, { concurrency: 8 })
     for (const [query, length] of [
@@ -116,7 +116,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     }
   })
 
-  it.effect("gives concurrent lists that share a statement the same answers as alone (R13)", function* () {
+  it.effect("answers concurrent lists that share an SQL statement as it answers each alone (R13)", function* () {
     const { sql } = yield* TestService
     const tenants = yield* Effect.all([TestService.newTenant, TestService.newTenant, TestService.newTenant])
     const [one, other] = tenants
@@ -179,12 +179,12 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
       "workspace_id=019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11",
       [{ path: ["workspace_id"], message: "is not a workspace of this account" }]
     ]
-  ] as const)("refuses ?%s (L2, D7)", function* ([query, issues]) {
+  ] as const)("refuses the query ?%s with 400 (L2, D7)", function* ([query, issues]) {
     const { list } = yield* TestService.tenant
     assertInvalid(yield* list(`?${query}`), ...issues)
   })
 
-  it.effect("refuses unknown parameters, even repeated or empty, and names them (D48)", function* () {
+  it.effect("refuses unknown query parameters, even repeated or empty, and names them (D48)", function* () {
     const { list } = yield* TestService.newTenant
     const message = "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
     for (const [query, ...names] of [

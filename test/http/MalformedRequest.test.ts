@@ -33,12 +33,12 @@ const unreadable: ReadonlyArray<readonly [name: string, bytes: string | Uint8Arr
 ]
 
 const unacceptable: ReadonlyArray<readonly [string, string, keyof typeof refusals]> = [
-  ["what cannot be read", "nonsense\r\n\r\n", "InvalidParams"],
-  ["a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "MethodNotAllowed"]
+  ["bytes that are not HTTP", "nonsense\r\n\r\n", "InvalidParams"],
+  ["CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "MethodNotAllowed"]
 ]
 
 layerLive(TestService.layer)("malformed HTTP requests", (it) => {
-  it.effect.each(unreadable)("400: %s, and the connection is closed (D8)", function* ([, bytes]) {
+  it.effect.each(unreadable)("answers 400 to %s, and closes the connection (D8)", function* ([, bytes]) {
     const { url } = yield* TestService
     const connection = yield* open(url)
     yield* connection.write(bytes)
@@ -52,7 +52,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     ["a chunk without a size", "chunked", "zz\r\n{}\r\n"],
     ["a chunk that is longer than its size", "chunked", "1\r\n{}\r\n0\r\n\r\n"],
     ["a transfer encoding that is no chunks", "gzip", ""]
-  ])("400: %s, in a create, and no row is stored (D8)", function* ([, encoding, body]) {
+  ])("answers 400 to a create with %s, and stores no row (D8)", function* ([, encoding, body]) {
     const { create } = yield* TestService.tenant
     const asked = create(body, [["Transfer-Encoding", encoding]])
     assertInvalid(yield* TestService.storing(0, asked), malformed)
@@ -63,7 +63,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     ["two", ["a", "b"]],
     ["two that are equal", ["a", "a"]],
     ["one that is empty and another", ["", "a"]]
-  ])("400: %s for Host, before authentication (RFC 9112, section 3.2)", function* ([, names]) {
+  ])("answers 400 to a create without exactly one Host header: %s (RFC 9112, section 3.2)", function* ([, names]) {
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const body = JSON.stringify(minimal)
@@ -81,7 +81,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     }
   })
 
-  it.effect("HTTP/1.0 needs no Host, and closes the connection after the answer (RFC 9112, section 3.2)", function* () {
+  it.effect("answers HTTP/1.0 requests without Host, and closes the connection (RFC 9112, section 3.2)", function* () {
     const { url } = yield* TestService
     const connection = yield* open(url)
     yield* connection.write("GET /health/live HTTP/1.0\r\n\r\n")
@@ -90,7 +90,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
   })
 
-  it.effect("the unread body of a refused request is not parsed as another request", function* () {
+  it.effect("does not parse the unread body of a refused request as another request", function* () {
     const { rowCount, url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const before = yield* rowCount
@@ -106,7 +106,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   })
 
   it.effect.each(unacceptable)(
-    "400 or 405 for %s follows the answer to an earlier create, with another request id (D1, D12)",
+    "answers 400 or 405 to %s after the create before it, and under another request id (D1, D12)",
     function* ([, bytes, refusal]) {
       const { sql, url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -128,7 +128,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   )
 
   it.effect.each(unacceptable)(
-    "400 or 405 for %s closes the connection, even if the client never closes its side (T9)",
+    "answers 400 or 405 to %s, and closes the connection even if the client keeps its side open (T9)",
     function* ([, bytes]) {
       const server = makeNodeServer(serverSettings)
       const port = yield* listening(server)
@@ -148,7 +148,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     { what: "a long path", path: `/${"a".repeat(17_000)}`, headers: [] },
     { what: "many headers", headers: Array.from({ length: 1000 }, (_, n) => [`X-${n}`, "aaaaaaaaaaaaaaaaaa"]) }
   ] satisfies ReadonlyArray<{ what: string; path?: string; headers: Array<[string, string]> }>)(
-    "431: $what, and the connection is closed (T9)",
+    "answers 431 to $what, and closes the connection (T9)",
     function* ({ headers, path = "/health/live" }) {
       const { url } = yield* TestService
       const connection = yield* open(url)
@@ -160,7 +160,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     }
   )
 
-  it.effect("a head of 15,000 bytes is accepted", function* () {
+  it.effect("accepts a request whose headers have 15,000 bytes", function* () {
     const answer = yield* TestService.send({ path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
     assert.strictEqual(answer.status, 200)
   })

@@ -19,8 +19,8 @@ const limited = TestService.layerWith({
   settings: (settings) => ({ ...settings, poolLimits: { credentials: limit, bytes } })
 })
 
-layerLive(limited)("MAX_CREDENTIALS", (it) => {
-  it.effect("a create beyond it is 400 and stores nothing; other workspaces and providers have room", function* () {
+layerLive(limited)("the limits of a pool", (it) => {
+  it.effect("a create beyond MAX_CREDENTIALS of a workspace and provider is 400 and stores nothing", function* () {
     const { account_id, create, delete: remove, list } = yield* TestService.newTenant
     const [first] = yield* Effect.forEach(Arr.range(1, limit), (n) =>
       Effect.map(create(minimal, n === 2 ? under("second") : []), createdId)
@@ -45,7 +45,7 @@ layerLive(limited)("MAX_CREDENTIALS", (it) => {
     assertFull(yield* create(minimal))
   })
 
-  it.effect("a create or update beyond MAX_POOL_BYTES is 400, to the byte", function* () {
+  it.effect("a create or update that takes a pool beyond MAX_POOL_BYTES is 400", function* () {
     const { create, delete: remove, update } = yield* TestService.newTenant
     const { sql } = yield* TestService
     const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }

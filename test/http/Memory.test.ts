@@ -26,7 +26,7 @@ const withLargeList = Effect.gen(function* () {
 
 const listOf = ({ management_key }: Tenant) => render({ path: "/api/v1/byok", headers: [bearer(management_key)] })
 
-layerLive(small)("a budget of 160 MiB", (it) => {
+layerLive(small)("a memory budget of 160 MiB", (it) => {
   const held = Effect.map(MemoryBudget, ({ held }) => held)
   const untilHeld = (use: "page" | "body", isReached: (bytes: number) => boolean) =>
     eventually(
@@ -34,7 +34,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
       Effect.map(held, (held) => isReached(held[use]))
     )
 
-  it.effect("holds nothing for announced bodies that do not arrive (T4)", function* () {
+  it.effect("reserves no memory for announced bodies that have not arrived (T4)", function* () {
     const { url } = yield* TestService
     const noisy = yield* Effect.forEach(Array.from({ length: 4 }), () => TestService.newTenant)
     for (const { management_key } of noisy) {
@@ -45,7 +45,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     assert.strictEqual((yield* held).body, 0)
   })
 
-  it.effect("is never exceeded while bodies wait, and goes to accounts that hold less", function* () {
+  it.effect("limits the memory of one account's incomplete bodies, so that another account can create", function* () {
     const { url } = yield* TestService
     const noisy = yield* TestService.newTenant
     const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])
@@ -62,7 +62,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     yield* untilHeld("body", (bytes) => bytes === 0)
   })
 
-  it.effect("holds nothing for a complete body that waits, so that no body waits for another for ever", function* () {
+  it.effect("answers 400 or 503 to 150 bodies that together exceed the memory, without a deadlock", function* () {
     const { url } = yield* TestService
     const noisy = yield* TestService.newTenant
     const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])
@@ -85,7 +85,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
   })
 
   it.effect(
-    "holds a page until its client has read it or left, and reads no further request meanwhile (T1)",
+    "reserves a page's memory until its client has read it or left, and handles no further request before (T1)",
     function* () {
       const { url } = yield* TestService
       const noisy = yield* withLargeList
@@ -101,7 +101,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     }
   )
 
-  it.effect("holds a credential with long lists while a body arrives, and until the answer is read", function* () {
+  it.effect("reserves memory for a large credential until an update's body comes or the answer is read", function* () {
     const { url } = yield* TestService
     const { id, management_key } = yield* withLargeList
     const of = { path: `/api/v1/byok/${id}`, headers: [bearer(management_key)] }
@@ -119,7 +119,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
     }
   })
 
-  it.effect("cuts off an account's oldest unread page when another account needs the room", function* () {
+  it.effect("cuts off clients that leave an account's pages unread when another account needs memory", function* () {
     const { url } = yield* TestService
     const noisy = yield* withLargeList
     const clients = yield* Effect.forEach(Array.from({ length: 8 }), () => deafClient(url))

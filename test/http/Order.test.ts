@@ -5,7 +5,7 @@ import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 
 layerLive(TestService.layer)("PUT /api/v1/byok/order", (it) => {
-  it.effect("refuses ids that are missing, foreign or given twice, and changes nothing (L14, T6)", function* () {
+  it.effect("answers 400 to orders with missing, foreign or repeated ids, and stores nothing (L14, T6)", function* () {
     const [tenant, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
     const [one = "", two = ""] = yield* Effect.forEach([1, 2], () => Effect.map(tenant.create(minimal), createdId))
     const other = createdId(yield* stranger.create(minimal))

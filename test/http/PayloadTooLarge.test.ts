@@ -22,8 +22,8 @@ const chunked = (body: string) => {
 
 const inChunks: Header = ["Transfer-Encoding", "chunked"]
 
-layerLive(TestService.layer)("413 (D9)", (it) => {
-  it.effect("a body of exactly 256 KiB is accepted, declared or in chunks (D9, D26)", function* () {
+layerLive(TestService.layer)("the limit of a request body (D9)", (it) => {
+  it.effect("accepts a body of exactly 256 KiB, with Content-Length or in chunks (D9, D26)", function* () {
     const { create, get } = yield* TestService.tenant
     const body = bodyOf(limit)
     assert.strictEqual(Buffer.byteLength(body), limit)
@@ -34,23 +34,23 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
   })
 
   it.effect.each([
-    { size: "one byte more", body: bodyOf(limit + 1) },
+    { size: "256 KiB and one byte", body: bodyOf(limit + 1) },
     { size: "3 MB", body: bodyOf(3_000_000) },
     { size: "blanks behind a valid object", body: bodyOf(1000) + " ".repeat(limit) },
     { size: "400,000 bytes that are no JSON", body: "x".repeat(400_000) }
-  ])("$size, declared or in chunks, and no row is stored (D9)", function* ({ body }) {
+  ])("answers 413 to a body of $size, with Content-Length or in chunks, and stores no row (D9)", function* ({ body }) {
     const { create } = yield* TestService.tenant
     const asked = Effect.all([create(body), create(chunked(body), [inChunks])])
     for (const answer of yield* TestService.storing(0, asked)) assertRefused(answer, "PayloadTooLarge")
   })
 
-  it.effect("the limit counts bytes, not characters (D9)", function* () {
+  it.effect("limits the body in bytes, not in characters (D9)", function* () {
     const { create } = yield* TestService.tenant
     assertRefused(yield* create({ ...minimal, key: "é".repeat(limit / 2) }), "PayloadTooLarge")
   })
 
   it.effect.each(["262145", "10737418240"])(
-    "%s declared bytes: answered before the client sends any, and the connection is closed (D9)",
+    "answers 413 to %s declared bytes before the client sends any, and closes the connection (D9)",
     function* (length) {
       const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -63,7 +63,7 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
     }
   )
 
-  it.effect("endless chunks: answered at the limit, and the connection closed meanwhile (D9, T9)", function* () {
+  it.effect("answers 413 to endless chunks at the limit, and then closes the connection (D9, T9)", function* () {
     const { rowCount, tenant, url } = yield* TestService
     const before = yield* rowCount
     const connection = yield* open(url)
@@ -78,7 +78,7 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
     assert.strictEqual(yield* rowCount, before)
   })
 
-  it.effect("a route without a body does not read one, whatever its size (D9)", function* () {
+  it.effect("does not read the body on a route that takes none, whatever its size (D9)", function* () {
     const { send } = yield* TestService.tenant
     const headers = [["Content-Length", "10737418240"]] as const
     const answer = yield* Effect.timeout(send({ path: "/api/v1/byok/nonsense", headers }), "4 seconds")

@@ -74,18 +74,18 @@ const readsAnyonesPool = Effect.gen(function* () {
   return Context.add(parts, Explanations, yield* Effect.provide(Explanations, explaining))
 })
 
-layerLive(TestService.layerWith({ parts: readsAnyonesPool }))("a service whose plans ignore the account (T6)", (it) => {
-  it.effect("shows another account's keys and follows their settings (control)", () =>
+layerLive(TestService.layerWith({ parts: readsAnyonesPool }))("control of the account check of plans (T6)", (it) => {
+  it.effect("a build that plans with any account's pool shows another account's keys (control)", () =>
     Effect.map(revealed, (names) => assert.deepStrictEqual(names, ["steps", "providers"]))
   )
 })
 
 layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
-  it.effect("shows nothing of another account, even in a workspace of the same id (T6)", () =>
+  it.effect("shows no credential of another account, even if both have a workspace with the same id (T6)", () =>
     Effect.map(revealed, (names) => assert.deepStrictEqual(names, []))
   )
 
-  it.effect("sees parkings and edits at once, by the versions of their pools (Q19, Q20, E16)", function* () {
+  it.effect("leaves out a key once it is parked or altered and its pool's version rises (Q19, Q20, E16)", function* () {
     const { sql } = yield* TestService
     const { account_id, create, plan } = yield* TestService.newTenant
     const id = createdId(yield* create({ provider: "azure", key }))
@@ -116,7 +116,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     assert.include(altered.body, '"seal":"altered"')
   })
 
-  it.effect("plans the other credentials beside a damaged row, or a cause of a newer version (R4, E16)", function* () {
+  it.effect("plans with the intact credentials despite a damaged row or an unknown cause (R4, E16)", function* () {
     const { sql } = yield* TestService
     const { account_id, create, plan } = yield* TestService.newTenant
     const whole = createdId(yield* create({ provider: "azure", key }))
@@ -155,7 +155,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     yield* sql`DROP TABLE kept`
   })
 
-  it.effect("refuses to explain more than 5,000 credentials of several providers (R4)", function* () {
+  it.effect("refuses to explain more than 5,000 credentials of several providers with 400 (R4)", function* () {
     const { sql } = yield* TestService
     const { account_id, create, plan } = yield* TestService.newTenant
     for (const provider of ["azure", "xai"]) yield* create({ provider, key })
@@ -177,12 +177,12 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     ],
     [{ ...asked, workspace_id: "x" }, [{ path: ["workspace_id"], message: "must be a UUID" }]],
     [{ ...asked, workspace_id: unknownId }, [{ path: ["workspace_id"], message: "is not a workspace of this account" }]]
-  ] as const)("refuses %j (D7, E19, Q31)", function* ([body, issues]) {
+  ] as const)("refuses the body %j with 400 (D7, E19, Q31)", function* ([body, issues]) {
     const { plan } = yield* TestService.tenant
     assertInvalid(yield* plan(body), ...issues)
   })
 
-  it.effect("answers the same bytes for a foreign, an unknown and a deleted workspace (E19, D6, T6)", function* () {
+  it.effect("answers the same 400 for a foreign, an unknown and a deleted workspace (E19, D6, T6)", function* () {
     const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
     yield* owner.create({ provider: "azure", key, is_required: true })
     const accounts = yield* Accounts

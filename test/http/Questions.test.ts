@@ -15,7 +15,7 @@ const calls = Array.from(
 )
 
 layerLive(TestService.layer)("owners' questions, each answered by one call (docs/api.md)", (it) => {
-  it.effect("tells a viewer which keys are unused, deleted, leaked or about to stop working", function* () {
+  it.effect("four calls tell a viewer why a key is unused, who deleted it, if it leaked, and which fail", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { issueApiKey } = yield* Accounts

@@ -16,11 +16,11 @@ const bodies: Readonly<Record<string, (id: string) => object>> = {
   update: () => ({ name: "another" })
 }
 
-layerLive(TestService.layer)("a key (D4, D51)", (it) => {
+layerLive(TestService.layer)("the roles of API keys (D4, D51)", (it) => {
   it.effect.each([
     ["viewer", ["get", "list", "status", "plan", "events"]],
     ["ordinary", []]
-  ] as const)("of role %s may only %j; every other operation is 403 and does nothing", function* ([role, mayDo]) {
+  ] as const)("an API key of role %s may only %j; the rest is 403 and changes nothing", function* ([role, mayDo]) {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { issueApiKey } = yield* Accounts

@@ -23,7 +23,7 @@ const statementsOf = Effect.fnUntraced(function* <A, E, R>(request: Effect.Effec
 })
 
 layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statements of a request", (it) => {
-  it.effect("are one for a get: the look-up of the key also reads the credential", function* () {
+  it.effect("get runs one SQL statement: the look-up of the API key also reads the credential", function* () {
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
     const { answer, statements } = yield* statementsOf(tenant.get(id))
@@ -33,7 +33,7 @@ layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statement
     assert.deepStrictEqual([missing.answer.status, missing.statements.length], [404, 1])
   })
 
-  it.effect("are two for an update: the look-up of the key also reads the credential", function* () {
+  it.effect("update runs two SQL statements: the look-up of the API key also reads the credential", function* () {
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
     for (const disabled of [true, false]) yield* tenant.update(id, { disabled })
@@ -42,7 +42,7 @@ layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statement
     assert.include(statements[0], "credentials.account_id = api_keys.account_id")
   })
 
-  it.effect("are two for a create in the default workspace, and three where it names one", function* () {
+  it.effect("create runs two SQL statements in the default workspace, and three if it names a workspace", function* () {
     const tenant = yield* TestService.tenant
     yield* tenant.create(minimal)
     const first = yield* statementsOf(tenant.create(minimal))
@@ -78,7 +78,7 @@ const elsewhere = Effect.gen(function* () {
 })
 
 layerLive(TestService.layerWith({ parts: elsewhere }))("replaced ports", (it) => {
-  it.effect("are called even if the look-up of the key has read the row", function* () {
+  it.effect("create and get call replaced ports although the look-up of the API key has read the row", function* () {
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
     assert.strictEqual((yield* tenant.get(id)).status, 200)

@@ -95,7 +95,7 @@ const wrongMethods: ReadonlyArray<readonly [method: string, path: string, allow:
   ["PUT", "/api/v1/byok?method=POST", ofCollection]
 ]
 
-it("a target in absolute form is routed by its path (RFC 9112, section 3.2.2)", () => {
+it("a request target in absolute form is routed by its path (RFC 9112, section 3.2.2)", () => {
   for (const path of [...noRoutes, collection, `${collection}?limit=1`, `${collection}/%zz`, "/"]) {
     if (path.startsWith("/")) assert.strictEqual(routableUrl(`http://byok.test${path}`), routableUrl(path), path)
   }
@@ -105,7 +105,7 @@ it("a target in absolute form is routed by its path (RFC 9112, section 3.2.2)", 
 
 const answer = Effect.succeed(HttpServerResponse.empty())
 
-it.effect("every added route is known by its template, without ids", function* () {
+it.effect("routeOf returns the template of every added route that matches a request, without ids", function* () {
   const { makeRouter, methodsOf, routeOf } = makeRouting(() => true)
   const router = yield* makeRouter
   assert.isUndefined(routeOf("GET", `${collection}/${unknownId}`), "control")
@@ -126,7 +126,7 @@ it.effect("every added route is known by its template, without ids", function* (
 })
 
 layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) => {
-  it.effect.each(notUuids)("404: the id %s, but authentication comes first (D3, D4, D5)", function* (id) {
+  it.effect.each(notUuids)("answers 404 to the invalid id %s, but authenticates first (D3, D4, D5)", function* (id) {
     const { url } = yield* TestService
     const tenant = yield* TestService.tenant
     assertRefused(yield* tenant.get(id), "NotFound")
@@ -137,7 +137,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     assertRefused(yield* send(url, { path: `/api/v1/byok/${id}` }), "MissingKey")
   })
 
-  it.effect.each(noRoutes)("404: %s, with a key and without; paths are exact (D10, D40)", function* (path) {
+  it.effect.each(noRoutes)("answers 404 to the unknown path %s, with a key and without (D10, D40)", function* (path) {
     const tenant = yield* TestService.tenant
     for (const method of ["GET", "POST", "DELETE"]) {
       assertRefused(yield* TestService.send({ method, path }), "NotFound")
@@ -150,7 +150,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     { form: "with a query", path: (id: string) => `/api/v1/byok/${id}?workspace_id=x&id=y` },
     { form: "percent-encoded", path: (id: string) => `/api/v1/byok/${id.replaceAll("-", "%2D")}` },
     { form: "in absolute form", path: (id: string) => `http://elsewhere.test/api/v1/byok/${id}` }
-  ])("200: an id $form is found (section 4.2)", function* ({ path }) {
+  ])("finds a credential by an id $form (section 4.2)", function* ({ path }) {
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
     const answer = yield* tenant.send({ path: path(id) })
@@ -159,7 +159,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     assertHeaders(answer)
   })
 
-  it.effect.each(wrongMethods)("405: %s %s allows %s (D10, L3)", function* ([method, path, allow]) {
+  it.effect.each(wrongMethods)("answers 405 to %s %s with Allow: %s (D10, L3)", function* ([method, path, allow]) {
     const { send } = yield* TestService.tenant
     const asked = send({ method, path, headers: [json], body: JSON.stringify(minimal) })
     const answer = yield* TestService.storing(0, asked)
@@ -168,7 +168,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     assertRefused(yield* TestService.send({ method, path }), "MethodNotAllowed")
   })
 
-  it.effect("HEAD gets the same head as GET, without a body (L3)", function* () {
+  it.effect("answers HEAD with the status and headers of GET, without a body (L3)", function* () {
     const { list, send } = yield* TestService.tenant
     const listed = yield* list()
     const answer = yield* send({ method: "HEAD", path: collection })
@@ -177,7 +177,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     assert.strictEqual((yield* TestService.send({ method: "HEAD", path: collection })).status, 401)
   })
 
-  it.effect("405: CONNECT opens no tunnel, and its request id is returned (D10, D12)", function* () {
+  it.effect("answers 405 to CONNECT, opens no tunnel, and returns the request id (D10, D12)", function* () {
     for (const path of ["elsewhere.test:443", "127.0.0.1:22", collection]) {
       const headers = [["X-Request-Id", "connect-1"]] as const
       const answer = yield* TestService.send({ method: "CONNECT", path, headers })
@@ -188,7 +188,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     }
   })
 
-  it.effect("CONNECT from a client that leaves at once does no harm (T9)", function* () {
+  it.effect("still answers after 200 clients have sent CONNECT and left at once (T9)", function* () {
     const { url } = yield* TestService
     const { hostname, port } = new URL(url)
     const gone = Effect.callback<boolean>((resume) => {
@@ -202,7 +202,7 @@ layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) 
     assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
   })
 
-  it.effect("405: a method in X-HTTP-Method-Override is ignored (D10)", function* () {
+  it.effect("ignores X-HTTP-Method-Override, and answers 405 to the method of the request line (D10)", function* () {
     const { send } = yield* TestService.tenant
     const headers = [["X-HTTP-Method-Override", "GET"]] as const
     assertRefused(yield* send({ method: "POST", path: `${collection}/${unknownId}`, headers }), "MethodNotAllowed")

@@ -27,8 +27,8 @@ const assertUnavailable = (answer: Answer) => {
   assert.match(answer.headers["retry-after"] ?? "", /^[1-9]\d*$/)
 }
 
-layerLive(TestService.withDatabase({ queue: 1 }))("503 while the queue is full (D14)", (it) => {
-  it.effect("comes before authentication, whether the key is valid or not (D14)", function* () {
+layerLive(TestService.withDatabase({ queue: 1 }))("a full queue (D14)", (it) => {
+  it.effect("a create answers 503 before authentication while the queue is full (D14)", function* () {
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
     const { first, meanwhile } = yield* whileOneWaits(
@@ -41,8 +41,8 @@ layerLive(TestService.withDatabase({ queue: 1 }))("503 while the queue is full (
   })
 })
 
-layerLive(TestService.layer)("503 while the database does not answer in time (D14)", (it) => {
-  it.effect("answers every read; a write, which may have taken effect, is 500 (D11)", function* () {
+layerLive(TestService.layer)("a database that does not answer in time (D14)", (it) => {
+  it.effect("if the database is late, reads answer 503, and a write, which may be stored, 500 (D11)", function* () {
     const { sql } = yield* TestService
     const { create, get, list, plan, send } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))

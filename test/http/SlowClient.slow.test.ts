@@ -34,7 +34,7 @@ const slow: ReadonlyArray<{
   { part: "chunk after chunk", begin: (token) => post(token, ["Transfer-Encoding", "chunked"]), byte: "1\r\n \r\n" }
 ]
 
-it("the limits leave a slow client less than 10 seconds (T9)", () => {
+it("the server's timeouts for slow clients are below 9 seconds (T9)", () => {
   const { headersTimeout, keepAliveTimeout, requestTimeout } = makeNodeServer(serverSettings)
   for (const limit of [headersTimeout, keepAliveTimeout, requestTimeout]) {
     assert.isAbove(limit, 0)
@@ -43,7 +43,7 @@ it("the limits leave a slow client less than 10 seconds (T9)", () => {
 })
 
 layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => {
-  it.effect("1 byte a second, in any part of a request: 408 at the limit, and no row is stored (T9)", function* () {
+  it.effect("answers 408 to a client that sends 1 byte a second, in any part of a request (T9)", function* () {
     const { sql, url } = yield* TestService
     const { account_id, management_key } = yield* TestService.newTenant
     yield* Effect.forEach(
@@ -61,14 +61,14 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
     assert.lengthOf(yield* sql`SELECT id FROM credentials WHERE account_id = ${account_id}`, 0)
   })
 
-  it.effect("a silent connection is closed at the limit (T9)", function* () {
+  it.effect("closes a connection that sends nothing within the time limit (T9)", function* () {
     const { url } = yield* TestService
     const connection = yield* open(url)
     const received = yield* Effect.timeout(connection.closed, timeout)
     assert.match(received, /^(HTTP\/1\.1 408 |$)/)
   })
 
-  it.effect("800 connections with a slow head or body are closed, and others are served meanwhile (T9)", function* () {
+  it.effect("closes 800 connections with a slow head or body, and serves other clients meanwhile (T9)", function* () {
     const { newTenant, sql, url } = yield* TestService
     const [attacker, other] = [yield* newTenant, yield* newTenant]
     const begun = [
@@ -105,7 +105,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
   })
 })
 
-layerLive(TestService.layer)("without memory", (it) => {
+layerLive(TestService.layer)("a full memory budget", (it) => {
   it.effect("a complete body that still waits for memory at the time limit is answered 408 (T9)", function* () {
     const { admit, tenantsTotal } = yield* MemoryBudget
     const { create } = yield* TestService.newTenant

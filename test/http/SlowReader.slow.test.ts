@@ -21,7 +21,7 @@ const untilConnected = (server: Server, count: number) =>
   eventually(`${count} are connected`, connectionsOf(server), (connected) => connected === count)
 
 describe("clients that do not read their answers (F7)", () => {
-  it.live("keep their connection until the answer begins", function* () {
+  it.live("keep their connection beyond the send timeout until the server has finished the answer", function* () {
     let finish = () => {}
     const { port, server } = yield* serve({ sendTimeout: Duration.millis(200) }, (_request, response) => {
       response.write("begun")

@@ -43,7 +43,7 @@ const fresh = {
 }
 
 layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
-  it.effect("answers the gravest state, and list filters by it", function* () {
+  it.effect("shows the most severe state of a credential, and list filters by that state", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { account_id } = tenant
@@ -115,7 +115,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     yield* expected("unreadable", "leaked")
   })
 
-  it.effect("says when the credential was last used, and the last failure", function* () {
+  it.effect("shows when the credential was last used, and its last failure", function* () {
     const tenant = yield* TestService.newTenant
     const { account_id } = tenant
     const id = createdId(yield* tenant.create({ provider: "azure", key }))
@@ -133,14 +133,14 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     })
   })
 
-  it.effect("is disabled in a deleted workspace (D43)", function* () {
+  it.effect("shows a credential of a deleted workspace as disabled (D43)", function* () {
     const tenant = yield* TestService.newTenant
     const id = createdId(yield* tenant.create({ provider: "azure", key }))
     yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
     assert.deepStrictEqual(yield* statusOf(tenant, id), { ...fresh, state: "disabled" })
   })
 
-  it.effect("is 404 for credentials of other accounts (D5)", function* () {
+  it.effect("answers 404 for credentials of other accounts (D5)", function* () {
     const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
     const id = createdId(yield* owner.create({ provider: "azure", key }))
     for (const other of [id, unknownId, "nonsense"]) {

@@ -53,8 +53,8 @@ const revealing = Effect.gen(function* () {
   return { names, foreign, found: yield* owner.get(id), listed: yield* stranger.list() }
 })
 
-layerLive(TestService.layer)("a resource of another account", (it) => {
-  it.effect("is answered with the same bytes as an unknown or deleted one (D5, D6, D24, T6)", function* () {
+layerLive(TestService.layer)("the isolation of accounts", (it) => {
+  it.effect("answers the same for another account's resource as for a missing one (D5, D6, D24, T6)", function* () {
     const { foreign, found, listed, names } = yield* TestService.storing(1, revealing)
     assert.deepStrictEqual(names, [])
     for (const answer of [...foreign.get, ...foreign.update, ...foreign.delete]) assertRefused(answer, "NotFound")
@@ -63,7 +63,7 @@ layerLive(TestService.layer)("a resource of another account", (it) => {
     assert.strictEqual(found.status, 200)
   })
 
-  it.effect("cannot be reached with a revoked key either, nor after the owner's key is revoked (D3, D5)", function* () {
+  it.effect("hides another account's credential, even if a key of either is revoked (D3, D5)", function* () {
     const { newTenant, sql } = yield* TestService
     const [victim, stranger, revoked] = [yield* newTenant, yield* newTenant, yield* newTenant]
     const id = createdId(yield* victim.create(minimal))
@@ -123,10 +123,10 @@ const forgetful = Effect.gen(function* () {
 })
 
 layerLive(TestService.layerWith({ parts: forgetful }))(
-  "positive control: a build that forgets the account (T6)",
+  "positive control: a build that ignores the account (T6)",
   (it) => {
     it.effect.each(["get", "update", "delete", "hash", "workspace", undefined])(
-      "is exposed by the attempt %s",
+      "a build that ignores the account is exposed by the attempt %s (control)",
       (attempt) =>
         Effect.suspend(() => {
           planted = attempt

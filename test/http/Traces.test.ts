@@ -44,8 +44,8 @@ const reading = ["internal api_keys.find_with_credential", ["client api_keys.fin
 const route = "/api/v1/byok/:id"
 const parentOf = (traceId: string, flags: string): Header => ["traceparent", `00-${traceId}-${"b".repeat(16)}-${flags}`]
 
-layerLive(Layer.provideMerge(traced, SpanCollector.layer))("a trace", (it) => {
-  it.effect("of a get has one look-up and its SQL statement", function* () {
+layerLive(Layer.provideMerge(traced, SpanCollector.layer))("traces of requests", (it) => {
+  it.effect("the trace of a get has one look-up and its SQL statement", function* () {
     const { headers, traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
@@ -74,7 +74,7 @@ layerLive(Layer.provideMerge(traced, SpanCollector.layer))("a trace", (it) => {
     assert.notInclude(JSON.stringify(spans), tenant.management_key)
   })
 
-  it.effect("of a create has its look-up and the INSERT, under the caller's span", function* () {
+  it.effect("the trace of a create has the API key's look-up and the INSERT, under the caller's span", function* () {
     const { traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const traceId = "c".repeat(32)
@@ -85,7 +85,7 @@ layerLive(Layer.provideMerge(traced, SpanCollector.layer))("a trace", (it) => {
     ])
   })
 
-  it.effect("of an update, which shares no statement, has the statement directly under the request", function* () {
+  it.effect("the trace of an update that is not batched has its statement directly under the request", function* () {
     const { traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
@@ -94,7 +94,7 @@ layerLive(Layer.provideMerge(traced, SpanCollector.layer))("a trace", (it) => {
     assert.include(JSON.stringify(tree), `["client credentials.update"]`)
   })
 
-  it.effect("of a failed request says why in one word; of an unknown path, nothing else", function* () {
+  it.effect("the trace of a failed request has an error code only, and hides an unknown path", function* () {
     const { traceOf } = yield* SpanCollector
     const { url } = yield* TestService
     const tenant = yield* TestService.newTenant
@@ -117,7 +117,7 @@ layerLive(Layer.provideMerge(traced, SpanCollector.layer))("a trace", (it) => {
     assert.strictEqual(unknown[0]?.attributes["http.response.status_code"], 404)
   })
 
-  it.effect("has the client's status, as the series do, if the body cannot be read", function* () {
+  it.effect("trace and metrics of a request with a malformed body have the status of its answer", function* () {
     const { traceOf } = yield* SpanCollector
     const { url } = yield* TestService
     const { management_key } = yield* TestService.newTenant
@@ -138,7 +138,7 @@ layerLive(Layer.provideMerge(traced, SpanCollector.layer))("a trace", (it) => {
     assert.strictEqual(request?.status.code, 0)
   })
 
-  it.effect("is not recorded for a probe", function* () {
+  it.effect("health probes have no trace", function* () {
     const { spans, traceOf } = yield* SpanCollector
     const { url } = yield* TestService
     for (const path of ["/health/live", "/health/ready"]) yield* send(url, { path })

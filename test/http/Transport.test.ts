@@ -104,7 +104,7 @@ const post = (path: string, body: string, headers: ReadonlyArray<Header> = []) =
   render({ method: "POST", path, headers: [json, ...headers], body })
 const close: Header = ["Connection", "close"]
 
-it.live("1,000 connections that come at once wait in the kernel to be accepted", function* () {
+it.live("the kernel queues 1,000 connections that arrive at once until they are accepted", function* () {
   const { connections, url } = yield* serve("TCP")
   const port = Number(new URL(url).port)
   const sockets = Array.from({ length: 1_000 }, () => connect(port, "127.0.0.1"))
@@ -145,7 +145,7 @@ it.live("a closing server answers a request that arrived while the process was b
 })
 
 describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
-  it.live("an answer is written in one piece", function* () {
+  it.live("an answer is written to the socket in one piece", function* () {
     const { node, url } = yield* serve(transport)
     let pieces = 0
     node.on(transport === "TLS" ? "secureConnection" : "connection", (socket: Socket) => {
@@ -170,7 +170,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
   it.live.each([
     ["by number", Array.from({ length: 2_000 }, () => ""), 9],
     ["by bytes", Array.from({ length: 8 }, () => "a".repeat(7_500)), 5]
-  ] as const)("pipelined requests are bounded %s, and the connection ends beyond", function* ([, padding, most]) {
+  ] as const)("pipelined requests are limited %s; a client beyond the limit gets 503", function* ([, padding, most]) {
     const { seen, url } = yield* serve(transport)
     const client = yield* deafClient(url)
     client.write(Buffer.concat(padding.map((X, n) => render({ path: `/slow?${n}`, headers: [["X", X]] }))))
@@ -189,7 +189,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     assert.strictEqual(answersIn(text).at(-1), "HTTP/1.1 503")
   })
 
-  it.live("requests within the limits are answered in order (control)", function* () {
+  it.live("pipelined requests within the limits are answered in order (control)", function* () {
     const { seen, url } = yield* serve(transport)
     const connection = yield* open(url)
     const paths = Array.from({ length: 9 }, (_, n) => `/?${n}`)
@@ -202,7 +202,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     ["200 kB", 200_000, [close]],
     ["3 MB", 3_000_000, [close]],
     ["3 MB on a connection to keep", 3_000_000, []]
-  ] as const)("a refusal before the body of %s reaches a client that writes all first", function* ([, bytes, headers]) {
+  ] as const)("a client that first sends a body of %s still gets an early refusal", function* ([, bytes, headers]) {
     const { url } = yield* serve(transport)
     const client = yield* halfOpenClient(url)
     yield* Effect.callback<undefined>((resume) => {
@@ -215,7 +215,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     assert.match(text, /refused$/)
   })
 
-  it.live("a client that half-closes gets its answers", function* () {
+  it.live("a client that half-closes its connection gets all its answers", function* () {
     const { url } = yield* serve(transport)
     const client = yield* halfOpenClient(url)
     client.end(Buffer.concat([render({ path: "/slow" }), render({ path: "/other" })]))
@@ -224,7 +224,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     assert.deepStrictEqual(answersIn(text), ["HTTP/1.1 200", "HTTP/1.1 200"])
   })
 
-  it.live("a client that leaves ends its request", function* () {
+  it.live("a request is interrupted when its client disconnects", function* () {
     const { connections, seen, url } = yield* serve(transport)
     const client = yield* deafClient(url)
     client.write(render({ path: "/endless" }))
@@ -235,7 +235,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     yield* untilConnected(connections, 0)
   })
 
-  it.live("100-continue is answered when the body is read; other expectations are refused", function* () {
+  it.live("Expect: 100-continue is answered when the body is read; any other expectation is 417", function* () {
     const { url } = yield* serve(transport)
     const expecting = (value: string) =>
       render({ method: "POST", path: "/body", headers: [json, ["Expect", value], ["Content-Length", "2"]] })
@@ -267,7 +267,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     ["POST", "Content-Length: 2\r\n\r\n{}"],
     ["POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
     ["GET", "\r\n"]
-  ])("requests after a request to upgrade are answered: %s, %j", function* ([method, rest]) {
+  ])("requests after a request to upgrade are answered, however split: %s, %j", function* ([method, rest]) {
     const { seen, url } = yield* serve(transport)
     const request = (path: string, offer: string) =>
       `${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${offer}${rest}`
@@ -287,7 +287,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     }
   })
 
-  it.live("a client that does not read is cut off", function* () {
+  it.live("a client that does not read its answers is disconnected after the send timeout", function* () {
     const { connections, seen, url } = yield* serve(transport, { sendTimeout: Duration.millis(300) })
     const client = yield* deafClient(url)
     client.on("error", () => {}).write(Buffer.concat([1, 2, 3].map((n) => render({ path: `/large?${n}` }))))
@@ -296,7 +296,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     yield* eventually("all that began are lost", () => seen.lost.length === seen.begun.length)
   })
 
-  it.live("an unreadable request is answered once, however much follows", function* () {
+  it.live("a malformed request is answered 400 once, whatever the client sends after it", function* () {
     const { node, seen, url } = yield* serve(transport)
     const sockets: Array<Socket> = []
     node.on("clientError", (_error, socket: Socket) => sockets.push(socket))
@@ -315,7 +315,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 200", "HTTP/1.1 400"])
   })
 
-  it.live("bytes after an early answer are not answered", function* () {
+  it.live("malformed bytes after an early answer get no second answer", function* () {
     const { url } = yield* serve(transport)
     const client = yield* deafClient(url)
     client.write(render({ method: "POST", path: "/refused", headers: [["Transfer-Encoding", "chunked"]] }))
@@ -325,7 +325,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 401"])
   })
 
-  it.live("a client that leaves while its body waits for memory is noticed at once", function* () {
+  it.live("the memory of a body that waits for more is released at once when its client disconnects", function* () {
     const { budget, connections, url } = yield* serve(transport)
     const free = 8 * 1000
     const holding = yield* budget.admit("other", "gateway", 1024 * 1024 - free)
@@ -341,7 +341,7 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     holding.release()
   })
 
-  it.live("reports each answer that the client did not read, and no other", function* () {
+  it.live("each answer that the client did not read is reported as lost, and no other", function* () {
     const { seen, url } = yield* serve(transport)
     const reader = yield* open(url)
     yield* reader.write(render({ path: "/read" }))

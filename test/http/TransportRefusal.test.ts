@@ -33,7 +33,7 @@ describe("a request that never reaches the router", () => {
     ["HPE_HEADER_OVERFLOW", new HeadersTooLarge()],
     ["HPE_INVALID_METHOD", malformed],
     [undefined, malformed]
-  ])("is refused by why Node could not read it: %s", ([code, refusal]) => {
+  ])("is refused according to Node's parse error: %s", ([code, refusal]) => {
     assert.deepStrictEqual<unknown>(refusalOfParseError(code).error, refusal.error)
   })
 
@@ -44,7 +44,7 @@ describe("a request that never reaches the router", () => {
     [new ExpectationFailed(), {}],
     [new HeadersTooLarge(), {}],
     [new ServiceUnavailable(), { "retry-after": "1" }]
-  ])("is answered by an envelope that ends the connection: $0._tag", ([refusal, more]) => {
+  ])("gets a complete error response with Connection: close: $0._tag", ([refusal, more]) => {
     const request = { headers: { "x-request-id": "its-own-id" } } as unknown as IncomingMessage
     const { body, headers, status } = encodeRefusal(refusal, request)
     if (refusal._tag === "InvalidParams") assertInvalid({ body, headers, status }, issue)
@@ -70,7 +70,7 @@ describe("a request that never reaches the router", () => {
     socket.destroy()
   })
 
-  it("has a second to read the answer, while all that it still sends is dropped", () => {
+  it("keeps its connection open for one second to read the answer, and discards further input", () => {
     vi.useFakeTimers({ toFake: ["setTimeout"] })
     try {
       for (const text of ["an answer", undefined]) {

@@ -7,7 +7,7 @@ const otherKey = "sk-9876543210-9876543210-WxYz"
 
 layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
   it.effect(
-    "records names of members and versions, including a region cleared by a new key, but no value (L10, D29)",
+    "audit events of updates name the changed fields, even a region cleared by a new key, but no values (L10, D29)",
     function* () {
       const { sql } = yield* TestService
       const tenant = yield* TestService.newTenant

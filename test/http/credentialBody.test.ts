@@ -7,7 +7,7 @@ import { assert, it } from "../support/it.ts"
 const encode = Schema.encodeSync(Schema.Struct({ data: Credential }))
 
 it.prop(
-  "the body of a response equals the encoding by the contract's schema, byte for byte (section 2.1)",
+  "encodes a credential to the same bytes as the contract's schema (section 2.1)",
   [anyCredential],
   ([credential]) => {
     assert.strictEqual(credentialBody(credential), JSON.stringify(encode({ data: credential })))

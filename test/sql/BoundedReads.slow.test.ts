@@ -119,7 +119,7 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
 
 describe("the statements of a serving process", () => {
   it.live(
-    "read a bounded number of rows, however many there are",
+    "read a bounded number of rows from each table, however many rows it has",
     function* () {
       const url = yield* migratedDatabase
       const made = yield* Effect.scoped(

@@ -323,7 +323,7 @@ const cases = Object.entries(constraints).flatMap(([table, byName]) =>
 )
 
 layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and 8)", (it) => {
-  it.effect.each(cases)("%s: %s refuses only invalid rows", function* ([table, name, refused, accepted]) {
+  it.effect.each(cases)("table %s: constraint %s refuses only bad rows", function* ([table, name, refused, accepted]) {
     assert.deepStrictEqual(
       yield* Effect.forEach(refused, (row) => answerTo(table, row)),
       refused.map(() => name)
@@ -377,7 +377,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
     assert.isAbove(columns.length, optional.length)
   })
 
-  it.effect("every constraint has a case in this test (control)", function* () {
+  it.effect("every constraint of the database has a case in this test (control)", function* () {
     const sql = yield* Migrated
     const found = yield* sql<{ name: string }>`
         SELECT conname AS name FROM pg_constraint

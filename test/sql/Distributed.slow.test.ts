@@ -122,7 +122,7 @@ describe.skipIf(why !== undefined)(
         }
       )
 
-      it.effect("every statement of a request uses one node, and the others run", function* () {
+      it.effect("every SQL statement of a request runs on one node, and those on many accounts work", function* () {
         const cluster = yield* Citus
         yield* distribute(cluster)
         yield* Effect.gen(function* () {
@@ -157,7 +157,7 @@ describe.skipIf(why !== undefined)(
       })
 
       it.effect(
-        "undistributing by docs/scaling.md restores every foreign key, even after an interruption",
+        "migrate restores every foreign key after undistributing by docs/scaling.md, even if interrupted before",
         function* () {
           const cluster = yield* Citus
           yield* distribute(cluster)
@@ -196,7 +196,7 @@ describe.skipIf(why !== undefined)(
         }
       )
 
-      it.effect("a search that parks keys of several accounts tells the instances of each (L16)", function* () {
+      it.effect("a leak search that parks keys of many accounts raises each pool's health version (L16)", function* () {
         const cluster = yield* Citus
         yield* distribute(cluster)
         const sql = yield* adminClient(cluster.coordinator.url)

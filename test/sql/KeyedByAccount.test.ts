@@ -29,7 +29,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
     yield* sql`DROP INDEX planted`
   })
 
-  it.effect("every statement names the account, except look-ups of API keys and those on all accounts", function* () {
+  it.effect("every SQL statement on tenants' tables names the account, except those on all accounts", function* () {
     const statements = yield* Statements
     yield* usePorts
 
@@ -43,7 +43,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
     assert.isAtLeast(seen.length, 45)
   })
 
-  it.effect("the check finds a statement that names only an id (control)", () =>
+  it.effect("the check finds a statement that selects by an id without the account (control)", () =>
     Effect.sync(() => {
       assert.isTrue(isAstray("SELECT account_id, label FROM credentials WHERE id = $1"))
       assert.isTrue(isAstray("DELETE FROM idempotency_records WHERE credential_id = ANY($1)"))

@@ -9,7 +9,7 @@ import { assert, describe, it } from "../../support/it.ts"
 const at = DateTime.makeUnsafe(0)
 
 describe("an erasure of an account (L13)", () => {
-  it.live("goes on after a step whose answer is lost, and records each deletion once", function* () {
+  it.live("continues after the answer to a step's COMMIT is lost, and audits each deletion once", function* () {
     const { accounts, admin, proxy, repository } = yield* openLossyStore
     const insert = insertInto(repository)
     const ids = [3, 4, 5].map((n) => CredentialId.make(uuid(n)))
@@ -26,7 +26,7 @@ describe("an erasure of an account (L13)", () => {
     assert.sameMembers(deleted, ids)
   })
 
-  it.live("locks the pools before their members, as every write does", function* () {
+  it.live("locks pools before their credentials, as every write does", function* () {
     const { accounts, admin, repository } = yield* openLossyStore
     for (const [n, provider] of ["xai", "azure"].entries()) {
       const row = { ...plainCredential(workspace_id, uuid(n)), provider }
@@ -45,7 +45,7 @@ describe("an erasure of an account (L13)", () => {
     assert.deepInclude(Option.getOrThrow(yield* Fiber.join(erasing)), { credentials: 2, done: true })
   })
 
-  it.live("is reported as done if the last answer is lost", function* () {
+  it.live("is reported as done if the answer to its last COMMIT is lost", function* () {
     const { accounts, proxy } = yield* openLossyStore
     proxy.loseAnswer("COMMIT")
     const erased = yield* accounts.eraseAccount(account_id, at, 500)

@@ -124,7 +124,7 @@ const perform = (ids: Ids, { kind, one, other }: Operation) =>
   })
 
 const statements = (batching: boolean) => (it: It<Ports | Store>) => {
-  it.effect("concurrent operations leave exactly the events of the stored changes (SECURITY.md, Audit)", function* () {
+  it.effect("concurrent operations write one audit event for each stored change (SECURITY.md, Audit)", function* () {
     const { sql } = yield* Store
     const together = { concurrency: "unbounded", discard: true } as const
     const checked = yield* Arbitrary.checkEffect(
@@ -144,7 +144,7 @@ const statements = (batching: boolean) => (it: It<Ports | Store>) => {
     assert.strictEqual(actions.size, 7, "every kind of act took place")
   })
 
-  it.effect("no change is made whose event cannot be written (control)", () =>
+  it.effect("an operation changes nothing if its audit event cannot be written (control)", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const { account_id, hash, workspace_id } = yield* newTenant
@@ -202,7 +202,7 @@ layerLive(Store.layer())("statements in batches", statements(true))
 layerLive(Store.layer(false))("statements alone", statements(false))
 
 describe("an audit entry (SECURITY.md, Audit)", () => {
-  it.live("covers all that a transaction changes in an account; each create in a batch has its own entry", () =>
+  it.live("has all events of a transaction on one account; each create in a batch has its own entry", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const { account_id, workspace_id } = yield* newTenant
@@ -220,7 +220,7 @@ describe("an audit entry (SECURITY.md, Audit)", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("of a rewrap counts, for each batch, the credentials per old key", () =>
+  it.live("counts the credentials per old key for each batch of a rewrap", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       yield* sealUnder(ringOf("old"), 5)
@@ -242,7 +242,7 @@ describe("an audit entry (SECURITY.md, Audit)", () => {
 })
 
 describe("an operation that is retried because its answer was lost", () => {
-  it.live("has one event (R3)", function* () {
+  it.live("writes one audit event (R3)", function* () {
     const { ports, proxy, sql } = yield* openBehindProxy
     yield* Effect.gen(function* () {
       const repository = yield* AccountRepository
@@ -267,8 +267,8 @@ describe("an operation that is retried because its answer was lost", () => {
   })
 })
 
-layerLive(TestService.layer)("the events of a running service", (it) => {
-  it.effect("name the actor: the key over HTTP, the gateway in process, the service itself", function* () {
+layerLive(TestService.layer)("the audit events of a running service", (it) => {
+  it.effect("audit events name their actor: API key, command's user, gateway in process or service", function* () {
     const { sql } = yield* TestService
     const { account_id, create, management_key_hash } = yield* TestService.newTenant
     const credentials = yield* Credentials
@@ -297,7 +297,7 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
     assert.deepStrictEqual(events[0]?.action, "keyring.register")
   })
 
-  it.effect("hold no key, token or name; the other tables do hold the names (T4, control)", function* () {
+  it.effect("audit events contain no key, token or name; other tables do contain names (T4, control)", function* () {
     const { sql } = yield* TestService
     const { create, management_key } = yield* TestService.newTenant
     const names = ["canary-Qy7", "canary-Zw2", "canary-Jx9", "canary-Kv4"]

@@ -24,7 +24,7 @@ const found = ({ fault }: AuditReport) => (fault === null ? "intact" : `${fault.
 const bytes = "int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')"
 
 describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
-  it.live("cannot see changes to entries without a checkpoint, and counts those entries", function* () {
+  it.live("cannot detect changes to entries without a checkpoint, and counts those as unsealed", function* () {
     const { audit, log, sql } = yield* open
     const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
     for (const n of [1, 2]) yield* write(sql, n)
@@ -40,7 +40,7 @@ describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
 })
 
 describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
-  it.live("wait for transactions that may still commit an older number, and for no others", function* () {
+  it.live("wait for open transactions that may commit an entry with a lower number, and for no others", function* () {
     const { audit, log, sql } = yield* open
     yield* write(sql, 1)
     yield* Effect.asVoid(holdOpen(sql, "CREATE TABLE something_else ()"))
@@ -60,7 +60,7 @@ describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
     )
   })
 
-  it.live("without waiting would report a late entry as inserted (control)", function* () {
+  it.live("would make verify report a late entry as inserted if they did not wait (control)", function* () {
     const { audit, sql } = yield* open
     const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
     yield* write(sql, 2)
@@ -71,7 +71,7 @@ describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
     assert.strictEqual(found(yield* audit.verify()), "inserted 1")
   })
 
-  it.live("seal every entry once, even if several run at once and writers commit in any order", function* () {
+  it.live("cover every entry exactly once, even if two instances seal while writers commit in any order", function* () {
     const { another, audit, log, sql } = yield* open
     const logs = [log, yield* another]
     const writer = (n: number) =>
@@ -107,7 +107,7 @@ describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
     assert.isAtLeast(made.length, 2)
   })
 
-  it.live("cover at most two hundred entries, fewer if they are long; verify reads them page by page", function* () {
+  it.live("cover at most 200 entries, fewer if entries are long, and let verify find a removed entry", function* () {
     const { audit, sql } = yield* open
     yield* sql`INSERT INTO audit_entries (events) SELECT '[1]' FROM generate_series(1, 250)`
     yield* sql`

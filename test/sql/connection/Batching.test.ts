@@ -92,8 +92,8 @@ const leave = <A, E>(caller: Fiber.Fiber<A, E>) => Effect.forkChild(Fiber.interr
 
 const all = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(effects, { concurrency: "unbounded" })
 
-describe("concurrent requests", () => {
-  it.live("share a statement, and each gets its own answer", function* () {
+describe("requests that can be batched", () => {
+  it.live("share an SQL statement if they are concurrent, and each gets its own answer", function* () {
     const { ask, statements } = yield* pool()
     const answers = yield* all([3, 1, 2].map(ask))
     assert.deepStrictEqual(answers, ["answer to 3", "answer to 1", "answer to 2"])
@@ -107,7 +107,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[1], [unwritable]])
   })
 
-  it.live("are sent at once after a single one, and share a statement after a shared one", function* () {
+  it.live("are sent at once if the last statement had one request, and together if it had several", function* () {
     const { ask, state, statements } = yield* pool()
     yield* ask(1)
     yield* Effect.yieldNow
@@ -163,7 +163,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[2], [1, 3]])
   })
 
-  it.live("do not wait for the lock of a statement that was interrupted at any point", function* () {
+  it.live("do not wait for the lock of an interrupted statement, wherever it was interrupted", function* () {
     const { change, withLock } = yield* pool({ deadline: 500 })
     for (let operations = 2; operations < 12; operations += 1) {
       const statement = Effect.provideService(withLock("odd", Effect.never), Scheduler.MaxOpsBeforeYield, operations)
@@ -173,7 +173,7 @@ describe("concurrent requests", () => {
     }
   })
 
-  it.live("fail alone if they violate a constraint", function* () {
+  it.live("fail individually if they violate a constraint, while the others in their statement succeed", function* () {
     const { ask, state, statements } = yield* pool()
     state.failing = (asked) => (asked === 2 ? broken : undefined)
     const exits = yield* all([1, 2, 3].map((asked) => Effect.exit(ask(asked))))
@@ -181,7 +181,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[1, 2, 3], [1], [2], [3]])
   })
 
-  it.live("fail together if the statement itself fails, and are not repeated one by one", function* () {
+  it.live("fail together if their shared statement loses its connection, and are not repeated", function* () {
     const { ask, state, statements } = yield* pool()
     state.failing = () => gone
     const exits = yield* all([1, 2].map((asked) => Effect.exit(ask(asked))))
@@ -195,14 +195,14 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[3072, 1024], [1024], [5120], [1024, 2048]])
   })
 
-  it.live("fail, together and alone, if building their statement throws", function* () {
+  it.live("all fail if building their shared statement throws, and later requests succeed", function* () {
     const { ask } = yield* pool()
     const exits = yield* all([1, unwritable, 2].map((asked) => Effect.exit(ask(asked))))
     for (const exit of exits) assert.isTrue(Exit.isFailure(exit) && Cause.squash(exit.cause) instanceof RangeError)
     assert.strictEqual(yield* ask(3), "answer to 3")
   })
 
-  it.live("continue if one of their callers leaves", function* () {
+  it.live("continue if the caller of another request in their statement is interrupted", function* () {
     const { ask, state, statements } = yield* pool()
     state.held = true
     const [leaving, staying] = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
@@ -214,7 +214,7 @@ describe("concurrent requests", () => {
   })
 
   it.live(
-    "that may be large end with their statement if they leave, as their memory is in use until then",
+    "with a size are interrupted only when their statement ends, as it uses their memory until then",
     function* () {
       const { ask, askSmall, state, statements } = yield* pool()
       state.held = true
@@ -228,7 +228,7 @@ describe("concurrent requests", () => {
     }
   )
 
-  it.live("are not sent for a caller that has already left", function* () {
+  it.live("are not sent if their caller was interrupted before", function* () {
     const { ask, statements } = yield* pool()
     const leaving = yield* Effect.forkChild(ask(1), { startImmediately: true })
     yield* Fiber.interrupt(leaving)
@@ -236,7 +236,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(statements, [[2]])
   })
 
-  it.live("are each answered at their own deadline (D11)", function* () {
+  it.live("time out individually, each at its own deadline (D11)", function* () {
     const { ask, state, statements } = yield* pool({ deadline: 60 })
     state.held = true
     const asked: Array<Fiber.Fiber<string, ServiceUnavailable>> = []
@@ -263,7 +263,7 @@ describe("concurrent requests", () => {
     assert.deepStrictEqual(yield* Fiber.join(exits), [timedOut, Exit.succeed("answer to 2")])
   })
 
-  it.live("are refused while too many wait (D14)", function* () {
+  it.live("are refused with ServiceUnavailable while the queue is full (D14)", function* () {
     const { ask, state } = yield* pool({ queue: 2 })
     state.held = true
     const asked = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
@@ -290,7 +290,7 @@ describe("a batch", () => {
     [sqlError("SqlError", "57014"), 1 + 5],
     [sqlError("SqlError", "42P01"), 1],
     [sqlError("SqlError"), 1]
-  ])("that fails for %s repeats requests singly, all at once after a failed lock, or not at all", ([failure, begun]) =>
+  ])("that fails with %s retries requests singly, all at once after a failed lock, or not at all", ([failure, begun]) =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* pool()
       state.failing = () => {
@@ -310,7 +310,7 @@ describe("a batch", () => {
     })
   )
 
-  it.live("is split into halves if many of its requests take locks, and never otherwise", function* () {
+  it.live("is split if more than 32 of its requests take locks, and not otherwise", function* () {
     const { ask, create, statements } = yield* pool()
     for (const [make, count, sizes] of [
       [create, 100, [50, 32, 18]],
@@ -352,7 +352,7 @@ describe("a batch", () => {
     yield* Fiber.join(alone)
   })
 
-  it.live("omits a caller whose deadline has passed, whether or not others wait", function* () {
+  it.live("omits a request whose deadline has passed, whether or not others wait", function* () {
     const { ask, state, statements } = yield* pool({ queue: 1 })
     state.held = true
     const late = Effect.flip(Effect.sandbox(within(-1)(ask(1))))
@@ -381,7 +381,7 @@ describe("a batch", () => {
     yield* Fiber.joinAll([...held, asked])
   })
 
-  it.live("checks deadlines until its scope is closed", function* () {
+  it.live("runs one deadline timer until its scope closes", function* () {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     const scope = yield* Scope.make()
     yield* Scope.provide(pool(), scope)
@@ -391,7 +391,7 @@ describe("a batch", () => {
     vi.useRealTimers()
   })
 
-  it.live("measures how many requests wait, for how long, share a statement and are refused", () =>
+  it.live("reports metrics of queue depth, waiting time, batch size and refusals", () =>
     Effect.gen(function* () {
       const { ask, state } = yield* pool({ queue: 3 })
       const read = Effect.map(Metric.snapshot, (series) =>
@@ -423,7 +423,7 @@ describe("a batch", () => {
     }).pipe(Effect.provide(Layer.succeed(Metric.MetricRegistry, new Map())))
   )
 
-  it.live("has a span that those of its requests link to; a single request's is its child", function* () {
+  it.live("has a span to which its requests' spans link; the span of a single request has it as a child", function* () {
     const begun: Array<Tracer.Span & { readonly kind: string }> = []
     const tracer = tracerTo(
       () => {},

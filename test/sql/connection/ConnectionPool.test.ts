@@ -48,7 +48,7 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
     assert.deepStrictEqual(sent, ["first", "second", "in time"])
   })
 
-  it.live("keeps no place in the queue for a query that was interrupted at any point", function* () {
+  it.live("frees the place of an interrupted query in the queue, wherever it was interrupted", function* () {
     const { pool, query } = yield* open(batching, 1)
     for (let operations = 2; operations < 20; operations += 1) {
       const asked = pool.ask(query("left", false), "tests.ask")
@@ -62,7 +62,7 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
     }
   })
 
-  it.live("ends an interrupted request with its query, and at once before it has a connection", function* () {
+  it.live("ends an interrupted request with its query, or at once if it has no connection yet", function* () {
     const { pool, query, sent, state } = yield* open(batching)
     const request = (name: string) =>
       Effect.forkChild(withDeadline(Duration.seconds(20))(pool.ask(query(name), "tests.ask")))
@@ -78,7 +78,7 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
     assert.deepStrictEqual(sent, ["first", "second"])
   })
 
-  it.live("leaves look-ups connections however many long queries wait", function* () {
+  it.live("keeps a connection for look-ups, however many long queries wait", function* () {
     const { pool, query, sent, state } = yield* open(batching)
     const lists = Array.from({ length: 900 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list"))
     const listing = yield* Effect.forkChild(Effect.all(lists, { concurrency: "unbounded" }))

@@ -55,7 +55,7 @@ describe("a statement and its caller", () => {
     assert.strictEqual(proxy.cancels(), 0)
   })
 
-  it.live("a caller that leaves is released at once, and the statement is not cancelled", function* () {
+  it.live("an interrupted caller is released at once, and the statement is not cancelled", function* () {
     const { admin, insert, proxy, stored, writes } = yield* open(longDeadline)
     const unlock = yield* lockTable(admin, "t")
     const caller = yield* Effect.forkChild(writes.ask(insert(1), "tests.ask"))
@@ -70,7 +70,7 @@ describe("a statement and its caller", () => {
     assert.strictEqual(proxy.cancels(), 0)
   })
 
-  it.live("without the pool, a caller that leaves cancels the statement (control)", function* () {
+  it.live("without the pool, interrupting the caller cancels the statement (control)", function* () {
     const { admin, insert, proxy, stored } = yield* open(longDeadline)
     const unlock = yield* lockTable(admin, "t")
     const caller = yield* Effect.forkChild(insert(1))
@@ -91,14 +91,14 @@ describe("a statement and its caller", () => {
   it.live.each<readonly [pooler: boolean, timeout: string]>([
     [false, "25s"],
     [true, "0"]
-  ])("DATABASE_POOLER %s: the session has a statement timeout of %s", function* ([pooler, timeout]) {
+  ])("with DATABASE_POOLER=%s, a session has a statement timeout of %s", function* ([pooler, timeout]) {
     const { reads } = yield* open({ ...longDeadline, pooler })
     const rows = yield* reads.ask(reads.sql`SELECT current_setting('statement_timeout') AS timeout`, "tests.ask")
     assert.strictEqual(rows[0]?.["timeout"], timeout)
   })
 })
 
-describe("two pools", () => {
+describe("separate pools for reads and writes", () => {
   it.live("reads continue while every connection for writes waits for a lock (R5)", function* () {
     const { admin, insert, one, reads, stored, writes } = yield* open(longDeadline)
     const unlock = yield* lockTable(admin, "t")
@@ -135,7 +135,7 @@ describe("two pools", () => {
 })
 
 describe("the loss of connections", () => {
-  it.live("is not noticed by callers, even if every idle one is lost at once (R3)", function* () {
+  it.live("is not noticed by callers, even if all idle connections are lost at once (R3)", function* () {
     const { admin, one, reads } = yield* open(longDeadline)
     const everyConnection = Effect.forEach(
       Array.from({ length: longDeadline.poolSize }),

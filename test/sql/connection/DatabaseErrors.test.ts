@@ -109,8 +109,8 @@ const NotesLive = Layer.effect(
   })
 )
 
-layer(NotesLive)("only kind, SQLSTATE and constraint of a database error are kept (T4)", (it) => {
-  it.effect.each(Object.entries(failing))("%s", function* ([, { failure, query }]) {
+layer(NotesLive)("database errors keep only their kind, SQLSTATE and constraint (T4)", (it) => {
+  it.effect.each(Object.entries(failing))("the error of %s does not show values", function* ([, { failure, query }]) {
     const { ask, sql } = yield* Notes
     const inTransaction = sql.withTransaction(query(sql))
     const raw = yield* causeOf(inTransaction)
@@ -124,7 +124,7 @@ layer(NotesLive)("only kind, SQLSTATE and constraint of a database error are kep
     assert.deepStrictEqual(yield* leaksIn(cause), [])
   })
 
-  it.effect("an unexpected row is not shown", function* () {
+  it.effect("the error of an unexpected row does not show the row", function* () {
     const { ask, sql } = yield* Notes
     const select = SqlSchema.findAll({
       Request: Schema.String,
@@ -137,14 +137,14 @@ layer(NotesLive)("only kind, SQLSTATE and constraint of a database error are kep
 
 const isDeadline = (failure: unknown) => failure instanceof DatabaseFailure && failure.kind === "Deadline"
 
-describe("a failed connection keeps neither password nor address nor the server's words (T4)", () => {
+describe("the error of a failed connection (T4)", () => {
   const target = parseDatabaseUrl(Redacted.make(`postgres://u:${canary}@127.0.0.1/d`))
 
   it.effect.each([
     ["28P01", "AuthenticationError"],
     ["28000", "AuthenticationError"],
     ["3D000", "UnknownError"]
-  ])("refused with %s", function* ([sqlstate, kind]) {
+  ])("keeps neither password nor the server's message if the server refuses with %s", function* ([sqlstate, kind]) {
     const { port } = yield* refusingPostgres(sqlstate ?? "", `no, ${canary}`)
     const { ask, sql } = yield* poolOn({ ...target, port })
     assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
@@ -153,7 +153,7 @@ describe("a failed connection keeps neither password nor address nor the server'
     assert.deepStrictEqual(yield* leaksIn(cause), [])
   })
 
-  it.live("not reached", function* () {
+  it.live("keeps neither password nor address if the server cannot be reached", function* () {
     const { ask, sql } = yield* poolOn({ ...target, host: `/nonexistent/${canary}` })
     assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
     // The deadline may pass during an attempt as well as between two.
@@ -167,8 +167,8 @@ describe("a failed connection keeps neither password nor address nor the server'
 
 const failure = (sqlstate: string) => new DatabaseFailure({ kind: "ConnectionError", sqlstate, constraint: undefined })
 
-describe("a database that cannot be used", () => {
-  it("because a pooler refuses the session's settings is reported with advice to set DATABASE_POOLER (08P01)", () => {
+describe("the message for a database that cannot be used", () => {
+  it("advises DATABASE_POOLER=true if a pooler may have refused the session's settings (08P01)", () => {
     assert.strictEqual(
       explainFailure("DATABASE_URL", failure("08P01"), 10),
       "DATABASE_URL cannot be reached (08P01); gave up after 10 seconds. Behind a transaction pooler such as PgBouncer, set DATABASE_POOLER=true."
@@ -176,7 +176,7 @@ describe("a database that cannot be used", () => {
     assert.notInclude(explainFailure("DATABASE_URL", failure("08006"), 10), "DATABASE_POOLER")
   })
 
-  it.live("because its host is unknown is reported sooner than one that may be starting", function* () {
+  it.live("comes sooner for an unknown host than for a database that may still be starting", function* () {
     const began = performance.now()
     const { message } = yield* Effect.flip(
       openDatabase(settingsFor("postgres://canary:canary@canary.invalid/canary?sslmode=verify-full"))

@@ -40,7 +40,7 @@ const encoding = "must have its user and password percent-encoded: @ as %40, / a
 const withoutTls = "points to another machine without TLS: add sslmode=verify-full"
 const anotherMode = "must have an sslmode of require, verify-ca, verify-full, or disable, allow, prefer on this machine"
 
-describe("a database URL is parsed", () => {
+describe("a valid database URL", () => {
   it.each<readonly [url: string, target: ReturnType<typeof plain>]>([
     ["postgres://u@localhost/d", local],
     ["postgresql://u@localhost/d", local],
@@ -64,11 +64,11 @@ describe("a database URL is parsed", () => {
     ["postgres://u@db.example.org/d?sslmode=verify-ca", remote],
     ["postgres://u@db.example.org/d?sslmode=verify-full", remote],
     ["postgres://u@x/d?sslmode=verify-full&host=db.example.org", remote]
-  ])("%s", (url, target) => {
+  ])("is parsed into its parts: %s", (url, target) => {
     assert.deepStrictEqual(plain(parse(url)), target)
   })
 
-  it("every TLS mode checks the certificate against the given authorities", () => {
+  it("has the certificate checked against the given authorities in every TLS mode", () => {
     for (const mode of ["require", "verify-ca", "verify-full"]) {
       const { tls } = parse(`postgres://u@db.example.org/d?sslmode=${mode}`, "an authority")
       assert.deepStrictEqual(tls, { ca: "an authority", host: "db.example.org", servername: "db.example.org" })
@@ -76,7 +76,7 @@ describe("a database URL is parsed", () => {
   })
 
   it.prop(
-    "user, password and database may hold any character, percent-encoded",
+    "may have any percent-encoded character in user, password and database",
     { username: Text.check(Schema.isNonEmpty()), password: Text, database: Text.check(Schema.isNonEmpty()) },
     (parts) => {
       const { database, password, username } = parts
@@ -87,7 +87,7 @@ describe("a database URL is parsed", () => {
   )
 })
 
-describe("a database URL is refused in a sentence that names its fault", () => {
+describe("an invalid database URL", () => {
   it.each<readonly [url: string, sentence: string]>([
     ["", form],
     ["u@localhost/d", form],
@@ -122,7 +122,7 @@ describe("a database URL is refused in a sentence that names its fault", () => {
     ["postgres://u@localhost/d?sslmode=", anotherMode],
     ["postgres://u@localhost/d?sslmode=VERIFY-FULL", anotherMode],
     ["postgres://u@localhost/d?sslmode=require&host=/run/postgresql", "must not ask for TLS on a Unix socket"]
-  ])("%j", (url, sentence) => {
+  ])("is refused with a sentence that names its fault: %j", (url, sentence) => {
     assert.strictEqual(refusalOf(url).message, sentence)
   })
 
@@ -139,7 +139,7 @@ describe("a database URL is refused in a sentence that names its fault", () => {
     "postgres://u@127.1.example/d",
     "postgres://u@localhost/d?host=db.example.org",
     "postgres://u@%64b.example.org/d"
-  ])("%s: another machine is never reached without TLS", (url) => {
+  ])("is refused if it names another machine without TLS: %s", (url) => {
     assert.strictEqual(refusalOf(url).message, withoutTls)
   })
 
@@ -149,7 +149,7 @@ describe("a database URL is refused in a sentence that names its fault", () => {
     "postgres://u@localhost/d?host=/run/one,/run/two",
     "postgres://u@localhost/d?host=/run/one&host=/run/two",
     "postgres://u@one.example.org/d?sslmode=verify-full&sslmode=disable"
-  ])("%s: only one host and one sslmode are allowed", (url) => {
+  ])("is refused if it names several hosts or sslmodes: %s", (url) => {
     assert.instanceOf(refusalOf(url), InvalidDatabaseUrl)
   })
 })
@@ -173,9 +173,9 @@ const urls = Arbitrary.all(
 
 const runs = { arbitrary: { runs: 2000 } }
 
-describe("whatever the URL", () => {
+describe("any database URL", () => {
   it.prop(
-    "a refusal holds no part of it in any form (T4)",
+    "is not quoted by the error that refuses it, in any form of that error (T4)",
     [urls],
     ([url]) => {
       try {
@@ -189,7 +189,7 @@ describe("whatever the URL", () => {
     runs
   )
 
-  it("Node's refusal quotes it (control)", () => {
+  it("is quoted by Node's own error (control)", () => {
     try {
       new URL(`postgres://u:${canary}@local host/d`)
     } catch (error) {
@@ -199,7 +199,7 @@ describe("whatever the URL", () => {
   })
 
   it.prop(
-    "only this machine may be reached without TLS",
+    "is accepted without TLS only if it names this machine",
     [urls],
     ([url]) => {
       try {

@@ -34,19 +34,19 @@ const open = (value: string, pooler = false) =>
   })
 
 describe("the synchronous_commit that an operator sets for the database (SECURITY.md, PostgreSQL)", () => {
-  it.live("off: the service turns it on for its own sessions, warns, and is ready", function* () {
+  it.live("is turned on for the service's sessions if it is off; the service warns and is ready", function* () {
     const { effective, problems, warnings } = yield* open("off")
     assert.deepStrictEqual(yield* effective, ["on", "on"])
     assert.deepStrictEqual([yield* problems, warnings], [[], 1])
   })
 
-  it.live.each(["local", "remote_write", "on", "remote_apply"])("%s is left as it is", function* (value) {
+  it.live.each(["local", "remote_write", "on", "remote_apply"])("is left as it is: %s", function* (value) {
     const { effective, problems, warnings } = yield* open(value)
     assert.deepStrictEqual(yield* effective, [value, value])
     assert.deepStrictEqual([yield* problems, warnings], [[], 0])
   })
 
-  it.live("off behind a transaction pooler, which keeps it off: the service warns and is not ready", function* () {
+  it.live("stays off behind a transaction pooler; the service warns and is not ready", function* () {
     const { effective, problems, warnings } = yield* open("off", true)
     assert.deepStrictEqual(yield* effective, ["off", "off"])
     assert.deepStrictEqual(
@@ -55,7 +55,7 @@ describe("the synchronous_commit that an operator sets for the database (SECURIT
     )
   })
 
-  it.live("turned off after the service has started: it is no longer ready", function* () {
+  it.live("makes the service unready if it is turned off after the start", function* () {
     const { admin, operatorSets, problems } = yield* open("on")
     assert.deepStrictEqual(yield* problems, [])
     yield* operatorSets("off")

@@ -58,7 +58,7 @@ const countIn = (chunks: ReadonlyArray<Buffer>) => {
 
 describe("the notices of PostgreSQL (R6)", () => {
   it.prop(
-    "with SQLSTATE 01000 are reported, and no others, however the bytes are split",
+    "are reported if their SQLSTATE is 01000, and no others, however the bytes are split",
     [stream],
     ([{ messages, sizes }]) => {
       const expected = messages.reduce((sum, { reported }) => sum + reported, 0)
@@ -69,7 +69,7 @@ describe("the notices of PostgreSQL (R6)", () => {
     { arbitrary: { runs: 1000 } }
   )
 
-  it("belong to no statement before the connection is ready, such as a collation version warning", () => {
+  it("are not reported before the connection is ready, such as a collation version warning", () => {
     const reported: Array<string> = []
     const tap = new MessageTap({
       ...nothing,
@@ -81,7 +81,7 @@ describe("the notices of PostgreSQL (R6)", () => {
   })
 
   it.prop(
-    "say that the server is read-only if it refused a write or is a standby, however the bytes are split (F2)",
+    "report a refused write and a standby server, however the bytes are split (F2)",
     [
       elementOf(["refused", "standby", "leader", "other"]),
       Arbitrary.array(integer(1, 9), { minLength: 1, maxLength: 9 })
@@ -104,7 +104,7 @@ describe("the notices of PostgreSQL (R6)", () => {
     }
   )
 
-  it.prop("would be reported too often by a plain text search (control)", [integer(0, 9)], ([n]) => {
+  it.prop("would be reported falsely by a plain text search (control)", [integer(0, 9)], ([n]) => {
     const row = notice("01000", String(n), "D")
     return row.includes("C01000\0") && countIn([row]) === 0
   })
@@ -114,7 +114,7 @@ const raise = (level: string) => `
   CREATE OR REPLACE FUNCTION say() RETURNS trigger LANGUAGE plpgsql
   AS $$ BEGIN RAISE ${level} 'a word'; RETURN NEW; END $$`
 
-layerLive(TestService.recordedWith({}))("an insert during which PostgreSQL sends", (it) => {
+layerLive(TestService.recordedWith({}))("an insert during which PostgreSQL sends a notice", (it) => {
   const saying = (level: string) =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
@@ -124,7 +124,7 @@ layerLive(TestService.recordedWith({}))("an insert during which PostgreSQL sends
       )
     })
 
-  it.effect("01000 is not acknowledged: create answers 500, alone and batched (D11, R6)", function* () {
+  it.effect("create answers 500 if PostgreSQL sends SQLSTATE 01000, alone and batched (D11, R6)", function* () {
     const { account_id, create, workspace_id } = yield* TestService.newTenant
     const { insert } = yield* CredentialRepository
     yield* saying("WARNING")
@@ -140,7 +140,7 @@ layerLive(TestService.recordedWith({}))("an insert during which PostgreSQL sends
     for (const answer of many) assertRefused(answer, "InternalError")
   })
 
-  it.effect("any other notice, or none, is acknowledged (control)", function* () {
+  it.effect("create answers 201 if PostgreSQL sends another notice or none (control)", function* () {
     const { sql } = yield* TestService
     const { create } = yield* TestService.newTenant
     yield* saying("NOTICE")

@@ -35,7 +35,7 @@ describe("a query", () => {
     }
   )
 
-  it.effect("is retried after a transaction that could not be rolled back (F5)", function* () {
+  it.effect("is retried after a failed transaction whose rollback failed too (F5)", function* () {
     const { made, query } = queryOf(1, failing("ECONNRESET"))
     const transaction = Effect.onError(query, () => Effect.die(failing("ECONNRESET")))
     assert.strictEqual(yield* retryingWith(() => 0)(transaction, never), "answer")
@@ -44,7 +44,7 @@ describe("a query", () => {
     assert.deepStrictEqual(bug, Exit.die("a bug"))
   })
 
-  it.effect.each(["23505", "42P01", "57014", "53300", "28P01"])("is not retried if it fails with %s", function* (code) {
+  it.effect.each(["23505", "42P01", "57014", "53300", "28P01"])("is not retried after SQLSTATE %s", function* (code) {
     const { made, query } = queryOf(1, lasting(code))
     const failure = yield* Effect.flip(retryingWith(() => 0)(query, never))
     assert.instanceOf(failure, DatabaseFailure)

@@ -77,13 +77,13 @@ const assertRefuses = (exit: Exit.Exit<unknown, unknown>) => {
 }
 
 layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
-  it.effect("is used if its certificate is trusted", function* () {
+  it.effect("connects to a database over TLS if its certificate is trusted", function* () {
     const { certificate, port } = yield* TlsPostgres
     yield* eventually("it is ready", Effect.map(Effect.exit(ask(port, certificate)), Exit.isSuccess))
     assert.deepStrictEqual({ ...(yield* ask(port, certificate))[0] }, { ssl: true })
   })
 
-  it.effect("carries megabytes in both directions unchanged", function* () {
+  it.effect("carries megabytes over TLS in both directions unchanged", function* () {
     const { certificate, port } = yield* TlsPostgres
     const pool = yield* reads(port, certificate)
     const given = "0123456789abcdef".repeat(300_000)
@@ -91,7 +91,7 @@ layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
     assert.isTrue(row?.back === given)
   })
 
-  it.effect("is refused if its certificate is not trusted, even if the authority is for others", function* () {
+  it.effect("refuses a database whose certificate no given or known authority has signed", function* () {
     const { port } = yield* TlsPostgres
     assertRefuses(yield* Effect.exit(ask(port, selfSignedCertificate("localhost").certificate)))
     assertRefuses(yield* Effect.exit(ask(port)))
@@ -102,7 +102,7 @@ it.live.each<readonly [string, Buffer]>([
   ["declines TLS", Buffer.from("N")],
   ["answers with an error", Buffer.from("E")],
   ["agrees, and sends clear text behind it", Buffer.from("SR\0\0\0\b\0\0\0\0")]
-])("a database that %s receives nothing but the request for TLS", function* ([, answer]) {
+])("sends nothing but the request for TLS to a database that %s", function* ([, answer]) {
   const heard: Array<string> = []
   const port = yield* listen(
     (socket) =>
@@ -116,7 +116,7 @@ it.live.each<readonly [string, Buffer]>([
   assert.deepStrictEqual(new Set(heard), new Set(["0000000804d2162f"]))
 })
 
-it.live("a database that closes before it answers is reported at once, not at the connect timeout", function* () {
+it.live("a connection that the database closes unanswered fails at once, not at the connect timeout", function* () {
   const port = yield* listen((socket) => socket.once("data", () => socket.destroy()), "localhost")
   const began = performance.now()
   const error = yield* Effect.callback<Error>((resume) => {
@@ -168,7 +168,7 @@ describe("a trusted certificate", () => {
   const others = [...hosts, "127.0.0.2", "::2", "db.example.org"]
   it.live.each(
     hosts.flatMap((host) => others.filter((other) => other !== host).map((other) => [host, other] as const))
-  )("%s: for %s is refused before anything is sent", function* ([host, certified]) {
+  )("is refused by a connection to %s before a password is sent if it is for %s", function* ([host, certified]) {
     const altname = "ERR_TLS_CERT_ALTNAME_INVALID"
     assert.deepStrictEqual(yield* outcomes(host, certified), { codes: [altname, altname], refused: 0 })
   })

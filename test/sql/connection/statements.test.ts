@@ -10,9 +10,9 @@ interface Wanted {
 }
 
 it.live.each<readonly [string, { readonly nameOf?: (wanted: Wanted) => string }]>([
-  ["each by itself", {}],
-  ["by name", { nameOf: ({ name }) => name }]
-])("look-ups that are asked for at once, %s, each get the row that they would get alone", function* ([, naming]) {
+  ["that do not share rows", {}],
+  ["that share rows by name", { nameOf: ({ name }) => name }]
+])("concurrent look-ups %s each get the row that they would get alone", function* ([, naming]) {
   const target = parseDatabaseUrl(Redacted.make(yield* freshDatabase))
   const context = yield* Layer.build(DatabaseLive.layer(target, databaseSettings))
   const { reads } = Context.get(context, DatabaseLive.Database)

@@ -39,13 +39,13 @@ const openWith = Effect.fnUntraced(function* (distributed: boolean) {
 const rotated = { sealed: plainSealedKey(2), key_version: 2, fields: ["key", "name"] } as const
 const renamed = {}
 
-describe.each(ways)("an update %s", (_, distributed) => {
+describe.each(ways)("an update, written %s", (_, distributed) => {
   const open = openWith(distributed)
 
   it.live.each([
     ["of the name", renamed, "new 2 1", ["credential.update"]],
     ["of the key", rotated, "new 2 2", ["credential.update", "credential.rotate"]]
-  ] as const)("%s is stored and recorded once if its answer is lost (L9)", function* ([, given, row, acts]) {
+  ] as const)("%s is stored and audited once if the database's answer is lost (L9)", function* ([, given, row, acts]) {
     const opened = yield* open
     opened.proxy.loseAnswer(opened.stored)
     assert.isTrue(yield* opened.update(given))
@@ -61,7 +61,7 @@ describe.each(ways)("an update %s", (_, distributed) => {
     )
   })
 
-  it.live("is recognised as stored after its data key was wrapped again (L9)", function* () {
+  it.live("is recognised as stored in a retry even if its data key was rewrapped meanwhile (L9)", function* () {
     const { admin, proxy, row, stored, update } = yield* open
     yield* admin.unsafe(`
         CREATE FUNCTION rewrap() RETURNS trigger LANGUAGE plpgsql AS
@@ -73,7 +73,7 @@ describe.each(ways)("an update %s", (_, distributed) => {
     assert.strictEqual(yield* row, "new 2 2")
   })
 
-  it.live("locks its pool again only if its answer is lost, to wait for the replicas", function* () {
+  it.live("locks its pool again only if the database's answer is lost, to wait for the replicas", function* () {
     const { admin, proxy, stored, update } = yield* open
     const lockedSince = Effect.map(
       admin<{ since: boolean }>`SELECT xmax::text NOT IN ('0', xmin::text) AS since FROM pools`,
@@ -100,7 +100,7 @@ describe.each(ways)("an update %s", (_, distributed) => {
   it.live.each([
     ["another name", "name = 'theirs'"],
     ["the same name and another policy", "name = 'new', disabled = true"]
-  ] as const)("has lost if another one stored %s meanwhile, also when it is asked again (L9)", function* ([, set]) {
+  ] as const)("stores nothing if a concurrent update stored %s, even when it is retried (L9)", function* ([, set]) {
     const { acts, admin, row, update } = yield* open
     const before = yield* row
     const commit = yield* holdOpen(admin, `UPDATE credentials SET ${set}, revision = 2`)
@@ -112,10 +112,10 @@ describe.each(ways)("an update %s", (_, distributed) => {
   })
 })
 
-describe.each(ways)("a deletion %s", (_, distributed) => {
+describe.each(ways)("a deletion, written %s", (_, distributed) => {
   const open = openWith(distributed)
 
-  it.live("is recorded once and answered as done if its answer is lost (L11)", function* () {
+  it.live("is audited once and reported as done if the database's answer is lost (L11)", function* () {
     const { acts, proxy, remove, row, stored } = yield* open
     // The first answer with this text is that of the earlier look-up.
     proxy.loseAnswer(stored, distributed ? 0 : 1)
@@ -126,7 +126,7 @@ describe.each(ways)("a deletion %s", (_, distributed) => {
     assert.isFalse(yield* remove)
   })
 
-  it.live("succeeds if the answer to its earlier look-up is lost (L11)", function* () {
+  it.live("succeeds if the database's answer to the look-up before it is lost (L11)", function* () {
     const { acts, proxy, remove } = yield* open
     proxy.loseAnswer("SELECT 1")
     assert.isTrue(yield* remove)
@@ -135,7 +135,7 @@ describe.each(ways)("a deletion %s", (_, distributed) => {
   })
 
   it.live(
-    "is recorded with the credential's current label, even if it changed meanwhile (SECURITY.md, Audit)",
+    "is audited with the credential's current label, even if that changed meanwhile (SECURITY.md, Audit)",
     function* () {
       const { admin, remove } = yield* open
       const commit = yield* holdOpen(admin, "UPDATE credentials SET label = 'sk-...AbCd', revision = 2")
@@ -147,7 +147,7 @@ describe.each(ways)("a deletion %s", (_, distributed) => {
     }
   )
 
-  it.live("finds nothing if another deletion was first, even if the log has a similar older entry (L11)", function* () {
+  it.live("deletes nothing if another deletion came first, even if an old audit entry is like it (L11)", function* () {
     const { acts, admin, remove } = yield* open
     const event = {
       action: "credential.delete",

@@ -8,7 +8,7 @@ import { create, createOnce, get } from "../../support/service/asTenant.ts"
 import { assert, it } from "../../support/it.ts"
 
 it.live(
-  "created_at is the database's time, so that an instance with a wrong clock also appends (D33, L4)",
+  "created_at is the database's time, even if the clock of the instance is a day ahead or behind (D33, L4)",
   function* () {
     const url = yield* migratedDatabase
     const sql = yield* adminClient(url)

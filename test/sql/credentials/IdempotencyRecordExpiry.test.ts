@@ -48,7 +48,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
     assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 2)
   })
 
-  it.live("are removed by the service, and count until then", function* () {
+  it.live("are removed by the service, and replay the first answer until then", function* () {
     const { create, service, sql } = yield* open
     const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
     const { id } = (yield* create("old")).credential

@@ -38,13 +38,13 @@ const openWith = Effect.fnUntraced(function* (distributed: boolean) {
   return { admin, asStored, insert, insertOnce, plain, recorded, proxy, rows, stored }
 })
 
-describe.each(ways)("a repeated insert of a credential %s", (_, distributed) => {
+describe.each(ways)("an insert of a credential, written %s", (_, distributed) => {
   const open = openWith(distributed)
   const kinds = [
     ["without an idempotency record", "plain", "credentials"],
     ["with one", "recorded", "idempotency_records"]
   ] as const
-  it.live.each(kinds)("%s happens by itself if the answer to the first is lost (R3)", function* ([, kind]) {
+  it.live.each(kinds)("%s is retried and stored once if the database's answer is lost (R3)", function* ([, kind]) {
     const { asStored, [kind]: insert, proxy, rows, stored } = yield* open
     proxy.loseAnswer(stored)
     assert.deepStrictEqual(yield* insert, yield* asStored(11))
@@ -52,7 +52,7 @@ describe.each(ways)("a repeated insert of a credential %s", (_, distributed) => 
     assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
   })
 
-  it.live.each(kinds)("%s happens by itself if the first loses its connection (R3)", function* ([, kind, table]) {
+  it.live.each(kinds)("%s is retried and stored once if its connection is lost (R3)", function* ([, kind, table]) {
     const { admin, asStored, [kind]: insert, rows } = yield* open
     const unlock = yield* lockTable(admin, table)
     const caller = yield* Effect.forkChild(insert)
@@ -62,14 +62,14 @@ describe.each(ways)("a repeated insert of a credential %s", (_, distributed) => 
   })
 })
 
-describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idempotency records)", (_, distributed) => {
+describe.each(ways)("an idempotent insert, written %s (SECURITY.md, Idempotency records)", (_, distributed) => {
   const open = openWith(distributed)
   const taking = `
     INSERT INTO idempotency_records VALUES (
       '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()
     )`
 
-  it.live("waits for another one with the same key, and stores nothing if that commits", function* () {
+  it.live("waits for another insert with its idempotency key, and stores nothing if that one commits", function* () {
     const { admin, insert, insertOnce, rows } = yield* open
     yield* insert(account_id, credential(10), plainSealedKey(10))
     const commit = yield* holdOpen(admin, taking)
@@ -80,7 +80,7 @@ describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idemp
     assert.deepStrictEqual(yield* rows, [{ id: uuid(10), sort_order: 0 }])
   })
 
-  it.live("stores its row if that is rolled back", function* () {
+  it.live("stores its row if another insert with its idempotency key is rolled back", function* () {
     const { admin, asStored, insert, insertOnce, rows } = yield* open
     yield* insert(account_id, credential(10), plainSealedKey(10))
     const end = yield* holdOpen(admin, taking)
@@ -99,7 +99,7 @@ describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idemp
 })
 
 describe("inserts with idempotency records in one statement", () => {
-  it.live("store all but those with taken keys, even keys that another instance is taking", function* () {
+  it.live("store all but those whose idempotency key is taken, even by an uncommitted insert", function* () {
     const { admin, repository } = yield* openLossyStoreWith(false)
     const recordOf = (n: number) => ({ key_hash: new Uint8Array(32).fill(n), fingerprint: new Uint8Array(32) })
     const insert = (n: number, key = n) =>
@@ -125,10 +125,10 @@ describe("inserts with idempotency records in one statement", () => {
   })
 })
 
-describe.each(ways)("an insert %s under an id that is taken", (_, distributed) => {
+describe.each(ways)("an insert, written %s, under an id that is taken", (_, distributed) => {
   const open = openWith(distributed)
 
-  it.live("by other key material fails and changes nothing; another account's row is another row (T6)", function* () {
+  it.live("fails and changes nothing, unless only another account has the id (T6)", function* () {
     const { admin, insert, rows } = yield* open
     yield* insert(account_id, credential(11), plainSealedKey(1))
     const [other, otherWorkspace] = [AccountId.make(uuid(3)), WorkspaceId.make(uuid(4))]

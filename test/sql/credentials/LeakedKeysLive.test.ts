@@ -33,7 +33,7 @@ const actionsIn = (sql: Parameters<typeof eventsIn>[0]) =>
   Effect.map(eventsIn(sql), (events) => events.map(({ action }) => action).filter((action) => /leak|park/.test(action)))
 
 describe("the search for a leaked key on PostgreSQL", () => {
-  it.live("covers every credential once, page by page, whether suspect or not (L15)", () =>
+  it.live("reads every credential once, page by page, whether its label is suspect or not (L15)", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const { account_id, credential_id } = yield* newKey
@@ -101,7 +101,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
     assert.includeMembers(expected, [true, false], "control")
   })
 
-  it.live("records search and marks once, in one transaction, even if its answer is lost (L16)", function* () {
+  it.live("audits a search and its parkings once, in one transaction, even if the answer is lost (L16)", function* () {
     const { ports, proxy, sql } = yield* openBehindProxy
     yield* Effect.gen(function* () {
       const key = yield* newKey

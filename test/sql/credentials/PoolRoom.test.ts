@@ -17,7 +17,7 @@ const full = {
   credentials: new PoolFull({ unit: "credentials", limit: limits.credentials })
 }
 
-describe.each(ways)("the limits of a pool, written %s (D52)", (_, distributed) => {
+describe.each(ways)("the limits of a pool of credentials, written %s (D52)", (_, distributed) => {
   const open = Effect.gen(function* () {
     const { admin, repository } = yield* Effect.provideService(openLossyStoreWith(distributed), PoolLimits, limits)
     const insert = (n: number, provider: string, allowed_models: ReadonlyArray<string> | null = null, once = false) => {
@@ -67,7 +67,7 @@ describe.each(ways)("the limits of a pool, written %s (D52)", (_, distributed) =
     }
   )
 
-  it.live("refuse an update that exceeds the bytes, with a new key or without", function* () {
+  it.live("refuse an update that exceeds the limit in bytes, with a new key or without", function* () {
     const { admin, insert, update } = yield* open
     const rotated = { sealed, key_version: 2, fields: ["key", "allowed_models"] } as const
     for (const n of [11, 12]) yield* insert(n, "openai")

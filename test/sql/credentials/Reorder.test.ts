@@ -28,7 +28,7 @@ const open = Effect.gen(function* () {
   return { admin, reorder, state }
 })
 
-it.live("stores an order with its audit event, and writes nothing if it is the stored one (L14)", function* () {
+it.live("stores a new order with its audit event, and writes nothing if the order is unchanged (L14)", function* () {
   const { admin, reorder, state } = yield* open
   const before = yield* state
   assert.deepStrictEqual(before.orders, [1, 0, 0, 0])
@@ -57,7 +57,7 @@ it.live.each(refused)(
   }
 )
 
-it.live("locks the pool before its credentials, like every write", function* () {
+it.live("a reorder locks the pool before its credentials, like every write", function* () {
   const { admin, reorder } = yield* open
   const release = yield* holdOpen(admin, "SELECT FROM pools FOR UPDATE")
   const order = yield* Effect.forkChild(reorder(14, 13, 12, 11))

@@ -7,7 +7,7 @@ import { assert, describe, it } from "../../support/it.ts"
 const ring = ringOf("new", "old")
 
 describe("the limits of sealing (T2c; SECURITY.md, Out of scope)", () => {
-  it.live("a deleted row is gone, a complete older row opens, and a mixture of old and new does not", () =>
+  it.live("a whole older row that replaces the newer one can be decrypted, and a mixture of both cannot", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const made = yield* sealUnder(ringOf("old"), 3)

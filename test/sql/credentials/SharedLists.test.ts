@@ -32,7 +32,7 @@ const open = Effect.gen(function* () {
 const times = <A>(count: number, one: A) => Array.from({ length: count }, () => one)
 
 it.live(
-  "lists of a known size share a statement, unless they are filtered or skip more than 1,000 (R13)",
+  "concurrent lists of a known size share a statement, unless filtered or at an offset over 1,000 (R13)",
   function* () {
     const { page, statements, unlimited } = yield* open
     assert.deepStrictEqual(yield* statements(times(3, page({ offset: 1000 }))), [3])
@@ -42,14 +42,14 @@ it.live(
   }
 )
 
-it.live("lists share a statement up to 4 MiB, by the bytes of their lists and a kibibyte for each row", function* () {
+it.live("concurrent lists share a statement up to 4 MiB, counting their reserved bytes and 1 KiB a row", function* () {
   const { memory, page, statements } = yield* open
   const eighth = page({ limit: 100, memory: memory((512 - 100) * kibibyte) })
   assert.deepStrictEqual(yield* statements(times(8, eighth)), [8])
   assert.deepStrictEqual(yield* statements(times(9, eighth)), [8, 1])
 })
 
-it.live("a list whose lists need more memory is read again once that is admitted (R13)", function* () {
+it.live("a page that needs more memory than reserved is read again once that is admitted (R13)", function* () {
   const { asked, list, memory, page, repository, statements } = yield* open
   const allowed_models = times(100, "m".repeat(200))
   yield* repository.insert(account_id, { ...plainCredential(workspace_id, uuid(11)), allowed_models }, plainSealedKey())

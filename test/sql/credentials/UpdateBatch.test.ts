@@ -51,7 +51,7 @@ const open = Effect.gen(function* () {
 
 const together = <A, E>(all: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(all, { concurrency: "unbounded" })
 
-it.live("stores and records each of several concurrent updates once, even if the answer is lost (L9)", function* () {
+it.live("stores and audits each of several concurrent updates once, even if the answer is lost (L9)", function* () {
   const { acts, proxy, rows, update } = yield* open
   proxy.loseAnswer("SELECT 3")
   const rotated = { sealed: plainSealedKey(77), key_version: 2, fields: ["key", "name", "allowed_models"] } as const
@@ -70,7 +70,7 @@ it.live("stores and records each of several concurrent updates once, even if the
   ])
 })
 
-it.live("an update of a locked row does not delay concurrent ones (L7)", function* () {
+it.live("an update of a locked row does not delay concurrent updates of other rows (L7)", function* () {
   const { admin, rows, update } = yield* open
   const release = yield* holdOpen(admin, `SELECT FROM credentials WHERE id = '${uuid(12)}' FOR UPDATE`)
   const updates = yield* Effect.forkChild(together(numbers.map((n) => update(n))), { startImmediately: true })

@@ -36,11 +36,11 @@ const openWith = Effect.fnUntraced(function* (batching: boolean) {
   return { ports, sql: yield* adminClient(url) }
 })
 
-describe("every write of a credential", () => {
+describe("writes of credentials", () => {
   it.live.each([
     ["in batches", true],
     ["each with a statement of its own", false]
-  ] as const)("keeps the pool's counts exact and within its limits, %s", function* ([, batching]) {
+  ] as const)("keep the pool's counts exact and within its limits, %s", function* ([, batching]) {
     const { ports, sql } = yield* openWith(batching)
     const [first = assert.fail()] = ports
     const repositories = ports.map((each) => Context.get(each, CredentialRepository))
@@ -96,7 +96,7 @@ describe("every write of a credential", () => {
   it.live.each([
     ["in batches", true],
     ["each with a statement of its own", false]
-  ] as const)("makes updates that do not grow a pool beyond a limit that was lowered, %s", function* ([, batching]) {
+  ] as const)("succeed in a pool beyond its limit if they do not grow it, %s", function* ([, batching]) {
     const { ports, sql } = yield* openWith(batching)
     const [store = assert.fail()] = ports
     const repository = Context.get(store, CredentialRepository)
@@ -126,7 +126,7 @@ describe("every write of a credential", () => {
     assert.deepInclude(yield* Effect.flip(repository.update(account_id, longer)), { _tag: "PoolFull", unit: "bytes" })
   })
 
-  it.live("refuses the writes that lose the race for the last place in a pool", function* () {
+  it.live("are refused if they lose the race for the last place in a pool", function* () {
     const { ports, sql } = yield* openWith(true)
     const [store = assert.fail()] = ports
     const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
@@ -145,7 +145,7 @@ describe("every write of a credential", () => {
     assert.deepStrictEqual((yield* Fiber.join(creates)).toSorted(), [false, false, true, true])
   })
 
-  it.live("locks the pools of a batch in the order of their keys, not of its rows", function* () {
+  it.live("lock the pools of a batch in the order of the pools' keys, not of the batch's rows", function* () {
     const { admin, repository } = yield* openLossyStore
     const create = (provider: string) =>
       repository.insert(account_id, { ...plainCredential(workspace_id), provider }, plainSealedKey(1))
@@ -160,7 +160,7 @@ describe("every write of a credential", () => {
     assert.isTrue((yield* Fiber.join(batch)).every(Option.isSome))
   })
 
-  it.live("gives concurrent creates their positions in the order of the requests (D32)", function* () {
+  it.live("give concurrent creates their positions in the order of the requests (D32)", function* () {
     const { admin, repository } = yield* openLossyStore
     const create = () => insertInto(repository)(account_id, plainCredential(workspace_id), plainSealedKey(1))
     const created = yield* Effect.forEach(Array.from({ length: 6 }), create, { concurrency: "unbounded" })
@@ -172,7 +172,7 @@ describe("every write of a credential", () => {
     assert.lengthOf(found, 0, "none is asked for again: that would lock the pool")
   })
 
-  it.live("deletes a credential that a concurrent update makes larger than its pool was", function* () {
+  it.live("delete a credential that a concurrent update has made larger than its pool was", function* () {
     const { ports, sql } = yield* openWith(true)
     const [first = assert.fail(), second = assert.fail()] = ports
     const [one, other] = [Context.get(first, CredentialRepository), Context.get(second, CredentialRepository)]

@@ -180,7 +180,7 @@ describe("a data directory that cannot be used", () => {
     )
   const saying = (fault: string) => `BYOK_DATA_DIR must be a writable directory: ${fault}.`
 
-  it.live("is reported by its setting and the system's code, without the value", function* () {
+  it.live("is reported with BYOK_DATA_DIR and the system's error code, without its path", function* () {
     const directory = yield* temporaryDirectory
     writeFileSync(join(directory, "postgres"), "")
     assert.strictEqual(yield* refusalOf(directory), saying("not a directory (ENOTDIR)"))
@@ -189,7 +189,7 @@ describe("a data directory that cannot be used", () => {
     assert.strictEqual(yield* refusalOf("/proc/x/y"), saying("no such file or directory (ENOENT)"))
   })
 
-  it.live("by PostgreSQL is reported with PostgreSQL's output", function* () {
+  it.live("is reported with initdb's output if initdb fails in it", function* () {
     const directory = yield* temporaryDirectory
     const initdb = join(directory, "initdb")
     writeFileSync(initdb, "#!/bin/sh\necho 'initdb: no, I am afraid' >&2\nexit 1\n", { mode: 0o755 })
@@ -199,7 +199,7 @@ describe("a data directory that cannot be used", () => {
     )
   })
 
-  it.live.skipIf(!isRoot)("whose PostgreSQL its user may not execute is reported without its path", function* () {
+  it.live.skipIf(!isRoot)("is reported without a path if PostgreSQL's user may not execute the program", function* () {
     const message = yield* refusalOf(yield* temporaryDirectory, { postgres: "/dev/null/postgres" })
     assert.match(message, /^BYOK_DATA_DIR cannot be used: .* cannot reach the directory or execute PostgreSQL: choose /)
   })
@@ -226,8 +226,8 @@ class Initialised extends Context.Service<Initialised, string>()("byok/test/Init
   )
 }
 
-layerLive(Initialised.layer)("a postmaster", (it) => {
-  it.effect("survives a killed service, and the next start takes it over with its committed data (R1)", function* () {
+layerLive(Initialised.layer)("the embedded PostgreSQL", (it) => {
+  it.effect("PostgreSQL survives a killed service, and the next service takes over its data (R1)", function* () {
     const directory = yield* Initialised
     const owner = yield* spawnOwner(directory)
     const { host } = yield* owner.ready
@@ -245,7 +245,7 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
     assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
   })
 
-  it.effect("does not keep the process that started it alive", function* () {
+  it.effect("PostgreSQL does not keep the process that started it alive", function* () {
     const directory = yield* Initialised
     const script = `
           import { Effect, Scope } from "effect"
@@ -259,7 +259,7 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
     yield* Effect.scoped(start(directory))
   })
 
-  it.effect("serves one service at a time, and the second is refused in a sentence", function* () {
+  it.effect("PostgreSQL serves one service at a time, and a second one fails with an explanation", function* () {
     const directory = yield* Initialised
     const owner = yield* spawnOwner(directory)
     yield* owner.ready
@@ -278,7 +278,7 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
     ["service", "command"],
     ["command", "service"],
     ["command", "command"]
-  ])("of a %s is shared with a %s and ends with the last of them", function* ([first, second]) {
+  ])("PostgreSQL started by a %s is shared with a %s, and ends with the last of them", function* ([first, second]) {
     const directory = yield* Initialised
     const owner = yield* spawnOwner(directory, first)
     const { host } = yield* owner.ready
@@ -296,7 +296,7 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
     yield* holds(() => !isRunning(pid))
   })
 
-  it.effect("is replaced if it crashes, even while a client is connected (R3)", function* () {
+  it.effect("a crashed PostgreSQL is restarted, even while a client is connected (R3)", function* () {
     const directory = yield* Initialised
     const lines: Array<string> = []
     yield* Effect.scoped(
@@ -319,7 +319,7 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
     assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
   })
 
-  it.effect("is replaced once file descriptors are available, with warnings until then", function* () {
+  it.effect("a crashed PostgreSQL is restarted once file descriptors are free, with warnings until then", function* () {
     const directory = yield* Initialised
     const script = `
           import { Effect, Scope } from "effect"
@@ -361,7 +361,7 @@ layerLive(Initialised.layer)("a postmaster", (it) => {
 })
 
 describe.runIf(isRoot)("as root", () => {
-  it.live("the files of PostgreSQL belong to nobody, in a directory that can only be traversed", function* () {
+  it.live("the files of PostgreSQL belong to nobody, in a directory that others can only traverse", function* () {
     const directory = yield* dataDirectory
     yield* start(directory)
     assert.strictEqual(statSync(directory).uid, 0)
@@ -375,7 +375,7 @@ describe.runIf(isRoot)("as root", () => {
     assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Groups:\s*$/m)
   })
 
-  it.live("a directory that the user nobody cannot reach is refused in a sentence", function* () {
+  it.live("a directory that the user nobody cannot reach is refused with an explanation", function* () {
     const parent = yield* temporaryDirectory
     chmodSync(parent, 0o700)
     const error = yield* Effect.flip(start(join(parent, "data")))
@@ -386,8 +386,8 @@ describe.runIf(isRoot)("as root", () => {
   })
 })
 
-describe("the programs", () => {
-  it.live("are missing on other platforms, and the error names the alternative", function* () {
+describe("the programs of PostgreSQL", () => {
+  it.live("are missing on other platforms, and the error advises DATABASE_URL", function* () {
     const error = yield* Effect.flip(locate("win32", "x64"))
     assert.strictEqual(
       error.message,

@@ -30,7 +30,7 @@ const sealedUnder = (kek_id: string) =>
   })
 
 layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (it) => {
-  it.effect("accepts the key of only one instance if several register different bytes at once (T12)", function* () {
+  it.effect("accepts one of several different keys that are registered under one id at once (T12)", function* () {
     const { register } = yield* KekRegistry
     for (const round of Array.from({ length: 20 }, (_, n) => `race-${n}`)) {
       const answers = yield* Effect.forEach([1, 2, 3, 4], (byte) => register([kek(round, byte)]), {
@@ -44,7 +44,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
     }
   })
 
-  it.effect("records nothing if another instance records different bytes meanwhile (T12)", function* () {
+  it.effect("registers none of the given keys if one conflicts with a concurrent registration (T12)", function* () {
     const { register } = yield* KekRegistry
     const sql = yield* Admin
     const commit = yield* holdOpen(
@@ -58,7 +58,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
     assert.notInclude((yield* registered).join(), "beside")
   })
 
-  it.effect("does not retire the key of a row that is being inserted (T10)", function* () {
+  it.effect("does not retire a key-encryption key while a row that names it is being inserted (T10)", function* () {
     const { find, register, retire } = yield* KekRegistry
     const sql = yield* Admin
     yield* sealedUnder("named")
@@ -86,7 +86,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
   })
 
   it.effect.each(["NULL", "null", "a.b-C_9"])(
-    "retires a key with the id %s twice, and records it once (T10)",
+    "audits the retirement of the key %s once, even if it is retired twice (T10)",
     function* (id) {
       const { register, retire } = yield* KekRegistry
       const sql = yield* Admin
@@ -104,7 +104,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
   )
 })
 
-it.live("a promotion whose answer is lost is recorded once, and a later one again", function* () {
+it.live("a promotion is audited once if the database's answer is lost, and again if it is repeated", function* () {
   const { ports, proxy, sql } = yield* openBehindProxy
   const { recordPromotion } = Context.get(ports, KekRegistry)
   const promoted = Effect.map(eventsIn(sql), (events) =>

@@ -70,7 +70,7 @@ const addGate = (sql: SqlClient.SqlClient) =>
   })
 
 describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () => {
-  it.live("two at once share the work: neither waits for the other, and no key is wrapped twice", () =>
+  it.live("shares the work with a concurrent one: neither waits for the other, and no key is wrapped twice", () =>
     withCredentials(8, (sql, made, another) =>
       Effect.gen(function* () {
         yield* addGate(sql)
@@ -95,7 +95,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     )
   )
 
-  it.live("get and create continue while it holds its rows", () =>
+  it.live("lets get and create continue while it has rows locked", () =>
     withCredentials(3, (sql, made) =>
       Effect.gen(function* () {
         yield* addGate(sql)
@@ -123,7 +123,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     )
   )
 
-  it.live("a row that is being changed is skipped, and wrapped later in its new state", () =>
+  it.live("skips a row that is being changed, and rewraps it later in its new state", () =>
     withCredentials(4, (sql, made) =>
       Effect.gen(function* () {
         const [first, ...others] = made
@@ -149,7 +149,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     )
   )
 
-  it.live("a row that no create could have stored is reported as altered, and the others are rewrapped", () =>
+  it.live("reports a row that no create could have stored as altered, and rewraps the others", () =>
     withCredentials(3, (sql, [broken, ...whole]) =>
       Effect.gen(function* () {
         if (broken === undefined) return assert.fail("no credential")
@@ -165,7 +165,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     )
   )
 
-  it.live("finds the few remaining rows, wherever they are", () =>
+  it.live("finds the few rows left under the old key, wherever they are among 20,000 others", () =>
     withCredentials(2, (sql, made) =>
       Effect.gen(function* () {
         const ids = ["00000000-0000-7000-8000-000000000001", "ffffffff-ffff-7fff-bfff-fffffffffffe"]
@@ -186,7 +186,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     )
   )
 
-  it.live("covers the key pairs of links, which work after the old key is retired", () =>
+  it.live("rewraps the key pairs of links, which still work after the old key is retired", () =>
     withCredentials(1, () =>
       Effect.gen(function* () {
         const { account_id } = yield* newTenant

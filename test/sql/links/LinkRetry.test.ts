@@ -34,7 +34,7 @@ const open = Effect.fnUntraced(function* (purpose: Purpose) {
 })
 
 it.live.each(["connect", "manage"] as const)(
-  "a create by a link to %s is stored once if its answer is lost",
+  "a create by a link to %s is stored once if the database's answer is lost",
   function* (purpose) {
     const { admin, ended, insertByLink, proxy } = yield* open(purpose)
     proxy.loseAnswer("COMMIT")
@@ -49,7 +49,7 @@ it.live.each(["connect", "manage"] as const)(
   }
 )
 
-it.live("a used link makes no other write", function* () {
+it.live("a link to connect that was used refuses another create", function* () {
   const { admin, insertByLink } = yield* open("connect")
   assert.isTrue(Option.isSome(yield* insertByLink(3)))
   const exit = yield* Effect.exit(insertByLink(4))
@@ -59,7 +59,7 @@ it.live("a used link makes no other write", function* () {
   assert.lengthOf(yield* eventsIn(admin), 1)
 })
 
-it.live("a link whose write stored nothing can still be used", function* () {
+it.live("a link to connect can still be used after a create by it stored nothing", function* () {
   const { admin, ended, insertByLink } = yield* open("connect")
   yield* admin`UPDATE workspaces SET deleted_at = now()`
   assert.instanceOf(yield* Effect.flip(insertByLink(3)), WorkspaceGone)
@@ -69,7 +69,7 @@ it.live("a link whose write stored nothing can still be used", function* () {
   assert.strictEqual(yield* ended, "used")
 })
 
-describe("an order by a link", () => {
+describe("a reorder of credentials by a link", () => {
   /** Two credentials, and what sets their order by the link. */
   const ordering = Effect.gen(function* () {
     const opened = yield* open("manage")
@@ -87,7 +87,7 @@ describe("an order by a link", () => {
     return { ...opened, order, revoke, stored }
   })
 
-  it.live("is stored while the link is open, and is refused and stores nothing once it was revoked", function* () {
+  it.live("is stored while the link is open, and is refused and stores nothing once the link is revoked", function* () {
     const { admin, order, revoke, stored } = yield* ordering
     assert.isTrue(Option.isNone(yield* order(4, 3)))
     assert.deepStrictEqual(yield* stored, [uuid(4), uuid(3)], "control")
@@ -107,7 +107,7 @@ describe("an order by a link", () => {
     )
   })
 
-  it.live("that waits for a revocation stores nothing", function* () {
+  it.live("is refused and stores nothing if it waits for a revocation that commits", function* () {
     const { admin, order, stored } = yield* ordering
     const before = yield* stored
     const commit = yield* holdOpen(admin, "UPDATE links SET ended = 'revoked'")
@@ -120,7 +120,7 @@ describe("an order by a link", () => {
     assert.deepStrictEqual(yield* stored, before)
   })
 
-  it.live("that has begun is stored before the revocation is answered", function* () {
+  it.live("that has begun is stored before a concurrent revocation completes", function* () {
     const { admin, order, revoke, stored } = yield* ordering
     const release = yield* holdOpen(admin, "SELECT 1 FROM pools FOR UPDATE")
     const ordered = yield* Effect.forkChild(order(4, 3))

@@ -7,8 +7,8 @@ import { plainCredential, plainSealedKey } from "../../support/database/plainCre
 import { openStore } from "../../support/database/stores.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
-describe("a pool in the database", () => {
-  it.live("is read even if its parkings take 20 MB together", function* () {
+describe("a pool of credentials in the database", () => {
+  it.live("can be loaded even if the parkings of its keys take 20 MB together", function* () {
     const { ports, sql } = yield* openStore()
     yield* Effect.gen(function* () {
       const owner = yield* newTenant
@@ -34,7 +34,7 @@ describe("a pool in the database", () => {
     }).pipe(Effect.provide(ports))
   })
 
-  it.live("has its version read by a statement that PostgreSQL plans once", function* () {
+  it.live("has its version read by prepared statements that PostgreSQL plans only once", function* () {
     const { ports } = yield* openStore()
     yield* Effect.gen(function* () {
       const owner = yield* newTenant

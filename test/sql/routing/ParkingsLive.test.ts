@@ -18,7 +18,7 @@ const newCredential = Effect.gen(function* () {
 const rejected = { model: "", key_version: 1, epoch: 0, cause: "rejected", strikes: 1, remaining: 60_000 } as const
 
 describe("parkings that are stored together", () => {
-  it.live.each([["pools"], ["credentials"]])("wait for no lock that others hold on a row of %s", function* ([table]) {
+  it.live.each([["pools"], ["credentials"]])("do not wait for another's lock on a row of %s", function* ([table]) {
     yield* Effect.gen(function* () {
       const { sql } = yield* Store
       const { store } = yield* Parkings
@@ -46,7 +46,7 @@ describe("parkings that are stored together", () => {
     }).pipe(Effect.provide(Store.layer()))
   })
 
-  it.live("delete an expired one before they are merged, so that it outweighs none of them", function* () {
+  it.live("replace an expired parking instead of being merged with it", function* () {
     yield* Effect.gen(function* () {
       const { sql } = yield* Store
       const { store } = yield* Parkings

@@ -41,8 +41,8 @@ const open = Effect.gen(function* () {
   return { events, seen, sql }
 })
 
-describe("events of refused keys", () => {
-  it.live("are one per change, however often the key is tried; rate limits have none", () =>
+describe("audit events of refused keys", () => {
+  it.live("are written once per change of a key's state, however often it is tried, and not for rate limits", () =>
     Effect.gen(function* () {
       const { events, seen } = yield* open
       yield* seen({ model: "m", cause: "rate_limited" })
@@ -69,7 +69,7 @@ describe("events of refused keys", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("are one for a refusal of many models, until it ends or the key recovers", () =>
+  it.live("are written once for a refusal of many models, until it ends or the key recovers", () =>
     Effect.gen(function* () {
       const { events, seen, sql } = yield* open
       const forbidden = (n: number) => ({ model: `m${n}`, cause: "forbidden" }) as const
@@ -101,7 +101,7 @@ describe("events of refused keys", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("are stored with the parking, or neither is", () =>
+  it.live("are stored together with the parking, or neither is stored", () =>
     Effect.gen(function* () {
       const { events, seen, sql } = yield* open
       yield* refuseInserts(sql, "audit_entries", "23514")

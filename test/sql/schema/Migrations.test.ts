@@ -46,7 +46,7 @@ describe("migrate", () => {
     assert.deepStrictEqual(yield* appliedMigration(sql), Option.some(latestMigration))
   })
 
-  it.live("instances that start together on an empty database migrate it once", function* () {
+  it.live("runs once if several instances start together on an empty database", function* () {
     const { sql, target } = yield* empty
     const ran = yield* Effect.forEach(Array.from({ length: 8 }), () => migrate(target, databaseSettings), {
       concurrency: "unbounded"
@@ -55,7 +55,7 @@ describe("migrate", () => {
     assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, all.length)
   })
 
-  it.live("rolls back if it fails, shows no name or value, and works later", function* () {
+  it.live("rolls back if it fails, shows no table name in the error, and succeeds later", function* () {
     const { sql, tables, target } = yield* empty
     yield* sql`CREATE TABLE keks (canary text)`
     const exit = yield* Effect.exit(migrate(target, databaseSettings))

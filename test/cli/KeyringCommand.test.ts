@@ -215,7 +215,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
 
 const line = /^kek-\d{4}-\d\d-\d\d-[0-9a-f]{6}:[A-Za-z0-9+/]{43}=$/
 
-describe("byok keyring generate (SECURITY.md, Keyring)", () => {
+describe("byok keyring generate (docs/keys.md, The keyring)", () => {
   it.live("prints one new key as id:base64, ready for a keyring file, without a database", function* () {
     const { code, stderr, stdout } = yield* runCommand(["keyring", "generate"])
     assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })

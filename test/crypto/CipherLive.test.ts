@@ -192,7 +192,7 @@ describe("a sealed key", () => {
   })
 })
 
-describe("the keyring (SECURITY.md, Keyring)", () => {
+describe("the keyring (docs/keys.md, The keyring)", () => {
   it.effect("seals under its first key and opens under all of them", function* () {
     const [first, second] = [ringOf("kek-1"), ringOf("kek-2")]
     const before = yield* (yield* cipherWith(first)).seal(key, contextOf(bound))

@@ -14,7 +14,7 @@ const rewrapperWith = (ring: string) =>
     )
   )
 
-describe("a rewrapper (T10; SECURITY.md, Rotating the keyring)", () => {
+describe("a rewrapper (T10; docs/keys.md, Rotate the keyring)", () => {
   it.effect("lists the keys of the keyring, the first one as primary", function* () {
     const { kek_ids, primary } = yield* rewrapperWith(ringOf("new", "old", "older"))
     assert.deepStrictEqual([primary, ...kek_ids], ["new", "new", "old", "older"])

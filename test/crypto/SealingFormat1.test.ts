@@ -112,7 +112,7 @@ const rotation = Arbitrary.map(
 )
 const altered = Result.fail(new AuthenticationFailed())
 
-describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () => {
+describe("rewrapping a data key (T10; docs/keys.md, Rotate the keyring)", () => {
   it.prop("gives the bytes that SECURITY.md specifies for sealing under the new key", [rotation], ([given]) => {
     const { context, from, plaintext, random, to, toBytes } = given
     const before = seal(from, plaintext, context, (target) => void random.copy(target))

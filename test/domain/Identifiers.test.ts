@@ -72,7 +72,7 @@ describe.for([
   )
 })
 
-describe("the id of a key-encryption key (SECURITY.md, Keyring)", () => {
+describe("the id of a key-encryption key (docs/keys.md, The keyring)", () => {
   it("may have exactly the characters and lengths that its description states", () => {
     const [, least = "", most = "", told = ""] = /^(\d+) to (\d+) characters of (.*)$/.exec(kekIdForm) ?? []
     const inRange = (text: string) => told.split(" ").some(([low = "", , high = low]) => low <= text && text <= high)

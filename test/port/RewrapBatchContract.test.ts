@@ -23,7 +23,7 @@ const idsOf = (made: ReadonlyArray<Made>) => inOrder(made).map(({ id }) => id)
 for (const [name, store] of stores) {
   const fresh = Layer.fresh(store)
 
-  describe(`rewrapBatch ${name} (SECURITY.md, Rotating the keyring)`, () => {
+  describe(`rewrapBatch ${name} (docs/keys.md, Rotate the keyring)`, () => {
     it.live("replaces only the key id and the wrapped key of each credential", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 3)

@@ -40,7 +40,7 @@ const begin = Effect.gen(function* () {
   return { url, write, settings, instance, create, reload, problems, warnings }
 })
 
-describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotating the keyring)", () => {
+describe("a keyring that is reloaded while the service runs (docs/keys.md, Rotate the keyring)", () => {
   it.live("seals under the new first key and opens under all; readiness reports missing keys", function* () {
     const { create, instance, problems, reload, warnings, write } = yield* begin
     const before = yield* create

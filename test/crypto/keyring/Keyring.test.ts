@@ -19,7 +19,7 @@ const refusal = (text: string) => {
   }
 }
 
-describe("parsing a keyring (SECURITY.md, Keyring)", () => {
+describe("parsing a keyring (docs/keys.md, The keyring)", () => {
   it.for([
     ["one key", one, ["kek-1"]],
     ["one key and a line break", `${one}\n`, ["kek-1"]],
@@ -50,7 +50,7 @@ describe("parsing a keyring (SECURITY.md, Keyring)", () => {
   )
 })
 
-describe("the error for an invalid keyring (SECURITY.md, Keyring)", () => {
+describe("the error for an invalid keyring (docs/keys.md, The keyring)", () => {
   const expected = "expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found"
   const keyOfBytes = (bytes: Buffer) => `kek-1:${bytes.toString("base64")}`
   it.for([

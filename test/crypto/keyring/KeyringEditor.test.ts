@@ -34,7 +34,7 @@ const retireKey = (settings: Settings, kek_id: string) => edit(settings, ({ reti
 type Change = Effect.Effect<unknown, { readonly message: string }, KekRegistry>
 const told = (change: Change) => Effect.map(Effect.flip(change), ({ message }) => message)
 
-describe("the commands that change the keyring file (SECURITY.md, Rotating the keyring)", () => {
+describe("the commands that change the keyring file (docs/keys.md, Rotate the keyring)", () => {
   it.live("add a key at the end, promote it to the front and retire the old one (T10)", function* () {
     const { file, ids, settings, stores, text, url } = yield* begin("old")
     const roles = Effect.gen(function* () {

@@ -10,7 +10,7 @@ import { assert, describe, it } from "../../support/it.ts"
 const isRoot = process.getuid?.() === 0
 const module = pathToFileURL(join(import.meta.dirname, "../../../src/crypto/keyring/SecretFile.ts")).href
 
-describe("a file with a secret (SECURITY.md, Keyring)", () => {
+describe("a file with a secret (docs/keys.md, The keyring)", () => {
   it.effect("is read with mode 0400 or 0600; with another, the error shows the mode, no content", function* () {
     const file = yield* fileOfMode(0o600)
     const read: Array<string> = []

@@ -49,7 +49,7 @@ const assertLeft = (file: string, text: string) => {
   assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
 }
 
-describe("a new keyring file (SECURITY.md, Keyring)", () => {
+describe("a new keyring file (docs/keys.md, The keyring)", () => {
   it.effect("has mode 0600 and the text that was written", function* () {
     const file = join(yield* temporaryDirectory, "keyring")
     yield* createPrivateFile(file, secret)
@@ -94,7 +94,7 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
   })
 })
 
-describe("changing a keyring file (SECURITY.md, Rotating the keyring)", () => {
+describe("changing a keyring file (docs/keys.md, Rotate the keyring)", () => {
   const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
 
   it.effect.each([0o400, 0o600])(

@@ -44,7 +44,7 @@ const finished = <A, E, R>(rewrap: Effect.Effect<A, E, R>) =>
 
 const onMemory = itWith(MemoryStore.layer)
 
-describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
+describe("a rewrap (T10; docs/keys.md, Rotate the keyring)", () => {
   onMemory.prop(
     "moves every credential to the primary key, whatever the batch and rate, and counts the wraps",
     [

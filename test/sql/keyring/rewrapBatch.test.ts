@@ -69,7 +69,7 @@ const addGate = (sql: SqlClient.SqlClient) =>
     yield* sql.unsafe(`CREATE TRIGGER gate AFTER UPDATE ON credentials EXECUTE FUNCTION wait_at_gate()`)
   })
 
-describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () => {
+describe("a rewrap on PostgreSQL (T10; docs/keys.md, Rotate the keyring)", () => {
   it.live("shares the work with a concurrent one: neither waits for the other, and no key is wrapped twice", () =>
     withCredentials(8, (sql, made, another) =>
       Effect.gen(function* () {

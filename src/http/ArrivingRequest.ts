@@ -29,17 +29,6 @@ let unadmittedTotal = 0
 /** The unadmitted bytes of all bodies together. */
 export const unadmittedBytes = () => unadmittedTotal
 
-/** Number of chunks of a body after which it waits for a turn: a chunk of one byte costs as much as a long one. */
-const chunksPerTurn = 1024
-
-/** Requests that wait to read on. Each turn of the event loop resumes one, so that they never block it together. */
-const waitingForTurn: Array<ArrivingRequest> = []
-
-const resumeNext = () => {
-  waitingForTurn.shift()?.readOn()
-  if (waitingForTurn.length > 0) setImmediate(resumeNext)
-}
-
 const noop = () => {}
 
 /**
@@ -53,6 +42,8 @@ export class ArrivingRequest extends IncomingMessage {
   received = 0
   /** Whether the body was dropped for lack of memory. */
   isDropped = false
+  /** Called for each chunk of a body without declared length. */
+  onChunk = noop
   /** The status with which the server refused the request while the rest of it arrived; otherwise undefined. */
   refusedWith: number | undefined
   private buffer: Buffer | undefined
@@ -61,8 +52,6 @@ export class ArrivingRequest extends IncomingMessage {
   private onProgress = noop
   private state: "paused" | "reading" | "discarding" = "paused"
   private onExcess = noop
-  private chunks = 0
-  private isWaitingForTurn = false
 
   /** Whether the client waits for 100 Continue before it sends the body. */
   get expectsContinue(): boolean {
@@ -77,9 +66,10 @@ export class ArrivingRequest extends IncomingMessage {
       this.onProgress()
       return isOpen
     }
+    this.onChunk()
     if (this.state === "discarding") {
       this.discardChunk(chunk)
-      return this.countChunk()
+      return true
     }
     this.received += chunk.length
     if (!this.isDropped) this.countUnadmitted(chunk.length)
@@ -89,7 +79,7 @@ export class ArrivingRequest extends IncomingMessage {
     this.onProgress()
     // The body is complete: only its end follows.
     if (this.received === Number(this.headers["content-length"])) return true
-    return (this.state === "reading" || this.isDropped) && this.countChunk()
+    return this.state === "reading" || this.isDropped
   }
 
   /** Reads the rest. Calls `onProgress` at once, then for each chunk, the end and a drop, until the body is wiped. */
@@ -132,22 +122,6 @@ export class ArrivingRequest extends IncomingMessage {
   wipe(): void {
     this.onProgress = noop
     this.freeBuffer()
-  }
-
-  /** Reads on after a wait for a turn. */
-  readOn(): void {
-    this.isWaitingForTurn = false
-    if (!this.complete) this._read(0)
-  }
-
-  /** Counts a chunk. Returns whether Node may read the next one now; if not, the request waits for a turn. */
-  private countChunk(): boolean {
-    if (this.isWaitingForTurn) return false
-    this.chunks += 1
-    if (this.chunks % chunksPerTurn !== 0) return true
-    this.isWaitingForTurn = true
-    if (waitingForTurn.push(this) === 1) setImmediate(resumeNext)
-    return false
   }
 
   private discardChunk(chunk: Buffer): void {

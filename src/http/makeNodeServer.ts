@@ -4,7 +4,7 @@ import { Server as NetServer, type Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { Duration } from "effect"
 import { ExpectationFailed, MethodNotAllowed } from "../contract/HttpErrors.ts"
-import { ServiceUnavailable } from "../domain/Errors.ts"
+import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { ArrivingRequest } from "./ArrivingRequest.ts"
 import { ClientResponse, Connection, cutOff } from "./Connection.ts"
 import { clientGone, type RequestMeter } from "./RequestMeter.ts"
@@ -36,19 +36,29 @@ const gracePeriod = 1_000
 /** The events that Node emits for a request. */
 const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", "checkExpectation"])
 
-/** `HTTPParser.kOnExecute` of Node. */
-const onExecute = 5
+/** `HTTPParser.kOnBody`, `kOnMessageComplete` and `kOnExecute` of Node. */
+const [onBody, onMessageComplete, onExecute] = [3, 4, 5] as const
 
-/** Node's parser of a connection. It parses all requests of a chunk before anything else runs. */
+/**
+ * Maximum chunks in the bodies of a connection's unanswered requests. A chunk of one byte takes as long to parse as a long
+ * one, and a read brings up to 10,000 of them, before the requests of other connections.
+ */
+const maxChunks = 2_048
+
+/** Node's parser of a connection. It parses all requests of a read before anything else runs. */
 interface Parser {
   onIncoming: (request: ArrivingRequest & { upgrade: boolean }, keepAlive: boolean) => number
-  /** Called with the number of parsed bytes of the chunk, or with the error that ended parsing. */
+  /** Called with each chunk of a body, unless undefined. */
+  [onBody]: ((chunk: Buffer) => void) | undefined
+  /** Called at the end of a request, unless undefined. */
+  [onMessageComplete]: (() => void) | undefined
+  /** Called with the number of parsed bytes of the read, or with the error that ended parsing. */
   [onExecute]: (result: number | Error) => void
   readonly execute: (bytes: Buffer) => number | Error
   readonly getCurrentBuffer: () => Buffer
 }
 
-/** A result of `onIncoming` that ends the parsing of a chunk. */
+/** A result of `onIncoming` that ends the parsing of a read. */
 const stopParsing = 2
 
 /** Estimates the memory of a request's head, in bytes; each string takes 32 bytes besides its characters. */
@@ -201,7 +211,19 @@ export const makeNodeServer = (
     const { parser } = socket as Socket & { readonly parser: Parser }
     const { onIncoming, [onExecute]: onParsed } = parser
     let upgradeRequest: ArrivingRequest | undefined
+    let chunks = 0
+    const countChunk = () => {
+      chunks += 1
+      if (chunks !== maxChunks + 1) return
+      const { [onBody]: takeChunk, [onMessageComplete]: complete } = parser
+      Object.assign(parser, { [onBody]: undefined, [onMessageComplete]: undefined })
+      // Node uses the parser again for other connections.
+      socket.once("close", () => Object.assign(parser, { [onBody]: takeChunk, [onMessageComplete]: complete }))
+      refuse(socket, InvalidParams.of({ path: [], message: "must be sent in at most 2,048 chunks" }))
+    }
     parser.onIncoming = (request, keepAlive) => {
+      if (connection.current === undefined) chunks = 0
+      if (request.headers["transfer-encoding"] !== undefined) request.onChunk = countChunk
       if (!connection.isRefused && connection.isFullFor(() => headBytesOf(request))) {
         refuse(socket, new ServiceUnavailable(), request)
         socket.pause()
@@ -214,7 +236,7 @@ export const makeNodeServer = (
       if (request.upgrade && request.method !== "CONNECT") upgradeRequest = request
       return onIncoming(request, keepAlive)
     }
-    // The parser stops after a request to upgrade, and Node would drop the rest of the chunk: parses that as well.
+    // The parser stops after a request to upgrade, and Node would drop the rest of the read: parses that as well.
     parser[onExecute] = (firstResult) => {
       let rest = upgradeRequest && parser.getCurrentBuffer()
       let result = firstResult

@@ -60,23 +60,6 @@ describe("a body that no handler reads yet", () => {
   })
 })
 
-it("bodies pause after 1,024 chunks, and one of them resumes in each turn of the event loop", async () => {
-  const readOn: Array<number> = []
-  const part = Buffer.from("x")
-  for (const n of [0, 1, 2]) {
-    const request = arriving(0, 0)
-    request.readAll(() => {})
-    request._read = () => readOn.push(n)
-    for (let parts = 1; parts < 1024; parts++) assert.isTrue(request.push(part))
-    assert.isFalse(request.push(part))
-    assert.isFalse(request.push(part), "the rest of the piece changes nothing")
-  }
-  for (const count of [1, 2, 3]) {
-    await new Promise(setImmediate)
-    assert.deepStrictEqual(readOn, [0, 1, 2].slice(0, count))
-  }
-})
-
 describe("an arriving request", () => {
   const act = Arbitrary.all({
     kind: elementOf(["push", "push", "push", "push", "ask", "admit", "rest"] as const),

@@ -16,7 +16,7 @@ import { serverSettings } from "../support/database/freshDatabase.ts"
 import { connectionsOf } from "../support/database/listen.ts"
 import { type Header, json, render } from "../support/http/HttpProbe.ts"
 import { deafClient, halfOpenClient, open } from "../support/http/RawConnection.ts"
-import { assertRefused } from "../support/http/Refusal.ts"
+import { assertInvalid, assertRefused } from "../support/http/Refusal.ts"
 import { assert, describe, it } from "../support/it.ts"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -103,6 +103,12 @@ const answersIn = (text: string) => text.match(/HTTP\/1\.1 \d{3}/g) ?? []
 const post = (path: string, body: string, headers: ReadonlyArray<Header> = []) =>
   render({ method: "POST", path, headers: [json, ...headers], body })
 const close: Header = ["Connection", "close"]
+/** A request whose body is sent in chunks of one byte. */
+const inChunks = (path: string, count: number) => {
+  const headers = [json, ["Transfer-Encoding", "chunked"] as const]
+  const head = render({ method: "POST", path, headers }).toString("latin1")
+  return `${head}${"1\r\nx\r\n".repeat(count)}0\r\n\r\n`
+}
 
 it.live("the kernel queues 1,000 connections that arrive at once until they are accepted", function* () {
   const { connections, url } = yield* serve("TCP")
@@ -314,6 +320,36 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     seen.isHeld = false
     assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 200", "HTTP/1.1 400"])
   })
+
+  it.live("a body in 2,048 chunks is read, also after another on its connection", function* () {
+    const { url } = yield* serve(transport)
+    const connection = yield* open(url)
+    for (const n of [1, 2]) {
+      yield* connection.write(inChunks(`/body?${n}`, 2_048))
+      assert.strictEqual((yield* connection.answer).body, `/body?${n}`)
+    }
+  })
+
+  it.live.each<readonly [string, string, ReadonlyArray<number>]>([
+    ["in 2,049 chunks", inChunks("/body", 2_049), []],
+    ["in 10,000 chunks, after its answer", inChunks("/refused", 10_000), [401]],
+    ["in 1,025 chunks, pipelined after one in 1,024", inChunks("/slow", 1_024) + inChunks("/body", 1_025), [200]]
+  ])(
+    "a body %s, is refused, and Node's parser reads the bodies of the next connection",
+    function* ([, bytes, earlier]) {
+      const { url } = yield* serve(transport)
+      const connection = yield* open(url)
+      yield* connection.write(bytes)
+      for (const status of earlier) assert.strictEqual((yield* connection.answer).status, status)
+      if (earlier[0] !== 401) {
+        assertInvalid(yield* connection.answer, { path: [], message: "must be sent in at most 2,048 chunks" })
+      }
+      assert.strictEqual(yield* connection.closed, "")
+      const next = yield* open(url)
+      yield* next.write(inChunks("/body", 3) + String(post("/body", "{}")))
+      for (const _ of [1, 2]) assert.strictEqual((yield* next.answer).status, 200)
+    }
+  )
 
   it.live("malformed bytes after an early answer get no second answer", function* () {
     const { url } = yield* serve(transport)

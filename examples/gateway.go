@@ -5,8 +5,7 @@ type object = map[string]any
 var dial = func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", os.Args[1]) }
 var byok, upstream = http.Client{Transport: &http.Transport{DialContext: dial}}, http.Client{Timeout: 10 * time.Minute}
 func ask(route string, body object) object {
-	text, _ := json.Marshal(body)
-	var answer struct { Data object; Error json.RawMessage }
+	text, _ := json.Marshal(body); var answer struct { Data object; Error json.RawMessage }
 	response, err := byok.Post("http://byok"+route, "application/json", bytes.NewReader(text))
 	if err != nil { log.Fatal("byok does not answer: ", err) }
 	if json.NewDecoder(response.Body).Decode(&answer); answer.Data == nil { log.Fatalf("byok refused: %s", answer.Error) }
@@ -22,9 +21,10 @@ func main() {
 		request.Header.Set("Authorization", "Bearer "+attempt["key"].(string))
 		response, err := upstream.Do(request)
 		if err == nil {
-			var refusal struct { Error struct { Code, Type, Status any } }
+			var refusal struct { Error struct { Code, Type, Status any; Details []struct { Reason any } } }
 			if response.StatusCode >= 400 { text, _ = io.ReadAll(response.Body); json.Unmarshal(text, &refusal) }
 			codes := []any{refusal.Error.Code, refusal.Error.Type, refusal.Error.Status}
+			for _, detail := range refusal.Error.Details { if len(codes) < 20 { codes = append(codes, detail.Reason) } }
 			report = object{"status": response.StatusCode, "retry_after": response.Header.Get("Retry-After"), "codes": codes}
 		}
 		answer = ask(fmt.Sprintf("/v1/routes/%v/attempts/%v", opened["route"], attempt["attempt"]), report)

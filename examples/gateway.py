@@ -13,7 +13,9 @@ def ask(route, body):
     except (OSError, http.client.HTTPException) as error: sys.exit(f"byok does not answer on {path}: {error}")
     return answer["data"] if "data" in answer else sys.exit(f"byok refused: {json.dumps(answer['error'])}")
 def codes_in(text):
-    try: return [json.loads(text)["error"].get(name) for name in ("code", "type", "status")]
+    try:
+        error = json.loads(text)["error"]
+        return [error.get(k) for k in ("code", "type", "status")] + [d.get("reason") for d in (error.get("details") or [])[:17]]
     except (ValueError, LookupError, TypeError, AttributeError): return []
 
 targets = [{"provider": "openai", "endpoint": {"shared": False}}]

@@ -187,7 +187,8 @@ const reportFields = {
     Schema.Array(Schema.Unknown)
       .annotate({
         message: "must be a list",
-        description: "`code`, `type` and `status` of the upstream's error as they are. Only strings count."
+        description:
+          "`code`, `type` and `status` of the upstream's error as they are, and each `reason` in its `details`. Only strings count."
       })
       .check(Schema.isMaxLength(20, { message: "must have at most 20 elements" }))
   ),

@@ -48,9 +48,12 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
       let answer = (response: ServerResponse): unknown => response.end("hello\n")
       const upstream = yield* fakeUpstream((given, response) => {
         if (given === key) return answer(response)
-        // Like OpenAI, some of whose errors have no code.
-        const error = given === spent ? { code: "insufficient_quota", type: null } : { code: null, message: given }
-        return response.writeHead(given === spent ? 429 : 401, { "retry-after": "30" }).end(JSON.stringify({ error }))
+        // Like OpenAI, some of whose errors have no type, and Google, whose errors have details.
+        const error =
+          given === spent
+            ? { code: "insufficient_quota", type: null, details: null }
+            : { code: 400, message: given, details: [{ reason: "API_KEY_INVALID" }, {}] }
+        return response.writeHead(given === spent ? 429 : 400, { "retry-after": "30" }).end(JSON.stringify({ error }))
       })
       const runIn = program === "go" ? ["run", script] : [script]
       const running = (...given: ReadonlyArray<string>) => spawn(program, [...runIn, ...given])

@@ -97,9 +97,10 @@ export const layer = (settings: Settings) =>
         }),
         Effect.tap(({ kek_ids }) => Effect.ignoreCause(registry.announce(kek_ids))),
         Effect.mapError(({ message }) => new KeyringNotReloaded({ message: `${setting}: ${message}` })),
-        Effect.tap(({ kek_ids }) =>
-          Effect.logInfo(`Keyring reloaded: ${kek_ids[0]} seals; its keys are ${kek_ids.join(", ")}`)
-        ),
+        Effect.tap(({ kek_ids: [first = "", ...others] }) => {
+          const seals = namesToken(settings) ? "the token" : first
+          return Effect.logInfo(`Keyring reloaded: ${seals} seals; its keys are ${[first, ...others].join(", ")}`)
+        }),
         Effect.tapError(({ message }) => Effect.logError(`Keyring not reloaded. ${message}`)),
         Effect.tapDefect((defect) =>
           Effect.logError("Keyring not reloaded: the database does not answer", Cause.die(defect))

@@ -49,7 +49,7 @@ describe("a body that no handler reads yet", () => {
     assert.isFalse(arriving(1, 62_000).isDropped, "room is given back")
   })
 
-  it("is discarded after an early answer; the listener is called once if it exceeds 256 KiB", () => {
+  it("is discarded after an early answer, and calls the listener for excess once if it exceeds 256 KiB", () => {
     const request = new ArrivingRequest(new Socket())
     let excess = 0
     request.discard(() => (excess += 1))
@@ -157,7 +157,7 @@ describe("an arriving request", () => {
     assert.strictEqual(request.takeBody().length, 0)
   })
 
-  it("expects 100 Continue only with that Expect header, over HTTP/1.1, before any of its body has arrived", () => {
+  it("expects 100 Continue only with Expect: 100-continue, over HTTP/1.1, before any of its body arrives", () => {
     const asking = (headers: Record<string, string>, httpVersion: string, complete = false, body = "") => {
       const request = Object.assign(new ArrivingRequest(new Socket()), { complete, headers, httpVersion })
       if (body !== "") request.push(Buffer.from(body))

@@ -26,31 +26,47 @@ const missing: ReadonlyArray<
   readonly [name: string, headers: (tenant: Tenant) => ReadonlyArray<Header>, found?: string]
 > = [
   ["no Authorization header", () => []],
-  ["an empty one", () => [["Authorization", ""]], "must be Bearer and a management key, but is empty"],
-  ["the scheme alone", () => [["Authorization", "Bearer"]], noKey],
-  ["the scheme and blanks", () => [["Authorization", "bearer    "]], noKey],
-  ["another scheme", ({ management_key }) => [["Authorization", `Basic ${btoa(`user:${management_key}`)}`]], another],
-  ["a scheme that begins alike", ({ management_key }) => [["Authorization", `Bearers ${management_key}`]], another],
+  ["an empty Authorization header", () => [["Authorization", ""]], "must be Bearer and a management key, but is empty"],
+  ["the Bearer scheme without a token", () => [["Authorization", "Bearer"]], noKey],
+  ["the Bearer scheme and blanks", () => [["Authorization", "bearer    "]], noKey],
+  [
+    "another scheme than Bearer",
+    ({ management_key }) => [["Authorization", `Basic ${btoa(`user:${management_key}`)}`]],
+    another
+  ],
+  [
+    "a scheme that begins with Bearer",
+    ({ management_key }) => [["Authorization", `Bearers ${management_key}`]],
+    another
+  ],
   [
     "the token without a scheme",
     ({ management_key }) => [["Authorization", management_key]],
     "must be Bearer and a management key, but has no scheme"
   ],
   ["the token in another header", ({ management_key }) => [["X-Api-Key", management_key]]],
-  ["two that are valid", ({ management_key }) => [bearer(management_key), bearer(management_key)], repeated],
-  ["an unknown one and a valid one", ({ management_key }) => [bearer("unknown"), bearer(management_key)], repeated],
-  ["a valid one and an empty one", ({ management_key }) => [bearer(management_key), ["Authorization", ""]], repeated]
+  [
+    "two valid Authorization headers",
+    ({ management_key }) => [bearer(management_key), bearer(management_key)],
+    repeated
+  ],
+  ["an unknown key and a valid one", ({ management_key }) => [bearer("unknown"), bearer(management_key)], repeated],
+  [
+    "a valid Authorization header and an empty one",
+    ({ management_key }) => [bearer(management_key), ["Authorization", ""]],
+    repeated
+  ]
 ]
 
 const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => string]> = [
   ["unknown", () => formatApiKey(Buffer.alloc(32, 1), "management")],
-  ["of our form with a wrong checksum (D41)", () => `byok_mk_${"A".repeat(49)}`],
-  ["of another form", () => "unknown"],
+  ["in byok's own format with a wrong checksum (D41)", () => `byok_mk_${"A".repeat(49)}`],
+  ["in another format", () => "unknown"],
   ["the valid one in capitals", ({ management_key }) => management_key.toUpperCase()],
   ["the hash of the valid one", ({ management_key_hash }) => management_key_hash],
   ["the valid one twice", ({ management_key }) => `${management_key} ${management_key}`],
   ["the valid one and a comma", ({ management_key }) => `${management_key},`],
-  ["bytes that are no letters", () => "\u0080\u00ff\u00e9"],
+  ["made of bytes above 127", () => "\u0080\u00ff\u00e9"],
   ["10,000 characters long", () => "A".repeat(10_000)]
 ]
 
@@ -164,7 +180,7 @@ const everyKeyManages = Effect.gen(function* () {
   return Context.add(parts, ApiKeys, { find: managing, ownedBy })
 })
 
-layerLive(TestService.layerWith({ parts: everyKeyManages }))("control of the tests of 403 (T7)", (it) => {
+layerLive(TestService.layerWith({ parts: everyKeyManages }))("control of the refusals of ordinary keys (T7)", (it) => {
   it.effect("a build that accepts ordinary keys on create stores a row and waits for the body (control)", function* () {
     const { url } = yield* TestService
     created(yield* TestService.storing(1, create(url, yield* ordinaryKey, minimal)))

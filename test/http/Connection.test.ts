@@ -98,7 +98,7 @@ describe("a connection", () => {
     }
   })
 
-  it("reports only the last 32 answers as lost when it closes unread", () => {
+  it("reports only the last 32 answers as lost when it closes before its client has read them", () => {
     const connection = new Connection<Exchange>()
     const lost: Array<number> = []
     const ask = (id: number) => connection.add({ begin: () => {}, onLost: () => lost.push(id) }, () => 1)

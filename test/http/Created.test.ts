@@ -39,9 +39,14 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
   })
 
   it.effect.each([
-    ["a provider of another version", { provider: "of-tomorrow/2" }, ["provider"], "must be a known provider slug"],
     [
-      "an element of 300 characters",
+      "a provider that only a newer version knows",
+      { provider: "of-tomorrow/2" },
+      ["provider"],
+      "must be a known provider slug"
+    ],
+    [
+      "a model name of 300 characters",
       { allowed_models: ["m".repeat(300)] },
       ["allowed_models", 0],
       "must have at most 255 characters"

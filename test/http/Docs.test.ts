@@ -15,15 +15,21 @@ layerLive(TestService.layer)("the documentation page", (it) => {
     assert.strictEqual((yield* send(url, { path: "/docs", method: "HEAD", headers: known })).status, 304)
   })
 
-  it.effect("the policy of /docs allows only its scripts, requests to this service, no framing (F17)", function* () {
-    const { url } = yield* TestService
-    const { headers } = yield* send(url, { path: "/docs", method: "HEAD" })
-    const policy = headers["content-security-policy"] ?? ""
-    assert.match(policy, /; script-src( 'sha256-[\w+/]{43}='){2}; style-src 'unsafe-inline'; connect-src 'self'; /)
-    assert.match(policy, /^default-src 'none'; .*base-uri 'none'; form-action 'none'; frame-ancestors 'none'$/)
-    assert.notMatch(policy, /\*|http|unsafe-eval/)
-    assert.deepStrictEqual([headers["x-content-type-options"], headers["referrer-policy"]], ["nosniff", "no-referrer"])
-  })
+  it.effect(
+    "the Content-Security-Policy of /docs forbids foreign scripts, foreign requests and framing (F17)",
+    function* () {
+      const { url } = yield* TestService
+      const { headers } = yield* send(url, { path: "/docs", method: "HEAD" })
+      const policy = headers["content-security-policy"] ?? ""
+      assert.match(policy, /; script-src( 'sha256-[\w+/]{43}='){2}; style-src 'unsafe-inline'; connect-src 'self'; /)
+      assert.match(policy, /^default-src 'none'; .*base-uri 'none'; form-action 'none'; frame-ancestors 'none'$/)
+      assert.notMatch(policy, /\*|http|unsafe-eval/)
+      assert.deepStrictEqual(
+        [headers["x-content-type-options"], headers["referrer-policy"]],
+        ["nosniff", "no-referrer"]
+      )
+    }
+  )
 
   it.effect("/ redirects to /docs (D10)", function* () {
     const { url } = yield* TestService

@@ -221,10 +221,10 @@ layerLive(TestService.recordedWith({ parts: parrot }))("control of the search fo
   )
 
   it.effect.each([
-    ["in the log", true],
-    ["in a span", true],
-    ["nowhere", false]
-  ] as const)("if a build repeats the key %s, logs and traces hold the key: %s (control)", function* ([name, leaks]) {
+    ["finds", "in the log", true],
+    ["finds", "in a span", true],
+    ["does not find", "nowhere", false]
+  ] as const)("%s the key in logs and traces if a build repeats it %s (control)", function* ([, name, leaks]) {
     const { all, logs, spans } = yield* Recording
     logs.length = 0
     spans.length = 0

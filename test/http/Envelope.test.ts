@@ -16,7 +16,7 @@ const endings: ReadonlyArray<readonly [`/${string}`, Effect.Effect<HttpServerRes
   ["/kept", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { headers: { "cache-control": "public" } }))],
   ["/busy", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 503 }))],
   ["/fails", Effect.fail({ _tag: "Failure", canary })],
-  ["/fails-by-that-name", Effect.fail({ reason: { _tag: "RouteNotFound", canary } })],
+  ["/fails-with-RouteNotFound", Effect.fail({ reason: { _tag: "RouteNotFound", canary } })],
   ["/does-not-parse", Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ json }) => json) as Effect.Effect<never>],
   ["/dies", Effect.failCause(died)],
   ["/stops", Effect.interrupt],
@@ -44,7 +44,7 @@ const logged = Effect.map(Recording, ({ logs }) => logs)
 const recorded = itWith(Recording.layer)
 
 describe("the envelope around every answer (section 7)", () => {
-  recorded.each(["/fails", "/fails-by-that-name", "/does-not-parse", "/dies", "/stops-and-dies"])(
+  recorded.each(["/fails", "/fails-with-RouteNotFound", "/does-not-parse", "/dies", "/stops-and-dies"])(
     "answers 500 if the route %s fails, and shows the cause only in the log, under the request id (D11)",
     function* (path) {
       const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
@@ -92,12 +92,16 @@ describe("a request id (D12)", () => {
     (id) => assert.strictEqual(requestIdOf(id), id)
   )
 
-  it.each([undefined, "", " ", "A".repeat(129), "a b", "a, b", "a/b", "a:b", "é", "<script>", '"', "%0a", "{}"])(
-    "is generated if the client's is missing or invalid: %j",
-    (id) => {
-      const made = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
-      assert.match(requestIdOf(id), made)
-      assert.notStrictEqual(requestIdOf(id), requestIdOf(id))
-    }
+  const assertGenerated = (id: string | undefined) => {
+    const made = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+    assert.match(requestIdOf(id), made)
+    assert.notStrictEqual(requestIdOf(id), requestIdOf(id))
+  }
+
+  it("is generated if the client sends none", () => assertGenerated(undefined))
+
+  it.each(["", " ", "A".repeat(129), "a b", "a, b", "a/b", "a:b", "é", "<script>", '"', "%0a", "{}"])(
+    "is generated if the client's is invalid: %j",
+    (id) => assertGenerated(id)
   )
 })

@@ -62,7 +62,7 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
   })
 })
 
-it("remembers the accounts of the last 100,000 keys, and of a key in constant use beyond that", () => {
+it("the cache of known accounts holds those of the last 100,000 keys, and of a key in constant use for longer", () => {
   const { remember, tenantOf } = makeKnownAccounts()
   const account = AccountId.make(randomUUID())
   // Its schema takes most of the time for so many.

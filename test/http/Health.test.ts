@@ -42,7 +42,7 @@ const watched = () => {
 }
 
 describe("GET /health/ready", () => {
-  it.live("shares one evaluation for a second, and logs each problem once without showing it (F13)", function* () {
+  it.live("evaluates once a second at most, and logs each problem once, but shows none to clients (F13)", function* () {
     const { readiness, state } = watched()
     const service = TestService.recordedWith({
       parts: Effect.map(Effect.all([Effect.context<Parts>(), Layer.build(readiness)]), ([parts, other]) =>

@@ -62,30 +62,33 @@ layerLive(small)("a memory budget of 160 MiB", (it) => {
     yield* untilHeld("body", (bytes) => bytes === 0)
   })
 
-  it.effect("answers 400 or 503 to 150 bodies that together exceed the memory, without a deadlock", function* () {
-    const { url } = yield* TestService
-    const noisy = yield* TestService.newTenant
-    const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])
-    const half = "{".repeat(bodyBytes / 2)
-    const connections = yield* Effect.forEach(Array.from({ length: 150 }), () => open(url))
-    for (const { write } of connections) {
-      yield* write(head)
-      yield* write(half)
+  it.effect(
+    "answers each of 150 bodies that together exceed the memory with 400 or 503, without a deadlock",
+    function* () {
+      const { url } = yield* TestService
+      const noisy = yield* TestService.newTenant
+      const head = creation(noisy.management_key, undefined, [["Content-Length", String(bodyBytes)]])
+      const half = "{".repeat(bodyBytes / 2)
+      const connections = yield* Effect.forEach(Array.from({ length: 150 }), () => open(url))
+      for (const { write } of connections) {
+        yield* write(head)
+        yield* write(half)
+      }
+      yield* untilHeld("body", (bytes) => bytes > 118 * mebibyte)
+      for (const { write } of connections) yield* write(half)
+      const answers = yield* Effect.timeout(
+        Effect.forEach(connections, ({ answer }) => answer),
+        "5 seconds"
+      )
+      const statuses = new Set(answers.map(({ status }) => status))
+      assert.isTrue(statuses.has(400), "some are read")
+      assert.isEmpty(Array.from(statuses).filter((status) => status !== 400 && status !== 503))
+      yield* untilHeld("body", (bytes) => bytes === 0)
     }
-    yield* untilHeld("body", (bytes) => bytes > 118 * mebibyte)
-    for (const { write } of connections) yield* write(half)
-    const answers = yield* Effect.timeout(
-      Effect.forEach(connections, ({ answer }) => answer),
-      "5 seconds"
-    )
-    const statuses = new Set(answers.map(({ status }) => status))
-    assert.isTrue(statuses.has(400), "some are read")
-    assert.isEmpty(Array.from(statuses).filter((status) => status !== 400 && status !== 503))
-    yield* untilHeld("body", (bytes) => bytes === 0)
-  })
+  )
 
   it.effect(
-    "reserves a page's memory until its client has read it or left, and handles no further request before (T1)",
+    "reserves a page's memory until its client reads it or leaves, and handles its next request only then (T1)",
     function* () {
       const { url } = yield* TestService
       const noisy = yield* withLargeList
@@ -101,23 +104,26 @@ layerLive(small)("a memory budget of 160 MiB", (it) => {
     }
   )
 
-  it.effect("reserves memory for a large credential until an update's body comes or the answer is read", function* () {
-    const { url } = yield* TestService
-    const { id, management_key } = yield* withLargeList
-    const of = { path: `/api/v1/byok/${id}`, headers: [bearer(management_key)] }
-    const changing = { ...of, method: "PATCH", headers: [...of.headers, json, ["Content-Length", "1000"] as const] }
-    const requests = [
-      [changing, 2, 76],
-      [of, 4, 76]
-    ] as const
-    for (const [request, count, mebibytes] of requests) {
-      const clients = yield* Effect.forEach(Array.from({ length: count }), () => deafClient(url))
-      for (const client of clients) client.write(render(request))
-      yield* untilHeld("page", (bytes) => bytes > mebibytes * mebibyte && bytes < (mebibytes + 4) * mebibyte)
-      for (const client of clients) client.destroy()
-      yield* untilHeld("page", (bytes) => bytes === 0)
+  it.effect(
+    "reserves memory for a large credential while an update awaits its body or a get's answer is unread",
+    function* () {
+      const { url } = yield* TestService
+      const { id, management_key } = yield* withLargeList
+      const of = { path: `/api/v1/byok/${id}`, headers: [bearer(management_key)] }
+      const changing = { ...of, method: "PATCH", headers: [...of.headers, json, ["Content-Length", "1000"] as const] }
+      const requests = [
+        [changing, 2, 76],
+        [of, 4, 76]
+      ] as const
+      for (const [request, count, mebibytes] of requests) {
+        const clients = yield* Effect.forEach(Array.from({ length: count }), () => deafClient(url))
+        for (const client of clients) client.write(render(request))
+        yield* untilHeld("page", (bytes) => bytes > mebibytes * mebibyte && bytes < (mebibytes + 4) * mebibyte)
+        for (const client of clients) client.destroy()
+        yield* untilHeld("page", (bytes) => bytes === 0)
+      }
     }
-  })
+  )
 
   it.effect("cuts off clients that leave an account's pages unread when another account needs memory", function* () {
     const { url } = yield* TestService

@@ -116,44 +116,47 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     assert.include(altered.body, '"seal":"altered"')
   })
 
-  it.effect("plans with the intact credentials despite a damaged row or an unknown cause (R4, E16)", function* () {
-    const { sql } = yield* TestService
-    const { account_id, create, plan } = yield* TestService.newTenant
-    const whole = createdId(yield* create({ provider: "azure", key }))
-    const damaged = createdId(yield* create({ provider: "azure", key }))
-    const damages = [
-      ["created_at = 'infinity'", [1, true]],
-      ["created_at = '-infinity'", [1, true]],
-      ["allowed_models = '[0:0]={openai/gpt-4o}'", [null, false]],
-      [`allowed_api_key_hashes = '{{${"a".repeat(64)},${"b".repeat(64)}}}'`, [null, false]]
-    ] as const
-    const positions = (answer: Answer) => {
-      const { providers } = dataIn(answer) as {
-        readonly providers: ReadonlyArray<{
-          readonly credentials: ReadonlyArray<{ readonly credential_id: string; readonly position: number | null }>
-          readonly shared: { readonly position: number | null }
-        }>
+  it.effect(
+    "plans with the intact credentials despite a damaged row or a parking of unknown cause (R4, E16)",
+    function* () {
+      const { sql } = yield* TestService
+      const { account_id, create, plan } = yield* TestService.newTenant
+      const whole = createdId(yield* create({ provider: "azure", key }))
+      const damaged = createdId(yield* create({ provider: "azure", key }))
+      const damages = [
+        ["created_at = 'infinity'", [1, true]],
+        ["created_at = '-infinity'", [1, true]],
+        ["allowed_models = '[0:0]={openai/gpt-4o}'", [null, false]],
+        [`allowed_api_key_hashes = '{{${"a".repeat(64)},${"b".repeat(64)}}}'`, [null, false]]
+      ] as const
+      const positions = (answer: Answer) => {
+        const { providers } = dataIn(answer) as {
+          readonly providers: ReadonlyArray<{
+            readonly credentials: ReadonlyArray<{ readonly credential_id: string; readonly position: number | null }>
+            readonly shared: { readonly position: number | null }
+          }>
+        }
+        const of = (id: string) => providers[0]?.credentials.find(({ credential_id }) => credential_id === id)?.position
+        return { whole: of(whole), damaged: of(damaged), shared: providers[0]?.shared.position !== null }
       }
-      const of = (id: string) => providers[0]?.credentials.find(({ credential_id }) => credential_id === id)?.position
-      return { whole: of(whole), damaged: of(damaged), shared: providers[0]?.shared.position !== null }
-    }
-    yield* sql`CREATE TABLE kept AS SELECT * FROM credentials WHERE id = ${damaged}`
-    for (const [damage, [position, shared]] of damages) {
-      yield* sql.unsafe(`UPDATE credentials SET ${damage} WHERE id = '${damaged}'`)
-      yield* raisePools(sql)
-      assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: position, shared }, damage)
-      yield* sql`
+      yield* sql`CREATE TABLE kept AS SELECT * FROM credentials WHERE id = ${damaged}`
+      for (const [damage, [position, shared]] of damages) {
+        yield* sql.unsafe(`UPDATE credentials SET ${damage} WHERE id = '${damaged}'`)
+        yield* raisePools(sql)
+        assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: position, shared }, damage)
+        yield* sql`
           UPDATE credentials SET created_at = kept.created_at, allowed_models = kept.allowed_models,
             allowed_api_key_hashes = kept.allowed_api_key_hashes
           FROM kept WHERE credentials.id = kept.id`
-      yield* raisePools(sql)
-    }
-    yield* sql`INSERT INTO credential_parkings
+        yield* raisePools(sql)
+      }
+      yield* sql`INSERT INTO credential_parkings
         VALUES (${account_id}, ${damaged}, '', 1, 'of_a_newer_version', 1, now() + interval '1 minute', now())`
-    yield* raisePools(sql)
-    assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: null, shared: true })
-    yield* sql`DROP TABLE kept`
-  })
+      yield* raisePools(sql)
+      assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: null, shared: true })
+      yield* sql`DROP TABLE kept`
+    }
+  )
 
   it.effect("refuses to explain more than 5,000 credentials of several providers with 400 (R4)", function* () {
     const { sql } = yield* TestService

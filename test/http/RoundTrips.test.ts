@@ -77,11 +77,14 @@ const elsewhere = Effect.gen(function* () {
   return Context.add(replaced, Credentials, yield* Effect.provideContext(CredentialsLive.make, replaced))
 })
 
-layerLive(TestService.layerWith({ parts: elsewhere }))("replaced ports", (it) => {
-  it.effect("create and get call replaced ports although the look-up of the API key has read the row", function* () {
-    const tenant = yield* TestService.tenant
-    const id = createdId(yield* tenant.create(minimal))
-    assert.strictEqual((yield* tenant.get(id)).status, 200)
-    assert.deepStrictEqual(asked, ["workspace", "credential"])
-  })
+layerLive(TestService.layerWith({ parts: elsewhere }))("adapters that replace those of PostgreSQL", (it) => {
+  it.effect(
+    "are called by create and get, although the look-up of the API key has already read the rows",
+    function* () {
+      const tenant = yield* TestService.tenant
+      const id = createdId(yield* tenant.create(minimal))
+      assert.strictEqual((yield* tenant.get(id)).status, 200)
+      assert.deepStrictEqual(asked, ["workspace", "credential"])
+    }
+  )
 })

@@ -126,7 +126,7 @@ it.effect("routeOf returns the template of every added route that matches a requ
 })
 
 layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) => {
-  it.effect.each(notUuids)("answers 404 to the invalid id %s, but authenticates first (D3, D4, D5)", function* (id) {
+  it.effect.each(notUuids)('answers 404 to the invalid id "%s", but authenticates first (D3, D4, D5)', function* (id) {
     const { url } = yield* TestService
     const tenant = yield* TestService.tenant
     assertRefused(yield* tenant.get(id), "NotFound")

@@ -150,7 +150,11 @@ it.live("a closing server answers a request that arrived while the process was b
   assert.strictEqual((yield* client.answer).status, 200)
 })
 
-describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport) => {
+describe.concurrent.each([
+  ["TCP", "TCP"],
+  ["TLS", "TLS"],
+  ["a Unix socket", "Unix"]
+] as const)("HTTP over %s", (_, transport) => {
   it.live("an answer is written to the socket in one piece", function* () {
     const { node, url } = yield* serve(transport)
     let pieces = 0
@@ -207,19 +211,22 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
   it.live.each([
     ["200 kB", 200_000, [close]],
     ["3 MB", 3_000_000, [close]],
-    ["3 MB on a connection to keep", 3_000_000, []]
-  ] as const)("a client that first sends a body of %s still gets an early refusal", function* ([, bytes, headers]) {
-    const { url } = yield* serve(transport)
-    const client = yield* halfOpenClient(url)
-    yield* Effect.callback<undefined>((resume) => {
-      client.once("error", (error) => resume(Effect.die(error)))
-      client.write(post("/refused", "x".repeat(bytes), headers), () => resume(Effect.undefined))
-    })
-    const { error, text } = yield* received(client)
-    assert.isUndefined(error)
-    assert.deepStrictEqual(answersIn(text), ["HTTP/1.1 401"])
-    assert.match(text, /refused$/)
-  })
+    ["3 MB over a keep-alive connection", 3_000_000, []]
+  ] as const)(
+    "a client that reads only after it has sent a body of %s gets an early refusal",
+    function* ([, bytes, headers]) {
+      const { url } = yield* serve(transport)
+      const client = yield* halfOpenClient(url)
+      yield* Effect.callback<undefined>((resume) => {
+        client.once("error", (error) => resume(Effect.die(error)))
+        client.write(post("/refused", "x".repeat(bytes), headers), () => resume(Effect.undefined))
+      })
+      const { error, text } = yield* received(client)
+      assert.isUndefined(error)
+      assert.deepStrictEqual(answersIn(text), ["HTTP/1.1 401"])
+      assert.match(text, /refused$/)
+    }
+  )
 
   it.live("a client that half-closes its connection gets all its answers", function* () {
     const { url } = yield* serve(transport)
@@ -270,10 +277,10 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
   })
 
   it.live.each([
-    ["POST", "Content-Length: 2\r\n\r\n{}"],
-    ["POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
-    ["GET", "\r\n"]
-  ])("requests after a request to upgrade are answered, however split: %s, %j", function* ([method, rest]) {
+    ["POST with Content-Length", "POST", "Content-Length: 2\r\n\r\n{}"],
+    ["POST in chunks", "POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
+    ["GET", "GET", "\r\n"]
+  ])("requests after a request to upgrade are answered, wherever split in two: %s", function* ([, method, rest]) {
     const { seen, url } = yield* serve(transport)
     const request = (path: string, offer: string) =>
       `${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${offer}${rest}`
@@ -331,25 +338,26 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
   })
 
   it.live.each<readonly [string, string, ReadonlyArray<number>]>([
-    ["in 2,049 chunks", inChunks("/body", 2_049), []],
-    ["in 10,000 chunks, after its answer", inChunks("/refused", 10_000), [401]],
-    ["in 1,025 chunks, pipelined after one in 1,024", inChunks("/slow", 1_024) + inChunks("/body", 1_025), [200]]
-  ])(
-    "a body %s, is refused, and Node's parser reads the bodies of the next connection",
-    function* ([, bytes, earlier]) {
-      const { url } = yield* serve(transport)
-      const connection = yield* open(url)
-      yield* connection.write(bytes)
-      for (const status of earlier) assert.strictEqual((yield* connection.answer).status, status)
-      if (earlier[0] !== 401) {
-        assertInvalid(yield* connection.answer, { path: [], message: "must be sent in at most 2,048 chunks" })
-      }
-      assert.strictEqual(yield* connection.closed, "")
-      const next = yield* open(url)
-      yield* next.write(inChunks("/body", 3) + String(post("/body", "{}")))
-      for (const _ of [1, 2]) assert.strictEqual((yield* next.answer).status, 200)
+    ["in 2,049 chunks is refused", inChunks("/body", 2_049), []],
+    ["in 10,000 chunks, answered 401 early, ends its connection", inChunks("/refused", 10_000), [401]],
+    [
+      "in 1,025 chunks, pipelined after one in 1,024, is refused",
+      inChunks("/slow", 1_024) + inChunks("/body", 1_025),
+      [200]
+    ]
+  ])("a body %s, and bodies on the next connection are read", function* ([, bytes, earlier]) {
+    const { url } = yield* serve(transport)
+    const connection = yield* open(url)
+    yield* connection.write(bytes)
+    for (const status of earlier) assert.strictEqual((yield* connection.answer).status, status)
+    if (earlier[0] !== 401) {
+      assertInvalid(yield* connection.answer, { path: [], message: "must be sent in at most 2,048 chunks" })
     }
-  )
+    assert.strictEqual(yield* connection.closed, "")
+    const next = yield* open(url)
+    yield* next.write(inChunks("/body", 3) + String(post("/body", "{}")))
+    for (const _ of [1, 2]) assert.strictEqual((yield* next.answer).status, 200)
+  })
 
   it.live("malformed bytes after an early answer get no second answer", function* () {
     const { url } = yield* serve(transport)
@@ -361,21 +369,24 @@ describe.concurrent.each(["TCP", "TLS", "Unix"] as const)("over %s", (transport)
     assert.deepStrictEqual(answersIn((yield* received(client)).text), ["HTTP/1.1 401"])
   })
 
-  it.live("the memory of a body that waits for more is released at once when its client disconnects", function* () {
-    const { budget, connections, url } = yield* serve(transport)
-    const free = 8 * 1000
-    const holding = yield* budget.admit("other", "gateway", 1024 * 1024 - free)
-    const client = yield* deafClient(url)
-    client.write(post("/body", "x".repeat(900), [["Content-Length", "250000"]]))
-    yield* eventually("its first piece is held", () => budget.held.gateway > 1024 * 1024 - free)
-    client.write("x".repeat(240_000))
-    yield* Effect.sleep("50 millis")
-    client.destroy()
-    const given = eventually("it is given back", () => budget.held.gateway === 1024 * 1024 - free)
-    yield* Effect.timeout(given, "2 seconds")
-    yield* untilConnected(connections, 0)
-    holding.release()
-  })
+  it.live(
+    "the memory of a body that waits for more memory is released at once when its client disconnects",
+    function* () {
+      const { budget, connections, url } = yield* serve(transport)
+      const free = 8 * 1000
+      const holding = yield* budget.admit("other", "gateway", 1024 * 1024 - free)
+      const client = yield* deafClient(url)
+      client.write(post("/body", "x".repeat(900), [["Content-Length", "250000"]]))
+      yield* eventually("its first piece is held", () => budget.held.gateway > 1024 * 1024 - free)
+      client.write("x".repeat(240_000))
+      yield* Effect.sleep("50 millis")
+      client.destroy()
+      const given = eventually("it is given back", () => budget.held.gateway === 1024 * 1024 - free)
+      yield* Effect.timeout(given, "2 seconds")
+      yield* untilConnected(connections, 0)
+      holding.release()
+    }
+  )
 
   it.live("each answer that the client did not read is reported as lost, and no other", function* () {
     const { seen, url } = yield* serve(transport)

@@ -28,23 +28,23 @@ const issue = { path: [], message: "must be a well-formed HTTP request" }
 const malformed = InvalidParams.of(issue)
 
 describe("a request that never reaches the router", () => {
-  it.for<readonly [code: string | undefined, refusal: Refusal]>([
-    ["ERR_HTTP_REQUEST_TIMEOUT", new RequestTimeout()],
-    ["HPE_HEADER_OVERFLOW", new HeadersTooLarge()],
-    ["HPE_INVALID_METHOD", malformed],
-    [undefined, malformed]
-  ])("is refused according to Node's parse error: %s", ([code, refusal]) => {
+  it.for<readonly [error: string, name: string, code: string | undefined, refusal: Refusal]>([
+    ["the parse error ERR_HTTP_REQUEST_TIMEOUT", "RequestTimeout", "ERR_HTTP_REQUEST_TIMEOUT", new RequestTimeout()],
+    ["the parse error HPE_HEADER_OVERFLOW", "HeadersTooLarge", "HPE_HEADER_OVERFLOW", new HeadersTooLarge()],
+    ["the parse error HPE_INVALID_METHOD", "InvalidParams", "HPE_INVALID_METHOD", malformed],
+    ["an error without a code", "InvalidParams", undefined, malformed]
+  ])("for which Node reports %s is refused with %s", ([, , code, refusal]) => {
     assert.deepStrictEqual<unknown>(refusalOfParseError(code).error, refusal.error)
   })
 
-  it.for<readonly [refusal: Refusal, more: Readonly<Record<string, string>>]>([
-    [malformed, {}],
-    [new MethodNotAllowed(), { allow: "" }],
-    [new RequestTimeout(), {}],
-    [new ExpectationFailed(), {}],
-    [new HeadersTooLarge(), {}],
-    [new ServiceUnavailable(), { "retry-after": "1" }]
-  ])("gets a complete error response with Connection: close: $0._tag", ([refusal, more]) => {
+  it.for<readonly [name: string, refusal: Refusal, more: Readonly<Record<string, string>>]>([
+    ["InvalidParams", malformed, {}],
+    ["MethodNotAllowed", new MethodNotAllowed(), { allow: "" }],
+    ["RequestTimeout", new RequestTimeout(), {}],
+    ["ExpectationFailed", new ExpectationFailed(), {}],
+    ["HeadersTooLarge", new HeadersTooLarge(), {}],
+    ["ServiceUnavailable", new ServiceUnavailable(), { "retry-after": "1" }]
+  ])("gets a complete %s response with the header Connection: close", ([, refusal, more]) => {
     const request = { headers: { "x-request-id": "its-own-id" } } as unknown as IncomingMessage
     const { body, headers, status } = encodeRefusal(refusal, request)
     if (refusal._tag === "InvalidParams") assertInvalid({ body, headers, status }, issue)

@@ -10,7 +10,7 @@ import { assert, layerLive } from "../../support/it.ts"
 
 for (const [name, store] of databases) {
   layerLive(store)(`API keys ${name}`, (it) => {
-    it.effect("the look-up of an API key also reads only current rows of the key's account (D5, D43)", function* () {
+    it.effect("the look-up of an API key prefetches only current rows of that key's account (D5, D43)", function* () {
       const { find } = yield* ApiKeys
       const { account_id, hash, workspace_id } = yield* newTenant
       const stranger = yield* newTenant

@@ -198,8 +198,8 @@ const statements = (batching: boolean) => (it: It<Ports | Store>) => {
   )
 }
 
-layerLive(Store.layer())("statements in batches", statements(true))
-layerLive(Store.layer(false))("statements alone", statements(false))
+layerLive(Store.layer())("operations in batches", statements(true))
+layerLive(Store.layer(false))("operations, each with a statement of its own", statements(false))
 
 describe("an audit entry (SECURITY.md, Audit)", () => {
   it.live("has all events of a transaction on one account; each create in a batch has its own entry", () =>

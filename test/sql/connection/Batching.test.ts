@@ -214,7 +214,7 @@ describe("requests that can be batched", () => {
   })
 
   it.live(
-    "with a size are interrupted only when their statement ends, as it uses their memory until then",
+    "that reserve memory end, if interrupted, only with their statement, which uses that memory until then",
     function* () {
       const { ask, askSmall, state, statements } = yield* pool()
       state.held = true
@@ -281,16 +281,16 @@ const sqlError = (kind: DatabaseFailure["kind"], sqlstate?: string) =>
 const within = (millis: number) => Effect.provideService(CurrentDeadline, { until: performance.now() + millis })
 
 describe("a batch", () => {
-  it.live.each<readonly [failure: DatabaseFailure, statements: number]>([
-    [sqlError("UniqueViolation", "23505"), 1 + 2],
-    [sqlError("ConstraintError"), 1 + 2],
-    [sqlError("SqlError", "22003"), 1 + 2],
-    [sqlError("SqlError", "40P01"), 1 + 5],
-    [sqlError("SqlError", "55P03"), 1 + 5],
-    [sqlError("SqlError", "57014"), 1 + 5],
-    [sqlError("SqlError", "42P01"), 1],
-    [sqlError("SqlError"), 1]
-  ])("that fails with %s retries requests singly, all at once after a failed lock, or not at all", ([failure, begun]) =>
+  it.live.each<readonly [failure: DatabaseFailure, retry: string, statements: number]>([
+    [sqlError("UniqueViolation", "23505"), "retries each request alone, two at a time", 1 + 2],
+    [sqlError("ConstraintError"), "retries each request alone, two at a time", 1 + 2],
+    [sqlError("SqlError", "22003"), "retries each request alone, two at a time", 1 + 2],
+    [sqlError("SqlError", "40P01"), "retries each request alone, all at once", 1 + 5],
+    [sqlError("SqlError", "55P03"), "retries each request alone, all at once", 1 + 5],
+    [sqlError("SqlError", "57014"), "retries each request alone, all at once", 1 + 5],
+    [sqlError("SqlError", "42P01"), "retries no request", 1],
+    [sqlError("SqlError"), "retries no request", 1]
+  ])("that fails with %s %s", ([failure, , begun]) =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* pool()
       state.failing = () => {
@@ -381,7 +381,7 @@ describe("a batch", () => {
     yield* Fiber.joinAll([...held, asked])
   })
 
-  it.live("runs one deadline timer until its scope closes", function* () {
+  it.live("has its deadlines checked by one timer of its pool, until the pool's scope closes", function* () {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     const scope = yield* Scope.make()
     yield* Scope.provide(pool(), scope)

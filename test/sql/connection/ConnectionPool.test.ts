@@ -32,7 +32,10 @@ const open = (batching: boolean, queue = 1000) =>
     return { pool, query, sent, state }
   })
 
-describe.each([true, false])("a pool of connections, with batching: %s", (batching) => {
+describe.each([
+  ["with batching", true],
+  ["without batching", false]
+] as const)("a pool of connections, %s", (_, batching) => {
   it.live("sends no query whose deadline passed before it had a connection", function* () {
     const { pool, query, sent, state } = yield* open(batching)
     const advance = yield* stopMonotonicClock

@@ -69,7 +69,7 @@ interface Failing {
 }
 
 const failing: Record<string, Failing> = {
-  "a duplicate": {
+  "a duplicate primary key": {
     query: (sql) =>
       Effect.andThen(
         sql`INSERT INTO notes (note) VALUES (${canary})`,
@@ -77,19 +77,19 @@ const failing: Record<string, Failing> = {
       ),
     failure: { kind: "UniqueViolation", sqlstate: "23505", constraint: "notes_pkey" }
   },
-  "a check": {
+  "a violated CHECK": {
     query: (sql) => sql`INSERT INTO notes (note) VALUES (${canary.repeat(4)})`,
     failure: { kind: "ConstraintError", sqlstate: "23514", constraint: "notes_note_check" }
   },
-  "a null": {
+  "a NULL in a NOT NULL column": {
     query: (sql) => sql`INSERT INTO notes (note, other) VALUES (${canary}, NULL)`,
     failure: { kind: "ConstraintError", sqlstate: "23502", constraint: undefined }
   },
-  "a value that does not parse": {
+  "a text that is no UUID": {
     query: (sql) => sql`SELECT ${canary}::uuid`,
     failure: { kind: "UnknownError", sqlstate: "22P02", constraint: undefined }
   },
-  "a RAISE": {
+  "a RAISE EXCEPTION": {
     query: (sql) =>
       sql.unsafe(`DO $$ BEGIN RAISE EXCEPTION 'refused: ${canary}' USING CONSTRAINT = '${canary} '; END $$`),
     failure: { kind: "UnknownError", sqlstate: "P0001", constraint: undefined }
@@ -144,14 +144,17 @@ describe("the error of a failed connection (T4)", () => {
     ["28P01", "AuthenticationError"],
     ["28000", "AuthenticationError"],
     ["3D000", "UnknownError"]
-  ])("keeps neither password nor the server's message if the server refuses with %s", function* ([sqlstate, kind]) {
-    const { port } = yield* refusingPostgres(sqlstate ?? "", `no, ${canary}`)
-    const { ask, sql } = yield* poolOn({ ...target, port })
-    assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
-    const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask"))
-    assert.deepInclude(Cause.squash(cause), { kind, sqlstate })
-    assert.deepStrictEqual(yield* leaksIn(cause), [])
-  })
+  ])(
+    "keeps neither password nor the server's message if the server refuses with SQLSTATE %s",
+    function* ([sqlstate, kind]) {
+      const { port } = yield* refusingPostgres(sqlstate ?? "", `no, ${canary}`)
+      const { ask, sql } = yield* poolOn({ ...target, port })
+      assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
+      const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask"))
+      assert.deepInclude(Cause.squash(cause), { kind, sqlstate })
+      assert.deepStrictEqual(yield* leaksIn(cause), [])
+    }
+  )
 
   it.live("keeps neither password nor address if the server cannot be reached", function* () {
     const { ask, sql } = yield* poolOn({ ...target, host: `/nonexistent/${canary}` })

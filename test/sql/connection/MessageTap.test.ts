@@ -81,7 +81,7 @@ describe("the notices of PostgreSQL (R6)", () => {
   })
 
   it.prop(
-    "report a refused write and a standby server, however the bytes are split (F2)",
+    "are recognised if they tell of a refused write or a standby server, however the bytes are split (F2)",
     [
       elementOf(["refused", "standby", "leader", "other"]),
       Arbitrary.array(integer(1, 9), { minLength: 1, maxLength: 9 })

@@ -76,14 +76,14 @@ const assertRefuses = (exit: Exit.Exit<unknown, unknown>) => {
   assert.strictEqual(failure.kind, "ConnectionError")
 }
 
-layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
-  it.effect("connects to a database over TLS if its certificate is trusted", function* () {
+layerLive(TlsPostgres.layer)("a connection to a database with TLS", (it) => {
+  it.effect("uses TLS if the database's certificate is trusted", function* () {
     const { certificate, port } = yield* TlsPostgres
     yield* eventually("it is ready", Effect.map(Effect.exit(ask(port, certificate)), Exit.isSuccess))
     assert.deepStrictEqual({ ...(yield* ask(port, certificate))[0] }, { ssl: true })
   })
 
-  it.effect("carries megabytes over TLS in both directions unchanged", function* () {
+  it.effect("carries megabytes in both directions unchanged", function* () {
     const { certificate, port } = yield* TlsPostgres
     const pool = yield* reads(port, certificate)
     const given = "0123456789abcdef".repeat(300_000)
@@ -91,7 +91,7 @@ layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
     assert.isTrue(row?.back === given)
   })
 
-  it.effect("refuses a database whose certificate no given or known authority has signed", function* () {
+  it.effect("fails if no given or known authority has signed the database's certificate", function* () {
     const { port } = yield* TlsPostgres
     assertRefuses(yield* Effect.exit(ask(port, selfSignedCertificate("localhost").certificate)))
     assertRefuses(yield* Effect.exit(ask(port)))
@@ -101,8 +101,8 @@ layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
 it.live.each<readonly [string, Buffer]>([
   ["declines TLS", Buffer.from("N")],
   ["answers with an error", Buffer.from("E")],
-  ["agrees, and sends clear text behind it", Buffer.from("SR\0\0\0\b\0\0\0\0")]
-])("sends nothing but the request for TLS to a database that %s", function* ([, answer]) {
+  ["agrees, but adds clear text to its answer", Buffer.from("SR\0\0\0\b\0\0\0\0")]
+])("the client sends nothing but the request for TLS to a database that %s", function* ([, answer]) {
   const heard: Array<string> = []
   const port = yield* listen(
     (socket) =>

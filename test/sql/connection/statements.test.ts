@@ -10,8 +10,8 @@ interface Wanted {
 }
 
 it.live.each<readonly [string, { readonly nameOf?: (wanted: Wanted) => string }]>([
-  ["that do not share rows", {}],
-  ["that share rows by name", { nameOf: ({ name }) => name }]
+  ["that each read a row of their own", {}],
+  ["that read a row once for all requests of its name", { nameOf: ({ name }) => name }]
 ])("concurrent look-ups %s each get the row that they would get alone", function* ([, naming]) {
   const target = parseDatabaseUrl(Redacted.make(yield* freshDatabase))
   const context = yield* Layer.build(DatabaseLive.layer(target, databaseSettings))

@@ -61,7 +61,7 @@ describe.each(ways)("an update, written %s", (_, distributed) => {
     )
   })
 
-  it.live("is recognised as stored in a retry even if its data key was rewrapped meanwhile (L9)", function* () {
+  it.live("is recognised as stored when retried, even if its data key was rewrapped meanwhile (L9)", function* () {
     const { admin, proxy, row, stored, update } = yield* open
     yield* admin.unsafe(`
         CREATE FUNCTION rewrap() RETURNS trigger LANGUAGE plpgsql AS
@@ -126,7 +126,7 @@ describe.each(ways)("a deletion, written %s", (_, distributed) => {
     assert.isFalse(yield* remove)
   })
 
-  it.live("succeeds if the database's answer to the look-up before it is lost (L11)", function* () {
+  it.live("succeeds if the database's answer to the preceding look-up is lost (L11)", function* () {
     const { acts, proxy, remove } = yield* open
     proxy.loseAnswer("SELECT 1")
     assert.isTrue(yield* remove)
@@ -147,22 +147,25 @@ describe.each(ways)("a deletion, written %s", (_, distributed) => {
     }
   )
 
-  it.live("deletes nothing if another deletion came first, even if an old audit entry is like it (L11)", function* () {
-    const { acts, admin, remove } = yield* open
-    const event = {
-      action: "credential.delete",
-      account_id,
-      workspace_id,
-      credential_id: id,
-      provider: "openai",
-      label: "***...***",
-      actor: { kind: "service" }
+  it.live(
+    "deletes nothing if another deletion came first, even if an old audit entry equals its own (L11)",
+    function* () {
+      const { acts, admin, remove } = yield* open
+      const event = {
+        action: "credential.delete",
+        account_id,
+        workspace_id,
+        credential_id: id,
+        provider: "openai",
+        label: "***...***",
+        actor: { kind: "service" }
+      }
+      yield* admin`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([event])}::json)`
+      const commit = yield* holdOpen(admin, "DELETE FROM credentials")
+      const caller = yield* Effect.forkChild(remove)
+      yield* disconnectWaiting(admin, commit)
+      assert.isFalse(yield* Fiber.join(caller))
+      assert.lengthOf(yield* acts, 1)
     }
-    yield* admin`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([event])}::json)`
-    const commit = yield* holdOpen(admin, "DELETE FROM credentials")
-    const caller = yield* Effect.forkChild(remove)
-    yield* disconnectWaiting(admin, commit)
-    assert.isFalse(yield* Fiber.join(caller))
-    assert.lengthOf(yield* acts, 1)
-  })
+  )
 })

@@ -42,7 +42,7 @@ describe.each(ways)("an insert of a credential, written %s", (_, distributed) =>
   const open = openWith(distributed)
   const kinds = [
     ["without an idempotency record", "plain", "credentials"],
-    ["with one", "recorded", "idempotency_records"]
+    ["with an idempotency record", "recorded", "idempotency_records"]
   ] as const
   it.live.each(kinds)("%s is retried and stored once if the database's answer is lost (R3)", function* ([, kind]) {
     const { asStored, [kind]: insert, proxy, rows, stored } = yield* open

@@ -86,7 +86,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
     }).pipe(Effect.provide(Store.layer()))
   )
 
-  it.live("agrees with the domain on which labels are inconclusive (L15)", function* () {
+  it.live("treats the same labels as inconclusive as the domain does (L15)", function* () {
     const sql = yield* adminClient(yield* freshDatabase)
     const keys = yield* Arbitrary.sampleEffect(anyString, { count: 2000, seed: 1 })
     const json = keys.map((key) => JSON.stringify({ key }))

@@ -17,7 +17,7 @@ const full = {
   credentials: new PoolFull({ unit: "credentials", limit: limits.credentials })
 }
 
-describe.each(ways)("the limits of a pool of credentials, written %s (D52)", (_, distributed) => {
+describe.each(ways)("the limits of a pool, whose credentials are written %s (D52)", (_, distributed) => {
   const open = Effect.gen(function* () {
     const { admin, repository } = yield* Effect.provideService(openLossyStoreWith(distributed), PoolLimits, limits)
     const insert = (n: number, provider: string, allowed_models: ReadonlyArray<string> | null = null, once = false) => {
@@ -42,30 +42,30 @@ describe.each(ways)("the limits of a pool of credentials, written %s (D52)", (_,
     return { admin, insert, repository, update }
   })
 
-  it.live.each([false, true])(
-    "refuse a create that exceeds one of them, with an idempotency key: %s",
-    function* (once) {
-      const { admin, insert, repository } = yield* open
-      const create = (n: number, provider: string, models?: ReadonlyArray<string>) => insert(n, provider, models, once)
-      assert.deepStrictEqual(yield* Effect.flip(create(11, "openai", filling(1, 1))), full.bytes)
-      assert.isTrue(Option.isSome(yield* create(11, "openai", filling(1))))
-      assert.deepStrictEqual(yield* Effect.flip(create(12, "openai")), full.bytes)
-      yield* create(13, "xai")
-      assert.deepStrictEqual(yield* Effect.flip(create(14, "xai", filling(2, 1))), full.bytes)
-      assert.isTrue(Option.isSome(yield* create(14, "xai", filling(2))))
-      for (const n of [15, 16, 17]) yield* create(n, "azure")
-      assert.deepStrictEqual(yield* Effect.flip(create(18, "azure")), full.credentials)
-      const unknown = repository.insert(account_id, plainCredential(WorkspaceId.make(uuid(9))), sealed)
-      assert.deepStrictEqual(yield* Effect.flip(unknown), new WorkspaceGone())
-      yield* admin`UPDATE workspaces SET deleted_at = now()`
-      assert.deepStrictEqual(yield* Effect.flip(create(19, "cohere")), new WorkspaceGone())
-      const found = yield* admin`SELECT right(id::text, 2)::int AS n FROM credentials ORDER BY id`
-      assert.deepStrictEqual(
-        found.map(({ n }) => n),
-        [11, 13, 14, 15, 16, 17]
-      )
-    }
-  )
+  it.live.each([
+    ["without", false],
+    ["with", true]
+  ] as const)("refuse a create %s an idempotency key if it exceeds one of them", function* ([, once]) {
+    const { admin, insert, repository } = yield* open
+    const create = (n: number, provider: string, models?: ReadonlyArray<string>) => insert(n, provider, models, once)
+    assert.deepStrictEqual(yield* Effect.flip(create(11, "openai", filling(1, 1))), full.bytes)
+    assert.isTrue(Option.isSome(yield* create(11, "openai", filling(1))))
+    assert.deepStrictEqual(yield* Effect.flip(create(12, "openai")), full.bytes)
+    yield* create(13, "xai")
+    assert.deepStrictEqual(yield* Effect.flip(create(14, "xai", filling(2, 1))), full.bytes)
+    assert.isTrue(Option.isSome(yield* create(14, "xai", filling(2))))
+    for (const n of [15, 16, 17]) yield* create(n, "azure")
+    assert.deepStrictEqual(yield* Effect.flip(create(18, "azure")), full.credentials)
+    const unknown = repository.insert(account_id, plainCredential(WorkspaceId.make(uuid(9))), sealed)
+    assert.deepStrictEqual(yield* Effect.flip(unknown), new WorkspaceGone())
+    yield* admin`UPDATE workspaces SET deleted_at = now()`
+    assert.deepStrictEqual(yield* Effect.flip(create(19, "cohere")), new WorkspaceGone())
+    const found = yield* admin`SELECT right(id::text, 2)::int AS n FROM credentials ORDER BY id`
+    assert.deepStrictEqual(
+      found.map(({ n }) => n),
+      [11, 13, 14, 15, 16, 17]
+    )
+  })
 
   it.live("refuse an update that exceeds the limit in bytes, with a new key or without", function* () {
     const { admin, insert, update } = yield* open

@@ -28,26 +28,32 @@ const open = Effect.gen(function* () {
   return { admin, reorder, state }
 })
 
-it.live("stores a new order with its audit event, and writes nothing if the order is unchanged (L14)", function* () {
-  const { admin, reorder, state } = yield* open
-  const before = yield* state
-  assert.deepStrictEqual(before.orders, [1, 0, 0, 0])
-  assert.deepStrictEqual(yield* reorder(13, 14, 12, 11), Option.none())
-  assert.deepStrictEqual(yield* state, before)
-  assert.deepStrictEqual(yield* reorder(14, 13, 12, 11), Option.none())
-  assert.deepStrictEqual(yield* state, { version: (before.version ?? 0) + 1, orders: [3, 2, 1, 0] })
-  const events = (yield* eventsIn(admin)).filter(({ action }) => action === "credential.reorder")
-  assert.lengthOf(events, 1)
-  assert.deepInclude(events[0], { credential_ids: idsOf([14, 13, 12, 11]) })
-})
+it.live(
+  "a reorder stores a new order with its audit event, and writes nothing if it changes nothing (L14)",
+  function* () {
+    const { admin, reorder, state } = yield* open
+    const before = yield* state
+    assert.deepStrictEqual(before.orders, [1, 0, 0, 0])
+    assert.deepStrictEqual(yield* reorder(13, 14, 12, 11), Option.none())
+    assert.deepStrictEqual(yield* state, before)
+    assert.deepStrictEqual(yield* reorder(14, 13, 12, 11), Option.none())
+    assert.deepStrictEqual(yield* state, { version: (before.version ?? 0) + 1, orders: [3, 2, 1, 0] })
+    const events = (yield* eventsIn(admin)).filter(({ action }) => action === "credential.reorder")
+    assert.lengthOf(events, 1)
+    assert.deepInclude(events[0], { credential_ids: idsOf([14, 13, 12, 11]) })
+  }
+)
 
-const refused: ReadonlyArray<Readonly<Record<"ids" | "missing" | "foreign", ReadonlyArray<number>>>> = [
-  { ids: [11, 12, 13], missing: [14], foreign: [] },
-  { ids: [14, 13, 12, 11, 15], missing: [], foreign: [15] },
-  { ids: [11, 12, 14, 15], missing: [13], foreign: [15] }
+interface Refused extends Readonly<Record<"ids" | "missing" | "foreign", ReadonlyArray<number>>> {
+  readonly with: string
+}
+const refused: ReadonlyArray<Refused> = [
+  { with: "a missing credential", ids: [11, 12, 13], missing: [14], foreign: [] },
+  { with: "a foreign credential", ids: [14, 13, 12, 11, 15], missing: [], foreign: [15] },
+  { with: "a missing and a foreign credential", ids: [11, 12, 14, 15], missing: [13], foreign: [15] }
 ]
 it.live.each(refused)(
-  "refuses an order with missing or foreign credentials, and says which: $missing, $foreign (L14)",
+  "a reorder with $with is refused, with the ids at fault (L14)",
   function* ({ ids, missing, foreign }) {
     const { reorder, state } = yield* open
     const before = yield* state

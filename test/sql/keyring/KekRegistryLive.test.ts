@@ -86,7 +86,7 @@ layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (i
   })
 
   it.effect.each(["NULL", "null", "a.b-C_9"])(
-    "audits the retirement of the key %s once, even if it is retired twice (T10)",
+    'audits the retirement of a key with the id "%s" once, even if it is retired twice (T10)',
     function* (id) {
       const { register, retire } = yield* KekRegistry
       const sql = yield* Admin

@@ -149,7 +149,7 @@ describe("a rewrap on PostgreSQL (T10; docs/keys.md, Rotate the keyring)", () =>
     )
   )
 
-  it.live("reports a row that no create could have stored as altered, and rewraps the others", () =>
+  it.live("reports as altered a row that no create could have stored, and rewraps the others", () =>
     withCredentials(3, (sql, [broken, ...whole]) =>
       Effect.gen(function* () {
         if (broken === undefined) return assert.fail("no credential")

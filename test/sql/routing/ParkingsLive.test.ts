@@ -18,33 +18,36 @@ const newCredential = Effect.gen(function* () {
 const rejected = { model: "", key_version: 1, epoch: 0, cause: "rejected", strikes: 1, remaining: 60_000 } as const
 
 describe("parkings that are stored together", () => {
-  it.live.each([["pools"], ["credentials"]])("do not wait for another's lock on a row of %s", function* ([table]) {
-    yield* Effect.gen(function* () {
-      const { sql } = yield* Store
-      const { store } = yield* Parkings
-      const [one, other, gone] = [yield* newCredential, yield* newCredential, yield* newCredential]
-      yield* (yield* CredentialRepository).delete(gone.account_id, gone.credential_id)
-      const changes: ReadonlyArray<ParkingChange> = [one, other, gone].flatMap((of) => [
-        { ...of, ...rejected },
-        { ...of, ...rejected, model: "m" }
-      ])
-      const parked = Effect.map(
-        sql<{ id: CredentialId }>`SELECT DISTINCT credential_id AS id FROM credential_parkings`,
-        (rows) => rows.map(({ id }) => id)
-      )
-      const release = yield* holdOpen(sql, `SELECT FROM ${table} WHERE account_id = '${one.account_id}' FOR UPDATE`)
-      // Waiting would end in an error, at the statement's timeout.
-      const locked = yield* store(changes)
-      assert.deepStrictEqual(locked, changes.slice(0, 2), "what is deleted is not stored again and again")
-      assert.deepStrictEqual(yield* parked, [other.credential_id])
-      assert.strictEqual(yield* waitingForLock(sql), 0)
-      yield* release
-      assert.deepStrictEqual(yield* store(locked), [])
-      assert.sameMembers(yield* parked, [one.credential_id, other.credential_id])
-      const raised = yield* sql`SELECT 1 FROM pools WHERE health > 0`
-      assert.lengthOf(raised, 2)
-    }).pipe(Effect.provide(Store.layer()))
-  })
+  it.live.each([["pools"], ["credentials"]])(
+    "do not wait for another transaction's lock on a row of %s",
+    function* ([table]) {
+      yield* Effect.gen(function* () {
+        const { sql } = yield* Store
+        const { store } = yield* Parkings
+        const [one, other, gone] = [yield* newCredential, yield* newCredential, yield* newCredential]
+        yield* (yield* CredentialRepository).delete(gone.account_id, gone.credential_id)
+        const changes: ReadonlyArray<ParkingChange> = [one, other, gone].flatMap((of) => [
+          { ...of, ...rejected },
+          { ...of, ...rejected, model: "m" }
+        ])
+        const parked = Effect.map(
+          sql<{ id: CredentialId }>`SELECT DISTINCT credential_id AS id FROM credential_parkings`,
+          (rows) => rows.map(({ id }) => id)
+        )
+        const release = yield* holdOpen(sql, `SELECT FROM ${table} WHERE account_id = '${one.account_id}' FOR UPDATE`)
+        // Waiting would end in an error, at the statement's timeout.
+        const locked = yield* store(changes)
+        assert.deepStrictEqual(locked, changes.slice(0, 2), "what is deleted is not stored again and again")
+        assert.deepStrictEqual(yield* parked, [other.credential_id])
+        assert.strictEqual(yield* waitingForLock(sql), 0)
+        yield* release
+        assert.deepStrictEqual(yield* store(locked), [])
+        assert.sameMembers(yield* parked, [one.credential_id, other.credential_id])
+        const raised = yield* sql`SELECT 1 FROM pools WHERE health > 0`
+        assert.lengthOf(raised, 2)
+      }).pipe(Effect.provide(Store.layer()))
+    }
+  )
 
   it.live("replace an expired parking instead of being merged with it", function* () {
     yield* Effect.gen(function* () {

@@ -5,7 +5,7 @@ import { Store } from "../../support/database/stores.ts"
 import { assert, layerLive } from "../../support/it.ts"
 
 layerLive(Store.layer())("the table of credentials", (it) => {
-  it.effect("the credentials table has a column for each member, of its type and nullability", function* () {
+  it.effect("has a column for each member of a credential, of its type and nullability", function* () {
     const { sql } = (yield* Database).writes
     const columns = yield* sql<{ name: string; type: string; nullable: boolean }>`
         SELECT attname AS name, atttypid::regtype::text AS type, NOT attnotnull AS nullable FROM pg_attribute

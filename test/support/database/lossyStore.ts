@@ -54,6 +54,6 @@ export const openLossyStore = openLossyStoreWith(false)
 
 /** Both ways to write, for `describe.each`. */
 export const ways = [
-  ["in a statement", false],
-  ["as Citus needs it", true]
+  ["in one statement", false],
+  ["in several statements for Citus", true]
 ] as const

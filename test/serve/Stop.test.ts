@@ -54,9 +54,9 @@ layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
   )
 
   it.effect.each<readonly [name: string, sent: (key: string) => string | Buffer, rest: string, answer: RegExp]>([
-    ["after its answer", beginning, body.slice(9), /^HTTP\/1\.1 201 /],
-    ["that never sent anything", () => "", "", /^$/]
-  ])("a service that stops does not wait for a connection %s (R2)", function* ([, sent, rest, answer]) {
+    ["whose request it has answered", beginning, body.slice(9), /^HTTP\/1\.1 201 /],
+    ["that sent no request", () => "", "", /^$/]
+  ])("closes a connection %s without waiting for the client (R2)", function* ([, sent, rest, answer]) {
     const { key, settings } = yield* StartedBefore
     const { ended, signal, url } = yield* startService(settings)
     const { closed, write } = yield* open(url)

@@ -53,7 +53,7 @@ describe("the body of an update", () => {
     for (const body of [null, 1, "x", []]) assert.deepStrictEqual(issues(body), [": must be a JSON object"])
   })
 
-  it("does not show the key in JSON, neither decoded nor refused (T4)", () => {
+  it("does not show the key when written as JSON, whether accepted or refused (T4)", () => {
     const decoded = decode({ key: "canary-of-a-key" })
     assert.notInclude(JSON.stringify(decoded), "canary")
     assert.isTrue(Redacted.isRedacted(decoded.key))
@@ -312,16 +312,20 @@ describe("a member that cannot change (D47)", () => {
   })
 })
 
-describe("an update that makes flags conflict is refused at the flags that it sets (L5, D31)", () => {
+describe("an update of flags, checked together with the stored flags (L5, D31)", () => {
   const plain = { provider: "cohere", key: "fake-key" }
   const withFallback = "cannot be combined with is_fallback"
-  it.for<readonly [stored: Body, body: Body, expected: ReadonlyArray<string>]>([
-    [{}, { is_fallback: true, is_byok_only: true }, [`is_byok_only: ${withFallback}`]],
+  it.for<readonly [body: Body, expected: ReadonlyArray<string>]>([
+    [{ is_fallback: true, is_byok_only: true }, [`is_byok_only: ${withFallback}`]],
     [
-      {},
       { is_fallback: true, is_byok_only: true, is_required: true },
       [`is_byok_only: ${withFallback}`, `is_required: ${withFallback}`]
-    ],
+    ]
+  ])("is refused if it sets %j where no flag is stored: %j", ([body, expected]) => {
+    assert.deepStrictEqual(refusalOf(plain, body), expected)
+  })
+
+  it.for<readonly [stored: Body, body: Body, expected: ReadonlyArray<string>]>([
     [{ is_fallback: true }, { is_byok_only: true }, [`is_byok_only: ${withFallback}`]],
     [{ is_fallback: true }, { is_required: true, is_byok_only: false }, [`is_required: ${withFallback}`]],
     [{ is_byok_only: true }, { is_fallback: true }, ["is_fallback: cannot be combined with is_byok_only"]],
@@ -330,11 +334,16 @@ describe("an update that makes flags conflict is refused at the flags that it se
       { is_required: true, is_byok_only: true },
       { is_fallback: true, is_byok_only: true },
       [`is_byok_only: ${withFallback}`, "is_fallback: cannot be combined with is_required"]
-    ],
-    [{ is_byok_only: true }, { is_fallback: true, is_byok_only: false }, []],
-    [{ is_fallback: true }, { is_fallback: false, is_required: true }, []]
-  ])("updating stored flags %j with %j yields the issues %j", ([stored, body, expected]) => {
+    ]
+  ])("is refused, at the flags that it sets, if %j is stored and it sets %j: %j", ([stored, body, expected]) => {
     assert.deepStrictEqual(refusalOf({ ...plain, ...stored }, body), expected)
+  })
+
+  it.for<readonly [stored: Body, body: Body]>([
+    [{ is_byok_only: true }, { is_fallback: true, is_byok_only: false }],
+    [{ is_fallback: true }, { is_fallback: false, is_required: true }]
+  ])("is accepted if %j is stored and it sets %j, which ends the conflict", ([stored, body]) => {
+    assert.deepStrictEqual(refusalOf({ ...plain, ...stored }, body), [])
   })
 })
 

@@ -21,19 +21,14 @@ describe("an idempotency key (SECURITY.md, Idempotency records)", () => {
     assert.strictEqual(accepted(key), key !== "" && visible)
   })
 
-  it.for([
-    ["!", true],
-    ["~", true],
-    ["k".repeat(255), true],
-    ["k".repeat(256), false],
-    ["", false],
-    [" ", false],
-    ["k, k", false],
-    ["\u007f", false],
-    ["k\n", false],
-    [undefined, false],
-    [1, false]
-  ] as const)("%j is accepted: %j", ([key, expected]) => {
-    assert.strictEqual(accepted(key), expected)
+  it.for([["!"], ["~"], ["k".repeat(255)]])("is accepted if it is %j", ([key]) => {
+    assert.isTrue(accepted(key))
   })
+
+  it.for([["k".repeat(256)], [""], [" "], ["k, k"], ["\u007f"], ["k\n"], [undefined], [1]])(
+    "is refused if it is %j",
+    ([key]) => {
+      assert.isFalse(accepted(key))
+    }
+  )
 })

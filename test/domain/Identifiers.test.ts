@@ -73,7 +73,7 @@ describe.for([
 })
 
 describe("the id of a key-encryption key (docs/keys.md, The keyring)", () => {
-  it("may have exactly the characters and lengths that its description states", () => {
+  it("is accepted exactly if it has the characters and length that its description states", () => {
     const [, least = "", most = "", told = ""] = /^(\d+) to (\d+) characters of (.*)$/.exec(kekIdForm) ?? []
     const inRange = (text: string) => told.split(" ").some(([low = "", , high = low]) => low <= text && text <= high)
     const characters = Array.from({ length: 0x3000 }, (_, code) => String.fromCharCode(code))

@@ -85,7 +85,7 @@ describe("issues (D7)", () => {
     runs
   )
 
-  it.effect("fail the check for quotes if a message ends with the value (control)", function* () {
+  it.effect("fail the test for quoted values if a message ends with the value (control)", function* () {
     const valueAt = (input: unknown, path: Issue["path"]) =>
       path.reduce((value: unknown, segment) => Reflect.get(Object(value), segment), input)
     const planted = (input: unknown) =>
@@ -97,14 +97,14 @@ describe("issues (D7)", () => {
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  it.effect("fail the check for quotes if a path names an undeclared member (control)", function* () {
+  it.effect("fail the test for quoted values if a path names an undeclared member (control)", function* () {
     const planted = (input: unknown) =>
       Object.keys(Object(input) as object).map((name) => ({ path: [name], message: "is unknown" }))
     const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
     assert.strictEqual(checked._tag, "Falsified")
   })
 
-  it("fail the check for quotes if a message repeats the error of JSON.parse (control)", () => {
+  it("fail the test for quoted values if a message repeats the error of JSON.parse (control)", () => {
     const secret = "canary-0123456789"
     let said = ""
     try {
@@ -128,14 +128,44 @@ describe("issues (D7)", () => {
   })
 
   it.for([
-    ["no object", null, [], "must be a JSON object"],
-    ["a wrong type", { number: "x" }, ["number"], "has the wrong type"],
-    ["a wrong type that the schema names", { named: 1 }, ["named"], "must be a name"],
-    ["a filter", { positive: -1 }, ["positive"], "is not allowed"],
-    ["a filter around a field with a sentence", { around: { named: 1 } }, ["around", "named"], "must be a name"],
-    ["a value that is not allowed", { allowed: 1 }, ["allowed"], "is not allowed"],
-    ["a wrong type under a symbol", { [Symbol.iterator]: 1 }, [String(Symbol.iterator)], "has the wrong type"]
-  ] as const)("have the message of the schema, or a general one if it has none: %s", ([, body, path, message]) => {
+    ["a general message", "a body that is no object", null, [], "must be a JSON object"],
+    [
+      "a general message",
+      "a member of the wrong type, where the schema has no message",
+      { number: "x" },
+      ["number"],
+      "has the wrong type"
+    ],
+    [
+      "the message of the schema",
+      "a member of the wrong type, where the schema has a message",
+      { named: 1 },
+      ["named"],
+      "must be a name"
+    ],
+    [
+      "a general message",
+      "a value that a filter without a message refuses",
+      { positive: -1 },
+      ["positive"],
+      "is not allowed"
+    ],
+    [
+      "the message of the schema",
+      "an object whose member has a message",
+      { around: { named: 1 } },
+      ["around", "named"],
+      "must be a name"
+    ],
+    ["a general message", "a value that a transformation refuses", { allowed: 1 }, ["allowed"], "is not allowed"],
+    [
+      "a general message",
+      "a member named by a symbol, of the wrong type",
+      { [Symbol.iterator]: 1 },
+      [String(Symbol.iterator)],
+      "has the wrong type"
+    ]
+  ] as const)("have %s for %s", ([, , body, path, message]) => {
     const named = Schema.optionalKey(Schema.String.annotate({ message: "must be a name" }))
     const schema = Schema.Struct({
       named,

@@ -30,16 +30,16 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
     ["an object that is not JSON", "{'api_key':'sk-1'}"],
     ["an empty object", "{}"],
     ["an object without api_key", '{"region":"us"}'],
-    ["an empty api_key", '{"api_key":""}'],
-    ["an api_key that is a number", '{"api_key":1}'],
-    ["an api_key that is null", '{"api_key":null}'],
-    ["an api_key that is an object", '{"api_key":{"api_key":"sk-1"}}'],
-    ["an empty region", '{"api_key":"sk-1","region":""}'],
-    ["a region that is a list", '{"api_key":"sk-1","region":["us"]}'],
-    ["another region", '{"api_key":"sk-1","region":"asia"}'],
-    ["a region in another case", '{"api_key":"sk-1","region":"EU"}'],
-    ["a region that is null", '{"api_key":"sk-1","region":null}'],
-    ["members of a prototype", '{"__proto__":{"api_key":"sk-1"}}']
+    ["an object with an empty api_key", '{"api_key":""}'],
+    ["an object whose api_key is a number", '{"api_key":1}'],
+    ["an object whose api_key is null", '{"api_key":null}'],
+    ["an object whose api_key is an object", '{"api_key":{"api_key":"sk-1"}}'],
+    ["an object with an empty region", '{"api_key":"sk-1","region":""}'],
+    ["an object whose region is a list", '{"api_key":"sk-1","region":["us"]}'],
+    ["an object with an unknown region", '{"api_key":"sk-1","region":"asia"}'],
+    ["an object with its region in upper case", '{"api_key":"sk-1","region":"EU"}'],
+    ["an object whose region is null", '{"api_key":"sk-1","region":null}'],
+    ["an object with its api_key in __proto__", '{"__proto__":{"api_key":"sk-1"}}']
   ] as const)("is refused if it is %s", ([, key]) => {
     assert.deepStrictEqual(materialOf(slug, key), Option.none())
   })
@@ -69,19 +69,28 @@ const secretsOf = (provider: string, key: string) => Array.from(new Set(secretsI
 describe("the secrets in a stored key (L15)", () => {
   it.for<readonly [name: string, provider: string, key: string, secrets: ReadonlyArray<string>]>([
     ["a plain key", "cohere", "sk-1", ["sk-1"]],
-    ["key material", "openai", '{"api_key":"sk-1","region":"us"}', ['{"api_key":"sk-1","region":"us"}', "sk-1"]],
-    ["the same of another provider", "cohere", '{"api_key":"sk-1"}', ['{"api_key":"sk-1"}', "sk-1"]],
+    [
+      "a JSON object with api_key, for openai",
+      "openai",
+      '{"api_key":"sk-1","region":"us"}',
+      ['{"api_key":"sk-1","region":"us"}', "sk-1"]
+    ],
+    ["a JSON object with api_key, for cohere", "cohere", '{"api_key":"sk-1"}', ['{"api_key":"sk-1"}', "sk-1"]],
     ["nested JSON", "azure", '[{"a":{"b":["x"]}},"y",1,null]', ['[{"a":{"b":["x"]}},"y",1,null]', "y", "x"]],
-    ["a string in JSON", "xai", ' "sk-1"\n', [' "sk-1"\n', "sk-1"]],
+    ["a JSON string", "xai", ' "sk-1"\n', [' "sk-1"\n', "sk-1"]],
     ["text that is no JSON", "xai", '{"api_key":"sk-1"', ['{"api_key":"sk-1"']],
-    ["escapes", "google-vertex", '{"k":"a\\nb\\u00e9"}', ['{"k":"a\\nb\\u00e9"}', "a\nbé"]]
-  ])("are the whole key and the strings in its JSON: %s", ([, provider, key, secrets]) => {
+    ["JSON with escapes", "google-vertex", '{"k":"a\\nb\\u00e9"}', ['{"k":"a\\nb\\u00e9"}', "a\nbé"]]
+  ])("are the key itself and any strings of its JSON, unescaped, if it is %s", ([, provider, key, secrets]) => {
     assert.sameMembers(secretsOf(provider, key), [...secrets])
   })
 
-  it.prop("are parsed like JSON.parse", [Schema.Json, Schema.Literals(["", " ", "\t", "\r\n"])], ([value, space]) => {
-    assert.deepStrictEqual(parseJson(`${space}${JSON.stringify(value)}${space}`), JSON.parse(JSON.stringify(value)))
-  })
+  it.prop(
+    "are found by a parser that agrees with JSON.parse",
+    [Schema.Json, Schema.Literals(["", " ", "\t", "\r\n"])],
+    ([value, space]) => {
+      assert.deepStrictEqual(parseJson(`${space}${JSON.stringify(value)}${space}`), JSON.parse(JSON.stringify(value)))
+    }
+  )
 
   it("include a string of JSON nested 100,000 levels deep", () => {
     const depth = 100_000
@@ -103,7 +112,7 @@ describe("the secrets to search for when text leaked (L15)", () => {
     ['{"other":"sk-1"}', ['{"other":"sk-1"}']],
     ["\n", ["\n"]],
     ["", []]
-  ])("for the text %j are %j", ([leak, secrets]) => {
+  ])("for the leaked text %j are the list %j", ([leak, secrets]) => {
     assert.deepStrictEqual(leakOf(leak), secrets)
   })
 

@@ -34,9 +34,12 @@ const notRegion = "must be global, europe, us or null"
 const notHash = "must be 64 lowercase hexadecimal characters"
 const notProvider = "must be a known provider slug"
 
-const brief = (value: unknown) => {
-  const written = JSON.stringify(value) ?? "left out"
-  return written.length > 40 ? `${written.slice(0, 20)}... of length ${Reflect.get(Object(value), "length")}` : written
+const brief = (member: string, value: unknown) => {
+  if (value === undefined) return `without ${member}`
+  const written = JSON.stringify(value)
+  const start = `with ${member} set to ${written.slice(0, 40)}`
+  if (written.length <= 40) return start
+  return `${start}... (${Array.isArray(value) ? "a list" : "text"} of length ${Reflect.get(Object(value), "length")})`
 }
 
 /** The issues of an update of one member, in the same form. */
@@ -137,11 +140,12 @@ describe("an invalid body (sections 4.1 and 8)", () => {
     )
   ] as const
   for (const [member, value, expected] of cases) {
-    it(`with ${member} ${brief(value)} is refused by create and by update`, () => {
+    const isUpdate = isChangeable(member) && value !== undefined
+    it(`${brief(member, value)} is refused by create${isUpdate ? " and by update" : ""}`, () => {
       const body: Record<string, unknown> = { ...plain, [member]: value }
       if (value === undefined) Reflect.deleteProperty(body, member)
       assert.deepStrictEqual(issues(body), [expected])
-      if (isChangeable(member) && value !== undefined) {
+      if (isUpdate) {
         assert.deepStrictEqual(issuesOfUpdate(member, value), [expected])
       }
     })
@@ -210,7 +214,7 @@ describe("a body at a limit (section 8)", () => {
     ["provider", "anthropic/2"]
   ] as const
   for (const [member, value] of cases) {
-    it(`with ${member} ${brief(value)} is accepted unchanged`, () => {
+    it(`${brief(member, value)} is accepted unchanged`, () => {
       assert.deepEqual<unknown>(accepted({ ...plain, [member]: value })[member], value)
       if (isChangeable(member)) assert.deepStrictEqual(issuesOfUpdate(member, value), [])
     })
@@ -289,16 +293,24 @@ describe("flags (section 4.1 rules 2 and 3, D31)", () => {
   const byokOnly = "is_byok_only: cannot be combined with is_fallback"
   const required = "is_required: cannot be combined with is_fallback"
   it.for([
-    [false, false, false, []],
-    [false, false, true, []],
-    [false, true, false, []],
-    [false, true, true, []],
-    [true, false, false, []],
+    [false, false, false],
+    [false, false, true],
+    [false, true, false],
+    [false, true, true],
+    [true, false, false]
+  ])(
+    "are accepted if is_fallback is %j, is_required %j and is_byok_only %j",
+    ([is_fallback, is_required, is_byok_only]) => {
+      assert.deepStrictEqual(issues({ ...plain, is_fallback, is_required, is_byok_only }), [])
+    }
+  )
+
+  it.for([
     [true, false, true, [byokOnly]],
     [true, true, false, [required]],
     [true, true, true, [byokOnly, required]]
   ] as const)(
-    "is_fallback %j, is_required %j and is_byok_only %j yield the issues %j",
+    "are refused if is_fallback is %j, is_required %j and is_byok_only %j: %j",
     ([is_fallback, is_required, is_byok_only, expected]) => {
       assert.deepStrictEqual(issues({ ...plain, is_fallback, is_required, is_byok_only }), expected)
     }
@@ -335,7 +347,7 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
     [provider, material("asia"), null, malformed],
     [provider, "{", "us", malformed]
   ])
-  it.for<Case>([
+  const all: ReadonlyArray<Case> = [
     ...cases,
     ["azure", "fake-key", null, []],
     ["azure", "fake-key", "global", []],
@@ -352,9 +364,20 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
     ["azure", '[{"api_key":"fake-key"', "us", []],
     ["amazon-bedrock", "fake-key", "us", unavailable],
     ["google-vertex", "fake-key", "europe", unavailable]
-  ])("of provider %s with key %s and region %j yield the issues %j", ([provider, key, declared_region, expected]) => {
-    assert.deepStrictEqual(issues({ provider, key, declared_region }), expected)
-  })
+  ]
+  it.for(all.filter(([, , , expected]) => expected.length === 0))(
+    "are accepted for provider %s, key %j and declared_region %j",
+    ([provider, key, declared_region]) => {
+      assert.deepStrictEqual(issues({ provider, key, declared_region }), [])
+    }
+  )
+
+  it.for(all.filter(([, , , expected]) => expected.length > 0))(
+    "are refused for provider %s, key %j and declared_region %j: %j",
+    ([provider, key, declared_region, expected]) => {
+      assert.deepStrictEqual(issues({ provider, key, declared_region }), expected)
+    }
+  )
 
   it("are checked together with the flags, and all issues are reported", () => {
     const body = { ...plain, declared_region: "us", is_fallback: true, is_required: true }
@@ -370,35 +393,65 @@ describe("any accepted body", () => {
   })
 })
 
-describe("a key that signs tokens (D57)", () => {
+describe("a key that may sign tokens (D57)", () => {
   const { client_email: _, ...withoutEmail } = serviceAccount
   const members = (...faults: ReadonlyArray<string>) =>
     faults.map((fault) => `key: must be a plain key or a JSON object${fault === "" ? "" : `: ${fault}`}`)
-  type Case = readonly [provider: string, key: unknown, expected: ReadonlyArray<string>]
+  type Case = readonly [provider: string, name: string, key: unknown, expected: ReadonlyArray<string>]
   const cases: ReadonlyArray<Case> = [
     ...["amazon-bedrock", "amazon-bedrock/claude-on-aws", "claude-on-aws"].flatMap((provider): ReadonlyArray<Case> => [
-      [provider, accessKey, []],
-      [provider, { ...accessKey, sessionToken: "FwoG/+==", more: [1] }, []],
-      [provider, `\n${JSON.stringify(accessKey, null, 2)}\n`, []],
-      [provider, "ABSKQmVkcm9jaw==", []],
-      [provider, '{"accessKeyId":"AKIA', members("")],
-      [provider, [accessKey], members("")],
-      [provider, {}, members("accessKeyId is required", "secretAccessKey is required", "region is required")],
-      [provider, { ...accessKey, region: "us" }, members("region must be a region such as us-east-1")]
+      [provider, "an access key", accessKey, []],
+      [
+        provider,
+        "an access key with a session token and an unknown member",
+        { ...accessKey, sessionToken: "FwoG/+==", more: [1] },
+        []
+      ],
+      [provider, "an access key as indented JSON", `\n${JSON.stringify(accessKey, null, 2)}\n`, []],
+      [provider, "a plain API key", "ABSKQmVkcm9jaw==", []],
+      [provider, "cut JSON", '{"accessKeyId":"AKIA', members("")],
+      [provider, "a list with an access key", [accessKey], members("")],
+      [
+        provider,
+        "an empty object",
+        {},
+        members("accessKeyId is required", "secretAccessKey is required", "region is required")
+      ],
+      [
+        provider,
+        "an access key whose region is us",
+        { ...accessKey, region: "us" },
+        members("region must be a region such as us-east-1")
+      ]
     ]),
-    ["google-vertex", serviceAccount, []],
-    ["google-vertex", "AQ.Ab8fake-express-mode", []],
-    ["google-vertex", '{"type":"service_account"', members("")],
-    ["google-vertex", "[", members("")],
-    ["google-vertex", withoutEmail, members("client_email is required")],
-    ["google-vertex", { ...serviceAccount, bucket: "a/b" }, members("bucket must be the name of a bucket")],
-    ["azure", '[{"api_key":"fake-key"', []],
-    ["xai", '{"accessKeyId":"AKIA', []]
+    ["google-vertex", "a service account", serviceAccount, []],
+    ["google-vertex", "a plain API key", "AQ.Ab8fake-express-mode", []],
+    ["google-vertex", "cut JSON", '{"type":"service_account"', members("")],
+    ["google-vertex", "only a bracket", "[", members("")],
+    ["google-vertex", "a service account without client_email", withoutEmail, members("client_email is required")],
+    [
+      "google-vertex",
+      "a service account with a wrong bucket",
+      { ...serviceAccount, bucket: "a/b" },
+      members("bucket must be the name of a bucket")
+    ],
+    ["azure", "cut JSON, a plain key for this provider", '[{"api_key":"fake-key"', []],
+    ["xai", "cut JSON, a plain key for this provider", '{"accessKeyId":"AKIA', []]
   ]
-  it.for(cases.map(([provider, key, expected], n) => [provider, n, key, expected] as const))(
-    "of %s is accepted if well-formed, else refused with its faults: case %i",
+  const issuesOfKey = (provider: string, key: unknown) =>
+    issues({ provider, key: typeof key === "string" ? key : JSON.stringify(key) })
+
+  it.for(cases.filter(([, , , expected]) => expected.length === 0))(
+    "of provider %s is accepted if it is %s",
+    ([provider, , key]) => {
+      assert.deepStrictEqual(issuesOfKey(provider, key), [])
+    }
+  )
+
+  it.for(cases.filter(([, , , expected]) => expected.length > 0))(
+    "of provider %s is refused with every fault if it is %s",
     ([provider, , key, expected]) => {
-      assert.deepStrictEqual(issues({ provider, key: typeof key === "string" ? key : JSON.stringify(key) }), expected)
+      assert.deepStrictEqual(issuesOfKey(provider, key), expected)
     }
   )
 })
@@ -409,17 +462,41 @@ describe("the label of a key (D56)", () => {
     { api_key: "sk-other" }
   ]
   it.for([
-    ["amazon-bedrock", JSON.stringify(accessKey), accessKey.accessKeyId],
-    ["google-vertex", JSON.stringify(serviceAccount), serviceAccount.private_key_id],
-    ["azure", ` ${JSON.stringify(azure)}`, "sk-0123456789-0123456789-AbCd"],
-    ["azure", JSON.stringify(azure[0]), "sk-0123456789-0123456789-AbCd"],
-    ["azure", '[{"api_key":', '[{"api_key":'],
-    ["azure", '[{"api_key":""}]', '[{"api_key":""}]'],
-    ["azure", "sk-plain", "sk-plain"],
-    ["openai", '{"api_key":"sk-inside"}', "sk-inside"],
-    ["xai", JSON.stringify(accessKey), JSON.stringify(accessKey)],
-    ["amazon-bedrock", "ABSKQmVkcm9jaw==", "ABSKQmVkcm9jaw=="]
-  ] as const)("for provider %s and key %s is made from %s", ([provider, key, name]) => {
+    [
+      "an access key of amazon-bedrock",
+      "its accessKeyId",
+      "amazon-bedrock",
+      JSON.stringify(accessKey),
+      accessKey.accessKeyId
+    ],
+    [
+      "a service account",
+      "its private_key_id",
+      "google-vertex",
+      JSON.stringify(serviceAccount),
+      serviceAccount.private_key_id
+    ],
+    [
+      "a list of two azure keys",
+      "the api_key of the first",
+      "azure",
+      ` ${JSON.stringify(azure)}`,
+      "sk-0123456789-0123456789-AbCd"
+    ],
+    ["a JSON object of azure", "its api_key", "azure", JSON.stringify(azure[0]), "sk-0123456789-0123456789-AbCd"],
+    ["cut JSON of azure", "the whole key", "azure", '[{"api_key":', '[{"api_key":'],
+    ["azure JSON with an empty api_key", "the whole key", "azure", '[{"api_key":""}]', '[{"api_key":""}]'],
+    ["a plain key of azure", "the whole key", "azure", "sk-plain", "sk-plain"],
+    ["a JSON object of openai", "its api_key", "openai", '{"api_key":"sk-inside"}', "sk-inside"],
+    [
+      "JSON of xai, which takes only plain keys,",
+      "the whole key",
+      "xai",
+      JSON.stringify(accessKey),
+      JSON.stringify(accessKey)
+    ],
+    ["a plain key of amazon-bedrock", "the whole key", "amazon-bedrock", "ABSKQmVkcm9jaw==", "ABSKQmVkcm9jaw=="]
+  ] as const)("for %s is made from %s", ([, , provider, key, name]) => {
     const { material } = Schema.decodeUnknownSync(NewCredential)({ provider, key })
     assert.strictEqual(Redacted.value(material.labelSource), name)
   })

@@ -46,7 +46,7 @@ const operations = [
 ]
 
 describe("a role (D51, D53)", () => {
-  it.for(roles)("allows %s exactly the operations listed for it", (role) => {
+  it.for(roles)("named %s allows exactly the operations listed for it", (role) => {
     const allowed = new Set(byTheBook[role].split(" "))
     for (const operation of operations) {
       assert.strictEqual(roleAllows(role, operation), allowed.has(operation), operation)

@@ -18,9 +18,9 @@ const pairs = Arbitrary.map(
 const unbound = ["name", "label", "created_at", "sort_order"]
 const ofCreate = [...Struct.keys(members)].filter((name) => !["id", "label", "created_at", "sort_order"].includes(name))
 
-describe("the members of a credential", () => {
+describe("a change of one member of a credential", () => {
   it.prop(
-    "are sealed except name, label, created_at and sort_order, and in the fingerprint if create takes them",
+    "changes the fingerprint if create takes it, and the seal unless it is name, label, created_at or sort_order",
     [pairs],
     ([{ changed, context, isOther }]) => {
       for (const { context: other, name } of changed.filter(({ name }) => isOther(name))) {

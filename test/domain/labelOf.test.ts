@@ -50,16 +50,16 @@ describe("a label (D35)", () => {
 
   const hidden = "0123456789abcdef"
   it.for([
-    ["an ordinary key", `sk-${hidden}AbCd`, "sk-...AbCd"],
-    ["a very long key", `sk-${hidden.repeat(1000)}AbCd`, "sk-...AbCd"],
-    ["letters outside ASCII", `\u00e9\u4e2d-${hidden}Ab\u00dfd`, "**-...Ab*d"],
-    ["blanks and control characters", ` \t\n${hidden}\u007f\u00a0~!`, "***...**~!"],
-    ["one code point of two code units, counted and shown as one", `\u{1f600}b${hidden}yz`, "*b...yz"],
-    ["22 code points outside the BMP, which are 22 characters", "\u{1f600}".repeat(22), "***...***"],
-    ["23 code points outside the BMP", "\u{1f600}".repeat(23), "***...****"],
-    ["blanks, which count", `${" ".repeat(20)}ABC`, "***...*ABC"],
-    ["half surrogate pairs", `\ud800-k${hidden}xyz\udfff`, "*-k...xyz*"]
-  ] as const)("is as expected for %s", ([, secret, label]) => {
+    ["an ordinary key", "sk-...AbCd", `sk-${hidden}AbCd`],
+    ["a very long key", "sk-...AbCd", `sk-${hidden.repeat(1000)}AbCd`],
+    ["a key with letters outside ASCII", "**-...Ab*d", `\u00e9\u4e2d-${hidden}Ab\u00dfd`],
+    ["a key with blanks and control characters", "***...**~!", ` \t\n${hidden}\u007f\u00a0~!`],
+    ["an emoji, letters and digits", "*b...yz", `\u{1f600}b${hidden}yz`],
+    ["22 emoji, which count as 22 characters,", "***...***", "\u{1f600}".repeat(22)],
+    ["23 emoji, which count as 23 characters,", "***...****", "\u{1f600}".repeat(23)],
+    ["20 blanks, which count as characters, and ABC", "***...*ABC", `${" ".repeat(20)}ABC`],
+    ["a key with half surrogate pairs at its ends", "*-k...xyz*", `\ud800-k${hidden}xyz\udfff`]
+  ] as const)("of %s is %s", ([, label, secret]) => {
     assert.strictEqual(labelOf(secret), label)
   })
 })

@@ -36,7 +36,7 @@ const readings: ReadonlyArray<
   ["obeys is_required beside is_byok_only (E7)", "", [{ ...forbids, is_byok_only: true, allowed_models: others }]],
   ["goes on to fallback keys when shared capacity is forbidden (E8)", "1, 0", [{ is_fallback: true }, forbids]],
   [
-    "excludes a key with a list of users from a request without a user (E9)",
+    "excludes a key that allows only listed users if the request names no user (E9)",
     "shared",
     [{ allowed_user_ids: others }],
     { user_id: null }
@@ -48,18 +48,23 @@ const readings: ReadonlyArray<
     { host: "us", region: "us" }
   ],
   [
-    "treats a declared region as undeclared if the endpoint's kind does not honour it (E11)",
+    "ignores the declared region of a key if endpoints of this kind do not honour it (E11)",
     "0, shared",
     [{ declared_region: "europe" }],
     { host: "europe", kind: "pinned", region: "europe" }
   ],
   [
-    "excludes a key whose declared region the endpoint's kind does not honour (E11)",
+    "excludes a key whose declared region is the host's, if endpoints of this kind do not honour it (E11)",
     "",
     [{ declared_region: "europe" }],
     { host: "europe", kind: "pinned" }
   ],
-  ["includes a key whose declared region is honoured (E11)", "0", [{ declared_region: "europe" }], { host: "europe" }],
+  [
+    "includes a key that declares the region of the host (E11)",
+    "0",
+    [{ declared_region: "europe" }],
+    { host: "europe" }
+  ],
   ["includes a key that declares a region on the global host (E12)", "0, shared", [{ declared_region: "europe" }]],
   [
     "treats declared_zdr as undeclared on a private endpoint (E13)",
@@ -90,16 +95,16 @@ const readings: ReadonlyArray<
   ["uses nothing of a provider with a row in an unsupported format (E16)", "", [{}], { seal: "unsupported" }],
   ["uses nothing of a provider with a row that cannot be verified now (E17)", "", [{}], { seal: "unavailable" }],
   [
-    "compares models verbatim (E18)",
+    "compares the requested model with allow lists verbatim (E18)",
     "shared",
     [{ allowed_models: ["A/one", "one", "a/one:free"] }],
     { model: "a/one" }
   ],
-  ["uses the columns of a row whose seal was not verified", "0, 1", [{}, forbids], { seal: "unverified" }]
+  ["uses a row as it is stored if its seal was not checked", "0, 1", [{}, forbids], { seal: "unverified" }]
 ]
 
-describe("where the specification can be read in two ways, a plan", () => {
-  it.for(readings)("follows one reading: it %s", ([, order, credentials, around]) => {
+describe("a plan, where the specification can be read in two ways", () => {
+  it.for(readings)("%s", ([, order, credentials, around]) => {
     const places = plan(plainCase(credentials, around)).steps.map((step) =>
       step._tag === "Own" ? step.credential_id.slice(-1) : "shared"
     )

@@ -14,8 +14,8 @@ const limited: Parking = { model: "openai/gpt-4o", cause: "rate_limited", since:
 const rejected: Parking = { model: null, cause: "rejected", since: 1, until: 2 }
 const leaked: Parking = { model: null, cause: "leaked", since: 1, until: null }
 
-describe("stateOf", () => {
-  it("returns the gravest state that applies, whatever the order of parkings (C8)", () => {
+describe("the state of a credential", () => {
+  it("is the gravest one that applies, whatever the order of its cooldowns and leaks (C8)", () => {
     for (const [seal, isReadable] of seals)
       for (const disabled of [true, false])
         for (const isLeaked of [true, false])

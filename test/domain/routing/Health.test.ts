@@ -90,7 +90,7 @@ describe("a cooldown", () => {
     [7 * second, 7],
     [9 * hour, 3600],
     [Number.POSITIVE_INFINITY, 3600]
-  ])("lasts as long as Retry-After asks, at most an hour, and does not double: %s", (retry_after, length) => {
+  ])("lasts as long as Retry-After asks, at most an hour, and does not double: %s ms", (retry_after, length) => {
     assert.deepStrictEqual(cooldownsWhenever({ _tag: "RateLimited", retry_after }, 3), [length, length, length])
   })
 
@@ -98,7 +98,7 @@ describe("a cooldown", () => {
     assert.deepStrictEqual(cooldownsWhenever({ _tag: "RateLimited", retry_after }, 1), [5])
   })
 
-  it("counts concurrent refusals as one strike, and lasts until the latest of their ends (Q25)", () => {
+  it("counts concurrent refusals as one strike, and ends with the last of their cooldowns (Q25)", () => {
     const [first, last] = [0, 2 * second].map((now) => contributionOf(free, refused("Rejected"), now).whole)
     assert(first !== undefined && last !== undefined)
     assert.deepStrictEqual(join(last, first), { ...last, strikes: 1, until: 2 * second + minute })

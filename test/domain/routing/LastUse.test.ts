@@ -38,27 +38,31 @@ const latest = (times: ReadonlyArray<number | null>) => {
 }
 
 describe("the last use of a credential", () => {
-  it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
-    "records the time, cause and key version of the outcome %s",
-    (tag, outcome) => {
-      const expected: Readonly<Record<string, Partial<LastUse>>> = {
-        Succeeded: { last_succeeded_at: 7 },
-        RateLimited: { last_failed_at: 7, last_failure: "rate_limited" },
-        QuotaExhausted: { last_failed_at: 7, last_failure: "quota_exhausted" },
-        Rejected: { last_failed_at: 7, last_failure: "rejected" },
-        Forbidden: { last_failed_at: 7, last_failure: "forbidden" },
-        UpstreamFailed: { last_failed_at: 7, last_failure: "upstream_failed" }
-      }
-      assert.deepStrictEqual(useFromOutcome(outcome, 7, 2), {
-        ...neverUsed,
-        ...expected[tag],
-        last_failed_version: expected[tag]?.last_failed_at === undefined ? null : 2
-      })
-    }
-  )
+  const tagged = (tags: ReadonlyArray<string>) =>
+    outcomes.filter(({ _tag }) => tags.includes(_tag)).map((outcome) => [outcome._tag, outcome] as const)
+  const causes: Readonly<Record<string, LastUse["last_failure"]>> = {
+    RateLimited: "rate_limited",
+    QuotaExhausted: "quota_exhausted",
+    Rejected: "rejected",
+    Forbidden: "forbidden",
+    UpstreamFailed: "upstream_failed"
+  }
+
+  it.each(tagged(Object.keys(causes)))("records the time, cause and key version of the failure %s", (tag, outcome) => {
+    const failed = { last_failed_at: 7, last_failure: causes[tag], last_failed_version: 2 }
+    assert.deepStrictEqual<unknown>(useFromOutcome(outcome, 7, 2), { ...neverUsed, ...failed })
+  })
+
+  it("records the time of a success", () => {
+    assert.deepStrictEqual(useFromOutcome({ _tag: "Succeeded" }, 7, 2), { ...neverUsed, last_succeeded_at: 7 })
+  })
+
+  it.each(tagged(["RequestRefused", "Abandoned"]))("records nothing of the outcome %s", (_tag, outcome) => {
+    assert.deepStrictEqual(useFromOutcome(outcome, 7, 2), neverUsed)
+  })
 
   it.prop(
-    "keeps the latest of each time and the cause of the last failure, in any order of reports",
+    "keeps the latest of each time and the cause of the last failure, whatever the order of reports",
     [Arbitrary.array(seen, { maxLength: 8 })],
     ([all]) => {
       const last = all.reduce(mergeUses, neverUsed)
@@ -73,16 +77,20 @@ describe("the last use of a credential", () => {
     }
   )
 
-  it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
-    "counts as failing after %s if the upstream refused the key, until the key is replaced or succeeds",
-    (tag, outcome) => {
-      const failed = useFromOutcome(outcome, 7, 2)
-      const succeeded = (at: number) => mergeUses(failed, useFromOutcome({ _tag: "Succeeded" }, at, 2))
-      const isRefusal = ["Rejected", "Forbidden", "QuotaExhausted"].includes(tag)
-      assert.deepStrictEqual(
-        [isFailing(failed, 2), isFailing(succeeded(6), 2), isFailing(succeeded(7), 2), isFailing(failed, 3)],
-        [isRefusal, isRefusal, false, false]
-      )
-    }
-  )
+  /** Whether an outcome counts as failing: at once, after an earlier and a later success, and with another key. */
+  const failingAfter = (outcome: Outcome) => {
+    const failed = useFromOutcome(outcome, 7, 2)
+    const succeeded = (at: number) => mergeUses(failed, useFromOutcome({ _tag: "Succeeded" }, at, 2))
+    return [isFailing(failed, 2), isFailing(succeeded(6), 2), isFailing(succeeded(7), 2), isFailing(failed, 3)]
+  }
+  const refusals = ["Rejected", "Forbidden", "QuotaExhausted"]
+
+  it.each(tagged(refusals))("counts as failing after %s, until the key is replaced or succeeds", (_tag, outcome) => {
+    assert.deepStrictEqual(failingAfter(outcome), [true, true, false, false])
+  })
+
+  const others = outcomes.map(({ _tag }) => _tag).filter((tag) => !refusals.includes(tag))
+  it.each(tagged(others))("does not count as failing after %s, which is no refusal of the key", (_tag, outcome) => {
+    assert.deepStrictEqual(failingAfter(outcome), [false, false, false, false])
+  })
 })

@@ -9,7 +9,7 @@ const outcome = (status: number | null, codes: ReadonlyArray<string> = [], retry
   outcomeOf({ status, codes, retry_after }, now)
 
 describe("an upstream's answer, classified for the key", () => {
-  it.each<[number | null, Outcome["_tag"]]>([
+  it.each<[number, Outcome["_tag"]]>([
     [200, "Succeeded"],
     [204, "Succeeded"],
     [304, "Succeeded"],
@@ -32,10 +32,13 @@ describe("an upstream's answer, classified for the key", () => {
     [0, "UpstreamFailed"],
     [-1, "UpstreamFailed"],
     [101, "UpstreamFailed"],
-    [199, "UpstreamFailed"],
-    [null, "UpstreamFailed"]
-  ])("with status %s is %s", (status, tag) => {
+    [199, "UpstreamFailed"]
+  ])("with status %i is %s", (status, tag) => {
     assert.strictEqual(outcome(status)._tag, tag)
+  })
+
+  it("without a status is UpstreamFailed", () => {
+    assert.strictEqual(outcome(null)._tag, "UpstreamFailed")
   })
 
   it.each<[number, string, Outcome["_tag"]]>([
@@ -67,22 +70,30 @@ describe("an upstream's answer, classified for the key", () => {
     [
       `[{"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"},{"x":1}]}}]`,
       ["INVALID_ARGUMENT", "API_KEY_INVALID"]
-    ],
-    [`{"error":{"message":"your input was {\\"code\\":\\"invalid_api_key\\"}"}}`, []],
-    [`{"input":{"error":{"code":"invalid_api_key"}}}`, []],
-    [`{"code":"invalid_api_key"}`, []],
-    [`{"error":"invalid_api_key"}`, []],
-    [`"code":"invalid_api_key"`, []],
-    ["", []]
-  ])("is classified by codes in the error object, not by codes elsewhere: %s", (body, codes) => {
+    ]
+  ])("with the body %s has the error codes %j", (body, codes) => {
     assert.deepStrictEqual(errorCodesIn(body), codes)
+  })
+
+  it.each([
+    [`{"error":{"message":"your input was {\\"code\\":\\"invalid_api_key\\"}"}}`],
+    [`{"input":{"error":{"code":"invalid_api_key"}}}`],
+    [`{"code":"invalid_api_key"}`],
+    [`{"error":"invalid_api_key"}`],
+    [`"code":"invalid_api_key"`]
+  ])("with the body %s has no error code, as it has none in an error object", (body) => {
+    assert.deepStrictEqual(errorCodesIn(body), [])
+  })
+
+  it("with an empty body has no error code", () => {
+    assert.deepStrictEqual(errorCodesIn(""), [])
   })
 
   it.each([200, 408, 500])("is not classified by error codes if the status is %i", (status) => {
     assert.strictEqual(outcome(status, ["invalid_api_key", "insufficient_quota"])._tag, outcome(status)._tag)
   })
 
-  it.each<[string | null, number | null]>([
+  it.each<[string, number]>([
     ["30", 30_000],
     [" 1 ", 1000],
     ["33.5", 33_500],
@@ -92,30 +103,42 @@ describe("an upstream's answer, classified for the key", () => {
     ["Saturday, 21-Nov-26 12:00:20 GMT", 20_000],
     ["Sat Nov 21 12:00:20 2026", 20_000],
     ["Tue Dec  1 12:00:00 2026", 10 * 86_400_000],
-    ["Friday, 21-Nov-76 12:00:00 GMT", Date.UTC(2076, 10, 21, 12) - now],
-    ["Monday, 21-Nov-77 12:00:00 GMT", null],
-    ["Sat, 31 Feb 2027 12:00:00 GMT", null],
-    ["Sat, 21 Now 2026 12:00:20 GMT", null],
-    ["Sat, 21 Nov 2026 24:00:20 GMT", null],
-    ["sat, 21 nov 2026 12:00:20 gmt", null],
-    ["Sat, 21 Nov 2026 12:00:20 PST", null],
-    ["21 Nov 2026 12:00:20 GMT", null],
-    ["2026-11-21T12:00:20Z", null],
-    ["30, 30", null],
-    ["30s", null],
-    ["33.", null],
-    [".5", null],
-    ["1e3", null],
-    ["0x10", null],
-    ["+7", null],
-    ["0", null],
-    ["Sat, 21 Nov 2026 11:00:00 GMT", null],
-    ["soon", null],
-    ["-1", null],
-    ["", null],
-    [null, null]
-  ])("with Retry-After: %s asks for a wait of %s ms", (header, retry_after) => {
+    ["Friday, 21-Nov-76 12:00:00 GMT", Date.UTC(2076, 10, 21, 12) - now]
+  ])("with Retry-After: %j asks for a wait of %i ms", (header, retry_after) => {
     assert.deepStrictEqual(outcome(429, [], header), { _tag: "RateLimited", retry_after })
+  })
+
+  it.each([
+    ["Sat, 31 Feb 2027 12:00:00 GMT"],
+    ["Sat, 21 Now 2026 12:00:20 GMT"],
+    ["Sat, 21 Nov 2026 24:00:20 GMT"],
+    ["sat, 21 nov 2026 12:00:20 gmt"],
+    ["Sat, 21 Nov 2026 12:00:20 PST"],
+    ["21 Nov 2026 12:00:20 GMT"],
+    ["2026-11-21T12:00:20Z"],
+    ["30, 30"],
+    ["30s"],
+    ["33."],
+    [".5"],
+    ["1e3"],
+    ["0x10"],
+    ["+7"],
+    ["soon"],
+    ["-1"],
+    [""]
+  ])("with Retry-After: %j, which is malformed, asks for no wait", (header) => {
+    assert.deepStrictEqual(outcome(429, [], header), { _tag: "RateLimited", retry_after: null })
+  })
+
+  it.each([["Monday, 21-Nov-77 12:00:00 GMT"], ["0"], ["Sat, 21 Nov 2026 11:00:00 GMT"]])(
+    "with Retry-After: %j, which is not in the future, asks for no wait",
+    (header) => {
+      assert.deepStrictEqual(outcome(429, [], header), { _tag: "RateLimited", retry_after: null })
+    }
+  )
+
+  it("without Retry-After asks for no wait", () => {
+    assert.deepStrictEqual(outcome(429, [], null), { _tag: "RateLimited", retry_after: null })
   })
 
   const waitFor = (header: string) => {
@@ -135,17 +158,21 @@ describe("an upstream's answer, classified for the key", () => {
   }
   const anySecond = integer(1, 20 * 365 * 86_400)
 
-  it.prop("may have a date in any form of HTTP or decimal seconds as Retry-After", [anySecond], ([seconds]) => {
-    const forms = formsOf(now + seconds * 1000)
-    assert.deepStrictEqual(
-      forms.map(waitFor),
-      forms.map(() => seconds * 1000)
-    )
-    assert.strictEqual(waitFor(`${seconds}.25`), seconds * 1000 + 250)
-  })
+  it.prop(
+    "asks for the wait of a Retry-After in any date format of HTTP or in decimal seconds",
+    [anySecond],
+    ([seconds]) => {
+      const forms = formsOf(now + seconds * 1000)
+      assert.deepStrictEqual(
+        forms.map(waitFor),
+        forms.map(() => seconds * 1000)
+      )
+      assert.strictEqual(waitFor(`${seconds}.25`), seconds * 1000 + 250)
+    }
+  )
 
   const edit = Arbitrary.all({ at: integer(0, 34), replaces: integer(0, 1), by: elementOf(["x", ".", "+", "e", "T"]) })
-  it.prop("has no wait if Retry-After has a character outside its grammar", [anySecond, edit], ([seconds, edit]) => {
+  it.prop("asks for no wait if one character of Retry-After is wrong", [anySecond, edit], ([seconds, edit]) => {
     for (const text of [...formsOf(now + seconds * 1000), `${seconds}`]) {
       const { at, by, replaces } = edit
       const place = 1 + (at % (text.length + 1))

@@ -73,7 +73,7 @@ describe("a routing request", () => {
     ["zdr", true, `zdr: unknown member; known: ${Object.keys(routingFields).join(", ")}`],
     ["targets", [{ provider: "openai", shared: false }], "targets.0.shared: unknown member; known: provider, endpoint"],
     ["targets", withEndpoint({ ZDR: true }), "targets.0.endpoint.ZDR: unknown member; known: kind, region, zdr, shared"]
-  ])("with %s %j is refused", (member, value, expected) => {
+  ])("with %s %j is refused: %s", (member, value, expected) => {
     assert.strictEqual(issues({ ...least, [member]: value }).join(), expected)
   })
 })

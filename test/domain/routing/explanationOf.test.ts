@@ -54,6 +54,10 @@ const only = (changes: Partial<Credential>, around: Around) => {
   return { excluded: provider.credentials[0].excluded, removed: provider.shared.removed }
 }
 
+/** A reason, its message and the unusual members of the case, for a title, and then the rest. */
+const titled = ([reason, changes, around, message, more = {}]: Reason) =>
+  [reason, message, { ...changes, ...around }, changes, around, more] as const
+
 const seals = [
   ["altered", "its row was altered after it was sealed"],
   ["unknown_key", "the keyring does not have the key that it is sealed with"],
@@ -133,14 +137,11 @@ describe("the reason why a credential is not used", () => {
       { cause: "leaked", until: null }
     ]
   ]
-  it.for(cases)(
-    "%s, for credential %j and request %j, has the message: %s",
-    ([reason, changes, around, message, more = {}]) => {
-      const [excluded, other] = only(changes, around).excluded
-      assert.isUndefined(other)
-      assert.deepInclude(excluded, { reason, message, ...more } as never)
-    }
-  )
+  it.for(cases.map(titled))("%s has the message %j in a case with %j", ([reason, message, , changes, around, more]) => {
+    const [excluded, other] = only(changes, around).excluded
+    assert.isUndefined(other)
+    assert.deepInclude(excluded, { reason, message, ...more } as never)
+  })
 })
 
 describe("the reason why shared capacity is not used", () => {
@@ -152,7 +153,7 @@ describe("the reason why shared capacity is not used", () => {
     ["is_byok_only", { is_byok_only: true }, {}, `${id} forbids it for this model`],
     ...seals.map(([seal, message]): Reason => ["seal", {}, { seal }, `${id} may forbid it: ${message}`])
   ]
-  it.for(cases)("%s, for credential %j and request %j, has the message: %s", ([reason, changes, around, message]) => {
+  it.for(cases.map(titled))("%s has the message %j in a case with %j", ([reason, message, , changes, around]) => {
     const [removed, other] = only(changes, around).removed
     assert.isUndefined(other)
     assert.deepInclude(removed, { reason, message } as never)
@@ -239,7 +240,7 @@ describe("the hint at a model that nearly matches an allow list (E18)", () => {
     ["openai/gpt-4o", ["openai/gpt-4o:free"], "it has openai/gpt-4o:free: a variant is a model of its own"],
     ["openai/gpt-4o:free", ["GPT-4o"], "it has GPT-4o: vendor and variant count"],
     ["openai/gpt-4o", ["gpt-4o", "OPENAI/gpt-4o"], "it has OPENAI/gpt-4o: case and blanks count"]
-  ])("for %s and the list %j is: %s", (model, allowed, hint) => {
+  ])("for model %s and the list %j is %j", (model, allowed, hint) => {
     assert.strictEqual(makeNearMiss(model)(allowed), hint)
   })
 

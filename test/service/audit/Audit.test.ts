@@ -172,7 +172,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
 
   for (const [what, alter] of Object.entries(alterations)) {
     it.effect.prop(
-      `detects that somebody ${what}, and says where; given a hash, checks only what follows it`,
+      `detects that somebody ${what}, and says where; given a checkpoint's hash, checks only what follows it`,
       [chain, page, elementOf([0, 1, 2, 3, 4])],
       function* ([given, size, at]) {
         const altered = alter(given, at)
@@ -259,7 +259,7 @@ describe("exporting the audit log (SECURITY.md, Audit)", () => {
     }
   )
 
-  it.effect("writes an entry that is an object instead of a list as one event", function* () {
+  it.effect("writes one event for an entry that holds an object in place of a list", function* () {
     const entries = [{ seq: 1n, at: "now", stamp: Buffer.alloc(8), events: '{"n":1}' }]
     const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] })
     const written: Array<string> = []

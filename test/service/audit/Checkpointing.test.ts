@@ -41,7 +41,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     assert.lengthOf(lines, 3, "nothing new, nothing logged")
   })
 
-  it.effect("warn once when they stop while entries wait, and again when they stop anew", function* () {
+  it.effect("log a warning when they stop while entries wait, and another when they stop again", function* () {
     let waiting = 0
     const { lines } = yield* run(
       (time) => Effect.succeed(time < 600 ? Option.some(head(1)) : Option.some(head(2))),
@@ -58,7 +58,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     assert.lengthOf(warnings(), 2)
   })
 
-  it.effect("do not warn if no entry waits for two counts in a row", function* () {
+  it.effect("do not warn if entries wait at every other count only", function* () {
     let count = 0
     const { lines } = yield* run(
       () => Effect.succeed(Option.some(head(1))),
@@ -72,7 +72,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     )
   })
 
-  it.effect("warn once when they fail, and again when they fail after a success", function* () {
+  it.effect("log a warning when they begin to fail, and another when they fail again after a success", function* () {
     const { asked, lines } = yield* run((time) =>
       time % 10 < 5 ? Effect.succeed(Option.none()) : Effect.fail(new ServiceUnavailable())
     )

@@ -107,7 +107,7 @@ const run = Effect.fnUntraced(function* (
 
 describe("a subscriber to events", () => {
   it.live(
-    "gets each event once, in order, however late it is committed; reading by number loses one (control)",
+    "gets each event once, in order, however late it is committed; reading by entry number would miss one (control)",
     function* () {
       const opened = yield* open
       const readers = opened.events.map(

@@ -111,7 +111,7 @@ describe("events posted to a webhook (Standard Webhooks)", () => {
 
 describe("the cursor of the webhook", () => {
   it.live(
-    "has one holder until it frees the cursor or its hold ends; each failure doubles the pause, up to 5 minutes",
+    "has one holder at a time, until freed or until the hold ends; each failure doubles the pause, up to 5 minutes",
     function* () {
       const { ports, sql } = yield* openStore()
       const cursor = yield* Effect.provide(EventCursor, ports)

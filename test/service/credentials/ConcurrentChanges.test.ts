@@ -204,7 +204,7 @@ const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<Readonl
 
 layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
   it.effect.prop(
-    "answer and store like the model under interleaved updates, deletions, repeats and rewraps (L9, L11)",
+    "answer and store as a simple model does under interleaved updates, deletions, repeats and rewraps (L9, L11)",
     [history],
     ([batches]) =>
       Effect.map(Effect.scoped(isAsModelled(batches, (repository) => repository)), (isRight) => assert.isTrue(isRight)),

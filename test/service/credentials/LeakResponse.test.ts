@@ -137,7 +137,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
 
 const inService = itWith(inMemory())
 
-describe("a search for a leaked key with altered parts", () => {
+describe("a search for a leaked key, if a part fails or was altered", () => {
   const key = JSON.stringify(serviceAccount)
   const ids = (leak: string, all: boolean) =>
     Effect.map(search(leak, { all }), ({ found }) => found.map(({ credential_id }) => credential_id))
@@ -168,7 +168,7 @@ describe("a search for a leaked key with altered parts", () => {
     assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", true), [id])
   })
 
-  inService("counts and names keys that cannot be opened and goes on, but fails without the key store", function* () {
+  inService("goes on past keys that cannot be opened, and names them, but fails without the key store", function* () {
     const altered = yield* create("xai", "fake-key")
     const lost = yield* create("xai", "fake-key")
     const holder = yield* create("xai", "fake-key")

@@ -64,18 +64,22 @@ describe("a create", () => {
     ["an unknown workspace (D6)", ({ unknown }) => ({ workspace_id: unknown.workspace }), [notWorkspace]],
     ["another account's workspace (D6)", ({ foreign }) => ({ workspace_id: foreign.workspace }), [notWorkspace]],
     ["a deleted workspace (D6)", ({ deleted }) => ({ workspace_id: deleted }), [notWorkspace]],
-    ["an unknown hash (D24)", ({ unknown }) => ({ allowed_api_key_hashes: [unknown.hash] }), [notKey(0)]],
-    ["another account's hash (D24)", ({ foreign }) => ({ allowed_api_key_hashes: [foreign.hash] }), [notKey(0)]],
-    ["a revoked hash (D24)", ({ revoked }) => ({ allowed_api_key_hashes: [revoked] }), [notKey(0)]],
+    ["an unknown API key hash (D24)", ({ unknown }) => ({ allowed_api_key_hashes: [unknown.hash] }), [notKey(0)]],
     [
-      "some of many hashes (D7, D24)",
+      "the API key hash of another account (D24)",
+      ({ foreign }) => ({ allowed_api_key_hashes: [foreign.hash] }),
+      [notKey(0)]
+    ],
+    ["the hash of a revoked API key (D24)", ({ revoked }) => ({ allowed_api_key_hashes: [revoked] }), [notKey(0)]],
+    [
+      "unusable API key hashes among usable ones (D7, D24)",
       ({ foreign, own, revoked, unknown }) => ({
         allowed_api_key_hashes: [own.hash, foreign.hash, own.ordinary, unknown.hash, revoked, foreign.hash]
       }),
       [notKey(1), notKey(3), notKey(4), notKey(5)]
     ],
     [
-      "a workspace and a hash (D7)",
+      "a workspace and an API key hash of another account (D7)",
       ({ foreign, own }) => ({ workspace_id: foreign.workspace, allowed_api_key_hashes: [own.hash, foreign.hash] }),
       [notWorkspace, notKey(1)]
     ]
@@ -88,13 +92,16 @@ describe("a create", () => {
     assert.strictEqual(yield* rowCount, 0)
   })
 
-  inService("is stored with a workspace and hashes of its account, even repeated (D23, D24, control)", function* () {
-    const { caller, own } = yield* scene
-    const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
-    const created = yield* create(caller, { workspace_id: own.workspace, allowed_api_key_hashes })
-    assert.deepEqual<unknown>(created.allowed_api_key_hashes, allowed_api_key_hashes)
-    assert.strictEqual(yield* rowCount, 1)
-  })
+  inService(
+    "is stored with a workspace and API key hashes of its account, even repeated (D23, D24, control)",
+    function* () {
+      const { caller, own } = yield* scene
+      const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
+      const created = yield* create(caller, { workspace_id: own.workspace, allowed_api_key_hashes })
+      assert.deepEqual<unknown>(created.allowed_api_key_hashes, allowed_api_key_hashes)
+      assert.strictEqual(yield* rowCount, 1)
+    }
+  )
 
   inService("is refused without workspace_id if the default workspace is deleted (section 4.1, D43)", function* () {
     const { caller, own } = yield* scene

@@ -71,7 +71,7 @@ const given = Arbitrary.all({
 
 const contract = (it: It<Parts>) => {
   it.effect.prop(
-    "reseals the key to the new context, and changes nothing if repeated (L6, L8)",
+    "reseals the key with the changed members, and changes nothing if repeated (L6, L8)",
     [given],
     function* ([{ body, changes, sameKey }]) {
       const { account_id } = yield* newTenant
@@ -224,10 +224,10 @@ const contract = (it: It<Parts>) => {
   })
 
   it.effect.each([
-    [1, true],
-    [30, true],
-    [Number.POSITIVE_INFINITY, false]
-  ] as const)("that loses %d races to other updates is stored in time: %s (L9)", function* ([losses, isStored]) {
+    ["is stored after it lost a race to another update", 1, true],
+    ["is stored after it lost 30 races to other updates", 30, true],
+    ["fails at its timeout if it loses every race to other updates", Number.POSITIVE_INFINITY, false]
+  ] as const)("%s (L9)", function* ([, losses, isStored]) {
     const { account_id, credential } = yield* made()
     let lost = 0
     const service = yield* instead(CredentialRepository, (repository) => ({

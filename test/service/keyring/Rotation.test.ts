@@ -175,7 +175,7 @@ describe("a rewrap (T10; docs/keys.md, Rotate the keyring)", () => {
     assert.isAtMost(counted, 3 + rewrapped + 1)
   })
 
-  onMemory("counts every wrap if the store requests one twice", function* () {
+  onMemory("counts each wrap, even if the store requests two for one credential", function* () {
     yield* sealUnder(ringOf("old"), 3)
     const registry = yield* KekRegistry
     const twice = KekRegistry.of({

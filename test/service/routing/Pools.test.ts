@@ -249,7 +249,7 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect("query a slow key store again only a second after its failure, not after the query (E17)", () => {
+  it.effect("query a slow key store again a second after it failed, not a second after the query began (E17)", () => {
     const { keyStore, layer, read } = counting()
     return Effect.gen(function* () {
       const owner = yield* newTenant
@@ -265,7 +265,7 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect("verify only a row whose sealed content changed, not after a new name, rewrap or parking (E17)", () => {
+  it.effect("verify a row again if its sealed content changed, not after a new name, rewrap or parking (E17)", () => {
     const { keyStore, layer, read } = counting()
     return Effect.gen(function* () {
       const owner = yield* newTenant
@@ -309,7 +309,7 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect("show a change that raises no version within a minute (Q19)", () => {
+  it.effect("show after a minute a change that raised no version (Q19)", () => {
     const unraised = changing(CredentialPools, (pools) => {
       const first = new Map<string, Effect.Success<ReturnType<typeof pools.versions>>>()
       return {
@@ -528,7 +528,7 @@ describe("the cache of pools", () => {
     }).pipe(Effect.provide(inMemory()))
   })
 
-  it.effect("makes no query within the requested freshness, except for the default workspace", () => {
+  it.effect("makes no query for a pool that is as fresh as requested, except to find the default workspace", () => {
     let asked = 0
     const { account_id } = owners[0] ?? assert.fail()
     const counted = changing(CredentialPools, (pools) => ({

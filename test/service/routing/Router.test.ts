@@ -219,7 +219,7 @@ describe("a walk through a plan", () => {
     assert.deepStrictEqual(renamed, [...own, ["shared", "Rejected"]])
   })
 
-  inService("skips shared capacity if a key that was planned again changes again", function* () {
+  inService("skips shared capacity if a key changes, is planned again and changes again", function* () {
     const owner = yield* newTenant
     const { id } = yield* create(owner)
     const old = yield* planOf(owner)
@@ -273,7 +273,7 @@ describe("a walk through a plan", () => {
   })
 
   onMemory.each([["never verified", true] as const, ["verified before", false] as const])(
-    "uses no shared capacity without the key store, and says to retry in a second: a row that was %s (E17)",
+    "uses no shared capacity without the key store, and says to retry in a second, if a row was %s (E17)",
     function* ([, isFirst]) {
       const owner = yield* newTenant
       yield* create(owner)
@@ -351,7 +351,7 @@ describe("a walk through a plan", () => {
     assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
   })
 
-  inService("fails with the error of its attempt, even a refused lease, and parks nothing (Q27)", function* () {
+  inService("fails with the error that an attempt returns, even LeaseRefused, and parks nothing (Q27)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const { run } = yield* Router
@@ -441,7 +441,7 @@ describe("the router", () => {
     assert.strictEqual((yield* Effect.flip(planned))._tag, "PoolsUnavailable")
   })
 
-  inService("computes verdicts one at a time, alternating between accounts (T9)", function* () {
+  inService("computes the verdicts on one pool at a time, alternating between accounts (T9)", function* () {
     const [one, another] = [yield* newTenant, yield* newTenant]
     for (const owner of [one, another]) yield* create(owner)
     const { verdicts } = yield* Router

@@ -218,7 +218,7 @@ describe("the write-behind queue", () => {
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 200, seed: "planted" }))
 
-  it.effect.each(faults)("loses or delays changes if %s (control)", function* ([, ...edit]) {
+  it.effect.each(faults)("fails the test for lost or late changes if %s (control)", function* ([, ...edit]) {
     const url = new URL("../../../src/service/routing/makeWriteBehind.ts", import.meta.url)
     const names = ["../../domain/Errors.ts", "../../port/DatabaseFailure.ts"]
     const imports = Object.fromEntries([

@@ -194,13 +194,13 @@ describe("the keys of a provider with tokens", () => {
   })
   const unsigning = JSON.stringify({ accessKeyId: "AKIAFAKE", secretAccessKey: "fake-secret-0123456789" })
 
-  inService("are leased as stored if they cannot sign", function* () {
+  inService("are leased as stored without TOKENS_ONLY if they cannot sign", function* () {
     const owner = yield* newTenant
     yield* store(owner, unsigning)
     assert.deepStrictEqual(yield* leasing(owner, "amazon-bedrock", seen, "tokens"), { text: unsigning })
   })
 
-  inTokensOnly("are excluded from plans under TOKENS_ONLY if they cannot sign, with the reason", function* () {
+  inTokensOnly("are excluded from plans under TOKENS_ONLY if they cannot sign, with the reason no_token", function* () {
     const owner = yield* newTenant
     const id = yield* store(owner, unsigning)
     const { providers, steps } = yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })
@@ -214,16 +214,19 @@ describe("the keys of a provider with tokens", () => {
     ])
   })
 
-  inTokensOnly("are leased as tokens only under TOKENS_ONLY, plain keys of others as stored (D58)", function* () {
-    const owner = yield* newTenant
-    yield* create(owner, bedrock)
-    for (const keys of ["tokens", "as_stored", undefined]) {
-      const text = yield* leasing(owner, "amazon-bedrock", (lease) => lease.text(), keys)
-      assert.match(text, /^bedrock-api-key-/)
+  inTokensOnly(
+    "are leased under TOKENS_ONLY only as tokens, but plain keys of other providers as stored (D58)",
+    function* () {
+      const owner = yield* newTenant
+      yield* create(owner, bedrock)
+      for (const keys of ["tokens", "as_stored", undefined]) {
+        const text = yield* leasing(owner, "amazon-bedrock", (lease) => lease.text(), keys)
+        assert.match(text, /^bedrock-api-key-/)
+      }
+      yield* create(owner, { provider: "xai", key: "plain-key-0123456789" })
+      assert.strictEqual(yield* leasing(owner, "xai", (lease) => lease.text()), "plain-key-0123456789")
     }
-    yield* create(owner, { provider: "xai", key: "plain-key-0123456789" })
-    assert.strictEqual(yield* leasing(owner, "xai", (lease) => lease.text()), "plain-key-0123456789")
-  })
+  )
 
   itWith(inMemory().pipe(Layer.provideMerge(Layer.succeed(TokensOnly, true))))(
     "are refused at the lease under TOKENS_ONLY if the plan did not notice that they cannot sign",
@@ -348,7 +351,7 @@ describe("cached tokens, compared with a simple model", () => {
   })
 
   inTokens.prop(
-    "serve their key version until 80 % of their life, and never after being wiped",
+    "are served for their key version until 80 % of their life, and never after being wiped",
     [Arbitrary.array(act, { minLength: 30, maxLength: 40 }), accountId],
     function* ([acts, account_id]) {
       const { open, wipePool, sign, wipe } = yield* Tokens

@@ -135,10 +135,10 @@ describe("a token for Vertex", () => {
     ["one for another algorithm", () => pem("ec", 0)],
     ["one for PSS only", () => pem("rsa-pss", 2048)],
     ["one behind a passphrase", () => String(known.export({ ...pkcs8, cipher: "aes-256-cbc", passphrase: "p" }))],
-    ["a public one", () => rsaKey.publicKey],
+    ["a public key", () => rsaKey.publicKey],
     ["one that was cut", () => private_key.slice(0, 800)],
     ["one whose line breaks were escaped twice", () => private_key.replaceAll("\n", "\\n")],
-    ["text", () => "-----BEGIN PRIVATE KEY-----\nfake\n-----END PRIVATE KEY-----\n"]
+    ["a PEM frame around text", () => "-----BEGIN PRIVATE KEY-----\nfake\n-----END PRIVATE KEY-----\n"]
   ])("is not minted with a key that cannot sign: %s", ([, make]) => {
     assert.isUndefined(mint({ client_email, private_key_id, private_key: make() }, 0))
   })

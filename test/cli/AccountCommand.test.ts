@@ -5,29 +5,32 @@ import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { crc32, faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
 
 layerLive(CommandLine.layer)("byok account create", (it) => {
-  it.effect("byok account create --json prints ids, key and hash; stores only the hash (D24, D40, D41)", function* () {
-    const { runJson, sql } = yield* CommandLine
-    const made = yield* runJson("account", "create", "--name", "Søren & Søn 株")
-    assert.sameMembers(Object.keys(made), ["account_id", "workspace_id", "management_key", "management_key_hash"])
-    const key = textIn(made, "management_key")
-    assert.isUndefined(faultOf(key, "mk"))
-    assert.strictEqual(made["management_key_hash"], sha256(key))
+  it.effect(
+    "byok account create --json prints ids, key and hash, but stores only the hash (D24, D40, D41)",
+    function* () {
+      const { runJson, sql } = yield* CommandLine
+      const made = yield* runJson("account", "create", "--name", "Søren & Søn 株")
+      assert.sameMembers(Object.keys(made), ["account_id", "workspace_id", "management_key", "management_key_hash"])
+      const key = textIn(made, "management_key")
+      assert.isUndefined(faultOf(key, "mk"))
+      assert.strictEqual(made["management_key_hash"], sha256(key))
 
-    const rows = yield* sql`
+      const rows = yield* sql`
         SELECT accounts.id AS account_id, accounts.name, workspaces.id AS workspace_id, is_default, deleted_at,
           encode(hash, 'hex') AS management_key_hash, role, revoked_at
         FROM accounts FULL JOIN workspaces ON workspaces.account_id = accounts.id
           FULL JOIN api_keys ON api_keys.account_id = accounts.id`
-    const { management_key: _, ...shown } = made
-    const fresh = { is_default: true, deleted_at: null, role: "management", revoked_at: null }
-    assert.deepEqual(
-      rows.map((row) => ({ ...row })),
-      [{ ...shown, ...fresh, name: "Søren & Søn 株" }]
-    )
-    const content = yield* databaseContent(sql)
-    assert.include(content, sha256(key))
-    assert.isUndefined(leakOf(content, [withoutPrefix(key)]))
-  })
+      const { management_key: _, ...shown } = made
+      const fresh = { is_default: true, deleted_at: null, role: "management", revoked_at: null }
+      assert.deepEqual(
+        rows.map((row) => ({ ...row })),
+        [{ ...shown, ...fresh, name: "Søren & Søn 株" }]
+      )
+      const content = yield* databaseContent(sql)
+      assert.include(content, sha256(key))
+      assert.isUndefined(leakOf(content, [withoutPrefix(key)]))
+    }
+  )
 })
 
 describe("the test helper that checks issued API keys", () => {

@@ -78,7 +78,7 @@ layerLive(CommandLine.layer)("byok api-key", (it) => {
 const id = "01935f6a-0000-7000-8000-000000000000"
 
 layerLive(Layer.fresh(CommandLine.layer))("byok api-key import (D41)", (it) => {
-  it.effect("byok api-key import accepts the hash of a key in any format, which then authenticates", function* () {
+  it.effect("byok api-key import accepts the hash of a key in any format; the key then authenticates", function* () {
     const { databaseUrl, run, runJson } = yield* CommandLine
     const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
     const keys = { management: "sk-of-another-form", ordinary: "sk-of-another-form-too" }

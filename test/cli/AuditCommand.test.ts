@@ -93,7 +93,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
     assert.match(expected.stderr, /^No checkpoint up to audit entry \d+ has the expected hash: .*\.\n$/)
   })
 
-  it.effect("byok audit export streams more than its heap holds, and exits with 0 if its reader leaves", function* () {
+  it.effect("byok audit export streams logs larger than its heap, exits with 0 if its reader leaves", function* () {
     const { databaseUrl } = yield* CommandLine
     const sql = yield* migrated
     yield* sql`DELETE FROM audit_checkpoints`

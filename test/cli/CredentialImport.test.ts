@@ -149,7 +149,7 @@ describe("byok credential import", () => {
     assert.deepStrictEqual(refused(real.stdout), full)
   })
 
-  it.live.skipIf(withoutJq)("refuses CSV, and accepts it once docs/commands.md's jq converted it", function* () {
+  it.live.skipIf(withoutJq)("refuses CSV, but accepts what docs/commands.md makes of it with jq", function* () {
     const { account_id, directory, importFrom, settings, sql, write } = yield* begin
     const file = write(
       "keys.csv",
@@ -209,7 +209,7 @@ describe("byok credential import", () => {
     180_000
   )
 
-  it.live("refuses a file others can read, an old or foreign journal, and an unknown account", function* () {
+  it.live("refuses a file others can read, an unknown account, and an old or another account's journal", function* () {
     const { account_id, importFrom, settings, sql, write } = yield* begin
     for (const mode of [0o644, 0o640, 0o666, 0o700]) {
       const file = write("shared.jsonl", linesOf(1), mode)

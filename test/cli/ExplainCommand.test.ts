@@ -64,7 +64,7 @@ layerLive(service)("byok explain", (it) => {
     ])
   })
 
-  it.effect("byok explain --json prints the plan of the API, with seals_verified: true (Q8)", function* () {
+  it.effect("byok explain --json prints the same plan as the API, and seals_verified: true (Q8)", function* () {
     const tenant = yield* withKeys
     const printed = onlyObject(yield* explain(tenant, ["--json"]))
     const answer = yield* tenant.plan({ model: "openai/gpt-4o", targets: [{ provider: "openai" }] })
@@ -101,7 +101,7 @@ layerLive(service)("byok explain", (it) => {
     )
   })
 
-  it.effect("byok explain without a keyring says that it verified no seals, and trusts columns (E16)", function* () {
+  it.effect("byok explain without a keyring trusts stored rows, and says it verified no seals (E16)", function* () {
     const { sql } = yield* TestService
     const tenant = yield* withKeys
     yield* sql`UPDATE credentials SET is_required = false WHERE id = ${tenant.first}`
@@ -114,7 +114,7 @@ layerLive(service)("byok explain", (it) => {
     assert.notInclude(verified.stdout, "Seals not verified")
   })
 
-  it.effect("byok explain refuses providers with more than 5,000 credentials in one sentence (R4)", function* () {
+  it.effect("byok explain refuses, in one sentence, providers with more than 5,000 credentials (R4)", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     yield* tenant.create({ provider: "xai", key })

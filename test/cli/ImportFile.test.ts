@@ -72,7 +72,7 @@ describe("the reader of import files", () => {
   })
 
   it.effect.each(["provider,key,name", '\ufeff"key";"provider"\r', "name\tkey\tprovider"])(
-    "refuses a file whose first line is a CSV header, but only the line if it comes later: %j",
+    "refuses the whole file if a CSV header is its first line, but only the header if it is a later line: %j",
     function* (header) {
       const read = collect(readEntries(inChunks(Buffer.from(`${header}\ngroq,sk-canary`), 9), () => undefined))
       const refused = yield* Effect.promise(() => read.then(() => "nothing", String))

@@ -184,7 +184,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     })
   })
 
-  it.live("rewrap exits with 1 and reports a credential that does not open by id and reason", function* () {
+  it.live("rewrap exits with 1 if a credential does not open, and prints its id and the reason", function* () {
     const { settings, sql } = yield* begin
     const stores = yield* storesOn(settings.DATABASE_URL)
     const [one] = yield* Effect.provide(sealUnder(ringOf("old"), 2), stores)

@@ -20,7 +20,7 @@ describe("byok migrate", () => {
     assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], restored: [] })
   })
 
-  it.live("restores foreign keys missing after Citus; without them, other commands refuse to run", function* () {
+  it.live("restores foreign keys lost by using Citus; until then, other commands refuse to run", function* () {
     const DATABASE_URL = yield* migratedDatabase
     const sql = yield* adminClient(DATABASE_URL)
     const keys = sql<{ table: string; conname: string; definition: string }>`
@@ -43,7 +43,7 @@ describe("byok migrate", () => {
     assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
   })
 
-  it.live("--distribute refuses a database without Citus in one sentence", function* () {
+  it.live("--distribute refuses, in one sentence, a database without Citus", function* () {
     const DATABASE_URL = yield* migratedDatabase
     const stderr =
       "DATABASE_URL cannot be distributed: the extension citus is not installed in it; see docs/scaling.md.\n"

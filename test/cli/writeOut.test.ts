@@ -59,15 +59,18 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     assert.deepStrictEqual(yield* shell("byok --help >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
   })
 
-  it.effect.each(["", " --json"])("byok account create%s names the account if its output is lost", function* (json) {
-    const { run, sql } = yield* CommandLine
-    const lost = yield* writingTo(full, `account create --name Lost${json}`)
-    const [account] = yield* sql<{ id: string }>`SELECT id FROM accounts ORDER BY id DESC LIMIT 1`
-    const issue = `api-key issue --account ${account?.id} --name N --management`
-    const made = `account ${account?.id} was created, and \`byok ${issue}\` issues another key`
-    assert.deepStrictEqual(lost, failed(`${cannot} (ENOSPC): ${made}.\n`))
-    assert.strictEqual((yield* run(...issue.split(" "))).code, 0)
-  })
+  it.effect.each(["", " --json"])(
+    "byok account create%s names the new account on standard error if its output is lost",
+    function* (json) {
+      const { run, sql } = yield* CommandLine
+      const lost = yield* writingTo(full, `account create --name Lost${json}`)
+      const [account] = yield* sql<{ id: string }>`SELECT id FROM accounts ORDER BY id DESC LIMIT 1`
+      const issue = `api-key issue --account ${account?.id} --name N --management`
+      const made = `account ${account?.id} was created, and \`byok ${issue}\` issues another key`
+      assert.deepStrictEqual(lost, failed(`${cannot} (ENOSPC): ${made}.\n`))
+      assert.strictEqual((yield* run(...issue.split(" "))).code, 0)
+    }
+  )
 
   it.effect("byok api-key issue says how to revoke the new key if its output cannot be written", function* () {
     const { run, runJson, sql } = yield* CommandLine

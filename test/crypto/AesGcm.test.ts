@@ -19,7 +19,7 @@ describe("AES-256-GCM on Wycheproof's test vectors (T3; SECURITY.md, Sealing for
     assert.deepStrictEqual([valid.length, invalid.length], [21, 11])
   })
 
-  it.for(valid)("encrypts to valid vector $tcId, and decrypts it", (vector) => {
+  it.for(valid)("encrypts to the ciphertext of valid vector $tcId, and decrypts it", (vector) => {
     const { aad, box, key, nonce, plaintext } = read(vector)
     assert.deepStrictEqual(encrypt(key, nonce, plaintext, aad), box)
     assert.deepStrictEqual(decrypt(key, box, aad), plaintext)

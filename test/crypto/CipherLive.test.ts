@@ -303,7 +303,7 @@ describe("a cipher that waits for its key store (R10)", () => {
   })
 
   it.effect.each(operations)(
-    "completes %s if the answer comes in time, and sets no timer if it comes at once",
+    "completes the operation %s if the key store answers in time, and sets no timer if it answers at once",
     function* (operation) {
       const { [operation]: late } = yield* askingAfter(Effect.sleep(1400))
       const asked = yield* Effect.forkChild(late)

@@ -17,7 +17,7 @@ const bytesOf = (hex: string) => Buffer.from(hex, "hex")
 
 describe("golden ciphertexts of sealing format 1 (SECURITY.md, Sealing format 1)", () => {
   it.for(vectors)(
-    "$name: sealing with the same random bytes reproduces it",
+    "$name: sealing with the same random bytes reproduces the ciphertext",
     ({ context, kek, kek_id, key, random, ...vector }) => {
       const made = seal(makeKek(kek_id, bytesOf(kek)), Buffer.from(key), Buffer.from(context), (target) => {
         bytesOf(random).copy(target)
@@ -27,12 +27,15 @@ describe("golden ciphertexts of sealing format 1 (SECURITY.md, Sealing format 1)
     }
   )
 
-  it.for(vectors)("$name: its credential still encodes to the context it was sealed to", ({ context, credential }) => {
-    assert.strictEqual(encodeSealingContext(boundOf(credential)), context)
-  })
+  it.for(vectors)(
+    "$name: its credential still encodes to the context that its key was sealed to",
+    ({ context, credential }) => {
+      assert.strictEqual(encodeSealingContext(boundOf(credential)), context)
+    }
+  )
 
   it.effect.each(vectors)(
-    "$name: opens to the sealed key",
+    "$name: opens to the provider key that was sealed",
     function* ({ credential, kek, kek_id, key, sealed, wrapped_dek }) {
       const cipher = yield* Effect.provide(Cipher, cipherOn(`${kek_id}:${bytesOf(kek).toString("base64")}`))
       const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }

@@ -44,7 +44,7 @@ const sealed = sealByTheBook(ingredients)
 const wrapAad = Buffer.from(`wrap\u0001\u0001\0\0\0\u0005kek-1${context}`)
 
 describe("key material in buffers (SECURITY.md, Out of scope)", () => {
-  it("is wiped if it is plaintext that fails authentication", () => {
+  it("is wiped if it is decrypted but fails authentication", () => {
     const key = createSecretKey(kekBytes)
     const box = encrypt(key, Buffer.alloc(12), plaintext, Buffer.alloc(0))
     const wiped = wipedBy(() => assert.isUndefined(decrypt(key, box, Buffer.from("other"))))
@@ -95,7 +95,10 @@ describe("key material in buffers (SECURITY.md, Out of scope)", () => {
     assert.includeMembers([...wiped], [hex(dek), hex(okm)])
   })
 
-  it.for([32, 31])("is wiped after rewrapping a data key of %i bytes (31 are refused)", (length) => {
+  it.for([
+    ["a data key", 32],
+    ["a data key of 31 bytes, which is refused", 31]
+  ] as const)("is wiped after rewrapping %s", ([, length]) => {
     const wrapped_dek = gcm(kekBytes, Buffer.alloc(12), dek.subarray(0, length), wrapAad)
     const wiped = wipedBy(() => {
       const result = rewrap(

@@ -109,7 +109,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.match(message, /^BYOK_GATEWAY_SOCKET must have at most \d+ bytes\.$/)
   })
 
-  it.effect("shares no route with the port but /health/ready (control)", function* () {
+  it.effect("shares no path with the port of the API but /health/ready (control)", function* () {
     const { url } = yield* TestService
     const path = yield* openSocket
     for (const route of ["/v1/accounts", "/v1/routes"]) {
@@ -122,7 +122,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     }
   })
 
-  it.effect("reports readiness like the port: 200, or 503 with the same body", function* () {
+  it.effect("reports readiness like the port of the API: 200, or 503 with the same body", function* () {
     const { sql, url } = yield* TestService
     const path = yield* openSocket
     const turnsTo = (status: number) =>
@@ -198,7 +198,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.strictEqual(held.route, before + one)
   })
 
-  it.effect("checks again that shared capacity is allowed before using it (Q19)", function* () {
+  it.effect("checks again that credentials allow the gateway's own capacity before it offers that (Q19)", function* () {
     const { account_id, create, update } = yield* TestService.newTenant
     const id = createdId(yield* create({ provider: "azure", key: bad }))
     const path = yield* openSocket

@@ -44,8 +44,8 @@ const places = [
   ["the socket", onSocket]
 ] as const
 
-layerLive(TestService.layerWith({ parts: waiting }))("a client that disconnects", (it) => {
-  it.effect.each(places)("from %s while it sends a body has the received part wiped", function* ([, place]) {
+layerLive(TestService.layerWith({ parts: waiting }))("when a client disconnects", (it) => {
+  it.effect.each(places)("from %s while it sends a body, the received part is wiped", function* ([, place]) {
     const { body, headers, path, to, use } = yield* place
     const { held } = yield* MemoryBudget
     const before = held[use]
@@ -64,7 +64,7 @@ layerLive(TestService.layerWith({ parts: waiting }))("a client that disconnects"
     assert.include(wiped, body)
   })
 
-  it.effect.each(places)("from %s while its request is in progress has the request interrupted", function* ([, place]) {
+  it.effect.each(places)("from %s while its request is in progress, the request is interrupted", function* ([, place]) {
     const { body, headers, path, to } = yield* place
     const before = { began, left }
     yield* Effect.scoped(

@@ -98,7 +98,7 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("reserve memory for the texts of their request, and more with every eight attempts (T9)", () =>
+  it.effect("reserve memory by the length of their request, and more for every eight attempts (T9)", () =>
     within(1_000_000, function* ({ abandon, open, report }, held) {
       const { id } = yield* open(planWith("u".repeat(255)))
       const short = held()
@@ -125,26 +125,28 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("give a report and its concurrent repetition the same answer, wherever the first yields (T3)", () =>
-    within(1_000_000, function* ({ open, report }) {
-      for (let operations = 3; operations < 20; operations += 1) {
-        let loseAnswer = () => {}
-        const { id } = yield* open(Effect.succeed(planOf(3)), (lose) => (loseAnswer = lose))
-        const reporting = Effect.provideService(
-          report(id, 1, { _tag: "Rejected" }),
-          Scheduler.MaxOpsBeforeYield,
-          operations
-        )
-        const lost = Effect.sync(() => loseAnswer())
-        const [first, , again] = yield* Effect.all([reporting, lost, reporting], { concurrency: "unbounded" })
-        assert.strictEqual(first.next?.n, 2)
-        assert.deepStrictEqual(again, first)
-        yield* report(id, 2, { _tag: "Succeeded" })
-      }
-    })
+  it.effect(
+    "give a report and its concurrent repetition the same answer, wherever handling the first pauses (T3)",
+    () =>
+      within(1_000_000, function* ({ open, report }) {
+        for (let operations = 3; operations < 20; operations += 1) {
+          let loseAnswer = () => {}
+          const { id } = yield* open(Effect.succeed(planOf(3)), (lose) => (loseAnswer = lose))
+          const reporting = Effect.provideService(
+            report(id, 1, { _tag: "Rejected" }),
+            Scheduler.MaxOpsBeforeYield,
+            operations
+          )
+          const lost = Effect.sync(() => loseAnswer())
+          const [first, , again] = yield* Effect.all([reporting, lost, reporting], { concurrency: "unbounded" })
+          assert.strictEqual(first.next?.n, 2)
+          assert.deepStrictEqual(again, first)
+          yield* report(id, 2, { _tag: "Succeeded" })
+        }
+      })
   )
 
-  it.effect("accept reports of the open attempt only, and end if a report asks for it, even a repeated one (T3)", () =>
+  it.effect("accept reports of the open attempt only, and end if a report asks for it, repeated or not (T3)", () =>
     within(1_000_000, function* ({ open, report }, _held, { outcomes }) {
       const { id } = yield* open(two)
       for (const n of [0, 2]) {
@@ -225,7 +227,7 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("open no attempt beyond those with reserved memory while memory is full", () =>
+  it.effect("open no attempt that needs more memory while memory is full", () =>
     within(300_000, function* ({ abandon, open, report }, held) {
       const { id } = yield* open(Effect.succeed(planOf(20)))
       const alone = held()
@@ -251,7 +253,7 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("act each time an effect runs, not when it is created", () =>
+  it.effect("are opened or abandoned each time that effect runs, not when the effect is created", () =>
     within(1_000_000, function* ({ abandon, open, report }, held) {
       const opening = open(plan)
       assert.strictEqual(held(), 0)
@@ -266,7 +268,7 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("keep only the last answer when their plan has no key left", () =>
+  it.effect("keep only their last answer in memory once their plan has no key left", () =>
     within(1_000_000, function* ({ open, report }, held) {
       const { id } = yield* open(plan)
       const answer = yield* report(id, 1, { _tag: "Rejected" })
@@ -275,7 +277,7 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("keep the last answers of one second until a minute after the newest of them", () =>
+  it.effect("keep their last answers in groups of one second, each until a minute after its newest answer", () =>
     within(1_000_000, function* ({ open, report }, held) {
       yield* TestClock.adjust(30_500)
       const ids: Array<string> = []
@@ -299,7 +301,7 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("evict last answers when a new route needs their memory", () =>
+  it.effect("have last answers evicted when a new route needs the memory", () =>
     within(5_000, function* ({ open, report }, held) {
       const ended = yield* open(plan)
       yield* report(ended.id, 1, { _tag: "Succeeded" })
@@ -312,7 +314,7 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("evict the oldest last answers first, at most 4,096 at a time", () =>
+  it.effect("have last answers evicted oldest first, at most 4,096 at a time", () =>
     within(1_000_000, function* ({ open, report }, held) {
       const ids: Array<string> = []
       for (let n = 0; n < 5_000; n++) {
@@ -329,7 +331,7 @@ describe("routes that gateways open over HTTP", () => {
     })
   )
 
-  it.effect("reserve no memory after a failure to open, or without an attempt", () =>
+  it.effect("reserve no memory if they fail to open or have no attempt", () =>
     within(1_000_000, function* ({ open, report }, held, { state }) {
       const opened = yield* open(Effect.succeed({ ...planOf(0), retry_at: 5 }))
       assert.deepInclude(opened, { next: undefined, retry_at: 5, expires_at: 600_000 })

@@ -39,7 +39,7 @@ const scene = Effect.gen(function* () {
 })
 
 layerLive(TestService.layer)("opening a route (D58)", (it) => {
-  it.effect("returns tokens with expiry and cloud details if requested, and plain keys as stored", function* () {
+  it.effect("if asked for tokens, returns them with expiry and cloud details, and plain keys as stored", function* () {
     const { ids, keys, open, path, report } = yield* scene
     yield* listening(path)
     const before = Date.now()
@@ -74,7 +74,7 @@ layerLive(TestService.layer)("opening a route (D58)", (it) => {
     assert.strictEqual(again.next?.["key"], key, "the kept one")
   })
 
-  it.effect("returns keys as stored by default (control), and 400 for an unknown form", function* () {
+  it.effect("returns keys as stored by default (control), and 400 for an unknown form of keys", function* () {
     const { keys, open, path } = yield* scene
     yield* listening(path)
     for (const body of [{}, { keys: "as_stored" }]) {

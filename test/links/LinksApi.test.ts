@@ -131,7 +131,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* create(key)).status, 201)
   })
 
-  it.effect("stores one key by a replace link, only for its credential, and even if it is the same key", function* () {
+  it.effect("stores one key through a replace link, for its credential only, even an unchanged key", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const id = createdId(yield* tenant.create({ ...minimal, disabled: true, name: "before" }))
@@ -183,7 +183,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* create(key)).status, 201, "control")
   })
 
-  it.effect("lists, explains, orders, changes and deletes keys by a manage link, with it as actor", function* () {
+  it.effect("lists, explains, orders, changes and deletes keys by a manage link, with the link as actor", function* () {
     const { sql } = yield* TestService
     const tenant = yield* TestService.newTenant
     const { ask, create, link_id, replace } = yield* openLink(tenant, { purpose: "manage" })
@@ -223,7 +223,7 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     )
   })
 
-  it.effect("lists API keys by a manage link, and changes restrictions and flags like an update", function* () {
+  it.effect("through a manage link, lists API keys, and changes restrictions and flags", function* () {
     const tenant = yield* TestService.newTenant
     const id = createdId(yield* tenant.create(minimal))
     const { hash } = yield* Effect.orDie(

@@ -130,7 +130,7 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(yield* parked, ["c 2"])
     })
 
-    it.effect("are loaded only once memory for their parkings is admitted (R4)", function* () {
+    it.effect("are loaded only after memory for their parkings is admitted (R4)", function* () {
       const { credential, loadAdmitted, owner } = yield* newPool
       const { store } = yield* Parkings
       const parkingOf = (model: string): ParkingChange => ({

@@ -46,7 +46,7 @@ const contract = (it: It<Ports>) => {
     assert.isUndefined(yield* reserve(yield* freshId, 1))
   })
 
-  it.effect("lets a new key seal only if its keyring has a key that sealed, or if it is admitted (F3)", function* () {
+  it.effect("lets a new key seal only beside a key that sealed before, or once it is admitted (F3)", function* () {
     const registry = yield* KekRegistry
     const [ours, next, stray] = [yield* freshId, yield* freshId, yield* freshId]
     yield* registry.register([ours, next, stray].map((kek_id) => ({ kek_id, check_value: check("one") })))

@@ -102,32 +102,52 @@ describe("a memory budget", () => {
   )
 
   const faults: ReadonlyArray<readonly [fault: string, file: "FairQueue" | "MemoryBudget", ...edit: Edit]> = [
-    ["the sum may exceed the total", "FairQueue", "used + weight <= limit\n", "used <= limit\n"],
+    ["reservations together may exceed the total", "FairQueue", "used + weight <= limit\n", "used <= limit\n"],
     [
       "a request overtakes waiting ones",
       "FairQueue",
       "queues.size > 0 || used + weight > limit",
       "used + weight > limit"
     ],
-    ["a tenant keeps its turn", "FairQueue", "    queues.delete(tenant)\n", ""],
-    ["light places never overtake heavy ones", "FairQueue", "leastShare = share", "return undefined"],
-    ["every place overtakes heavy ones", "FairQueue", "if (share > leastShare) continue", ""],
-    ["an admitted place that leaves releases nothing", "FairQueue", "used -= weight\n", ""],
-    ["leaving serves no waiting place", "FairQueue", "release(extraWeight)", "used -= extraWeight"],
+    ["an account keeps its turn after it was served", "FairQueue", "    queues.delete(tenant)\n", ""],
+    ["small requests never overtake large ones", "FairQueue", "leastShare = share", "return undefined"],
+    ["every request overtakes large ones", "FairQueue", "if (share > leastShare) continue", ""],
+    ["an admitted request that is withdrawn releases nothing", "FairQueue", "used -= weight\n", ""],
+    ["a withdrawal serves no waiting request", "FairQueue", "release(extraWeight)", "used -= extraWeight"],
     [
-      "a place that has left is served",
+      "a withdrawn request is served",
       "FairQueue",
       "queue?.delete(place) === true && queue.size === 0",
       "queue?.size === 0"
     ],
-    ["tenants take the last quarter", "MemoryBudget", "tenantUses.has(use) ? tenantsTotal : total", "total"],
-    ["shrinking reserves more", "MemoryBudget", "Math.max(0, this.bytes - bytes)", "this.bytes - bytes"],
-    ["evictable bytes stay", "MemoryBudget", "evictUntil(() => queue.fits(place))", ""],
-    ["more is evicted than needed", "MemoryBudget", "evictUntil(() => queue.fits(place))", "evictUntil(() => false)"],
-    ["the last used is evicted first", "MemoryBudget", "if (this.list === evictable) this.moveTo(evictable)", ""],
-    ["evictable bytes take the last quarter", "MemoryBudget", "queue.used() <= tenantsTotal || ", "true || "],
     [
-      "transferred bytes take the last quarter",
+      "accounts take the quarter that is kept for routing",
+      "MemoryBudget",
+      "tenantUses.has(use) ? tenantsTotal : total",
+      "total"
+    ],
+    ["shrinking reserves more", "MemoryBudget", "Math.max(0, this.bytes - bytes)", "this.bytes - bytes"],
+    [
+      "evictable bytes stay although a request waits for them",
+      "MemoryBudget",
+      "evictUntil(() => queue.fits(place))",
+      ""
+    ],
+    ["more is evicted than needed", "MemoryBudget", "evictUntil(() => queue.fits(place))", "evictUntil(() => false)"],
+    [
+      "eviction ignores which bytes were used last",
+      "MemoryBudget",
+      "if (this.list === evictable) this.moveTo(evictable)",
+      ""
+    ],
+    [
+      "evictable bytes take the quarter that is kept for routing",
+      "MemoryBudget",
+      "queue.used() <= tenantsTotal || ",
+      "true || "
+    ],
+    [
+      "transferred bytes take the quarter that is kept for routing",
       "MemoryBudget",
       "this.release()\n      evictUntil(leavesRoutersShare)",
       "this.release()"
@@ -135,12 +155,22 @@ describe("a memory budget", () => {
     ["more is transferred than reserved", "MemoryBudget", "Math.min(bytes, this.bytes)", "bytes"],
     ["transferred bytes are released, too", "MemoryBudget", "this.count(-moved)", "this.bytes += 0"],
     ["evictable bytes count for their account", "MemoryBudget", 'if (this.use === "spare") return', ""],
-    ["a waiting account takes everything", "MemoryBudget", "largest.bytes - oldest.bytes < wanted", "false"],
-    ["the smallest account gives way", "MemoryBudget", "other.bytes > one.bytes", "other.bytes < one.bytes"],
+    [
+      "a waiting account takes bytes even from one that then has less",
+      "MemoryBudget",
+      "largest.bytes - oldest.bytes < wanted",
+      "false"
+    ],
+    [
+      "bytes are taken from the smallest account, not the largest",
+      "MemoryBudget",
+      "other.bytes > one.bytes",
+      "other.bytes < one.bytes"
+    ],
     ["a revoked reservation is revoked again", "MemoryBudget", "if (oldest.isRevoked) continue", ""],
     ["more is revoked while enough is being released", "MemoryBudget", "queue.used() + revokedBytes", "queue.used()"],
     [
-      "a waiting growth outlives its reservation",
+      "a request to grow waits on after its reservation was released",
       "MemoryBudget",
       "queue.leave(waitingPlace, excess)",
       "queue.release(excess)"

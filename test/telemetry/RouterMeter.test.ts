@@ -68,7 +68,7 @@ describe("the metric series of a router", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.effect("count plans without a step as exhausted, and those without the database as unavailable", () =>
+  it.effect("count plans with nothing left to try as exhausted, and those without the database as unavailable", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner, { is_byok_only: true })

@@ -94,7 +94,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
   it.effect.each([
     ["that is malformed", "nonsense\r\n\r\n", request("_OTHER", "unmatched", 400)],
     ["with a head that is too large", `GET /${"a".repeat(17_000)}`, request("_OTHER", "unmatched", 431)],
-    ["for a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", request("CONNECT", "unmatched", 405)]
+    ["that asks for a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", request("CONNECT", "unmatched", 405)]
   ] as const)("metrics count a request refused before it is routed: one %s", function* ([, bytes, counted]) {
     const { url } = yield* TestService
     yield* raises(exchange(url, bytes), counted)

@@ -35,7 +35,7 @@ describe("trace sampling", () => {
     assert.closeTo(share, ratio, 5 * Math.sqrt((ratio * (1 - ratio)) / ids.length))
   })
 
-  it("records at a larger ratio all traces of a smaller one, by the last digits of the trace id", () => {
+  it("decides by the last digits of the trace id, so that a larger ratio keeps the traces of a smaller one", () => {
     const [some, more] = [0.2, 0.4].map((ratio) => ({ ratio, parentDecides: false })) as [Sampling, Sampling]
     for (const id of ids) {
       if (isRecorded(some, id, false)) assert.isTrue(isRecorded(more, id, false))
@@ -80,9 +80,9 @@ const failing = Effect.forEach(
 
 describe("traces sent to an OpenTelemetry collector", () => {
   it.live.each([
-    ["", "/"],
-    ["/otlp/v1/traces?tenant=1", "/otlp/v1/traces?tenant=1"]
-  ] as const)("for an endpoint with path %j are posted to %s, without error messages", function* ([path, expected]) {
+    ["without a path", "/", ""],
+    ["with a path", "/otlp/v1/traces?tenant=1", "/otlp/v1/traces?tenant=1"]
+  ] as const)("for an endpoint %s are posted to %s, without error messages", function* ([, expected, path]) {
     const { received, url } = yield* startCollector
     yield* Effect.provide(failing, tracingTo(Option.some(url + path)))
     assert.deepStrictEqual(

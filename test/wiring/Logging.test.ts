@@ -74,15 +74,15 @@ describe("the logger", () => {
     }
   })
 
-  it.effect.each<readonly [level: string, messages: ReadonlyArray<string>]>([
-    ["trace", ["a debug", "an info", "an error"]],
-    ["debug", ["a debug", "an info", "an error"]],
-    ["Info", ["an info", "an error"]],
-    ["WARN", ["an error"]],
-    ["error", ["an error"]],
-    ["fatal", []],
-    ["none", []]
-  ])("at LOG_LEVEL=%s writes only these messages: %j", function* ([LOG_LEVEL, messages]) {
+  it.effect.each<readonly [level: string, written: string, messages: ReadonlyArray<string>]>([
+    ["trace", "debug, info and error messages", ["a debug", "an info", "an error"]],
+    ["debug", "debug, info and error messages", ["a debug", "an info", "an error"]],
+    ["Info", "info and error messages, but no debug message", ["an info", "an error"]],
+    ["WARN", "error messages, but no debug or info message", ["an error"]],
+    ["error", "error messages, but no debug or info message", ["an error"]],
+    ["fatal", "no debug, info or error message", []],
+    ["none", "no debug, info or error message", []]
+  ])("at LOG_LEVEL=%s writes %s", function* ([LOG_LEVEL, , messages]) {
     const { stderr } = yield* logWith({ LOG_LEVEL })
     const shown = ["a debug", "an info", "an error"].filter((message) => stderr.includes(`${message} message`))
     assert.deepStrictEqual(shown, messages)

@@ -144,7 +144,7 @@ describe("opening the database at the start of the service", () => {
     assert.strictEqual(refused(), 0)
   })
 
-  it.live("names the embedded database, not DATABASE_URL, in the error if that one fails", function* () {
+  it.live("if the embedded database fails, names it in the error, not DATABASE_URL", function* () {
     const dataDirectory = yield* temporaryDirectory
     const cluster = yield* prepare(dataDirectory, yield* locate())
     writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")

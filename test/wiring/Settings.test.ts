@@ -278,29 +278,35 @@ describe("reading the settings", () => {
     assert.deepStrictEqual(plain(yield* read(env)), { ...defaults, ...expected })
   })
 
-  it.effect.each<readonly [env: Variables, publicUrl: string | undefined]>([
-    [{}, "http://127.0.0.1:3000"],
-    [{ HOST: "localhost", PORT: "8080" }, "http://localhost:8080"],
-    [{ HOST: "::1", TLS_CERT_FILE: "cert.pem", TLS_KEY_FILE: "key.pem" }, "https://[::1]:3000"],
-    [{ HOST: "0.0.0.0" }, undefined],
-    [{ HOST: "::" }, undefined],
-    [{ HOST: "192.0.2.1" }, undefined],
-    [{ HOST: "0.0.0.0", PUBLIC_URL: "https://keys.example/" }, "https://keys.example"]
-  ])("derives the public URL of links, if known, from %j: %s", function* ([env, expected]) {
+  const loopbackTls = { HOST: "::1", TLS_CERT_FILE: "cert.pem", TLS_KEY_FILE: "key.pem" }
+  it.effect.each<readonly [settings: string, publicUrl: string, env: Variables]>([
+    ["the defaults", "http://127.0.0.1:3000", {}],
+    ["HOST and PORT", "http://localhost:8080", { HOST: "localhost", PORT: "8080" }],
+    ["HOST=::1 and a certificate", "https://[::1]:3000", loopbackTls],
+    ["PUBLIC_URL", "https://keys.example", { HOST: "0.0.0.0", PUBLIC_URL: "https://keys.example/" }]
+  ])("derives the public URL of links from %s: %s", function* ([, expected, env]) {
     assert.strictEqual(publicUrlOf(yield* read(env)), expected)
   })
 
-  it.effect.each<readonly [env: Variables, localUrl: string]>([
-    [{}, "http://127.0.0.1:3000"],
-    [{ HOST: "0.0.0.0" }, "http://localhost:3000"],
-    [{ HOST: "::" }, "http://localhost:3000"],
-    [{ HOST: "192.0.2.1" }, "http://192.0.2.1:3000"],
-    [{ HOST: "2001:db8::1" }, "http://[2001:db8::1]:3000"]
-  ])("derives a URL for the first link, at which the service listens, from %j: %s", function* ([env, expected]) {
+  it.effect.each(["0.0.0.0", "::", "192.0.2.1"])(
+    "does not know the public URL of links if only HOST=%s is set, which is no loopback address",
+    function* (HOST) {
+      assert.isUndefined(publicUrlOf(yield* read({ HOST })))
+    }
+  )
+
+  it.effect.each<readonly [settings: string, localUrl: string, env: Variables]>([
+    ["the defaults", "http://127.0.0.1:3000", {}],
+    ["HOST=0.0.0.0", "http://localhost:3000", { HOST: "0.0.0.0" }],
+    ["HOST=::", "http://localhost:3000", { HOST: "::" }],
+    ["HOST=192.0.2.1", "http://192.0.2.1:3000", { HOST: "192.0.2.1" }],
+    ["HOST=2001:db8::1", "http://[2001:db8::1]:3000", { HOST: "2001:db8::1" }]
+  ])("derives a URL that browsers on this machine can open, for the first link, from %s: %s", function* (row) {
+    const [, expected, env] = row
     assert.strictEqual(localUrlOf(yield* read(env)), expected)
   })
 
-  it.effect("turns off traces with OTEL_TRACES_EXPORTER=none, and all with OTEL_SDK_DISABLED", function* () {
+  it.effect("turns off traces with OTEL_TRACES_EXPORTER=none, and metrics too with OTEL_SDK_DISABLED", function* () {
     const all = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://h", OTEL_EXPORTER_OTLP_HEADERS: "a=all%20of,b=it" }
     const given = { ...defaults, "otlp.headers": { a: "all of", b: "it" } }
     const metrics = { ...given, "otlp.metrics": "http://h/v1/metrics" }
@@ -336,7 +342,7 @@ describe("reading the settings", () => {
       { BYOK_PKCS11_PIN: "1", BYOK_PKCS11_PIN_FILE: "b" },
       "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set."
     ]
-  ])("refuses settings that contradict or lack each other: %j", function* ([env, sentence]) {
+  ])("refuses %j, and says: %s", function* ([env, sentence]) {
     assert.strictEqual(yield* refusalOf(env), sentence)
   })
 

@@ -196,16 +196,19 @@ const endWith = (statement: string, before = "") => {
 }
 
 const ends: Record<string, readonly [statement: string, code: number]> = {
-  "its end": ["", 0],
-  "a failure": [`return yield* Effect.fail("failed")`, 1],
-  "process.exit": ["process.exit(3)", 3],
-  "a defect that nobody catches": [`process.nextTick(() => { throw new Error("defect") }); yield* Effect.never`, 1],
-  "a promise that nobody catches": [`Promise.reject(new Error("defect")); yield* Effect.never`, 1],
-  SIGTERM: [`process.kill(process.pid, "SIGTERM"); yield* Effect.never`, 130]
+  "ends normally": ["", 0],
+  fails: [`return yield* Effect.fail("failed")`, 1],
+  "calls process.exit": ["process.exit(3)", 3],
+  "throws a defect that nobody catches": [
+    `process.nextTick(() => { throw new Error("defect") }); yield* Effect.never`,
+    1
+  ],
+  "rejects a promise that nobody handles": [`Promise.reject(new Error("defect")); yield* Effect.never`, 1],
+  "receives SIGTERM": [`process.kill(process.pid, "SIGTERM"); yield* Effect.never`, 130]
 }
 
 describe("a process that logs", () => {
-  it.live.each(Object.entries(ends))("loses no line at %s", function* ([, [statement, code]]) {
+  it.live.each(Object.entries(ends))("loses no line when it %s", function* ([, [statement, code]]) {
     const { stdout } = yield* endWith(statement)
     assert.deepStrictEqual(linesIn(stdout), numbers(0, many))
     assert.match(stdout, new RegExp(`^code ${code}$`, "m"))

@@ -67,7 +67,7 @@ it.effect.each(["pretty", "logfmt", "json"])("logs in %s go to standard error on
   assert.include(taken.writes.join(""), "2 more in the last second")
 })
 
-it.effect("log causes beyond a limit are counted together in one line", function* () {
+it.effect("log lines of more causes than the limit are counted together in one line", function* () {
   const lines = yield* writtenBy(
     Effect.forEach(
       Array.from({ length: 1000 }, (_, n) => n),

@@ -23,10 +23,13 @@ describe("simulated instances over one store", () => {
     assert.deepStrictEqual(told(), told())
   })
 
-  it.each(faults)("break a law if this fault is planted: $fault (control)", async ({ edit, fault }) => {
-    const { brokenIn } = await plantedWorld([edit])
-    const isShown = (seed: number) => brokenIn(historyOf(seed)) !== undefined
-    const isKnown = isShown(known[fault] ?? 1) || seldom.some((history) => brokenIn(history) !== undefined)
-    assert.isTrue(isKnown || seeds.some(isShown))
-  })
+  it.for(faults.map(({ edit, fault }) => [fault, edit] as const))(
+    "break a law if this fault is planted: %s (control)",
+    async ([fault, edit]) => {
+      const { brokenIn } = await plantedWorld([edit])
+      const isShown = (seed: number) => brokenIn(historyOf(seed)) !== undefined
+      const isKnown = isShown(known[fault] ?? 1) || seldom.some((history) => brokenIn(history) !== undefined)
+      assert.isTrue(isKnown || seeds.some(isShown))
+    }
+  )
 })

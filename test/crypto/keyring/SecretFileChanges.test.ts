@@ -97,21 +97,21 @@ describe("a new keyring file (docs/keys.md, The keyring)", () => {
 describe("changing a keyring file (docs/keys.md, Rotate the keyring)", () => {
   const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
 
-  it.effect.each([0o400, 0o600])(
-    "writes the new text with the old mode (%s), and leaves no temporary file",
-    function* (mode) {
-      const file = yield* fileOfMode(mode)
-      const seen: Array<string> = []
-      yield* editKeyringFile(file, (text) => {
-        seen.push(text, readFileSync(file, "utf8"))
-        assert.strictEqual(statSync(`${file}.new`).mode & 0o777, 0o600)
-        return Effect.succeed("changed\n")
-      })
-      assert.deepStrictEqual(seen, [secret, secret])
-      assertLeft(file, "changed\n")
-      assert.strictEqual(statSync(file).mode & 0o777, mode)
-    }
-  )
+  it.effect.each([
+    ["0400", 0o400],
+    ["0600", 0o600]
+  ] as const)("writes the new text, keeps the mode %s, and leaves no temporary file", function* ([, mode]) {
+    const file = yield* fileOfMode(mode)
+    const seen: Array<string> = []
+    yield* editKeyringFile(file, (text) => {
+      seen.push(text, readFileSync(file, "utf8"))
+      assert.strictEqual(statSync(`${file}.new`).mode & 0o777, 0o600)
+      return Effect.succeed("changed\n")
+    })
+    assert.deepStrictEqual(seen, [secret, secret])
+    assertLeft(file, "changed\n")
+    assert.strictEqual(statSync(file).mode & 0o777, mode)
+  })
 
   it.effect("keeps the old text and leaves no temporary file if the change fails or is interrupted", function* () {
     const file = yield* fileOfMode(0o600)

@@ -94,7 +94,7 @@ const received = (socket: Socket) =>
     socket
       .on("data", (part: Buffer) => (text += part.toString("latin1")))
       .on("error", (given: NodeJS.ErrnoException) => (error = given.code))
-      .once("end", () => socket.end())
+      .once("end", () => socket.destroy())
       .once("close", () => resume(Effect.succeed({ text, error })))
       .resume()
   })

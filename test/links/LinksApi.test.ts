@@ -131,36 +131,39 @@ layerLive(TestService.layer)("the API of the owner's page", (it) => {
     assert.strictEqual((yield* create(key)).status, 201)
   })
 
-  it.effect("stores one key through a replace link, for its credential only, even an unchanged key", function* () {
-    const { sql } = yield* TestService
-    const tenant = yield* TestService.newTenant
-    const id = createdId(yield* tenant.create({ ...minimal, disabled: true, name: "before" }))
-    const second = createdId(yield* tenant.create(minimal))
-    const { ask, link_id, replace, sealedNow } = yield* openLink(tenant, { purpose: "replace", credential_id: id })
-    const refused = [ask("GET", `/byok/${second}`), replace(second, key), ask("DELETE", `/byok/${id}`)]
-    assert.deepStrictEqual(statusesOf(yield* Effect.all(refused)), [404, 404, 403])
-    for (const more of [{ disabled: false }, { name: "after" }]) {
-      const sealed_key = yield* sealedNow(key, "openai", id)
-      const { status, text } = yield* ask("PATCH", `/byok/${id}`, { sealed_key, ...more })
-      assert.strictEqual(status, 400, text)
-      assert.include(text, `"path":["${Object.keys(more).join()}"]`)
+  it.effect(
+    "a replace link stores one key, in the credential of the link, even if it equals the stored key",
+    function* () {
+      const { sql } = yield* TestService
+      const tenant = yield* TestService.newTenant
+      const id = createdId(yield* tenant.create({ ...minimal, disabled: true, name: "before" }))
+      const second = createdId(yield* tenant.create(minimal))
+      const { ask, link_id, replace, sealedNow } = yield* openLink(tenant, { purpose: "replace", credential_id: id })
+      const refused = [ask("GET", `/byok/${second}`), replace(second, key), ask("DELETE", `/byok/${id}`)]
+      assert.deepStrictEqual(statusesOf(yield* Effect.all(refused)), [404, 404, 403])
+      for (const more of [{ disabled: false }, { name: "after" }]) {
+        const sealed_key = yield* sealedNow(key, "openai", id)
+        const { status, text } = yield* ask("PATCH", `/byok/${id}`, { sealed_key, ...more })
+        assert.strictEqual(status, 400, text)
+        assert.include(text, `"path":["${Object.keys(more).join()}"]`)
+      }
+      assert.strictEqual(yield* keyOf(tenant.account_id as never, id), minimal.key, "nothing was stored")
+      const { data, status } = yield* replace(id, minimal.key)
+      assert.strictEqual(status, 200)
+      assert.deepInclude(data as object, { disabled: true, name: "before" })
+      const again = yield* ask("GET", "/link")
+      assert.deepStrictEqual([again.status, again.error?.message], [401, "This link was used. Ask for a new one."])
+      const acts = (yield* eventsIn(sql)).filter(({ actor }) => actor.kind === "link" && actor.link_id === link_id)
+      assert.deepStrictEqual(
+        acts.map(({ action }) => action),
+        ["credential.update", "credential.rotate"]
+      )
+      assert.strictEqual(yield* keyOf(tenant.account_id as never, id), minimal.key)
+      const manage = yield* openLink(tenant, { purpose: "manage" })
+      const switched = yield* manage.ask("PATCH", `/byok/${id}`, { disabled: false, name: "after" })
+      assert.deepInclude(switched.data as object, { disabled: false, name: "after" }, "control")
     }
-    assert.strictEqual(yield* keyOf(tenant.account_id as never, id), minimal.key, "nothing was stored")
-    const { data, status } = yield* replace(id, minimal.key)
-    assert.strictEqual(status, 200)
-    assert.deepInclude(data as object, { disabled: true, name: "before" })
-    const again = yield* ask("GET", "/link")
-    assert.deepStrictEqual([again.status, again.error?.message], [401, "This link was used. Ask for a new one."])
-    const acts = (yield* eventsIn(sql)).filter(({ actor }) => actor.kind === "link" && actor.link_id === link_id)
-    assert.deepStrictEqual(
-      acts.map(({ action }) => action),
-      ["credential.update", "credential.rotate"]
-    )
-    assert.strictEqual(yield* keyOf(tenant.account_id as never, id), minimal.key)
-    const manage = yield* openLink(tenant, { purpose: "manage" })
-    const switched = yield* manage.ask("PATCH", `/byok/${id}`, { disabled: false, name: "after" })
-    assert.deepInclude(switched.data as object, { disabled: false, name: "after" }, "control")
-  })
+  )
 
   it.effect("refuses a key that is not UTF-8, stores nothing, and keeps the link open", function* () {
     const tenant = yield* TestService.newTenant

@@ -453,7 +453,7 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
   })
 
 layer(GivenLive)("an unusable DATABASE_CA_FILE", (it) => {
-  it.effect("the service does not start if DATABASE_CA_FILE is missing, damaged or without certificates", function* () {
+  it.effect("keeps the service from starting if the file is missing, damaged or has no certificate", function* () {
     const file = join(yield* temporaryDirectory, "canary")
     const refused = refusalToStart((given) => ({ ...given, databaseCaFile: Option.some(file) }))
     const found = (what: string) => `DATABASE_CA_FILE must be a file of PEM certificates; found ${what}.`

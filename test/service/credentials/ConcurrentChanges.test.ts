@@ -286,7 +286,7 @@ layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
       })
     ],
     [
-      "reports the deletion of a credential that was gone",
+      "reports the deletion of a credential that was already gone",
       deleting,
       (repository) => ({
         ...repository,

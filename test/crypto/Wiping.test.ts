@@ -69,7 +69,7 @@ describe("key material in buffers (SECURITY.md, Out of scope)", () => {
   it.for([
     ["an accepted key", kekBytes],
     ["a key that is too long", Buffer.concat([kekBytes, Buffer.from("!")])],
-    ["a key of equal bytes", Buffer.alloc(32, "=")]
+    ["a key whose bytes are all the same", Buffer.alloc(32, "=")]
   ] as const)("is wiped after parsing %s in a keyring", ([, bytes]) => {
     const wiped = wipedBy(() => Result.try(() => parseKeyring(`kek-1:${bytes.toString("base64")}`)))
     assert.include(wiped, hex(bytes))

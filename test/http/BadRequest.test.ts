@@ -18,7 +18,7 @@ const bodies: Cases = [
   ["a list", JSON.stringify([minimal]), issue("must be a JSON object")],
   ["200,000 nested lists", "[".repeat(200_000), issue("must be valid JSON")],
   [
-    "bytes that are not UTF-8 in a value",
+    "JSON with a value that is not UTF-8",
     Buffer.from('{"key":"\xff","provider":"xai"}', "latin1"),
     issue("must be UTF-8")
   ],

@@ -282,14 +282,14 @@ const within = (millis: number) => Effect.provideService(CurrentDeadline, { unti
 
 describe("a batch", () => {
   it.live.each<readonly [failure: DatabaseFailure, retry: string, statements: number]>([
-    [sqlError("UniqueViolation", "23505"), "retries each request alone, two at a time", 1 + 2],
-    [sqlError("ConstraintError"), "retries each request alone, two at a time", 1 + 2],
-    [sqlError("SqlError", "22003"), "retries each request alone, two at a time", 1 + 2],
-    [sqlError("SqlError", "40P01"), "retries each request alone, all at once", 1 + 5],
-    [sqlError("SqlError", "55P03"), "retries each request alone, all at once", 1 + 5],
-    [sqlError("SqlError", "57014"), "retries each request alone, all at once", 1 + 5],
-    [sqlError("SqlError", "42P01"), "retries no request", 1],
-    [sqlError("SqlError"), "retries no request", 1]
+    [sqlError("UniqueViolation", "23505"), "sends each request in a statement of its own, two at a time", 1 + 2],
+    [sqlError("ConstraintError"), "sends each request in a statement of its own, two at a time", 1 + 2],
+    [sqlError("SqlError", "22003"), "sends each request in a statement of its own, two at a time", 1 + 2],
+    [sqlError("SqlError", "40P01"), "sends each request in a statement of its own, all concurrently", 1 + 5],
+    [sqlError("SqlError", "55P03"), "sends each request in a statement of its own, all concurrently", 1 + 5],
+    [sqlError("SqlError", "57014"), "sends each request in a statement of its own, all concurrently", 1 + 5],
+    [sqlError("SqlError", "42P01"), "sends no request again", 1],
+    [sqlError("SqlError"), "sends no request again", 1]
   ])("that fails with %s %s", ([failure, , begun]) =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* pool()
@@ -423,63 +423,66 @@ describe("a batch", () => {
     }).pipe(Effect.provide(Layer.succeed(Metric.MetricRegistry, new Map())))
   )
 
-  it.live("has a span to which its requests' spans link; the span of a single request has it as a child", function* () {
-    const begun: Array<Tracer.Span & { readonly kind: string }> = []
-    const tracer = tracerTo(
-      () => {},
-      (span) => {
-        if (span.sampled) begun.push(span)
-      }
-    )
-    const root = (effect: Effect.Effect<unknown, ServiceUnavailable>) =>
-      Effect.gen(function* () {
-        begun.length = 0
-        yield* Effect.exit(effect).pipe(Effect.withSpan("root"), Effect.withTracer(tracer))
-        const indexOf = ({ spanId }: Pick<Tracer.AnySpan, "spanId">) =>
-          begun.findIndex((span) => span.spanId === spanId)
-        return begun.map(({ attributes, kind, links, name, parent, status }) => [
-          `${name} ${kind}`,
-          Option.match(parent, { onNone: () => "none", onSome: indexOf }),
-          links.map(({ span }) => indexOf(span)),
-          attributes.get("db.operation.batch.size"),
-          status._tag === "Ended" && status.exit._tag
-        ])
+  it.live(
+    "of several requests has a span to which theirs link; that of one request is a child of its span",
+    function* () {
+      const begun: Array<Tracer.Span & { readonly kind: string }> = []
+      const tracer = tracerTo(
+        () => {},
+        (span) => {
+          if (span.sampled) begun.push(span)
+        }
+      )
+      const root = (effect: Effect.Effect<unknown, ServiceUnavailable>) =>
+        Effect.gen(function* () {
+          begun.length = 0
+          yield* Effect.exit(effect).pipe(Effect.withSpan("root"), Effect.withTracer(tracer))
+          const indexOf = ({ spanId }: Pick<Tracer.AnySpan, "spanId">) =>
+            begun.findIndex((span) => span.spanId === spanId)
+          return begun.map(({ attributes, kind, links, name, parent, status }) => [
+            `${name} ${kind}`,
+            Option.match(parent, { onNone: () => "none", onSome: indexOf }),
+            links.map(({ span }) => indexOf(span)),
+            attributes.get("db.operation.batch.size"),
+            status._tag === "Ended" && status.exit._tag
+          ])
+        })
+      const top = ["root internal", "none", [], undefined, "Success"]
+      const { ask, askSmall, state } = yield* pool().pipe(Effect.withTracer(tracer))
+      const three = all([1, 2, 3].map((one) => Effect.exit(ask(one))))
+      assert.deepStrictEqual(yield* root(three), [
+        top,
+        ...[1, 2, 3].map(() => ["tests.ask internal", 0, [4], undefined, "Success"]),
+        ["tests.ask client", "none", [], 3, "Success"]
+      ])
+      state.failing = () => gone
+      assert.deepStrictEqual(yield* root(three), [
+        top,
+        ...[1, 2, 3].map(() => ["tests.ask internal", 0, [4], undefined, "Failure"]),
+        ["tests.ask client", "none", [], 3, "Failure"]
+      ])
+      state.failing = () => undefined
+      assert.deepStrictEqual(yield* root(ask(1)), [
+        top,
+        ["tests.ask internal", 0, [], undefined, "Success"],
+        ["tests.ask client", 1, [], undefined, "Success"]
+      ])
+      state.held = true
+      const leaving = Effect.gen(function* () {
+        const caller = yield* Effect.forkChild(askSmall(1), { startImmediately: true })
+        yield* Effect.yieldNow
+        yield* Fiber.interrupt(caller)
       })
-    const top = ["root internal", "none", [], undefined, "Success"]
-    const { ask, askSmall, state } = yield* pool().pipe(Effect.withTracer(tracer))
-    const three = all([1, 2, 3].map((one) => Effect.exit(ask(one))))
-    assert.deepStrictEqual(yield* root(three), [
-      top,
-      ...[1, 2, 3].map(() => ["tests.ask internal", 0, [4], undefined, "Success"]),
-      ["tests.ask client", "none", [], 3, "Success"]
-    ])
-    state.failing = () => gone
-    assert.deepStrictEqual(yield* root(three), [
-      top,
-      ...[1, 2, 3].map(() => ["tests.ask internal", 0, [4], undefined, "Failure"]),
-      ["tests.ask client", "none", [], 3, "Failure"]
-    ])
-    state.failing = () => undefined
-    assert.deepStrictEqual(yield* root(ask(1)), [
-      top,
-      ["tests.ask internal", 0, [], undefined, "Success"],
-      ["tests.ask client", 1, [], undefined, "Success"]
-    ])
-    state.held = true
-    const leaving = Effect.gen(function* () {
-      const caller = yield* Effect.forkChild(askSmall(1), { startImmediately: true })
-      yield* Effect.yieldNow
-      yield* Fiber.interrupt(caller)
-    })
-    assert.deepStrictEqual((yield* root(leaving))[1], ["tests.ask_small internal", 0, [], undefined, "Failure"])
-    state.held = false
-    assert.deepStrictEqual(
-      yield* Effect.andThen(
-        ask(1),
-        Effect.sync(() => begun.length)
-      ),
-      3,
-      "none without a trace"
-    )
-  })
+      assert.deepStrictEqual((yield* root(leaving))[1], ["tests.ask_small internal", 0, [], undefined, "Failure"])
+      state.held = false
+      assert.deepStrictEqual(
+        yield* Effect.andThen(
+          ask(1),
+          Effect.sync(() => begun.length)
+        ),
+        3,
+        "none without a trace"
+      )
+    }
+  )
 })

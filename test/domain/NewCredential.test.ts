@@ -410,7 +410,7 @@ describe("a key that may sign tokens (D57)", () => {
       [provider, "an access key as indented JSON", `\n${JSON.stringify(accessKey, null, 2)}\n`, []],
       [provider, "a plain API key", "ABSKQmVkcm9jaw==", []],
       [provider, "cut JSON", '{"accessKeyId":"AKIA', members("")],
-      [provider, "a list with an access key", [accessKey], members("")],
+      [provider, "an array that holds an access key", [accessKey], members("")],
       [
         provider,
         "an empty object",

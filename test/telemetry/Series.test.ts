@@ -143,7 +143,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     )
   })
 
-  it.effect("metrics time SQL statements by operation and kind of failure", function* () {
+  it.effect("metrics record how long SQL statements take, by operation and kind of failure", function* () {
     const { sql } = yield* TestService
     const { create } = yield* TestService.tenant
     const inserted = (labels: Labels = {}) =>
@@ -178,7 +178,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* holds("byok_db_queue_depth", 0, { lane: "reads" })
   })
 
-  it.effect("metrics time sealing and opening of keys, and failures by reason", function* () {
+  it.effect("metrics record how long sealing and opening keys take, and failures by reason", function* () {
     const { seal, open, verify } = yield* Cipher
     const { account_id, create, workspace_id } = yield* TestService.tenant
     const timed = (operation: string, error_type?: string) =>
@@ -204,7 +204,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(Effect.flip(open(unknown, contextOf(context))), timed("unwrap", "UnknownKeyId"))
   })
 
-  it.effect("metrics time rewraps, and failures by reason", function* () {
+  it.effect("metrics record how long rewraps take, and failures by reason", function* () {
     const count = "byok_crypto_operation_duration_seconds_count"
     const timing = (yield* makeCryptoTimer)("rewrap")
     yield* raises(timing(Effect.void), [1, count, { operation: "rewrap" }])

@@ -187,7 +187,7 @@ const breaks = (law: () => void) => {
 }
 
 describe("a fault planted in the planner (control)", () => {
-  it.each(faults)("breaks each law that is meant to notice it: %s", async (_fault, laws, edits) => {
+  it.each(faults)("breaks each law that is meant to notice it; the fault: %s", async (_fault, laws, edits) => {
     const file =
       files.find((name) => edits.every(([text]) => sourceOf(name).includes(text))) ?? assert.fail("no such text")
     const planted = plannerOf({ ...Planning, ...Pooling, ...(await plantedIn<object>(file, edits)) })

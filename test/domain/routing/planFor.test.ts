@@ -6,19 +6,19 @@ import { anyRoutingCase, plannerOf } from "./RoutingCase.ts"
 import { describe, it } from "../../support/it.ts"
 
 const plan = plannerOf({ ...Planning, ...Pooling })
-const laws = Object.entries(planLaws).map(([number, { law, title }]) => ({ law, name: `${title} (${number})` }))
+const laws = Object.entries(planLaws)
 
 describe("a plan", () => {
   // One property, as making the cases takes longer than most laws.
   it.prop(
-    laws.map(({ name }) => name).join("; "),
+    `keeps its laws: ${laws.map(([number]) => number).join(", ")}`,
     [anyRoutingCase],
     ([routingCase]) => {
-      for (const { law, name } of laws) {
+      for (const [number, { law, title }] of laws) {
         try {
           law(plan, routingCase)
         } catch (cause) {
-          throw new Error(`not true of a plan: it ${name}`, { cause })
+          throw new Error(`not true of a plan: it ${title} (${number})`, { cause })
         }
       }
     },

@@ -10,9 +10,9 @@ const runAs = (version: string, program: string) => {
 }
 
 describe.each([
-  ["the sources", byokSource],
-  ["the bundle", byokScript]
-])("the check of the Node.js version by %s", (_title, program) => {
+  ["its sources", byokSource],
+  ["its bundle", byokScript]
+])("the check of the Node.js version, when byok runs from %s", (_title, program) => {
   it.live.each(["18.20.8", "20.20.2", "22.18.0"])("refuses Node.js %s with exit code 1", function* (version) {
     assert.deepStrictEqual(yield* runAs(version, program), {
       code: 1,

@@ -8,7 +8,7 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
   it.for([
     ["a plain key", "sk-plain", "sk-plain", null],
     ["a plain key with blanks around it", " sk plain\n", " sk plain\n", null],
-    ["JSON that is not an object", '["sk-1"]', '["sk-1"]', null],
+    ["JSON that is not an object, as a whole", '["sk-1"]', '["sk-1"]', null],
     ["text with a brace that is not at the start", 'k{"api_key":"a"}', 'k{"api_key":"a"}', null],
     ["an object without a region", '{"api_key":"sk-1"}', "sk-1", null],
     ["an object after blanks", ' \t\r\n{"api_key":"sk-1"}', "sk-1", null],
@@ -19,7 +19,7 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
     ["an object with other members", '{"api_key":"sk-1","organization":{"id":[1,null]},"":0}', "sk-1", null],
     ["an object with a blank api_key, kept untrimmed", '{"api_key":" "}', " ", null],
     ["an object with repeated members, of which the last counts (D13)", '{"api_key":"a","api_key":"b"}', "b", null]
-  ] as const)("may be %s, and yields its secret and region", ([, key, secret, region]) => {
+  ] as const)("may be %s, and yields its secret, and its region if it names one", ([, key, secret, region]) => {
     assert.deepStrictEqual(materialOf(slug, key), Option.some({ secret, region }))
   })
 

@@ -10,7 +10,7 @@ type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: Rea
 const issue = (message: string, ...path: Issue["path"]): Issue => ({ path, message })
 
 const bodies: Cases = [
-  ["nothing", "", issue("must be a JSON object")],
+  ["empty", "", issue("must be a JSON object")],
   ["JSON that is cut off", '{"key":"k","provider":"xai"', issue("must be valid JSON")],
   ["JSON with more behind it", `${JSON.stringify(minimal)}x`, issue("must be valid JSON")],
   ["a form", "key=k&provider=xai", issue("must be valid JSON")],

@@ -277,28 +277,31 @@ describe.concurrent.each([
   })
 
   it.live.each([
-    ["POST with Content-Length", "POST", "Content-Length: 2\r\n\r\n{}"],
-    ["POST in chunks", "POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
-    ["GET", "GET", "\r\n"]
-  ])("requests after a request to upgrade are answered, wherever split in two: %s", function* ([, method, rest]) {
-    const { seen, url } = yield* serve(transport)
-    const request = (path: string, offer: string) =>
-      `${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${offer}${rest}`
-    const offer = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
-    const bytes = [request("/body?1", offer), request("/body?2", offer), request("/body?3", "")].join("")
-    const whole = yield* open(url)
-    yield* whole.write(bytes)
-    for (const n of [1, 2, 3]) assert.strictEqual((yield* whole.answer).body, `/body?${n}`)
-    for (let at = 1; at < bytes.length; at += 13) {
-      const connection = yield* open(url)
-      seen.begun.length = 0
-      yield* connection.write(bytes.slice(0, at))
-      yield* Effect.sleep("2 millis")
-      yield* connection.write(bytes.slice(at))
-      for (const _ of [1, 2, 3]) yield* connection.answer
-      assert.deepStrictEqual(seen.begun, ["/body?1", "/body?2", "/body?3"], `in pieces of ${at} bytes and the rest`)
+    ["each is a POST with Content-Length", "POST", "Content-Length: 2\r\n\r\n{}"],
+    ["each is a POST with a chunked body", "POST", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
+    ["each is a GET", "GET", "\r\n"]
+  ])(
+    "requests after one to upgrade are answered, wherever their bytes are split in two: %s",
+    function* ([, method, rest]) {
+      const { seen, url } = yield* serve(transport)
+      const request = (path: string, offer: string) =>
+        `${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n${offer}${rest}`
+      const offer = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
+      const bytes = [request("/body?1", offer), request("/body?2", offer), request("/body?3", "")].join("")
+      const whole = yield* open(url)
+      yield* whole.write(bytes)
+      for (const n of [1, 2, 3]) assert.strictEqual((yield* whole.answer).body, `/body?${n}`)
+      for (let at = 1; at < bytes.length; at += 13) {
+        const connection = yield* open(url)
+        seen.begun.length = 0
+        yield* connection.write(bytes.slice(0, at))
+        yield* Effect.sleep("2 millis")
+        yield* connection.write(bytes.slice(at))
+        for (const _ of [1, 2, 3]) yield* connection.answer
+        assert.deepStrictEqual(seen.begun, ["/body?1", "/body?2", "/body?3"], `in pieces of ${at} bytes and the rest`)
+      }
     }
-  })
+  )
 
   it.live("a client that does not read its answers is disconnected after the send timeout", function* () {
     const { connections, seen, url } = yield* serve(transport, { sendTimeout: Duration.millis(300) })

@@ -246,7 +246,7 @@ describe("the write-behind queue", () => {
     assert.isTrue(stored.has(8), "there is room again")
   })
 
-  it.effect("stores other changes at once while one is locked, without logging", function* () {
+  it.effect("does not delay other changes while the row of one is locked, and logs nothing", function* () {
     const { add, become, close, lines, sleeps, stored } = yield* begin(WriteBehind, { wait: 0 })
     yield* become("locks 0")
     add({ key: 0, numbers: [1] })

@@ -127,7 +127,8 @@ export const makeNodeServer = (
     // If the rest is too long to discard, the connection ends.
     request.discard(() => linger(socket))
     if (request.complete && connection.latest === response) connection.latest = undefined
-    if (connection.current === response) connection.end(response.writableFinished)
+    // Node 22 also finishes a response whose socket is destroyed while it is sent.
+    if (connection.current === response) connection.end(response.writableFinished && !socket.destroyed)
     if (!socket.writable) return
     if (isLast && request.complete) return socket.destroySoon()
     if (isLast) return linger(socket)

@@ -1,0 +1,40 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { runProgram } from "./support/process/runNode.ts"
+import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
+import { assert, it } from "./support/it.ts"
+
+const project = join(import.meta.dirname, "..")
+const { engines } = JSON.parse(readFileSync(join(project, "package.json"), "utf8")) as { engines: { node: string } }
+const lowest = engines.node.replace(">=", "")
+/** Where npm finds packages on this machine. */
+const npmSettings = Object.fromEntries(
+  Object.entries(process.env).filter((entry): entry is [string, string] =>
+    /^(HOME|npm_config_|https?_proxy$)/i.test(entry[0])
+  )
+)
+
+it.live(
+  "the limits of HTTP clients hold on the lowest version of Node.js that package.json allows",
+  (context) =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const name = `node-${process.platform}-${process.arch}`
+        const install = ["install", "--no-audit", "--no-fund", "--prefix", directory, `${name}@${lowest}`]
+        const { code: installed } = yield* runProgram("npm", install, { variables: npmSettings })
+        if (installed !== 0) return context.skip(`npm cannot install ${name}@${lowest} here`)
+        const node = join(directory, "node_modules", name, "bin/node")
+        assert.match((yield* runProgram(node, ["--version"])).stdout, new RegExp(`^v${lowest.replace(".", "\\.")}\\.`))
+        // Only later versions write head and body of an answer in one piece, which is faster.
+        const wanted = ["--project=shared", "-t", "^(?!.*one piece)", "test/http/Transport.test.ts"]
+        const { code, stdout } = yield* runProgram(node, ["node_modules/vitest/vitest.mjs", "run", ...wanted], {
+          cwd: project,
+          variables: { TEST_REPORT: join(directory, "report.json") }
+        })
+        assert.strictEqual(code, 0, stdout.slice(-5000))
+      })
+    ),
+  300_000
+)

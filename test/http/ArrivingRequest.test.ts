@@ -77,6 +77,8 @@ describe("an arriving request", () => {
       let [reads, resumed] = [0, 0]
       request._read = () => void (reads += 1)
       request.resume = () => ((resumed += 1), request)
+      let chunks = 0
+      request.onChunk = () => (chunks += 1)
       const others = unadmittedBytes()
       const length = acts.reduce((sum, { bytes, kind }) => (kind === "push" ? sum + bytes : sum), 0)
       if (isDeclared) request.headers = { "content-length": String(length) }
@@ -103,6 +105,7 @@ describe("an arriving request", () => {
         assert.deepStrictEqual([request.received, request.isDropped, told], [text.length, false, expected])
         assert.strictEqual(unadmittedBytes() - others, unread, "is on nobody's account")
       }
+      assert.strictEqual(chunks, parts.length)
       if (end === "take") {
         request.push(null)
         assert.strictEqual(told, isRead ? expected + 1 : 0)

@@ -218,7 +218,7 @@ export const makeNodeServer = (
       if (chunks !== maxChunks + 1) return
       const { [onBody]: takeChunk, [onMessageComplete]: complete } = parser
       Object.assign(parser, { [onBody]: undefined, [onMessageComplete]: undefined })
-      // Node uses the parser again for other connections.
+      // Otherwise, the cut body would be complete at its end. Node uses the parser again for other connections.
       socket.once("close", () => Object.assign(parser, { [onBody]: takeChunk, [onMessageComplete]: complete }))
       refuse(socket, InvalidParams.of({ path: [], message: "must be sent in at most 2,048 chunks" }))
     }

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { Duration, Effect, Exit, Logger, Redacted, Scope } from "effect"
+import { Cause, Duration, Effect, Exit, Logger, Redacted, Scope } from "effect"
 import { Client } from "pg"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { formatApiKey, hashApiKey } from "../../src/runtime/ApiKey.ts"
@@ -212,7 +212,12 @@ const postgres = Effect.acquireRelease(Effect.promise(startPostgres), ({ stop })
 /** Runs a measurement on a new PostgreSQL, as the main program of this process. */
 export const onPostgres = (measure: Measure<Postgres>): void => {
   const measured = Effect.flatMap(postgres, (given) => run(measure, given))
-  const program = measured.pipe(Effect.scoped, Effect.provide(Logger.layer([])))
+  const program = measured.pipe(
+    // With no logger, nothing else prints it.
+    Effect.tapCause((cause) => Effect.sync(() => console.error(Cause.pretty(cause)))),
+    Effect.scoped,
+    Effect.provide(Logger.layer([]))
+  )
   NodeRuntime.runMain(Effect.map(program, (): void => process.exit()))
 }
 

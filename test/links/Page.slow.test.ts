@@ -377,6 +377,74 @@ describe.skipIf(!isInstalled)(
         }
       })
 
+      it.effect("stores a key once if it is sent again after a lost answer and a reload or Cancel", function* () {
+        const { url } = yield* TestService
+        for (const [fate, leave] of [
+          ["lost", "reload"],
+          ["late", "reload"],
+          ["lost", "cancel"]
+        ] as const) {
+          const tenant = yield* TestService.newTenant
+          let now: Fate = fate
+          const proxy = yield* recordingProxy(url, ({ method }) => (method === "POST" ? now : undefined))
+          const page = yield* visit(`${proxy.url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+          const add = Effect.fnUntraced(function* (given: string) {
+            yield* page.choose("Provider", "openai")
+            yield* page.fill("API key", given)
+            yield* page.click("Add key")
+          })
+          yield* page.click("Add key")
+          yield* add(key)
+          if (fate === "lost") yield* page.reads("No answer came.")
+          yield* eventually("it is stored", tenant.list(), ({ body }) => body.includes('"total_count":1'))
+          now = undefined
+          if (leave === "reload") {
+            assert.isUndefined(leakOf(String(yield* page.kept), [key]))
+            yield* page.evaluate("location.reload()")
+            yield* eventually("an empty form", page.evaluate("document.getElementById('key')?.value === ''"), Boolean)
+          } else {
+            yield* page.click("Cancel")
+            yield* page.reads("There are no keys yet.")
+            yield* page.click("Add key")
+          }
+          yield* add(`Bearer ${key}`)
+          yield* page.reads("API key must not have a scheme")
+          yield* add(key)
+          yield* page.reads("The key sk-...WxYz was added.")
+          assert.include((yield* tenant.list()).body, '"total_count":1')
+        }
+      })
+
+      it.effect("stores another key after a lost answer too, once it has said that the first was stored", function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const page = yield* visitLink(tenant, { purpose: "manage" })
+        const add = Effect.fnUntraced(function* (given: string) {
+          yield* page.choose("Provider", "openai")
+          yield* page.fill("API key", given)
+          yield* page.click("Add key")
+        })
+        yield* page.click("Add key")
+        yield* page.loseAnswers("POST", 1)
+        yield* add(key)
+        yield* page.reads("No answer came.")
+        // Another link, in the same tab: what it sends is no repeat.
+        yield* page.go(`${url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
+        yield* page.reads("sk-...WxYz")
+        yield* page.click("Add key")
+        yield* add(key)
+        yield* page.reads("The key sk-...WxYz was added.")
+        assert.include((yield* tenant.list()).body, '"total_count":2')
+        yield* page.evaluate("history.back()")
+        yield* add(other)
+        yield* page.reads("The key that you sent before was stored. Check your keys before you add this one.")
+        assert.deepStrictEqual(yield* page.faults, [])
+        assert.strictEqual(yield* page.valueOf("API key"), other)
+        yield* page.click("Add key")
+        yield* page.reads("The key sk-...MnOp was added.")
+        assert.include((yield* tenant.list()).body, '"total_count":3')
+      })
+
       it.effect("exchanges the token of its link only once if the answer is lost", function* () {
         const { url } = yield* TestService
         const link = yield* openLink(yield* TestService.newTenant, { purpose: "manage" })

@@ -4,6 +4,7 @@ import { labelOf } from "./label.js"
 import { Field } from "./parts.js"
 import { html, useEffect, useRef, useState } from "./preact.js"
 import { doubtOf, KeyPageLink, multilineHintOf, providerName, slugOf, TokenValidity } from "./providers.js"
+import { attempts, keepAttempt } from "./start.js"
 
 /** @typedef {import("./api.js").Credential} Credential */
 /** @typedef {import("./api.js").Stored} Stored */
@@ -77,11 +78,6 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
   const [chosen, choose] = useState(provider ?? undefined)
   /** The doubt that the last submission showed. Submitting again, despite the doubt, sends the key. */
   const [shownDoubt, setShownDoubt] = useState("")
-  /**
-   * The idempotency key of a create, and whether an earlier try may have stored the API key. Renewed after a definite
-   * answer.
-   */
-  const attempt = useRef({ id: crypto.randomUUID(), mayBeStored: false })
 
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault()
@@ -101,23 +97,26 @@ export const KeyForm = ({ cancel, credential, onClosed, onStored, provider, prov
     setShownDoubt(doubt)
     if (doubt !== "" && doubt !== shownDoubt) return showIssues({}, `${doubt} If it is right, press the button again.`)
     setBusy(true)
+    const id = credential?.id ?? ""
+    /** The idempotency key of an earlier try, which may have stored the API key. */
+    const earlier = attempts[id]
+    const idempotency_key = earlier ?? crypto.randomUUID()
+    keepAttempt(id, idempotency_key)
     try {
       const name = String(values.get("name") ?? "").trim() || null
-      onStored(
-        await store(key, chosen, credential ? { id: credential.id } : { idempotency_key: attempt.current.id, name })
-      )
+      const stored = await store(key, chosen, credential ?? { idempotency_key, name })
+      keepAttempt(id)
+      onStored(stored)
     } catch (error) {
       setBusy(false)
       if (!(error instanceof Refused)) return showFailure(error)
-      const { mayBeStored } = attempt.current
       // The link is closed, perhaps because the earlier try stored the key.
-      if (error.status === 401) return error.stored && mayBeStored ? onStored(error.stored) : onClosed(error)
-      attempt.current = error.mayBeDone
-        ? { ...attempt.current, mayBeStored: true }
-        : { id: crypto.randomUUID(), mayBeStored: false }
+      if (error.status === 401) return error.stored && earlier ? onStored(error.stored) : onClosed(error)
       if (error.mayBeDone) return showIssues({}, `${error.message} What is sent again is stored once.`)
+      // Another refusal does not tell what became of the earlier try.
+      if (!earlier || error.status === 409) keepAttempt(id)
       // The earlier try stored another key under the same idempotency key.
-      if (error.status === 409 && mayBeStored && !credential)
+      if (error.status === 409 && earlier && !credential)
         return showIssues({}, "The key that you sent before was stored. Check your keys before you add this one.")
       showFailure(error)
     }

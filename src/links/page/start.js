@@ -7,31 +7,49 @@ const addressToken = location.hash.slice(1)
 export const link = addressToken === "" ? history.state?.link : String(Date.now())
 history.replaceState(addressToken === "" ? history.state : { link }, "", location.pathname)
 
-const storageKey = `byok ${link}`
-
-/** @returns {string[]} */
-const storedTokens = () => {
+/** Reads what this tab keeps for the link under a name; null if it keeps nothing. @param {string} name */
+const read = (name) => {
   try {
-    return JSON.parse(sessionStorage.getItem(storageKey) ?? "[]")
+    return JSON.parse(sessionStorage.getItem(`byok ${link}${name}`) ?? "null")
   } catch {
-    return []
+    return null
   }
 }
 
-/** The link's token, and its successor until the service confirms the replacement: meanwhile either may be valid. */
-export let tokens = addressToken === "" ? storedTokens() : [addressToken]
-
 /**
- * Stores tokens for this tab, so that it can be reloaded. If the browser stores nothing, keeps them in memory only.
- * @param {string[]} next
+ * Keeps a value for this tab, so that it can be reloaded, unless the browser stores nothing.
+ * @param {string} name @param {unknown} value
  */
-export const keepTokens = (next) => {
-  tokens = next
+const keep = (name, value) => {
   try {
-    sessionStorage.setItem(storageKey, JSON.stringify(next))
+    sessionStorage.setItem(`byok ${link}${name}`, JSON.stringify(value))
   } catch {}
 }
+
+/**
+ * The link's token, and its successor until the service confirms the replacement: meanwhile either may be valid.
+ * @type {string[]}
+ */
+export let tokens = addressToken === "" ? (read("") ?? []) : [addressToken]
+
+export const keepTokens = (/** @type {string[]} */ next) => {
+  tokens = next
+  keep("", next)
+}
 if (addressToken !== "") keepTokens(tokens)
+
+/**
+ * The idempotency keys under which API keys may have been stored, because no definite answer came. By the id of the
+ * credential to replace, which is empty for a create.
+ * @type {Record<string, string | undefined>}
+ */
+export const attempts = read(" attempts") ?? {}
+
+/** Keeps an attempt, or removes it. @param {string} id @param {string} [idempotency_key] */
+export const keepAttempt = (id, idempotency_key) => {
+  attempts[id] = idempotency_key
+  keep(" attempts", attempts)
+}
 
 const isOtherLink = () => location.hash !== "" || history.state?.link !== link
 for (const event of ["hashchange", "popstate"]) addEventListener(event, () => isOtherLink() && location.reload())

@@ -10,6 +10,7 @@ import { raisePools } from "../support/database/raisePools.ts"
 import { isInstalled } from "../support/http/Browser.ts"
 import { create } from "../support/http/HttpProbe.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
+import { serviceAccount } from "../support/keys/cloudKeys.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 import { withoutPrefix } from "../support/keys/issuedKey.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -443,6 +444,80 @@ describe.skipIf(!isInstalled)(
         yield* page.click("Add key")
         yield* page.reads("The key sk-...MnOp was added.")
         assert.include((yield* tenant.list()).body, '"total_count":3')
+      })
+
+      it.effect("says which key a replace link has stored if the answer is lost", function* () {
+        const tenant = yield* TestService.newTenant
+        for (const leave of ["again", "reload"]) {
+          const id = createdId(yield* tenant.create(minimal))
+          const page = yield* visitLink(tenant, { purpose: "replace", credential_id: id })
+          yield* page.fill("API key", key)
+          yield* page.loseAnswers("PATCH", 1)
+          yield* page.click("Replace key")
+          yield* page.reads("No answer came.")
+          assert.strictEqual(yield* page.valueOf("API key"), key)
+          if (leave === "again") {
+            yield* page.click("Replace key")
+            yield* page.reads("The key was replaced")
+            yield* page.reads("sk-...WxYz for OpenAI is stored.")
+          } else {
+            yield* page.evaluate("location.reload()")
+            yield* page.reads("It has stored sk-...WxYz for OpenAI.")
+          }
+          assert.deepStrictEqual(yield* page.faults, [])
+          assert.include((yield* tenant.get(id)).body, '"label":"sk-...WxYz"')
+        }
+      })
+
+      it.effect("says that a pool is full, and keeps the key, with the provider chosen or given", function* () {
+        const { sql } = yield* TestService
+        for (const provider of [undefined, "openai"]) {
+          const tenant = yield* TestService.newTenant
+          yield* tenant.create(minimal)
+          yield* sql`UPDATE pools SET members = 1_000_000 WHERE account_id = ${tenant.account_id}`
+          const page = yield* visitLink(tenant, { purpose: "connect", ...(provider && { provider }) })
+          if (provider === undefined) yield* page.choose("Provider", "openai")
+          yield* page.fill("API key", key)
+          yield* page.click("Add key")
+          yield* page.reads("Provider must have at most 1000000 credentials in a workspace.")
+          assert.deepStrictEqual(yield* page.faults, [])
+          assert.strictEqual(yield* page.valueOf("API key"), key)
+          yield* sql`UPDATE pools SET members = 1 WHERE account_id = ${tenant.account_id}`
+          yield* page.click("Add key")
+          yield* page.reads("The key was added")
+        }
+      })
+
+      it.effect("says that a key was deleted meanwhile, and shows the others", function* () {
+        const tenant = yield* TestService.newTenant
+        const id = createdId(yield* tenant.create({ ...minimal, name: "First" }))
+        yield* tenant.create({ ...minimal, name: "Second" })
+        const page = yield* visitLink(tenant, { purpose: "manage" })
+        yield* page.click("First")
+        yield* page.reads("This key is used.")
+        yield* tenant.delete(id)
+        yield* page.click("Switch off")
+        yield* page.reads("This key no longer exists: it was deleted.")
+        yield* page.reads("Second")
+        assert.notInclude(yield* page.text, "First")
+        assert.deepStrictEqual(yield* page.faults, [])
+      })
+
+      it.effect("asks for the provider before it deletes a JSON key whose label is hard to type", function* () {
+        const tenant = yield* TestService.newTenant
+        const account = JSON.stringify({ ...serviceAccount, private_key_id: "short" })
+        yield* tenant.create({ provider: "google-vertex", name: "Vertex", key: account })
+        const page = yield* visitLink(tenant, { purpose: "manage" })
+        yield* page.click("Vertex")
+        yield* page.click("Delete")
+        const confirm = "Type google-vertex to delete this key for good"
+        yield* page.fill(confirm, "***...***")
+        yield* page.click("Delete for good")
+        yield* page.reads("That is not google-vertex. Nothing was deleted.")
+        yield* page.fill(confirm, "google-vertex")
+        yield* page.click("Delete for good")
+        yield* page.reads("The key ***...*** was deleted.")
+        assert.include((yield* tenant.list()).body, '"total_count":0')
       })
 
       it.effect("exchanges the token of its link only once if the answer is lost", function* () {

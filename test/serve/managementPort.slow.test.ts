@@ -128,6 +128,18 @@ layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (
     }
   })
 
+  it.effect("a target in absolute form counts as the Host of a request to the management port", function* () {
+    const { management } = yield* Management
+    for (const [path, host, expected] of [
+      ["http://attacker.example/metrics", "localhost", 403],
+      ["http://localhost:9464/metrics", "attacker.example", 200],
+      ["http://localhost:9464/unknown", "localhost", 404]
+    ] as const) {
+      const { status } = yield* send(management, { path, headers: [["Host", host]] })
+      assert.strictEqual(status, expected, `${path} with Host ${host}`)
+    }
+  })
+
   it.effect(
     "the management port answers probes while the public port drops and counts excess connections",
     function* () {

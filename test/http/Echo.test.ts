@@ -107,7 +107,7 @@ const sentence =
   /^(is required|must (be|have|match|not (be empty|contain|have)) |cannot be combined with |is not an? (API key|workspace) of this account|only offset, )/
 
 const isOurs = ({ message, path }: Issue) =>
-  sentence.test(message) && path.every((part) => typeof part === "number" || /^[a-z_]+$/.test(part))
+  sentence.test(message) && path.every((part) => typeof part === "number" || /^[a-z_-]+$/.test(part))
 
 const isPage = (body: string) => {
   const { data, total_count } = JSON.parse(body) as { data?: ReadonlyArray<object>; total_count?: number }

@@ -1,7 +1,7 @@
 import { toIncomingMessage, toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import { isUtf8 } from "node:buffer"
 import type { ServerResponse } from "node:http"
-import { Effect, Layer } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { HttpServerRequest, type HttpServerResponse } from "effect/http"
 import { PayloadTooLarge, RequestTimeout } from "../contract/HttpErrors.ts"
 import { JsonBody } from "../contract/Middleware.ts"
@@ -48,12 +48,10 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
     let admittedBytes = 0
     let isWaiting = false
     let isLate = false
-    // Leaves an incomplete body to Node, which times it out within a second, unless it is complete by then.
-    const timer = setTimeout(() => {
-      isLate = true
-      if (source.complete) resume(Effect.undefined)
-    }, memoryTimeout)
+    let hasEnded = false
+    let timer: NodeJS.Timeout | undefined
     const end = (result: Effect.Effect<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>) => {
+      hasEnded = true
       clearTimeout(timer)
       resume(result)
     }
@@ -92,6 +90,12 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       else if (complete && isLate) end(Effect.undefined)
     }
     source.readAll(onProgress)
+    if (hasEnded) return undefined
+    // Leaves an incomplete body to Node, which times it out within a second, unless it is complete by then.
+    timer = setTimeout(() => {
+      isLate = true
+      if (source.complete) resume(Effect.undefined)
+    }, memoryTimeout)
     return Effect.sync(() => clearTimeout(timer))
   })
 
@@ -105,7 +109,8 @@ export const withJsonBody = <E, R>(
   use: "body" | "gateway",
   app: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
 ) =>
-  Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+  Effect.contextWith((context: Context.Context<HttpServerRequest.HttpServerRequest>) => {
+    const request = Context.get(context, HttpServerRequest.HttpServerRequest)
     const refusal = refusalOf(request.headers)
     if (refusal !== undefined) return Effect.fail(refusal)
     const source = toIncomingMessage(request) as ArrivingRequest
@@ -119,21 +124,20 @@ export const withJsonBody = <E, R>(
       Object.defineProperty(request, "text", { value: Effect.succeed(text) })
       return app
     }
-    return Effect.acquireUseRelease(
-      Effect.sync(() => {
-        if (source.expectsContinue) (toServerResponse(request) as ServerResponse).writeContinue()
-        const cutOffIncomplete = () => {
-          if (!source.complete) source.destroy()
-        }
-        return budget.reserve(sender, use, cutOffIncomplete)
-      }),
-      (reservation) => Effect.flatMap(withPausedDeadline(readBody(source, reservation)), answer),
-      (reservation) =>
-        Effect.sync(() => {
-          source.wipe()
-          reservation.release()
-        })
-    )
+    const cutOffIncomplete = () => {
+      if (!source.complete) source.destroy()
+    }
+    let reservation: Reservation | undefined
+    const reading = Effect.suspend(() => {
+      if (source.expectsContinue) (toServerResponse(request) as ServerResponse).writeContinue()
+      reservation = budget.reserve(sender, use, cutOffIncomplete)
+      return withPausedDeadline(readBody(source, reservation))
+    })
+    return Effect.onExitPrimitive(Effect.flatMap(reading, answer), () => {
+      source.wipe()
+      reservation?.release()
+      return undefined
+    })
   })
 
 /** Reads the JSON bodies of authenticated requests. Their memory counts for the principal's account. */

@@ -162,10 +162,12 @@ export const makeNodeServer = (
     const connection = requestEvents.has(event) ? connections.get(request.socket) : undefined
     if (connection === undefined) return emit(event, ...args)
     // If the function were assigned as a literal, V8 would allocate it, and what it captures, in the old generation.
-    const begin = () => {
+    const answer = () => {
       if (hasHandler) emit(event, request, response)
-      else early.push(begin)
+      else early.push(answer)
     }
+    // Waits until all of the current read is parsed: most bodies arrive together with their head.
+    const begin = () => process.nextTick(answer)
     response.begin = begin
     trackResponse(response, connection)
     return true

@@ -1,4 +1,4 @@
-import { Context, Effect, Fiber } from "effect"
+import { Context, Effect, Exit, Fiber } from "effect"
 import { type AuthenticationFailed, KeyStoreUnavailable, type UnknownKeyId } from "../port/Cipher.ts"
 import { timeLeft } from "../runtime/Deadline.ts"
 import type { RequestQueue } from "../runtime/FairQueue.ts"
@@ -67,15 +67,25 @@ export const makeUnion = (first: Keys, second: Keys): Keys => {
   }
 }
 
-/** Fails a call after 3 seconds or at the request's deadline. Starts no timer if the store answers at once. */
+/** Fails a call after 3 seconds or at the request's deadline, unless the store has answered already. */
 export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
-  Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
-    const exit = fiber.pollUnsafe()
-    if (exit !== undefined) return exit
-    return Effect.flatMap(timeLeft(3000), (duration) =>
-      Effect.timeoutOrElse(Fiber.join(fiber), {
-        duration,
-        orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
+  Exit.isExit(call)
+    ? call
+    : Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
+        const answer = Effect.flatMap(timeLeft(3000), (duration) =>
+          Effect.timeoutOrElse(Fiber.join(fiber), {
+            duration,
+            orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
+          })
+        )
+        return Effect.onExitPrimitive(answer, () => void fiber.interruptUnsafe())
       })
-    ).pipe(Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe())))
-  })
+
+/** Returns `inTurn` of the keys, with a time limit for each call and its wait. */
+export const inTimelyTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unwrap"> => {
+  const { unwrap, wrap } = inTurn(keys, account_id)
+  return {
+    wrap: (...args) => withKeyStoreTimeout(wrap(...args)),
+    unwrap: (...args) => withKeyStoreTimeout(unwrap(...args))
+  }
+}

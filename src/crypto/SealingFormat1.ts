@@ -42,7 +42,7 @@ const withDerivedKey = <A>(dek: Uint8Array, use: (contentKey: KeyObject, commitm
 
 /** Zero-fills a secret after `use`, even if `use` fails. */
 export const wiping = <A, E>(secret: Uint8Array, use: () => Effect.Effect<A, E>) =>
-  Effect.onExit(Effect.suspend(use), () => Effect.sync(() => void secret.fill(0)))
+  Effect.onExitPrimitive(Effect.suspend(use), () => void secret.fill(0))
 
 type Keys = KeyEncryption["Service"]
 
@@ -102,7 +102,7 @@ const withVerifiedKey = <A>(
   context: Uint8Array,
   use: (contentKey: KeyObject, commitment: Uint8Array) => A | undefined
 ): Effect.Effect<A, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, context), (dek) => {
+  Effect.flatMapEager(unwrap(keys, row, context), (dek) => {
     const commitment = row.sealed.subarray(header.length, commitmentEnd)
     const result =
       dek.length === 32 && commitment.length === 32

@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto"
+import { randomUUID } from "node:crypto"
 import { Clock, Context, Data, Effect, Exit, Fiber, Layer } from "effect"
 import { NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { monotonicMillis } from "../domain/routing/Health.ts"
@@ -35,7 +35,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       Effect.suspend(() => {
         endExpired()
         return Effect.flatMap(Effect.interruptible(plan), (planned) => {
-          const id = randomBytes(16).toString("hex")
+          const id = randomUUID()
           const expires_at = clock.currentTimeMillisUnsafe() + maxRouteMillis
           if (planned.isEmpty) {
             const { retry_at } = planned
@@ -51,7 +51,10 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
             // The budget may already have revoked the route's memory, which ends it.
             const opening: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =
               route.walk === undefined ? Effect.fail(new ServiceUnavailable()) : openNext(route)
-            const opened = Effect.onError(Effect.interruptible(opening), () => Effect.sync(() => end(id, route)))
+            const opened = Effect.onExitPrimitive(Effect.interruptible(opening), (exit) => {
+              if (Exit.isFailure(exit)) end(id, route)
+              return undefined
+            })
             return Effect.map(opened, ({ next, retry_at }) => {
               // No key is left, so there is nothing to report.
               if (route.walk === undefined) end(id, route)
@@ -109,13 +112,12 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       Effect.suspend(() => {
         const { walk } = route
         if (walk === undefined) return Effect.succeed(noNextAttempt)
-        const opening = Effect.onExit(Effect.andThen(reserveAttempts(route, walk), walk.next), (exit) =>
-          Effect.sync(() => {
-            if (Exit.isSuccess(exit) && route.walk !== undefined) return
-            route.openAttempt = undefined
-            walk.close({ _tag: "Abandoned" })
-          })
-        )
+        const opening = Effect.onExitPrimitive(withReservedAttempts(route, walk, walk.next), (exit) => {
+          if (Exit.isSuccess(exit) && route.walk !== undefined) return undefined
+          route.openAttempt = undefined
+          walk.close({ _tag: "Abandoned" })
+          return undefined
+        })
         return Effect.flatMap(opening, (attempt): Effect.Effect<RouteAnswer> => {
           if (route.walk === undefined) return Effect.succeed(noNextAttempt)
           if (attempt !== undefined) {
@@ -128,26 +130,30 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         })
       })
 
-    /** Reserves memory for more attempts once a route has used what is reserved. */
-    const reserveAttempts = (route: Route, walk: Walk): Effect.Effect<void, PoolsUnavailable> =>
-      Effect.suspend(() => {
-        const { reservation } = route
-        if (reservation === undefined || walk.attemptCount() < route.attemptsReserved) return Effect.void
-        const extraAttempts = Math.max(attemptsPerReservation, walk.attemptCount() - route.attemptsReserved)
-        const admitted = untilStarted((start) => {
-          const onGrown = () => {
-            route.attemptsReserved += extraAttempts
-            start()
-          }
-          if (reservation.grow(bytesOf.attempt * extraAttempts, onGrown)) onGrown()
-          return true
-        })
-        return Effect.catch(admitted, () => {
-          // Stops waiting for more, and releases nothing.
-          reservation.shrink(Number.POSITIVE_INFINITY)
-          return Effect.fail(new PoolsUnavailable())
-        })
+    /** Reserves memory for more attempts once a route has used what is reserved, then opens an attempt. */
+    const withReservedAttempts = <A>(
+      route: Route,
+      walk: Walk,
+      open: Effect.Effect<A, PoolsUnavailable>
+    ): Effect.Effect<A, PoolsUnavailable> => {
+      const { reservation } = route
+      if (reservation === undefined || walk.attemptCount() < route.attemptsReserved) return open
+      const extraAttempts = Math.max(attemptsPerReservation, walk.attemptCount() - route.attemptsReserved)
+      const admitted = untilStarted((start) => {
+        const onGrown = () => {
+          route.attemptsReserved += extraAttempts
+          start()
+        }
+        if (reservation.grow(bytesOf.attempt * extraAttempts, onGrown)) onGrown()
+        return true
       })
+      const reserved = Effect.catch(admitted, () => {
+        // Stops waiting for more, and releases nothing.
+        reservation.shrink(Number.POSITIVE_INFINITY)
+        return Effect.fail(new PoolsUnavailable())
+      })
+      return Effect.andThen(reserved, open)
+    }
 
     /**
      * Answers a report with the next attempt. Opens the attempt in a separate fiber, which goes on if the client

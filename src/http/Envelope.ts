@@ -1,6 +1,6 @@
 import { toIncomingMessage } from "@effect/platform-node/NodeHttpServerRequest"
 import type { IncomingMessage } from "node:http"
-import { Cause, Effect } from "effect"
+import { Cause, Context, Effect } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiError } from "effect/http-api"
 import { MethodNotAllowed } from "../contract/HttpErrors.ts"
@@ -80,7 +80,8 @@ export const layer = HttpRouter.middleware(
     const withRequestDeadline = withDeadline(yield* RequestTimeout)
     const observe = yield* traceAndLog(routing)
     return (app) =>
-      Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+      Effect.contextWith((context: Context.Context<HttpServerRequest.HttpServerRequest>) => {
+        const request = Context.get(context, HttpServerRequest.HttpServerRequest)
         const request_id = requestIdOf(request.headers["x-request-id"])
         // Read from Node, which has the target as it was sent: Effect rewrites a target in absolute form.
         const source = toIncomingMessage(request) as IncomingMessage

@@ -32,7 +32,7 @@ export const withPausedDeadline = <A, E, R>(wait: Effect.Effect<A, E, R>): Effec
     const deadline = fiber.getRef(CurrentDeadline)
     if (deadline === undefined) return wait
     const began = performance.now()
-    return Effect.onExit(wait, () => Effect.sync(() => void (deadline.until += performance.now() - began)))
+    return Effect.onExitPrimitive(wait, () => void (deadline.until += performance.now() - began))
   })
 
 /** Milliseconds until the deadline of the current request, at most `limit`; without a deadline, `limit`. */

@@ -170,7 +170,7 @@ export const makeRequestQueue = ({
         })
         return Effect.andThen(started, request)
       })
-      return Effect.onExit(turn, () => Effect.sync(() => leave(place)))
+      return Effect.onExitPrimitive(turn, () => void leave(place))
     })
 }
 

@@ -66,5 +66,5 @@ export const timed = <A, E, R>(
 ): Effect.Effect<A, E, R> =>
   Effect.suspend(() => {
     const began = performance.now()
-    return Effect.onExit(effect, (exit) => Effect.sync(() => onEnd((performance.now() - began) / 1000, exit)))
+    return Effect.onExitPrimitive(effect, (exit) => void onEnd((performance.now() - began) / 1000, exit))
   })

@@ -1,4 +1,4 @@
-import { Cause, Clock, Context, Duration, Effect, Layer, type Scope } from "effect"
+import { Cause, Clock, Context, Duration, Effect, Exit, Layer, type Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { type Provider, signsTokens } from "../../domain/Provider.ts"
 import { availabilityOf, type Health, type Moment, momentOf, monotonicMillis } from "../../domain/routing/Health.ts"
@@ -209,7 +209,7 @@ const make = Effect.gen(function* () {
         return withEarlyRetry(planFor(request, poolOfProvider, availabilityOf), now)
       }
       const plan = () => (computed ??= compute())
-      return Effect.map(
+      return Effect.mapEager(
         findStep(request, workspacePools, searchStart, () => true),
         ({ position, step }) => ({
           request,
@@ -239,7 +239,7 @@ const make = Effect.gen(function* () {
     pools: PoolSnapshots,
     from: SearchPosition,
     isWanted: Search["isWanted"]
-  ): Effect.Effect<SearchResult, ServiceUnavailable> => {
+  ): Effect.Effect<SearchResult, PoolsUnavailable> => {
     const { availabilityOf, poolOfProvider } = inputsOf(request, pools)
     const search = { request, poolOfProvider, availabilityOf, isWanted, onExcluded: metered.countExclusions }
     const first = nextStep(search, from, maxExamined)
@@ -250,7 +250,7 @@ const make = Effect.gen(function* () {
       while (result.isPaused) result = yield* continueFrom(result)
       return result
     })
-    return inTurn(request.account_id, rest)
+    return orUnavailable<SearchResult, never>(inTurn(request.account_id, rest))
   }
 
   /** The inputs of a plan: the pools of its request, and the availability of their keys as of now. */
@@ -297,11 +297,13 @@ const make = Effect.gen(function* () {
           const newVersions = versionsOf(snapshots)
           if (newVersions !== versions) position = searchStart
           versions = newVersions
-          const result = orUnavailable<SearchResult, never>(findStep(request, snapshots, position, isWanted))
-          return Effect.map(result, ({ position: newPosition, step }) => {
-            position = newPosition
-            return step
-          })
+          return Effect.mapEager(
+            findStep(request, snapshots, position, isWanted),
+            ({ position: newPosition, step }) => {
+              position = newPosition
+              return step
+            }
+          )
         })
     }
   }
@@ -355,7 +357,10 @@ const make = Effect.gen(function* () {
       return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
     }
     onLease(lease)
-    return Effect.onError(openInto(lease, resolved, step, member), () => Effect.sync(() => release(lease)))
+    return Effect.onExitPrimitive(openInto(lease, resolved, step, member), (exit) => {
+      if (Exit.isFailure(exit)) release(lease)
+      return undefined
+    })
   }
 
   const openInto = (lease: Lease, { request }: ResolvedRequest, step: OwnStep, member: Snapshot["pool"][number]) =>

@@ -1,4 +1,4 @@
-import { Effect } from "effect"
+import { Effect, Exit, Option } from "effect"
 import { cooldownCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../runtime/families.ts"
@@ -25,6 +25,17 @@ const exclusionReasons = [
   "parked"
 ] as const
 
+/** Passes the answer or the typed error of an effect to a callback. */
+const onResult = <A, E>(
+  effect: Effect.Effect<A, E>,
+  { onFailure, onSuccess }: { readonly onSuccess: (answer: A) => void; readonly onFailure: (error: E) => void }
+) =>
+  Effect.onExitPrimitive(effect, (exit) => {
+    if (Exit.isSuccess(exit)) onSuccess(exit.value)
+    else Option.map(Exit.findErrorOption(exit), onFailure)
+    return undefined
+  })
+
 type PlanFailure = UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable
 
 /** The counted result of each failure: a key whose role may not route counts as unknown. */
@@ -50,22 +61,20 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   return {
     /** Counts the result of planning. */
     plan: <A extends { readonly isEmpty: boolean }, E extends PlanFailure>(plan: Effect.Effect<A, E>) =>
-      plan.pipe(
-        Effect.tap(({ isEmpty }) => Effect.sync(() => countPlan(isEmpty ? "exhausted" : "ok"))),
-        Effect.tapError(({ _tag }) => Effect.sync(() => countPlan(planFailures[_tag])))
-      ),
+      onResult(plan, {
+        onSuccess: ({ isEmpty }) => countPlan(isEmpty ? "exhausted" : "ok"),
+        onFailure: ({ _tag }) => countPlan(planFailures[_tag])
+      }),
     /** Counts the reasons why a search excluded one credential. */
     countExclusions: (exclusions: ReadonlyArray<Exclusion>) => {
       for (const { reason } of exclusions) countExclusion(reason)
     },
     /** Counts the result of a lease. */
     lease: <A>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable>) =>
-      lease.pipe(
-        Effect.tap(() => Effect.sync(() => countLease("ok"))),
-        Effect.tapError((error) =>
-          Effect.sync(() => countLease(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable"))
-        )
-      ),
+      onResult(lease, {
+        onSuccess: () => countLease("ok"),
+        onFailure: (error) => countLease(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
+      }),
     /** Counts a cooldown that began or grew. */
     countParking: makeCounters("byok.router.parkings", "cause", cooldownCauses)
   }

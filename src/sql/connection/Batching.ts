@@ -139,7 +139,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     const traced = <A, E>(entries: ReadonlyArray<Entry>, statement: Effect.Effect<A, E>) => {
       const spans = entries.flatMap(({ span }) => span ?? [])
       const span = beginStatement(spans, entries.length)
-      return span === undefined ? statement : Effect.onExit(statement, (exit) => Effect.sync(() => endSpan(span, exit)))
+      return span === undefined ? statement : Effect.onExitPrimitive(statement, (exit) => void endSpan(span, exit))
     }
     sweeps.push((now) => {
       for (const entry of [...running.flat(), ...collected]) if (entry.until <= now) settle(entry, timedOut)

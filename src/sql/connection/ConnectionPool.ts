@@ -108,7 +108,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     })
     return Effect.withFiber((fiber): Effect.Effect<A, ServiceUnavailable> => {
       const span = beginSpan(fiber, operation, "client")
-      return span === undefined ? answer : Effect.onExit(answer, (exit) => Effect.sync(() => endSpan(span, exit)))
+      return span === undefined ? answer : Effect.onExitPrimitive(answer, (exit) => void endSpan(span, exit))
     })
   }
   const unbatched: Batch =

@@ -65,8 +65,8 @@ export const known: Readonly<Record<string, number>> = {
   "an event names no link": 97,
   "Retry-After is not limited to an hour": 27,
   "a report is recorded before its answer": 17,
-  "a link writes after its revocation": 1658,
-  "the write of a closed link is stored": 1658,
+  "a link writes after its revocation": 9349,
+  "the write of a closed link is stored": 2158,
   "a delete does not lower the member count": 9,
   "a delete does not lower the byte count": 9
 }

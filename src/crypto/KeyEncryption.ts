@@ -2,6 +2,7 @@ import { Context, Effect, Exit, Fiber } from "effect"
 import { type AuthenticationFailed, KeyStoreUnavailable, type UnknownKeyId } from "../port/Cipher.ts"
 import { timeLeft } from "../runtime/Deadline.ts"
 import type { RequestQueue } from "../runtime/FairQueue.ts"
+import { onEnd } from "../runtime/onEnd.ts"
 
 /** Identifies a key-encryption key: two keys with the same id and the same check value have the same bytes. */
 export interface KekIdentity {
@@ -78,7 +79,7 @@ export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Eff
             orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
           })
         )
-        return Effect.onExitPrimitive(answer, () => void fiber.interruptUnsafe())
+        return onEnd(answer, () => fiber.interruptUnsafe())
       })
 
 /** Returns `inTurn` of the keys, with a time limit for each call and its wait. */

@@ -10,6 +10,7 @@ import {
 } from "../port/Cipher.ts"
 import { decrypt, encrypt, type FillRandom } from "./AesGcm.ts"
 import type { KeyEncryption } from "./KeyEncryption.ts"
+import { onEnd } from "../runtime/onEnd.ts"
 
 const header = Buffer.from([1 /* version */, 1 /* suite: HKDF-SHA-256, AES-256-GCM */])
 const commitmentEnd = header.length + 32
@@ -42,7 +43,7 @@ const withDerivedKey = <A>(dek: Uint8Array, use: (contentKey: KeyObject, commitm
 
 /** Zero-fills a secret after `use`, even if `use` fails. */
 export const wiping = <A, E>(secret: Uint8Array, use: () => Effect.Effect<A, E>) =>
-  Effect.onExitPrimitive(Effect.suspend(use), () => void secret.fill(0))
+  onEnd(Effect.suspend(use), () => void secret.fill(0))
 
 type Keys = KeyEncryption["Service"]
 

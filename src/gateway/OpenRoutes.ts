@@ -5,6 +5,7 @@ import { monotonicMillis } from "../domain/routing/Health.ts"
 import type { Outcome } from "../domain/routing/Outcome.ts"
 import { untilStarted } from "../runtime/FairQueue.ts"
 import { type Reservation, MemoryBudget } from "../runtime/MemoryBudget.ts"
+import { onEnd } from "../runtime/onEnd.ts"
 import { repeatInBackground } from "../runtime/repeatInBackground.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
@@ -51,9 +52,8 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
             // The budget may already have revoked the route's memory, which ends it.
             const opening: Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =
               route.walk === undefined ? Effect.fail(new ServiceUnavailable()) : openNext(route)
-            const opened = Effect.onExitPrimitive(Effect.interruptible(opening), (exit) => {
+            const opened = onEnd(Effect.interruptible(opening), (exit) => {
               if (Exit.isFailure(exit)) end(id, route)
-              return undefined
             })
             return Effect.map(opened, ({ next, retry_at }) => {
               // No key is left, so there is nothing to report.
@@ -112,11 +112,10 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       Effect.suspend(() => {
         const { walk } = route
         if (walk === undefined) return Effect.succeed(noNextAttempt)
-        const opening = Effect.onExitPrimitive(withReservedAttempts(route, walk, walk.next), (exit) => {
-          if (Exit.isSuccess(exit) && route.walk !== undefined) return undefined
+        const opening = onEnd(withReservedAttempts(route, walk, walk.next), (exit) => {
+          if (Exit.isSuccess(exit) && route.walk !== undefined) return
           route.openAttempt = undefined
           walk.close({ _tag: "Abandoned" })
-          return undefined
         })
         return Effect.flatMap(opening, (attempt): Effect.Effect<RouteAnswer> => {
           if (route.walk === undefined) return Effect.succeed(noNextAttempt)

@@ -9,6 +9,7 @@ import { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { accountOf, CurrentPrincipal } from "../domain/Principal.ts"
 import { withPausedDeadline } from "../runtime/Deadline.ts"
 import { type Reservation, MemoryBudget } from "../runtime/MemoryBudget.ts"
+import { onEnd } from "../runtime/onEnd.ts"
 import type { ArrivingRequest } from "./ArrivingRequest.ts"
 import { errorResponse } from "./Envelope.ts"
 
@@ -49,7 +50,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
     let isWaiting = false
     let isLate = false
     let hasEnded = false
-    let timer: NodeJS.Timeout | undefined
+    let timer: NodeJS.Timeout | undefined = undefined
     const end = (result: Effect.Effect<Buffer | undefined, PayloadTooLarge | ServiceUnavailable>) => {
       hasEnded = true
       clearTimeout(timer)
@@ -133,10 +134,9 @@ export const withJsonBody = <E, R>(
       reservation = budget.reserve(sender, use, cutOffIncomplete)
       return withPausedDeadline(readBody(source, reservation))
     })
-    return Effect.onExitPrimitive(Effect.flatMap(reading, answer), () => {
+    return onEnd(Effect.flatMap(reading, answer), () => {
       source.wipe()
       reservation?.release()
-      return undefined
     })
   })
 

@@ -1,4 +1,5 @@
 import { Context, Duration, Effect } from "effect"
+import { onEnd } from "./onEnd.ts"
 
 /** How long a request may wait for queues and stores in total. The wait for its body does not count. */
 export const RequestTimeout = Context.Reference<Duration.Duration>("byok/RequestTimeout", {
@@ -32,7 +33,7 @@ export const withPausedDeadline = <A, E, R>(wait: Effect.Effect<A, E, R>): Effec
     const deadline = fiber.getRef(CurrentDeadline)
     if (deadline === undefined) return wait
     const began = performance.now()
-    return Effect.onExitPrimitive(wait, () => void (deadline.until += performance.now() - began))
+    return onEnd(wait, () => void (deadline.until += performance.now() - began))
   })
 
 /** Milliseconds until the deadline of the current request, at most `limit`; without a deadline, `limit`. */

@@ -1,6 +1,7 @@
 import { Context, Effect, Layer } from "effect"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { CurrentDeadline } from "./Deadline.ts"
+import { onEnd } from "./onEnd.ts"
 
 /**
  * Makes a queue that shares a total weight, such as bytes of memory or requests in progress, among tenants, who claim
@@ -170,7 +171,7 @@ export const makeRequestQueue = ({
         })
         return Effect.andThen(started, request)
       })
-      return Effect.onExitPrimitive(turn, () => void leave(place))
+      return onEnd(turn, () => leave(place))
     })
 }
 

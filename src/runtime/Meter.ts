@@ -1,5 +1,6 @@
 import { Effect, type Exit, Metric } from "effect"
 import { families, type Family, type FamilyName } from "./families.ts"
+import { onEnd } from "./onEnd.ts"
 
 /** Creates metrics. Create each series once and keep it: finding it again takes ten times as long as an update. */
 export const makeMeter = Effect.gen(function* () {
@@ -59,12 +60,12 @@ export const memoize = <Name, Value>(make: (name: Name) => Value) => {
   }
 }
 
-/** Passes the duration and the exit of an effect to `onEnd`. */
+/** Passes the duration and the exit of an effect to `record`. */
 export const timed = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
-  onEnd: (seconds: number, exit: Exit.Exit<A, E>) => void
+  record: (seconds: number, exit: Exit.Exit<A, E>) => void
 ): Effect.Effect<A, E, R> =>
   Effect.suspend(() => {
     const began = performance.now()
-    return Effect.onExitPrimitive(effect, (exit) => void onEnd((performance.now() - began) / 1000, exit))
+    return onEnd(effect, (exit) => record((performance.now() - began) / 1000, exit))
   })

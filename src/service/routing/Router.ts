@@ -20,6 +20,7 @@ import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
+import { onEnd } from "../../runtime/onEnd.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger, makeUseLedger } from "./ledgers.ts"
@@ -357,9 +358,8 @@ const make = Effect.gen(function* () {
       return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
     }
     onLease(lease)
-    return Effect.onExitPrimitive(openInto(lease, resolved, step, member), (exit) => {
+    return onEnd(openInto(lease, resolved, step, member), (exit) => {
       if (Exit.isFailure(exit)) release(lease)
-      return undefined
     })
   }
 

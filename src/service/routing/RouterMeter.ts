@@ -3,6 +3,7 @@ import { cooldownCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../runtime/families.ts"
 import { makeMeter } from "../../runtime/Meter.ts"
+import { onEnd } from "../../runtime/onEnd.ts"
 import { sealStatusByError } from "./Pools.ts"
 import type {
   ApiKeyMayNotRoute,
@@ -30,10 +31,9 @@ const onResult = <A, E>(
   effect: Effect.Effect<A, E>,
   { onFailure, onSuccess }: { readonly onSuccess: (answer: A) => void; readonly onFailure: (error: E) => void }
 ) =>
-  Effect.onExitPrimitive(effect, (exit) => {
+  onEnd(effect, (exit) => {
     if (Exit.isSuccess(exit)) onSuccess(exit.value)
     else Option.map(Exit.findErrorOption(exit), onFailure)
-    return undefined
   })
 
 type PlanFailure = UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable

@@ -3,6 +3,7 @@ import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline } from "../../runtime/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
+import { onEnd } from "../../runtime/onEnd.ts"
 import { beginSpan, beginStatement, endSpan, type OperationSpan } from "./OperationSpan.ts"
 import { deadlock, type Operation, type Query } from "./Query.ts"
 
@@ -139,7 +140,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
     const traced = <A, E>(entries: ReadonlyArray<Entry>, statement: Effect.Effect<A, E>) => {
       const spans = entries.flatMap(({ span }) => span ?? [])
       const span = beginStatement(spans, entries.length)
-      return span === undefined ? statement : Effect.onExitPrimitive(statement, (exit) => void endSpan(span, exit))
+      return span === undefined ? statement : onEnd(statement, (exit) => endSpan(span, exit))
     }
     sweeps.push((now) => {
       for (const entry of [...running.flat(), ...collected]) if (entry.until <= now) settle(entry, timedOut)

@@ -2,6 +2,7 @@ import { Duration, Effect, Exit, Fiber, References, Semaphore } from "effect"
 import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline, timeLeft } from "../../runtime/Deadline.ts"
+import { onEnd } from "../../runtime/onEnd.ts"
 import { type Batch, makeBatching } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { beginSpan, endSpan } from "./OperationSpan.ts"
@@ -108,7 +109,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     })
     return Effect.withFiber((fiber): Effect.Effect<A, ServiceUnavailable> => {
       const span = beginSpan(fiber, operation, "client")
-      return span === undefined ? answer : Effect.onExitPrimitive(answer, (exit) => void endSpan(span, exit))
+      return span === undefined ? answer : onEnd(answer, (exit) => endSpan(span, exit))
     })
   }
   const unbatched: Batch =

@@ -205,7 +205,7 @@ const turnOf = ({ strategy, targets }: RoutingRequest, turn: number) =>
     ? { target: targets[turn % targets.length], phase: phases[Math.floor(turn / targets.length)] }
     : { target: targets[Math.floor(turn / phases.length)], phase: phases[turn % phases.length] }
 
-/** Finds the next wanted step of the plan from a position on. Pauses after `maxExamined` credentials, wanted or not. */
+/** Finds the next wanted step of the plan from a position on. Pauses after `maxExamined` credentials, in any phase. */
 export const nextStep = (
   { availabilityOf, onExcluded, isWanted, poolOfProvider, request }: Search,
   from: SearchPosition,
@@ -220,17 +220,20 @@ export const nextStep = (
     const { endpoint, provider } = target
     const pool = poolOfProvider(provider)
     if (phase === "shared") {
-      const isOffered = isWanted(provider, undefined) && removalsOf(request, endpoint, pool).length === 0
-      if (isOffered) return { step: { _tag: "Shared", provider }, position: { turn, index }, isPaused: false }
-      continue
+      if (!isWanted(provider, undefined)) continue
+      const examined = pool.slice(index, index + remaining)
+      remaining -= examined.length
+      if (removalsOf(request, endpoint, examined).length > 0) continue
+      index += examined.length
+      if (index < pool.length) return { step: undefined, position: { turn, index }, isPaused: true }
+      return { step: { _tag: "Shared", provider }, position: { turn, index: 0 }, isPaused: false }
     }
     for (; index < pool.length; index += 1) {
-      const member = pool[index] as PooledCredential
-      const { id, is_fallback } = member.credential
-      if (is_fallback !== (phase === "fallback")) continue
       if (remaining === 0) return { step: undefined, position: { turn, index }, isPaused: true }
       remaining -= 1
-      if (!isWanted(provider, id)) continue
+      const member = pool[index] as PooledCredential
+      const { id, is_fallback } = member.credential
+      if (is_fallback !== (phase === "fallback") || !isWanted(provider, id)) continue
       const availability = availabilityOf(member)
       const exclusions = exclusionsOf(request, endpoint, member, availability)
       if (exclusions.length > 0) onExcluded(exclusions)

@@ -150,17 +150,27 @@ const faults: ReadonlyArray<Fault> = [
   [
     "a paused search skips the rest of a provider",
     ["Q32"],
-    [["position: { turn, index }, isPaused: true", "position: { turn: turn + 1, index: 0 }, isPaused: true"]]
+    [
+      [
+        "if (remaining === 0) return { step: undefined, position: { turn, index }",
+        "if (remaining === 0) return { step: undefined, position: { turn: turn + 1, index: 0 }"
+      ]
+    ]
+  ],
+  [
+    "a search does not count the credentials of another phase",
+    ["Q32"],
+    [["|| !isWanted(provider, id)) continue", "&& ++remaining || !isWanted(provider, id)) continue"]]
+  ],
+  [
+    "a search examines a whole pool before it returns shared capacity",
+    ["Q32"],
+    [["pool.slice(index, index + remaining)", "pool.slice(index)"]]
   ],
   [
     "a search returns forbidden shared capacity",
     ["Q32"],
-    [
-      [
-        "isWanted(provider, undefined) && removalsOf(request, endpoint, pool).length === 0",
-        "isWanted(provider, undefined)"
-      ]
-    ]
+    [["if (removalsOf(request, endpoint, examined).length > 0) continue", ""]]
   ],
   [
     "a search swaps the strategies",

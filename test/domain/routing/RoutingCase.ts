@@ -64,12 +64,17 @@ export const plannerOf = (
         const done = new Set<string>()
         const steps: Array<Step> = []
         let [excluded, lookedAt] = [0, 0]
+        const { poolOfProvider, ...parts } = partsOf(routingCase, code)
         const search: Planning.Search = {
-          ...partsOf(routingCase, code),
-          isWanted: (provider, credential_id) => {
-            if (credential_id !== undefined) lookedAt += 1
-            return !done.has(credential_id ?? provider)
-          },
+          ...parts,
+          poolOfProvider: (provider) =>
+            new Proxy(poolOfProvider(provider), {
+              get: (pool, name) => {
+                if (name !== "length" && Object.hasOwn(pool, name)) lookedAt += 1
+                return Reflect.get(pool, name) as unknown
+              }
+            }),
+          isWanted: (provider, credential_id) => !done.has(credential_id ?? provider),
           onExcluded: ({ length }) => void (excluded += length)
         }
         let position = code.searchStart

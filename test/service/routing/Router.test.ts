@@ -1,9 +1,10 @@
 import { inspect } from "node:util"
-import { Cause, Clock, Deferred, Effect, Exit, Fiber, Layer, Result } from "effect"
+import { Cause, Clock, DateTime, Deferred, Effect, Exit, Fiber, Layer, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { type CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
+import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
@@ -13,7 +14,7 @@ import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest
 import { Router } from "../../../src/service/routing/Router.ts"
 import { LeaseRefused, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
 import { makeWalk, runPlan } from "../../../src/service/routing/Walk.ts"
-import { newTenant } from "../../support/database/newTenant.ts"
+import { addApiKey, newTenant } from "../../support/database/newTenant.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
@@ -439,6 +440,34 @@ describe("the router", () => {
     const cut = changing(CredentialPools, (pools) => ({ ...pools, versions: () => both }))
     const planned = Effect.provide(planOf(owner), Layer.fresh(Layer.provide(Router.layer, cut)))
     assert.strictEqual((yield* Effect.flip(planned))._tag, "PoolsUnavailable")
+  })
+
+  onMemory("looks up an API key and its pools each time that one planForKey effect runs (Q19)", function* () {
+    const owner = yield* newTenant
+    const api_key_hash = yield* addApiKey(owner.account_id)
+    let lookups = 0
+    const counted = changing(CredentialPools, (pools) => ({
+      ...pools,
+      versionsOfKey: (...wanted) =>
+        Effect.suspend(() => {
+          lookups += 1
+          return pools.versionsOfKey(...wanted)
+        })
+    }))
+    yield* Effect.gen(function* () {
+      const { planForKey, run } = yield* Router
+      const planning = planForKey({ ...requestOf(owner), api_key_hash })
+      assert.strictEqual(lookups, 0)
+      assert.deepStrictEqual(stepsOf(yield* planning), ["shared"])
+      const { id } = yield* create(owner)
+      yield* TestClock.adjust("1 minute")
+      const plan = yield* planning
+      assert.deepStrictEqual(stepsOf(plan), [id, "shared"])
+      yield* run(plan, () => Effect.succeed({ outcome: succeeded, value: "" }))
+      assert.strictEqual(lookups, 2, "the walk trusts the lookup of the plan for a second")
+      yield* (yield* AccountRepository).revokeApiKey(api_key_hash, yield* DateTime.now)
+      assert.strictEqual((yield* Effect.flip(planning))._tag, "UnknownApiKey")
+    }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, counted))))
   })
 
   inService("computes the verdicts on one pool at a time, alternating between accounts (T9)", function* () {

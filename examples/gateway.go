@@ -24,7 +24,7 @@ func main() {
 			var refusal struct { Error struct { Code, Type, Status any; Details []struct { Reason any } } }
 			if response.StatusCode >= 400 { text, _ = io.ReadAll(response.Body); json.Unmarshal(text, &refusal) }
 			codes := []any{refusal.Error.Code, refusal.Error.Type, refusal.Error.Status}
-			for _, detail := range refusal.Error.Details { if len(codes) < 20 { codes = append(codes, detail.Reason) } }
+			for _, detail := range refusal.Error.Details { codes = append(codes, detail.Reason) }
 			report = object{"status": response.StatusCode, "retry_after": response.Header.Get("Retry-After"), "codes": codes}
 		}
 		answer = ask(fmt.Sprintf("/v1/routes/%v/attempts/%v", opened["route"], attempt["attempt"]), report)

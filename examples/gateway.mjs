@@ -27,7 +27,7 @@ while (next) {
   const { error } = await new Response(refusal).json().then(Object, Object)
   const report = { status: answer?.status ?? null, retry_after: answer?.headers.get("retry-after") ?? null }
   const reasons = [error?.details].flat().map((detail) => detail?.reason)
-  const codes = [error?.code, error?.type, error?.status, ...reasons].slice(0, 20)
+  const codes = [error?.code, error?.type, error?.status, ...reasons]
   ;({ next, outcome } = await ask(`/v1/routes/${route}/attempts/${attempt}`, { ...report, codes }))
   console.error(label, outcome)
   const body = { succeeded: answer?.body, request_refused: [refusal] }[String(outcome)] ?? []

@@ -15,7 +15,7 @@ def ask(route, body):
 def codes_in(text):
     try:
         error = json.loads(text)["error"]
-        return [error.get(k) for k in ("code", "type", "status")] + [d.get("reason") for d in (error.get("details") or [])[:17]]
+        return [error.get(k) for k in ("code", "type", "status")] + [d.get("reason") for d in error.get("details") or []]
     except (ValueError, LookupError, TypeError, AttributeError): return []
 
 targets = [{"provider": "openai", "endpoint": {"shared": False}}]

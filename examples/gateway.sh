@@ -21,7 +21,7 @@ try() {
     done
     [ "$status" = null ] || [ "$status" -lt 400 ] || refusal=$(cat)
     report=$(printf %s "$refusal" | jq -Rsc --argjson status "$status" --arg retry_after "$retry" \
-      '{$status, $retry_after, codes: [fromjson? | .error? | objects | .code, .type, .status, .details[]?.reason?][:20]}')
+      '{$status, $retry_after, codes: [fromjson? | .error? | objects | .code, .type, .status, .details[]?.reason?]}')
     answer=$(ask "/v1/routes/$route/attempts/$n" "$report") || fail "byok did not take the report: $answer"
     echo "$label $(of .data.outcome)" >&2
     case $(of .data.outcome) in

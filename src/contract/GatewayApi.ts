@@ -170,6 +170,12 @@ const hasOneResult = ({ abandoned, status }: { readonly abandoned?: boolean; rea
 
 const statusMessage = "must be a whole number, or null if the upstream did not answer"
 
+const anyList: Schema.Codec<ReadonlyArray<unknown>> = Schema.Any
+const documentedCodes = Schema.Array(Schema.Unknown).annotate({
+  description:
+    "`code`, `type` and `status` of the upstream's error as they are, and each `reason` in its `details`. Only strings count."
+})
+
 const reportFields = {
   status: Schema.optionalKey(
     Schema.NullOr(Schema.Int).annotate({
@@ -183,15 +189,7 @@ const reportFields = {
       description: "The header `Retry-After`."
     })
   ),
-  codes: Schema.optionalKey(
-    Schema.Array(Schema.Unknown)
-      .annotate({
-        message: "must be a list",
-        description:
-          "`code`, `type` and `status` of the upstream's error as they are, and each `reason` in its `details`. Only strings count."
-      })
-      .check(Schema.isMaxLength(20, { message: "must have at most 20 elements" }))
-  ),
+  codes: Schema.optionalKey(anyList.pipe(checkInput(Array.isArray, "must be a list", documentedCodes))),
   abandoned: Schema.optionalKey(Schema.Boolean.annotate({ message: "must be true or false" }))
 }
 const eitherMessage = "must have either status or abandoned: true"

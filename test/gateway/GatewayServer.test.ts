@@ -152,6 +152,8 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const attempts = `/v1/routes/${data.route}/attempts`
     refusedAs(yield* ask(path, "POST", `${attempts}/2`, { status: 401 }), "Another attempt of this route is open")
     assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, {})).status, 400)
+    const { text } = yield* ask(path, "POST", `${attempts}/1`, { status: 401, codes: "invalid_api_key" })
+    assert.include(text, '{"path":["codes"],"message":"must be a list"}')
     const first = yield* ask(path, "POST", `${attempts}/1`, { status: 401 })
     assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/1`, { status: 200 }), first, "the first counts")
     assert.match(first.text, /"outcome":"rejected","next":\{"attempt":2,"step":"own"/)
@@ -332,7 +334,10 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     for (const [said, outcome] of [
       [{ status: 401 }, "rejected"],
       [{ status: 401 }, "rejected"],
-      [{ status: 429, codes: [null, 1, { code: 1 }, [], true, "insufficient_quota"] }, "quota_exhausted"],
+      [
+        { status: 429, codes: [...Array<null>(1000).fill(null), 1, { code: 1 }, [], true, "insufficient_quota"] },
+        "quota_exhausted"
+      ],
       [{ status: 999 }, "upstream_failed"],
       [{ status: 0 }, "upstream_failed"],
       [{ abandoned: true }, "abandoned"]

@@ -214,6 +214,25 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     assert.include((yield* failed(first)).text, '"next":null')
   })
 
+  it.effect("gives a route no further key once the API key that opened it was revoked", function* () {
+    const { account_id, create, ordinaryKey } = yield* TestService.newTenant
+    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+    const path = yield* openSocket
+    const openWith = Effect.fnUntraced(function* (api_key: string) {
+      const { text } = yield* ask(path, "POST", "/v1/routes", { api_key, model: "a/model", targets: [own] })
+      assert.include(text, bad)
+      return `/v1/routes/${dataOf({ text })["route"]}/attempts/1`
+    })
+    const revoked = yield* ordinaryKey
+    const [attempt, control] = [yield* openWith(revoked), yield* openWith(yield* ordinaryKey)]
+    const hash = hashApiKey(Redacted.make(revoked))
+    assert.strictEqual((yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${hash}`)).status, 200)
+    yield* Effect.sleep("1 second")
+    const next = (reported: string) => Effect.map(ask(path, "POST", reported, { status: 500 }), ({ text }) => text)
+    assert.strictEqual(yield* next(attempt), '{"data":{"outcome":"upstream_failed","next":null,"retry_at":null}}')
+    assert.include(yield* next(control), key, "control")
+  })
+
   it.effect("accepts a report although its sender disconnects, and answers its repetition", function* () {
     const { account_id, create } = yield* TestService.newTenant
     for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))

@@ -7,6 +7,7 @@ import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { whenLost } from "../http/Connection.ts"
 import { hashApiKey } from "../runtime/ApiKey.ts"
 import { MemoryBudget } from "../runtime/MemoryBudget.ts"
+import { onEnd } from "../runtime/onEnd.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
@@ -57,13 +58,11 @@ export const makeRoutes = Effect.gen(function* () {
     const bytes = verdictBytes * planned.members
     const reservation = yield* admit(planned.request.account_id, "gateway", bytes)
     const encoding = verdicts(planned, (providers) => JSON.stringify(providers.map(verdictsJson)))
-    return yield* Effect.onExit(Effect.interruptible(encoding), (exit) =>
-      Effect.sync(() => {
-        if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
-        reservation.shrink(unsentBytesPerCharacter * exit.value.length)
-        response.once("close", () => reservation.release())
-      })
-    )
+    return yield* onEnd(Effect.interruptible(encoding), (exit) => {
+      if (Exit.isFailure(exit) || response.destroyed) return reservation.release()
+      reservation.shrink(unsentBytesPerCharacter * exit.value.length)
+      response.once("close", () => reservation.release())
+    })
   }, Effect.uninterruptible)
   /** Records the enclosed reports and then opens a route, so that the reports count for its plan. */
   const openPlanned = Effect.fnUntraced(function* <E>(

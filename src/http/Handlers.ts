@@ -18,6 +18,7 @@ import { Explanations } from "../port/Explanations.ts"
 import type { OrderMismatch, PageMemory } from "../port/CredentialRepository.ts"
 import { type RequestQueue, RequestQueues, untilStarted } from "../runtime/FairQueue.ts"
 import { MemoryBudget } from "../runtime/MemoryBudget.ts"
+import { onEnd } from "../runtime/onEnd.ts"
 import { cutOff } from "./Connection.ts"
 import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
@@ -137,13 +138,11 @@ export const reserveUntilSent = ({ admit }: MemoryBudget) =>
         // Never refused: bytes that do not fit now wait until `start` is called.
         return true
       })
-    return yield* Effect.onExit(Effect.interruptible(make(admitMore)), (exit) =>
-      Effect.sync(() => {
-        reservation.shrink(Exit.isSuccess(exit) ? memoryPerByte.unsent * lengthOf(exit.value) : 0)
-        if (response.destroyed) reservation.release()
-        else response.once("close", () => reservation.release())
-      })
-    )
+    return yield* onEnd(Effect.interruptible(make(admitMore)), (exit) => {
+      reservation.shrink(Exit.isSuccess(exit) ? memoryPerByte.unsent * lengthOf(exit.value) : 0)
+      if (response.destroyed) reservation.release()
+      else response.once("close", () => reservation.release())
+    })
   }, Effect.uninterruptible)
 
 const contentType = "application/json"

@@ -4,6 +4,7 @@ import type { Provider } from "../../domain/Provider.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
 import type { Search } from "../../domain/routing/planFor.ts"
+import { onEnd } from "../../runtime/onEnd.ts"
 import type { Lease } from "./Lease.ts"
 import type { PlannedRequest, ResolvedRequest } from "./PlannedRequest.ts"
 import { type Attempted, Exhausted, LeaseRefused, type PoolsUnavailable, type Refusal } from "./RouterErrors.ts"
@@ -188,7 +189,7 @@ export const runPlan = (walk: (plan: PlannedRequest) => Walk) =>
   ): Effect.fn.Return<A, E | Exhausted | PoolsUnavailable, R> {
     const { close, record, exhausted, next } = walk(plan)
 
-    const attemptNext = Effect.onExit(
+    const attemptNext = onEnd(
       Effect.flatMap(next, (opened) =>
         opened === undefined
           ? Effect.succeed(undefined)
@@ -198,8 +199,7 @@ export const runPlan = (walk: (plan: PlannedRequest) => Walk) =>
             }))
       ),
       // A failed attempt shows nothing about the key.
-      (exit) =>
-        Effect.sync(() => close(Exit.isSuccess(exit) && exit.value ? exit.value.outcome : { _tag: "Abandoned" }))
+      (exit) => close(Exit.isSuccess(exit) && exit.value ? exit.value.outcome : { _tag: "Abandoned" })
     )
 
     for (;;) {

@@ -173,8 +173,11 @@ const withCheckDeadline = withDeadline(Duration.seconds(3))
 /** Approximate memory of a pool, in bytes: a character takes up to two, and a row has about forty objects. */
 const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
 
-/** Memory while reading, as a multiple of the result: rows arrive as bytes and text, parkings as JSON. */
-const readingFactor = { rows: 2, parkings: 4 }
+/** Bytes of a row of the driver: 1,700 measured. Reading a pool holds each beside its own row, which has the same texts. */
+const driverRowBytes = 2000
+
+/** Memory of parkings while they are read and converted, as a multiple of their bytes. */
+const parkingsFactor = 4
 
 const orUnknownWorkspace = <A, E>(lookup: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
   Effect.flatMap(lookup, (option): Effect.Effect<A, UnknownWorkspace> =>
@@ -392,7 +395,8 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     let reservation = budget.reserve(account_id, "pool")
     let snapshotBytes = bytesOf(state)
     const admit = Effect.fnUntraced(function* (parkingsBytes: number) {
-      const bytes = (hasCurrentRows ? 1 : readingFactor.rows) * snapshotBytes + readingFactor.parkings * parkingsBytes
+      const driverRows = hasCurrentRows ? 0 : driverRowBytes * state.members
+      const bytes = snapshotBytes + driverRows + parkingsFactor * parkingsBytes
       reservation = yield* withDeadline(Duration.millis(longestWait))(
         Effect.suspend(() => budget.admit(account_id, "pool", bytes))
       )

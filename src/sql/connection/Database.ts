@@ -41,20 +41,35 @@ const parametersOf = ({ statementTimeout }: DatabaseSettings) => {
   }
 }
 
-/** The OID of PostgreSQL's type `text`. */
-const textOid = 25
+/** A codec whose `read` gets the bytes of one value in a buffer. */
+const codecOf = <A>(
+  encode: (value: A) => Uint8Array,
+  read: (bytes: Uint8Array, offset: number, size: number) => A
+): PgTypes.Codec<A> => ({
+  encode: (value) => Result.succeed(encode(value)),
+  decode: (bytes) => Result.succeed(read(bytes, 0, bytes.length)),
+  read: (bytes, offset, size) => Result.succeed(read(bytes, offset, size))
+})
 
-const readText = (bytes: Uint8Array, offset: number, size: number) =>
-  Result.succeed(Buffer.from(bytes.buffer, bytes.byteOffset + offset, size).toString())
+const text = codecOf<string>(
+  (text) => Buffer.from(text),
+  (bytes, offset, size) => Buffer.from(bytes.buffer, bytes.byteOffset + offset, size).toString()
+)
 
-/** The driver's types with another codec for text: the driver's strips a leading byte order mark from some strings. */
+const bytea = codecOf<Uint8Array>(
+  (bytes) => bytes,
+  (bytes, offset, size) => bytes.slice(offset, offset + size)
+)
+
+/**
+ * The driver's types with other codecs for text, because the driver's strips a leading byte order mark from some
+ * strings, and for bytea, because the driver's returns a view, which would keep a whole buffer of received rows in
+ * memory.
+ */
 const pgTypes = (): PgTypes.Registry => {
   const types = PgTypes.makeRegistry()
-  types.register<string>(textOid, {
-    encode: (text) => Result.succeed(Buffer.from(text)),
-    decode: (bytes) => readText(bytes, 0, bytes.length),
-    read: readText
-  })
+  types.register(PgTypes.OID.text, text)
+  types.register(PgTypes.OID.bytea, bytea)
   return types
 }
 

@@ -183,3 +183,15 @@ describe("a connection", () => {
     assert.strictEqual(yield* session(young), youngBefore, "control: it is younger")
   })
 })
+
+describe("bytes that the driver has read", () => {
+  it.live("keep no other received bytes in memory", function* () {
+    const { reads } = yield* open(longDeadline)
+    const rows = yield* reads.sql<{ bytes: Uint8Array }>`
+      SELECT decode(repeat('ab', 20), 'hex') AS bytes FROM generate_series(1, 100)`
+    assert.deepStrictEqual(
+      rows.map(({ bytes }) => [Buffer.from(bytes).toString("hex"), bytes.buffer.byteLength]),
+      rows.map(() => ["ab".repeat(20), 20])
+    )
+  })
+})

@@ -1,3 +1,6 @@
+import { setTimeout } from "node:timers/promises"
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 import { Effect, Option } from "effect"
 import { CredentialPools } from "../../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
@@ -7,7 +10,44 @@ import { plainCredential, plainSealedKey } from "../../support/database/plainCre
 import { openStore } from "../../support/database/stores.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
+setFlagsFromString("--expose-gc")
+const collect = runInNewContext("gc") as () => void
+
+/** The longest list that a credential may have. */
+const texts = Array.from({ length: 100 }, (_, n) => String(n).padEnd(255, "x"))
+
+/** Bytes in use in this thread. Buffers are released in the background, some time after their collection. */
+const heldBytes = Effect.promise(async () => {
+  for (let n = 0; n < 5; n++) {
+    collect()
+    await setTimeout(50)
+  }
+  const { external, heapUsed } = process.memoryUsage()
+  return external + heapUsed
+})
+
 describe("a pool of credentials in the database", () => {
+  it.live("takes no more than twice the bytes of its lists once it is read (R4)", function* () {
+    const { ports } = yield* openStore()
+    yield* Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { insert } = yield* CredentialRepository
+      const { load } = yield* CredentialPools
+      const lists = { allowed_models: texts, allowed_user_ids: texts }
+      for (let n = 0; n < 100; n++) {
+        yield* insert(owner.account_id, { ...plainCredential(owner.workspace_id), ...lists }, plainSealedKey(1))
+      }
+      const loaded = [Option.getOrThrow(yield* load(owner, "openai"))]
+      const bytes = loaded[0]?.bytes ?? 0
+      assert.isAbove(bytes, 5_000_000)
+      const held = yield* heldBytes
+      assert.lengthOf(loaded.pop()?.rows ?? [], 100)
+      const taken = held - (yield* heldBytes)
+      assert.isAbove(taken, bytes, "control")
+      assert.isBelow(taken, 2 * bytes)
+    }).pipe(Effect.provide(ports))
+  })
+
   it.live("can be loaded even if the parkings of its keys take 20 MB together", function* () {
     const { ports, sql } = yield* openStore()
     yield* Effect.gen(function* () {

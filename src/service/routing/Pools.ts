@@ -177,7 +177,7 @@ const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 
 const driverRowBytes = 2000
 
 /** Memory of parkings while they are read and converted, as a multiple of their bytes. */
-const parkingsFactor = 4
+const parkingsFactor = 2
 
 const orUnknownWorkspace = <A, E>(lookup: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
   Effect.flatMap(lookup, (option): Effect.Effect<A, UnknownWorkspace> =>

@@ -50,21 +50,39 @@ const parkingBytes = 200
 
 /** The parkings of a pool: a row for each key, so that no message of the database is too long. */
 const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`
-  SELECT parked.credential_id AS parked_id, json_agg(json_build_object(
-    'model', parked.model, 'key_version', parked.key_version,
-    'epoch', parked.epoch, 'cause', parked.cause, 'strikes', parked.strikes,
-    'remaining', extract(epoch FROM parked.until - now()) * 1000
-  ))::text AS parkings ${parkedIn(sql, owner, provider)}
-  GROUP BY parked.credential_id`
+  SELECT parked.credential_id AS parked_id, parked.key_version AS parked_version, array_agg(parked.model) AS models,
+    array_agg(parked.epoch) AS epochs, array_agg(parked.cause) AS causes, array_agg(parked.strikes) AS strikes,
+    array_agg((extract(epoch FROM parked.until - now()) * 1000)::float8) AS remaining
+  ${parkedIn(sql, owner, provider)}
+  GROUP BY parked.credential_id, parked.key_version`
+
+/** The parkings of a key, a list for each of their columns. */
+interface ParkedKey {
+  readonly parked_id: CredentialId
+  readonly parked_version: number
+  readonly models: ReadonlyArray<string>
+  readonly epochs: ReadonlyArray<number>
+  readonly causes: ReadonlyArray<StoredParking["cause"]>
+  readonly strikes: ReadonlyArray<number>
+  readonly remaining: ReadonlyArray<number | null>
+}
 
 type Member = CredentialRow & SealedKey & { readonly key_version: number; readonly row: string }
 
 /** The state of the pool with a member, a key's parkings or both. If there are neither, one row has the state alone. */
-type Loaded = { readonly state: string } & (Member | { readonly id: null }) &
-  ({ readonly parked_id: CredentialId; readonly parkings: string } | { readonly parked_id: null })
+type Loaded = { readonly state: string } & (Member | { readonly id: null }) & (ParkedKey | { readonly parked_id: null })
 
-const parkingsIn = (row: Loaded): ReadonlyArray<readonly [CredentialId, ReadonlyArray<StoredParking>]> =>
-  row.parked_id === null ? [] : [[row.parked_id, JSON.parse(row.parkings) as ReadonlyArray<StoredParking>]]
+const parkingsIn = ({ causes, epochs, models, parked_version, remaining, strikes }: ParkedKey) =>
+  models.map((model, n): StoredParking => ({
+    model,
+    key_version: parked_version,
+    epoch: epochs[n] as number,
+    cause: causes[n] as StoredParking["cause"],
+    strikes: strikes[n] as number,
+    remaining: remaining[n] as number | null
+  }))
+
+const isParked = (row: Loaded): row is Loaded & ParkedKey => row.parked_id !== null
 
 const isMember = (row: Loaded): row is Loaded & Member => row.id !== null
 
@@ -224,7 +242,7 @@ export const layer = Layer.effect(
         /** The pool's state, members and parkings; no members if the pool still has the known version. */
         const rows = sql<Loaded>`
           SELECT ${stateText(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
-            member.xmin::text AS row, parked_id, parkings
+            member.xmin::text AS row, parked_id, parked_version, models, epochs, causes, strikes, remaining
           FROM workspaces
           LEFT JOIN pools AS pool
           ON pool.account_id = ${owner.account_id} AND pool.workspace_id = workspaces.id AND pool.provider = ${provider}
@@ -241,7 +259,7 @@ export const layer = Layer.effect(
             const state = stateOf(first.state)
             return {
               ...state,
-              parkings: new Map(loaded.flatMap(parkingsIn)),
+              parkings: new Map(loaded.filter(isParked).map((row) => [row.parked_id, parkingsIn(row)])),
               rows: state.version === knownVersion ? undefined : loaded.filter(isMember).map(rowOf)
             }
           })

@@ -58,7 +58,7 @@ const text = codecOf<string>(
 
 const bytea = codecOf<Uint8Array>(
   (bytes) => bytes,
-  (bytes, offset, size) => bytes.slice(offset, offset + size)
+  (bytes, offset, size) => new Uint8Array(bytes.subarray(offset, offset + size))
 )
 
 /**

@@ -19,6 +19,7 @@ import { actorKinds, ApiKeyRole, type CurrentPrincipal } from "../domain/Princip
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
 import { checkInput, NonEmptyShortText } from "../domain/checkInput.ts"
+import { outcomeNames } from "../domain/routing/Outcome.ts"
 import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
 /** 403: the API key that names the account is a management key or a viewer's. */
@@ -152,18 +153,6 @@ const Route = Schema.Struct({
   retry_at
 }).annotate({ identifier: "Route" })
 
-/** The name of an attempt's outcome in the answer to its report. */
-export const OutcomeName = Schema.Literals([
-  "succeeded",
-  "rate_limited",
-  "quota_exhausted",
-  "rejected",
-  "forbidden",
-  "upstream_failed",
-  "request_refused",
-  "abandoned"
-])
-
 /** Whether a report has either a status or `abandoned: true`, not both. */
 const hasOneResult = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
   (status !== undefined) !== (abandoned === true)
@@ -258,7 +247,7 @@ export const NewRoute = Schema.Struct({
   )
   .annotate({ identifier: "NewRoute" })
 
-const ReportAnswer = Schema.Struct({ outcome: OutcomeName, next, retry_at })
+const ReportAnswer = Schema.Struct({ outcome: Schema.Literals(Object.values(outcomeNames)), next, retry_at })
 
 const Named = Schema.Struct({ name: NonEmptyShortText })
 const time = timestamp("In UTC, to the millisecond.")

@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http"
 import { Clock, Duration, Effect, Exit } from "effect"
 import { InvalidParams, type NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { decoderOf } from "../domain/checkInput.ts"
-import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
+import { type Outcome, outcomeNames, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { whenLost } from "../http/Connection.ts"
 import { hashApiKey } from "../runtime/ApiKey.ts"
@@ -18,14 +18,7 @@ import {
   type UnknownWorkspace
 } from "../service/routing/RouterErrors.ts"
 import { TokensOnly } from "../service/tokens/Tokens.ts"
-import {
-  AnotherAttemptOpen,
-  type NewRoute,
-  NotForRouting,
-  type OutcomeName,
-  type Report,
-  RouteReport
-} from "../contract/GatewayApi.ts"
+import { AnotherAttemptOpen, type NewRoute, NotForRouting, type Report, RouteReport } from "../contract/GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
 /** Makes the operations that open a route and report an attempt: from decoded requests to answers in JSON. */
@@ -178,17 +171,6 @@ const verdictsJson = ({ credentials, ...rest }: ProviderPlan) => ({
   ...rest,
   credentials: credentials.map((verdict) => ({ ...verdict, exclusions: verdict.exclusions.map(exclusionJson) }))
 })
-
-const outcomeNames = {
-  Succeeded: "succeeded",
-  RateLimited: "rate_limited",
-  QuotaExhausted: "quota_exhausted",
-  Rejected: "rejected",
-  Forbidden: "forbidden",
-  UpstreamFailed: "upstream_failed",
-  RequestRefused: "request_refused",
-  Abandoned: "abandoned"
-} as const satisfies Record<Outcome["_tag"], typeof OutcomeName.Type>
 
 /** The issue of an account without a default workspace, such as an unknown account. */
 const noDefaultWorkspace = {

@@ -14,6 +14,18 @@ export type Outcome =
   | { readonly _tag: "RequestRefused" }
   | { readonly _tag: "Abandoned" }
 
+/** The name of each outcome in the answer to a report. */
+export const outcomeNames = {
+  Succeeded: "succeeded",
+  RateLimited: "rate_limited",
+  QuotaExhausted: "quota_exhausted",
+  Rejected: "rejected",
+  Forbidden: "forbidden",
+  UpstreamFailed: "upstream_failed",
+  RequestRefused: "request_refused",
+  Abandoned: "abandoned"
+} as const satisfies Record<Outcome["_tag"], string>
+
 /** The answer of an upstream to an attempt, as far as it decides the outcome. */
 export interface UpstreamAnswer {
   /** Null without an answer. */

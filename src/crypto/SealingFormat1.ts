@@ -8,7 +8,7 @@ import {
   type UnknownKeyId,
   UnsupportedFormat
 } from "../port/Cipher.ts"
-import { decrypt, encrypt, type FillRandom } from "./AesGcm.ts"
+import { decrypt, encrypt, type FillRandom } from "../runtime/AesGcm.ts"
 import type { KeyEncryption } from "./KeyEncryption.ts"
 import { onEnd } from "../runtime/onEnd.ts"
 

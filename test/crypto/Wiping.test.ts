@@ -1,7 +1,7 @@
 import { createSecretKey, hkdfSync } from "node:crypto"
 import { Arbitrary, Effect, Redacted, Result } from "effect"
 import { vi } from "vitest"
-import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
+import { decrypt, encrypt } from "../../src/runtime/AesGcm.ts"
 import { contextOf } from "../../src/domain/SealedKey.ts"
 import { generateKeyring, makeKek, parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { Cipher } from "../../src/port/Cipher.ts"

@@ -2,7 +2,7 @@ import { globSync } from "node:fs"
 import { dirname, relative } from "node:path"
 import { Stryker } from "@stryker-mutator/core"
 
-const shared = ["src/runtime/FairQueue.ts", "src/runtime/MemoryBudget.ts", "src/service/tokens/*.ts"]
+const shared = ["src/runtime/{AesGcm,FairQueue,MemoryBudget}.ts", "src/service/tokens/*.ts"]
 
 /** The mutated sources, and the tests that must notice, some of them on a database. */
 const areas = [
@@ -13,7 +13,10 @@ const areas = [
   },
   { tests: "test/domain/{CloudKey,Principal}.test.ts", sources: "src/domain/{CloudKey,Principal}.ts" },
   { tests: "test/domain/routing/*.test.ts", sources: "src/domain/routing/*.ts" },
-  { tests: "test/crypto/**/*.test.ts", sources: "src/{crypto/*,crypto/keyring/*,domain/SealedKey}.ts" },
+  {
+    tests: "test/{crypto/**/*,runtime/AesGcm}.test.ts",
+    sources: "src/{crypto/*,crypto/keyring/*,domain/SealedKey,runtime/AesGcm}.ts"
+  },
   {
     tests: "test/{service/!(routing),port,runtime}/*.test.ts",
     sources: "src/{service/!(routing),port,runtime}/*.ts",

@@ -4,7 +4,7 @@ import { isKekId, kekIdForm } from "../../domain/Identifiers.ts"
 import { KekRegistry } from "../../port/KekRegistry.ts"
 import type { KeyEncryption, KekIdentity } from "../KeyEncryption.ts"
 import { AuthenticationFailed, UnknownKeyId } from "../../port/Cipher.ts"
-import { decrypt, encrypt, type FillRandom } from "../AesGcm.ts"
+import { decrypt, encrypt, type FillRandom } from "../../runtime/AesGcm.ts"
 
 /** A key-encryption key (KEK) of the keyring, and the check value that identifies its bytes. */
 export interface Kek {

@@ -15,7 +15,7 @@ import {
   type TokenTarget
 } from "./TokenMessages.ts"
 import { makeRequestQueue } from "../../runtime/FairQueue.ts"
-import { nonceLength, overhead } from "../AesGcm.ts"
+import { nonceLength, overhead } from "../../runtime/AesGcm.ts"
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly pin: Redacted.Redacted

@@ -1,9 +1,10 @@
-import { createCipheriv, createDecipheriv, createSecretKey, randomBytes } from "node:crypto"
+import { createSecretKey, randomBytes } from "node:crypto"
 import { Clock, Context, Effect, Layer, Result } from "effect"
 import { type CloudDetails, cloudDetailsOf } from "../../domain/CloudKey.ts"
 import type { CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
 import { parseCloudKey } from "../../domain/KeyMaterial.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
+import { decrypt, encrypt, nonceLength } from "../../runtime/AesGcm.ts"
 import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
@@ -32,9 +33,8 @@ const cachedShare = 0.8
 /** Approximate memory of a cached token beside its text. */
 const overheadBytes = 1024
 
-const algorithm = "aes-256-gcm"
-const nonceLength = 12
-const tagLength = 16
+/** Boxes have no additional data: their key is this cache's alone. */
+const noAad = Buffer.alloc(0)
 
 interface CachedToken {
   readonly key_version: number
@@ -42,7 +42,7 @@ interface CachedToken {
   readonly minted_at: number
   /** In milliseconds since 1970, like `minted_at`. */
   readonly reused_until: number
-  /** The encrypted text: nonce, ciphertext, tag. */
+  /** The encrypted text. */
   readonly box: Buffer
   readonly reservation: Reservation
 }
@@ -84,9 +84,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       const { account_id, credential_id, key_version } = signer
       const reservation = reserve(account_id, "pool")
       if (!reservation.grow(text.length + overheadBytes, () => {})) return reservation.release()
-      const nonce = randomBytes(nonceLength)
-      const cipher = createCipheriv(algorithm, cacheKey, nonce)
-      const box = Buffer.concat([nonce, cipher.update(text), cipher.final(), cipher.getAuthTag()])
+      const box = encrypt(cacheKey, randomBytes(nonceLength), text, noAad)
       const reused_until = minted_at + cachedShare * (terms.expires_at - minted_at)
       cache.set(credential_id, { key_version, terms, minted_at, reused_until, box, reservation })
       reservation.makeEvictable(() => wipe(credential_id))
@@ -97,11 +95,8 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       const cached = findOrWipe(signer)
       if (cached === undefined) return false
       const { box, reservation, terms } = cached
-      const end = box.length - tagLength
-      const decipher = createDecipheriv(algorithm, cacheKey, box.subarray(0, nonceLength))
-      decipher.setAuthTag(box.subarray(end))
-      const text = decipher.update(box.subarray(nonceLength, end))
-      decipher.final()
+      const text = decrypt(cacheKey, box, noAad)
+      if (text === undefined) throw new Error("A cached token does not decrypt")
       fill(text, terms)
       text.fill(0)
       reservation.touch()

@@ -1,6 +1,6 @@
 import { Effect, type Result } from "effect"
 import { type Kek, makeKeyringEncryption } from "../../../src/crypto/keyring/Keyring.ts"
-import type { FillRandom } from "../../../src/crypto/AesGcm.ts"
+import type { FillRandom } from "../../../src/runtime/AesGcm.ts"
 import * as SealingFormat1 from "../../../src/crypto/SealingFormat1.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 

@@ -1,5 +1,5 @@
 import { createSecretKey } from "node:crypto"
-import { decrypt, encrypt, overhead } from "../../src/crypto/AesGcm.ts"
+import { decrypt, encrypt, overhead } from "../../src/runtime/AesGcm.ts"
 import vectors from "../vectors/aes-256-gcm.json" with { type: "json" }
 import { assert, describe, it } from "../support/it.ts"
 

@@ -181,7 +181,7 @@ describe("a memory budget", () => {
   /** Whether some run differs from the reference after an edit of a source. */
   const isFound = Effect.fnUntraced(function* (file?: "FairQueue" | "MemoryBudget", edit?: Edit) {
     const runtime = new URL("../../src/runtime/", import.meta.url)
-    const linked = ["effect", "../domain/Errors.ts", "./Deadline.ts", "./Meter.ts"].map((name) => [
+    const linked = ["effect", "../domain/Errors.ts", "./Deadline.ts", "./Meter.ts", "./onEnd.ts"].map((name) => [
       name,
       name === "effect" ? import.meta.resolve(name) : new URL(name, runtime).href
     ])

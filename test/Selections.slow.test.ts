@@ -26,6 +26,6 @@ it.live("the mutation test runner refuses an unknown path with exit code 2 and l
     code: 2,
     stdout: "",
     stderr:
-      "Known are paths that begin with src/domain, src/domain/routing, src/crypto, src/crypto/keyring, src/runtime, src/port, src/service/links, src/service/keyring, src/service/credentials, src/service/audit, src/service/accounts, src/service/routing, src/service/tokens, src/sql/routing, src/sql/credentials, src/sql/connection, src/gateway, src/http, src/wiring\n"
+      "Known are paths that begin with src/domain, src/domain/routing, src/runtime, src/crypto, src/crypto/keyring, src/port, src/service/links, src/service/keyring, src/service/credentials, src/service/audit, src/service/accounts, src/service/routing, src/service/tokens, src/sql/routing, src/sql/credentials, src/sql/connection, src/gateway, src/http, src/wiring\n"
   })
 })

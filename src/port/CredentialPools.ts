@@ -32,13 +32,13 @@ export class CredentialPools extends Context.Service<
     >
     /**
      * Reads a pool and its parkings in one snapshot, without `rows` if it still has `knownVersion`. Returns none for an
-     * unknown or deleted workspace. First calls `admit` with the approximate bytes of the parkings, to reserve memory.
+     * unknown or deleted workspace. First calls `admit` with the size of what it will read, to reserve memory.
      */
     readonly load: (
       owner: PoolOwner,
       provider: Provider,
       knownVersion?: string,
-      admit?: (bytes: number) => Answer<void>
+      admit?: (size: PoolSize) => Answer<void>
     ) => Answer<Option.Option<StoredPool>>
   }
 >()("byok/CredentialPools") {}
@@ -59,6 +59,14 @@ export interface PoolState {
   readonly members: number
   /** Total bytes of lists and sealed keys. */
   readonly bytes: number
+}
+
+/** What reading a pool takes beside the sizes in its state. */
+export interface PoolSize {
+  /** Approximate bytes of the parkings in memory. */
+  readonly parkings: number
+  /** How many elements the lists of its credentials have together; 0 if its rows are not read. */
+  readonly elements: number
 }
 
 /** The stored cooldown of a key for a model, or for every model if `model` is ''. */

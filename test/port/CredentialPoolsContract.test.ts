@@ -3,7 +3,7 @@ import { useFromLease } from "../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { CredentialPools } from "../../src/port/CredentialPools.ts"
+import { CredentialPools, type PoolSize } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
@@ -30,7 +30,8 @@ const newPool = Effect.gen(function* () {
     insert,
     repository,
     versions: Effect.map(pools.versions(owner, providers), (found) => Option.getOrThrow(found).pools),
-    loadAdmitted: (admit: Parameters<typeof pools.load>[3]) => pools.load(owner, "openai", undefined, admit),
+    loadAdmitted: (admit: Parameters<typeof pools.load>[3], known?: string) =>
+      pools.load(owner, "openai", known, admit),
     /** Loads the pool without rows if its version is the known one. */
     loadFrom: (known: string) => Effect.map(pools.load(owner, "openai", known), Option.getOrThrow),
     load: Effect.map(pools.load(owner, "openai"), (found) => {
@@ -130,19 +131,28 @@ for (const [name, store] of stores) {
       assert.deepStrictEqual(yield* parked, ["c 2"])
     })
 
-    it.effect("are loaded only after memory for their parkings is admitted (R4)", function* () {
-      const { credential, loadAdmitted, owner } = yield* newPool
+    it.effect("are loaded only after memory for their parkings and lists is admitted (R4)", function* () {
+      const { credential, loadAdmitted, owner, repository } = yield* newPool
       const { store } = yield* Parkings
       const parkingOf = (model: string): ParkingChange => ({
         ...{ account_id: owner.account_id, credential_id: credential.id, key_version: 1, model },
         ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 5000 }
       })
-      const admitted: Array<number> = []
-      const admit = (bytes: number) => Effect.sync(() => void admitted.push(bytes))
+      const admitted: Array<PoolSize> = []
+      const admit = (size: PoolSize) => Effect.sync(() => void admitted.push({ ...size }))
       yield* loadAdmitted(admit)
+      const lists = { allowed_models: ["one", "two"], allowed_user_ids: ["one"] }
+      const listing = { ...plainCredential(owner.workspace_id), ...lists }
+      yield* insertInto(repository)(owner.account_id, listing, plainSealedKey(2))
       yield* store(Array.from({ length: 100 }, (_, n) => parkingOf(`a/model/${String(n).padStart(91, "0")}`)))
-      yield* loadAdmitted(admit)
-      assert.deepStrictEqual(admitted, [0, 100 * (200 + 99)])
+      const { version } = Option.getOrThrow(yield* loadAdmitted(admit))
+      yield* loadAdmitted(admit, version)
+      const parkings = 100 * (200 + 99)
+      assert.deepStrictEqual(admitted, [
+        { parkings: 0, elements: 0 },
+        { parkings, elements: 3 },
+        { parkings, elements: 0 }
+      ])
       const refused = loadAdmitted(() => Effect.fail(new ServiceUnavailable()))
       assert.instanceOf(yield* Effect.flip(refused), ServiceUnavailable)
     })

@@ -17,6 +17,7 @@ import {
   CredentialPools,
   type PoolOwner,
   type PoolRow,
+  type PoolSize,
   type PoolState,
   type PoolVersions,
   type StoredParking,
@@ -111,6 +112,8 @@ export interface Snapshot extends Pick<PoolState, "version" | "health"> {
   readonly pool: ReadonlyArray<Member>
   readonly byId: ReadonlyMap<CredentialId, Member>
   readonly isVerified: boolean
+  /** How many elements the lists of its credentials have together. */
+  readonly elements: number
   /** When reading its rows began; `-Infinity` once they must be read again. */
   read_at: number
   /** When checking its seals ended. */
@@ -173,7 +176,10 @@ const withCheckDeadline = withDeadline(Duration.seconds(3))
 /** Approximate memory of a pool, in bytes: a character takes up to two, and a row has about forty objects. */
 const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
 
-/** Bytes of a row of the driver: 1,700 measured. Reading a pool holds each beside its own row, which has the same texts. */
+/** Bytes of an element of a list beside its text: a slot in the list, and the string's header and rounding. */
+const elementBytes = 32
+
+/** Bytes of a row of the driver: 1,700 measured. Until a pool is read, each is held beside the `PoolRow` with the same texts. */
 const driverRowBytes = 2000
 
 /** Memory of parkings while they are read and converted, as a multiple of their bytes. */
@@ -393,14 +399,17 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     const previous = cache.get(key)?.snapshot
     const hasCurrentRows = previous?.version === state.version && query.at < previous.read_at + maxAge
     let reservation = budget.reserve(account_id, "pool")
-    let snapshotBytes = bytesOf(state)
-    const admit = Effect.fnUntraced(function* (parkingsBytes: number) {
+    let snapshotBytes = 0
+    let elements = hasCurrentRows ? previous.elements : 0
+    const admit = Effect.fnUntraced(function* (size: PoolSize) {
+      if (!hasCurrentRows) elements = size.elements
       const driverRows = hasCurrentRows ? 0 : driverRowBytes * state.members
-      const bytes = snapshotBytes + driverRows + parkingsFactor * parkingsBytes
+      snapshotBytes = bytesOf(state) + elementBytes * elements
+      const bytes = snapshotBytes + driverRows + parkingsFactor * size.parkings
       reservation = yield* withDeadline(Duration.millis(longestWait))(
         Effect.suspend(() => budget.admit(account_id, "pool", bytes))
       )
-      snapshotBytes += parkingsBytes
+      snapshotBytes += size.parkings
     })
     const release = Effect.sync(() => reservation.release())
     const reusableVersion = hasCurrentRows ? state.version : undefined
@@ -415,6 +424,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       version: stored.version,
       health: stored.health,
       pool,
+      elements,
       byId: new Map(pool.map((member) => [member.credential.id, member])),
       isVerified: pool.every(isVerified),
       read_at: stored.rows === undefined && previous !== undefined ? previous.read_at : query.at,

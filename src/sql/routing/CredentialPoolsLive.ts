@@ -9,12 +9,13 @@ import {
   CredentialPools,
   type PoolOwner,
   type PoolRow,
+  type PoolSize,
   type PoolState,
   type StoredParking
 } from "../../port/CredentialPools.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/statements.ts"
-import { credentialOf, sealedColumns, type CredentialRow } from "../rows/credentialRows.ts"
+import { credentialOf, listElements, sealedColumns, type CredentialRow } from "../rows/credentialRows.ts"
 
 /** The state of `pool` as text for `stateOf`, because the driver reads 64-bit integers as BigInt. */
 const stateText = (sql: SqlClient.SqlClient) =>
@@ -233,11 +234,17 @@ export const layer = Layer.effect(
               }))
             ),
       load: (owner, provider, knownVersion, admit = () => Effect.void) => {
-        const parkingsSize = sql<{ bytes: number }>`
-          SELECT coalesce(sum(${sql.literal(String(parkingBytes))} + octet_length(parked.model)), 0)::float8 AS bytes
+        const parkings = sql`
+          SELECT coalesce(sum(${sql.literal(String(parkingBytes))} + octet_length(parked.model)), 0)::float8 AS parkings
           ${parkedIn(sql, owner, provider)}`
-        /** Reserves the memory for the parkings before they are read. */
-        const admitted = Effect.flatMap(ask(parkingsSize, "pools.load"), ([row]) => admit(row?.bytes ?? 0))
+        const elements =
+          knownVersion === undefined
+            ? sql`SELECT coalesce(sum(${listElements(sql)}), 0)::float8 AS elements
+              FROM (${membersOf(sql, owner, provider, listNames)}) AS listed`
+            : sql`SELECT 0::float8 AS elements`
+        const size = sql<PoolSize>`SELECT * FROM (${parkings}) AS parked, (${elements}) AS listed`
+        /** Reserves the memory for what is read. */
+        const admitted = Effect.flatMap(ask(size, "pools.load"), ([row = { parkings: 0, elements: 0 }]) => admit(row))
         const columns = [...sealedColumns, "key_version"]
         /** The pool's state, members and parkings; no members if the pool still has the known version. */
         const rows = sql<Loaded>`

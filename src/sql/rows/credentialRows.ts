@@ -93,6 +93,10 @@ export const listBytes = (sql: SqlClient.SqlClient, table?: string) => {
   return sql.literal(listNames.map(bytesOf).join(" + "))
 }
 
+/** SQL for how many elements the lists in a row have together. */
+export const listElements = (sql: SqlClient.SqlClient) =>
+  sql.literal(listNames.map((list) => `coalesce(cardinality(${list}), 0)`).join(" + "))
+
 /** The type in PostgreSQL of each member, and of the other columns that a new row sets. */
 const types: Readonly<Record<string, string>> = {
   ...Object.fromEntries(memberNames.map((name) => [name, members[name].column])),

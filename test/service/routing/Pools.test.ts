@@ -397,7 +397,7 @@ describe("the cache of pools", () => {
         versionsOfKey: () => Effect.succeedNone,
         load: ({ workspace_id }, _provider, _known, admit = () => Effect.void) =>
           Effect.andThen(
-            Effect.tap(admit(0), () => Effect.sync(() => read.push(workspace_id))),
+            Effect.tap(admit({ parkings: 0, elements: 0 }), () => Effect.sync(() => read.push(workspace_id))),
             Effect.andThen(reading, pool)
           )
       })
@@ -457,34 +457,39 @@ describe("the cache of pools", () => {
     }).pipe(Effect.provide(largePools([], state, noted, budget)))
   })
 
-  it.effect("reserves memory for parkings each time they are read (R4)", () => {
-    const budget = makeMemoryBudget(64 * mebibyte)
-    let [health, parked, read] = [0, 3 * mebibyte, 0]
-    const state = () => ({ version: "1", health: String(health), members: 0, bytes: 0 })
-    const rows = () => ({ ...state(), rows: [], parkings: new Map() })
-    const pools = Layer.succeed(CredentialPools, {
-      versions: ({ workspace_id = WorkspaceId.make("") }) => Effect.succeedSome({ workspace_id, pools: [state()] }),
-      versionsOfKey: () => Effect.succeedNone,
-      load: (_owner, _provider, _known, admit = () => Effect.void) =>
-        Effect.map(admit(parked), () => {
-          read += 1
-          return Option.some(rows())
-        })
-    })
-    return Effect.gen(function* () {
-      const [owner = assert.fail(), other = assert.fail()] = owners
-      for (health = 1; health <= 50; health++) {
-        for (const one of [owner, other]) yield* snapshotOf(one)
-      }
-      assert.strictEqual(read, 100)
-      assert.approximately(budget.held.spare, 6 * mebibyte, 10_000)
-      health += 1
-      parked = 40 * mebibyte
-      assert.instanceOf(yield* Effect.flip((yield* Pools).current(owner, ["azure"])), ServiceUnavailable)
-      assert.strictEqual(read, 100)
-      assert.approximately(budget.held.spare + budget.held.pool, 6 * mebibyte, 10_000)
-    }).pipe(Effect.provide(Layer.provide(Pools.layerUnverified, [Layer.succeed(MemoryBudget, budget), pools])))
-  })
+  it.effect(
+    "reserves memory for parkings each time they are read, and for lists until their pool is evicted (R4)",
+    () => {
+      const budget = makeMemoryBudget(64 * mebibyte)
+      let [health, parked, read] = [0, 3 * mebibyte, 0]
+      const listed = 10_000
+      const lists = 32 * listed
+      const state = () => ({ version: "1", health: String(health), members: 0, bytes: 0 })
+      const rows = () => ({ ...state(), rows: [], parkings: new Map() })
+      const pools = Layer.succeed(CredentialPools, {
+        versions: ({ workspace_id = WorkspaceId.make("") }) => Effect.succeedSome({ workspace_id, pools: [state()] }),
+        versionsOfKey: () => Effect.succeedNone,
+        load: (_owner, _provider, known, admit = () => Effect.void) =>
+          Effect.map(admit({ parkings: parked, elements: known === undefined ? listed : 0 }), () => {
+            read += 1
+            return Option.some(rows())
+          })
+      })
+      return Effect.gen(function* () {
+        const [owner = assert.fail(), other = assert.fail()] = owners
+        for (health = 1; health <= 50; health++) {
+          for (const one of [owner, other]) yield* snapshotOf(one)
+        }
+        assert.strictEqual(read, 100)
+        assert.approximately(budget.held.spare, 2 * (3 * mebibyte + lists), 10_000)
+        health += 1
+        parked = 40 * mebibyte
+        assert.instanceOf(yield* Effect.flip((yield* Pools).current(owner, ["azure"])), ServiceUnavailable)
+        assert.strictEqual(read, 100)
+        assert.approximately(budget.held.spare + budget.held.pool, 2 * (3 * mebibyte + lists), 10_000)
+      }).pipe(Effect.provide(Layer.provide(Pools.layerUnverified, [Layer.succeed(MemoryBudget, budget), pools])))
+    }
+  )
 
   it.live("finishes reading a pool after the deadline of a request, and serves the next request from it", () => {
     const read: Array<string> = []

@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { Effect, Option } from "effect"
-import { CredentialPools } from "../../../src/port/CredentialPools.ts"
+import { CredentialPools, type PoolSize } from "../../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
@@ -27,26 +27,40 @@ const heldBytes = Effect.promise(async () => {
 })
 
 describe("a pool of credentials in the database", () => {
-  it.live("takes no more than twice the bytes of its lists once it is read (R4)", function* () {
-    const { ports } = yield* openStore()
-    yield* Effect.gen(function* () {
-      const owner = yield* newTenant
-      const { insert } = yield* CredentialRepository
-      const { load } = yield* CredentialPools
-      const lists = { allowed_models: texts, allowed_user_ids: texts }
-      for (let n = 0; n < 100; n++) {
-        yield* insert(owner.account_id, { ...plainCredential(owner.workspace_id), ...lists }, plainSealedKey(1))
-      }
-      const loaded = [Option.getOrThrow(yield* load(owner, "openai"))]
-      const bytes = loaded[0]?.bytes ?? 0
-      assert.isAbove(bytes, 5_000_000)
-      const held = yield* heldBytes
-      assert.lengthOf(loaded.pop()?.rows ?? [], 100)
-      const taken = held - (yield* heldBytes)
-      assert.isAbove(taken, bytes, "control")
-      assert.isBelow(taken, 2 * bytes)
-    }).pipe(Effect.provide(ports))
-  })
+  it.live.each([
+    ["long", texts, (bytes: number) => [bytes, 2 * bytes]],
+    [
+      "short",
+      Array.from({ length: 100 }, (_, n) => `model ${n}`),
+      // The control: without the elements, too little would be reserved.
+      (bytes: number) => [2 * bytes + 3500 * 100, 2 * bytes + 3500 * 100 + 32 * 100 * 200]
+    ]
+  ] as const)(
+    "takes no more memory once it is read than is reserved, with %s texts in lists (R4)",
+    function* ([, list, limitsOf]) {
+      const { ports } = yield* openStore()
+      yield* Effect.gen(function* () {
+        const owner = yield* newTenant
+        const { insert } = yield* CredentialRepository
+        const { load } = yield* CredentialPools
+        const lists = { allowed_models: list, allowed_user_ids: list }
+        for (let n = 0; n < 100; n++) {
+          yield* insert(owner.account_id, { ...plainCredential(owner.workspace_id), ...lists }, plainSealedKey(1))
+        }
+        let elements = 0
+        const admit = (size: PoolSize) => Effect.sync(() => void (elements = size.elements))
+        const loaded = [Option.getOrThrow(yield* load(owner, "openai", undefined, admit))]
+        const bytes = loaded[0]?.bytes ?? 0
+        const held = yield* heldBytes
+        assert.lengthOf(loaded.pop()?.rows ?? [], 100)
+        const taken = held - (yield* heldBytes)
+        assert.strictEqual(elements, 100 * 200)
+        const [control = 0, limit = 0] = limitsOf(bytes)
+        assert.isAbove(taken, control, "control")
+        assert.isBelow(taken, limit)
+      }).pipe(Effect.provide(ports))
+    }
+  )
 
   it.live("can be loaded even if the parkings of its keys take 20 MB together", function* () {
     const { ports, sql } = yield* openStore()

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util"
 import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { AuditAct } from "../../../src/domain/AuditEvent.ts"
-import type { Credential } from "../../../src/domain/Credential.ts"
+import { type Credential, listNames } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/KeyMaterial.ts"
 import type { Link } from "../../../src/domain/Link.ts"
@@ -592,8 +592,12 @@ const credentialPools = Layer.effect(
         if (liveIn(account_id, workspace_id) === undefined) return Effect.succeedNone
         const pool = poolIn(account_id, workspace_id, provider, monotonicMillis(clock))
         const parkings = Array.from(pool.parkings.values()).flat()
-        const bytes = parkings.reduce((sum, { model }) => sum + 200 + model.length, 0)
-        return Effect.as(admit(bytes), Option.some(pool.version === known ? { ...pool, rows: undefined } : pool))
+        const lists = pool.rows.flatMap(({ credential }) => listNames.map((list) => credential[list] ?? []))
+        const size = {
+          parkings: parkings.reduce((sum, { model }) => sum + 200 + model.length, 0),
+          elements: known === undefined ? lists.flat().length : 0
+        }
+        return Effect.as(admit(size), Option.some(pool.version === known ? { ...pool, rows: undefined } : pool))
       })
     const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id: asked }, providers) =>
       Effect.sync(() =>

@@ -2,7 +2,7 @@ import { hash, timingSafeEqual } from "node:crypto"
 import { Cause, Effect, Layer, Option, Redacted, Result } from "effect"
 import type { SealingContext } from "../domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, type OpenFailure, type RewrapFailure } from "../port/Cipher.ts"
-import { inTimelyTurn, inTurn, KeyEncryption } from "./KeyEncryption.ts"
+import { inTurn, KeyEncryption, withKeyStoreTimeout } from "./KeyEncryption.ts"
 import { open, reseal, rewrap, seal, verify, wiping } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 import { makeMeter, memoize, timed } from "../runtime/Meter.ts"
@@ -47,10 +47,11 @@ export const layer = Layer.effect(
     const keys = yield* KeyEncryption
     const budget = yield* WrapBudget
     const timer = yield* makeCryptoTimer
-    /** Makes a wrapper of key store calls that measures their time. */
+    /** Makes a wrapper of key store calls that measures and limits their time. */
     const timedCall = (operation: "seal" | "unwrap") => {
       const time = timer(operation)
-      return <A, E extends { readonly _tag: string }>(call: () => Effect.Effect<A, E>) => time(Effect.suspend(call))
+      return <A, E extends { readonly _tag: string }>(call: () => Effect.Effect<A, E>) =>
+        time(Effect.suspend(() => withKeyStoreTimeout(call())))
     }
     const [sealing, unwrapping] = [timedCall("seal"), timedCall("unwrap")]
 
@@ -64,7 +65,7 @@ export const layer = Layer.effect(
 
     const read: Cipher["Service"]["read"] = (sealed, context, use) =>
       unwrapping(() =>
-        Effect.mapEager(open(inTimelyTurn(keys, context.account_id), sealed, encode(context)), (opened) => {
+        Effect.mapEager(open(inTurn(keys, context.account_id), sealed, encode(context)), (opened) => {
           try {
             return use(opened)
           } finally {
@@ -79,7 +80,7 @@ export const layer = Layer.effect(
           Effect.flatMap(spendWrap, (primary) => {
             const plaintext = Buffer.from(Redacted.value(key))
             const sealed = wiping(plaintext, () =>
-              seal(inTimelyTurn(keys, context.account_id), primary, plaintext, encode(context))
+              seal(inTurn(keys, context.account_id), primary, plaintext, encode(context))
             )
             return Effect.mapError(sealed, (error) =>
               error._tag === "UnknownKeyId"
@@ -97,12 +98,11 @@ export const layer = Layer.effect(
           return isSame
         }),
       read,
-      verify: (sealed, context) =>
-        unwrapping(() => verify(inTimelyTurn(keys, context.account_id), sealed, encode(context))),
+      verify: (sealed, context) => unwrapping(() => verify(inTurn(keys, context.account_id), sealed, encode(context))),
       reseal: (sealed, from, to) =>
         sealing(() =>
           Effect.flatMap(spendWrap, (primary) =>
-            reseal(inTimelyTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
+            reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
           )
         )
     }

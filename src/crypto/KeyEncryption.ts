@@ -68,11 +68,13 @@ export const makeUnion = (first: Keys, second: Keys): Keys => {
   }
 }
 
-/** Fails a call after 3 seconds or at the request's deadline, unless the store has answered already. */
+/** Fails a call after 3 seconds or at the request's deadline. Starts neither fiber nor timer if the call has ended. */
 export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
   Exit.isExit(call)
     ? call
     : Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
+        const exit = fiber.pollUnsafe()
+        if (exit !== undefined) return exit
         const answer = Effect.flatMap(timeLeft(3000), (duration) =>
           Effect.timeoutOrElse(Fiber.join(fiber), {
             duration,
@@ -81,12 +83,3 @@ export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Eff
         )
         return onEnd(answer, () => fiber.interruptUnsafe())
       })
-
-/** Returns `inTurn` of the keys, with a time limit for each call and its wait. */
-export const inTimelyTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unwrap"> => {
-  const { unwrap, wrap } = inTurn(keys, account_id)
-  return {
-    wrap: (...args) => withKeyStoreTimeout(wrap(...args)),
-    unwrap: (...args) => withKeyStoreTimeout(unwrap(...args))
-  }
-}

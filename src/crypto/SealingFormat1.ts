@@ -123,7 +123,10 @@ export const open = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8A
 
 /** Verifies that KEK, wrapped DEK, commitment and context belong together, without decrypting the plaintext. */
 export const verify = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8Array) =>
-  Effect.asVoid(withVerifiedKey(keys, row, context, () => true))
+  Effect.mapEager(
+    withVerifiedKey(keys, row, context, () => true),
+    () => undefined
+  )
 
 /**
  * Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK and the KEK

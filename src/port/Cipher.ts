@@ -3,8 +3,8 @@ import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /**
- * Encrypts (seals) provider keys. A sealed key opens only in the context of its credential. Waits at most three seconds
- * each time that it asks the key store.
+ * Encrypts (seals) provider keys. A sealed key opens only in the context of its credential. Each call waits at most
+ * three seconds for the key store.
  */
 export class Cipher extends Context.Service<
   Cipher,

@@ -227,6 +227,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const [attempt, control] = [yield* openWith(revoked), yield* openWith(yield* ordinaryKey)]
     const hash = hashApiKey(Redacted.make(revoked))
     assert.strictEqual((yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${hash}`)).status, 200)
+    // For a second after it was confirmed, the API key is not looked up again.
     yield* Effect.sleep("1 second")
     const next = (reported: string) => Effect.map(ask(path, "POST", reported, { status: 500 }), ({ text }) => text)
     assert.strictEqual(yield* next(attempt), '{"data":{"outcome":"upstream_failed","next":null,"retry_at":null}}')

@@ -389,9 +389,9 @@ describe.skipIf(!isInstalled)(
           let now: Fate = fate
           const proxy = yield* recordingProxy(url, ({ method }) => (method === "POST" ? now : undefined))
           const page = yield* visit(`${proxy.url}/keys${(yield* openLink(tenant, { purpose: "manage" })).fragment}`)
-          const add = Effect.fnUntraced(function* (given: string) {
+          const add = Effect.fnUntraced(function* (entered: string) {
             yield* page.choose("Provider", "openai")
-            yield* page.fill("API key", given)
+            yield* page.fill("API key", entered)
             yield* page.click("Add key")
           })
           yield* page.click("Add key")
@@ -420,9 +420,9 @@ describe.skipIf(!isInstalled)(
         const { url } = yield* TestService
         const tenant = yield* TestService.newTenant
         const page = yield* visitLink(tenant, { purpose: "manage" })
-        const add = Effect.fnUntraced(function* (given: string) {
+        const add = Effect.fnUntraced(function* (entered: string) {
           yield* page.choose("Provider", "openai")
-          yield* page.fill("API key", given)
+          yield* page.fill("API key", entered)
           yield* page.click("Add key")
         })
         yield* page.click("Add key")
@@ -469,24 +469,27 @@ describe.skipIf(!isInstalled)(
         }
       })
 
-      it.effect("says that a pool is full, and keeps the key, with the provider chosen or given", function* () {
-        const { sql } = yield* TestService
-        for (const provider of [undefined, "openai"]) {
-          const tenant = yield* TestService.newTenant
-          yield* tenant.create(minimal)
-          yield* sql`UPDATE pools SET members = 1_000_000 WHERE account_id = ${tenant.account_id}`
-          const page = yield* visitLink(tenant, { purpose: "connect", ...(provider && { provider }) })
-          if (provider === undefined) yield* page.choose("Provider", "openai")
-          yield* page.fill("API key", key)
-          yield* page.click("Add key")
-          yield* page.reads("Provider must have at most 1000000 credentials in a workspace.")
-          assert.deepStrictEqual(yield* page.faults, [])
-          assert.strictEqual(yield* page.valueOf("API key"), key)
-          yield* sql`UPDATE pools SET members = 1 WHERE account_id = ${tenant.account_id}`
-          yield* page.click("Add key")
-          yield* page.reads("The key was added")
+      it.effect(
+        "says that a pool is full and keeps the key, whether its owner or the link chooses the provider",
+        function* () {
+          const { sql } = yield* TestService
+          for (const provider of [undefined, "openai"]) {
+            const tenant = yield* TestService.newTenant
+            yield* tenant.create(minimal)
+            yield* sql`UPDATE pools SET members = 1_000_000 WHERE account_id = ${tenant.account_id}`
+            const page = yield* visitLink(tenant, { purpose: "connect", ...(provider && { provider }) })
+            if (provider === undefined) yield* page.choose("Provider", "openai")
+            yield* page.fill("API key", key)
+            yield* page.click("Add key")
+            yield* page.reads("Provider must have at most 1000000 credentials in a workspace.")
+            assert.deepStrictEqual(yield* page.faults, [])
+            assert.strictEqual(yield* page.valueOf("API key"), key)
+            yield* sql`UPDATE pools SET members = 1 WHERE account_id = ${tenant.account_id}`
+            yield* page.click("Add key")
+            yield* page.reads("The key was added")
+          }
         }
-      })
+      )
 
       it.effect("says that a key was deleted meanwhile, and shows the others", function* () {
         const tenant = yield* TestService.newTenant

@@ -352,6 +352,24 @@ describe("a walk through a plan", () => {
     assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
   })
 
+  onMemory("ends the trial of a key that does not open (Q24)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner, { is_required: true })
+    let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
+    yield* Effect.gen(function* () {
+      const { run } = yield* Router
+      yield* attempt(yield* planOf(owner), rejected)
+      yield* TestClock.adjust("1 minute")
+      const served = Effect.flatMap(planOf(owner), (plan) =>
+        run(plan, ({ _tag }) => Effect.succeed({ outcome: succeeded, value: _tag }))
+      )
+      keyStore = new KeyStoreUnavailable({ reason: "down" })
+      assert.strictEqual((yield* Effect.flip(served))._tag, "Exhausted")
+      keyStore = Effect.void
+      assert.strictEqual(yield* served, "Own")
+    }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
+  })
+
   inService("fails with the error that an attempt returns, even LeaseRefused, and parks nothing (Q27)", function* () {
     const owner = yield* newTenant
     yield* create(owner)

@@ -53,6 +53,11 @@ export class ArrivingRequest extends IncomingMessage {
   private state: "paused" | "reading" | "discarding" = "paused"
   private onExcess = noop
 
+  /** Whether the whole body has arrived: before `complete`, where its length was declared. */
+  get hasArrived(): boolean {
+    return this.complete || this.received === Number(this.headers["content-length"])
+  }
+
   /** Whether the client waits for 100 Continue before it sends the body. */
   get expectsContinue(): boolean {
     const { complete, headers, httpVersion, received } = this
@@ -77,9 +82,7 @@ export class ArrivingRequest extends IncomingMessage {
     if (this.isDropped) chunk.fill(0)
     else this.append(chunk)
     this.onProgress()
-    // The body is complete: only its end follows.
-    if (this.received === Number(this.headers["content-length"])) return true
-    return this.state === "reading" || this.isDropped
+    return this.hasArrived || this.state === "reading" || this.isDropped
   }
 
   /** Reads the rest. Calls `onProgress` at once, then for each chunk, the end and a drop, until the body is wiped. */
@@ -87,7 +90,7 @@ export class ArrivingRequest extends IncomingMessage {
     this.onProgress = onProgress
     this.state = "reading"
     onProgress()
-    if (!this.complete) this._read(0)
+    if (!this.hasArrived) this._read(0)
   }
 
   /** Counts the body as admitted, once the memory budget has reserved memory for all bytes that have arrived. */

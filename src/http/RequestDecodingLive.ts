@@ -73,11 +73,11 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
       if (isReserved) admit()
     }
     const onProgress = () => {
-      const { complete, received } = source
+      const { hasArrived, received } = source
       if (received > maxBytes) return end(Effect.fail(new PayloadTooLarge()))
       if (source.isDropped) return end(Effect.fail(new ServiceUnavailable()))
       if (received > admittedBytes && !isWaiting) reserveReceived()
-      if (isWaiting && complete && admittedBytes > 0) {
+      if (isWaiting && hasArrived && admittedBytes > 0) {
         // Complete bodies that kept some memory while waiting for more could deadlock. So this one releases its memory,
         // which also ends its wait, and waits for the whole.
         reservation.shrink(0)
@@ -87,15 +87,15 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
         if (source.isDropped) return
         reserveReceived()
       }
-      if (complete && !isWaiting) end(Effect.succeed(source.takeBody()))
-      else if (complete && isLate) end(Effect.undefined)
+      if (hasArrived && !isWaiting) end(Effect.succeed(source.takeBody()))
+      else if (hasArrived && isLate) end(Effect.undefined)
     }
     source.readAll(onProgress)
     if (hasEnded) return undefined
     // Leaves an incomplete body to Node, which times it out within a second, unless it is complete by then.
     timer = setTimeout(() => {
       isLate = true
-      if (source.complete) resume(Effect.undefined)
+      if (source.hasArrived) resume(Effect.undefined)
     }, memoryTimeout)
     return Effect.sync(() => clearTimeout(timer))
   })

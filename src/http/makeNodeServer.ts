@@ -122,15 +122,15 @@ export const makeNodeServer = (
   /** Discards the rest of the request. Then begins the connection's next request, or closes after the last. */
   const endResponse = (response: ClientResponse<ArrivingRequest>, connection: ClientConnection) => {
     const { req: request } = response
-    const { socket } = request
+    const { hasArrived, socket } = request
     const isLast = !response.shouldKeepAlive || closing
     // If the rest is too long to discard, the connection ends.
     request.discard(() => linger(socket))
-    if (request.complete && connection.latest === response) connection.latest = undefined
+    if (hasArrived && connection.latest === response) connection.latest = undefined
     // Node 22 also finishes a response whose socket is destroyed while it is sent.
     if (connection.current === response) connection.end(response.writableFinished && !socket.destroyed)
     if (!socket.writable) return
-    if (isLast && request.complete) return socket.destroySoon()
+    if (isLast && hasArrived) return socket.destroySoon()
     if (isLast) return linger(socket)
     connection.beginNext()
     if (connection.waiting.length === 0) socket.resume()
@@ -166,7 +166,7 @@ export const makeNodeServer = (
       if (hasHandler) emit(event, request, response)
       else early.push(answer)
     }
-    // Waits until all of the current read is parsed: most bodies arrive together with their head.
+    // Waits for the part of the body that the current read brings: most bodies arrive together with their head.
     const begin = () => process.nextTick(answer)
     response.begin = begin
     trackResponse(response, connection)

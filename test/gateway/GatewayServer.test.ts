@@ -6,14 +6,16 @@ import { Deferred, Effect, Redacted } from "effect"
 import { hashApiKey } from "../../src/runtime/ApiKey.ts"
 import { MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
-import { create, get, json, render, send } from "../support/http/HttpProbe.ts"
+import { create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import type { Issue } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { assert, layerLive } from "../support/it.ts"
+import { open } from "../support/http/RawConnection.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { ask, listening, openSocket, own, socketPath } from "./socket.ts"
 
+const close: Header = ["Connection", "close"]
 const key = "sk-0123456789-0123456789-AbCd"
 const bad = "sk-rejected-0123456789-0123456789"
 
@@ -32,6 +34,26 @@ const refusedAs = ({ status, text }: { readonly status: number; readonly text: s
 const dataOf = ({ text }: { readonly text: string }) => (JSON.parse(text) as { data: Record<string, string> }).data
 
 layerLive(TestService.layer)("the socket for gateways", (it) => {
+  it.effect("answers pipelined requests in order, though Node ends a body only after its answer", function* () {
+    const connection = yield* open(yield* openSocket)
+    const members = ["one", "two", "three", "last"]
+    const requests = members.map((member) =>
+      render({
+        method: "POST",
+        path: "/v1/routes",
+        headers: member === "last" ? [json, close] : [json],
+        body: JSON.stringify({ [member]: 1 })
+      })
+    )
+    yield* connection.write(Buffer.concat(requests))
+    for (const member of members) {
+      const { body, headers, status } = yield* connection.answer
+      assert.deepStrictEqual([status, headers["connection"]], [400, member === "last" ? "close" : "keep-alive"])
+      assert.include(body, `"${member}"`)
+    }
+    yield* connection.closed
+  })
+
   it.effect(
     "admits the user and group of the process, replaces a stale socket and is removed on shutdown",
     function* () {

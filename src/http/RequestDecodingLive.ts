@@ -92,7 +92,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
     }
     source.readAll(onProgress)
     if (hasEnded) return undefined
-    // Leaves an incomplete body to Node, which times it out within a second, unless it is complete by then.
+    // Leaves an incomplete body to Node, which times it out within a second, unless it has arrived by then.
     timer = setTimeout(() => {
       isLate = true
       if (source.hasArrived) resume(Effect.undefined)
@@ -126,7 +126,7 @@ export const withJsonBody = <E, R>(
       return app
     }
     const cutOffIncomplete = () => {
-      if (!source.complete) source.destroy()
+      if (!source.hasArrived) source.destroy()
     }
     let reservation: Reservation | undefined
     const reading = Effect.suspend(() => {

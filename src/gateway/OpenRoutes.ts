@@ -129,7 +129,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         })
       })
 
-    /** Reserves memory for more attempts once a route has used what is reserved, then opens an attempt. */
+    /** Reserves memory for more attempts once a route has used its reserved ones, then opens an attempt. */
     const withReservedAttempts = <A>(
       route: Route,
       walk: Walk,

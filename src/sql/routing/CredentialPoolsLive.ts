@@ -243,7 +243,7 @@ export const layer = Layer.effect(
               FROM (${membersOf(sql, owner, provider, listNames)}) AS listed`
             : sql`SELECT 0::float8 AS elements`
         const size = sql<PoolSize>`SELECT * FROM (${parkings}) AS parked, (${elements}) AS listed`
-        /** Reserves the memory for what is read. */
+        /** Reserves the memory for the members and parkings. */
         const admitted = Effect.flatMap(ask(size, "pools.load"), ([row = { parkings: 0, elements: 0 }]) => admit(row))
         const columns = [...sealedColumns, "key_version"]
         /** The pool's state, members and parkings; no members if the pool still has the known version. */

@@ -3,7 +3,7 @@ import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import type { AccountId, WorkspaceId } from "../src/domain/Identifiers.ts"
 import { errorCodesIn, outcomeOf } from "../src/domain/routing/Outcome.ts"
 import { RoutingRequest } from "../src/domain/routing/RoutingRequest.ts"
-import { redactKey } from "../src/service/routing/Lease.ts"
+import { redactKey } from "../src/service/routing/redactKey.ts"
 import { Router } from "../src/service/routing/Router.ts"
 
 /** A gateway of one customer to one upstream. A real one finds the customer by the token of the request. */

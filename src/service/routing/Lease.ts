@@ -4,9 +4,9 @@ import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { Health } from "../../domain/routing/Health.ts"
 import type { TokenTerms } from "../tokens/Tokens.ts"
 import { secretPartsOf } from "../tokens/mint.ts"
-import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
+import { redactKey } from "./redactKey.ts"
 
 /** The key that a lease opens, and the attempt that the lease is for. */
 export interface LeaseTerms extends CredentialReference {
@@ -96,58 +96,4 @@ export class Lease {
   [inspect.custom](): string {
     return placeholder
   }
-}
-
-/** Minimum length of a secret to redact: shorter ones may be ordinary words. */
-const minSecretLength = 8
-
-/** Maximum secrets of a key to redact, longest first. */
-const maxSecrets = 20
-
-/**
- * The base64 characters of a secret inside longer encoded text, as in Basic authentication: one text for each position
- * in a group of three bytes. Omits characters that also encode bits of the neighbouring bytes.
- */
-const base64Within = (secret: Buffer): ReadonlyArray<string> =>
-  [0, 1, 2].map((bytesBefore) => {
-    const encoded = Buffer.concat([Buffer.alloc(bytesBefore), secret]).toString("base64")
-    return encoded.slice(Math.ceil((bytesBefore * 8) / 6), Math.floor(((bytesBefore + secret.length) * 8) / 6))
-  })
-
-/** The encodings of a secret that upstreams repeat in answers and errors. */
-const encodingsOf = (secret: string): ReadonlyArray<string> => {
-  const bytes = Buffer.from(secret)
-  const hex = bytes.toString("hex")
-  const escaped = JSON.stringify(secret).slice(1, -1)
-  const percent = encodeURIComponent(secret)
-  const base64 = [bytes.toString("base64").replace(/=+$/, ""), ...base64Within(bytes)]
-  return [
-    secret,
-    escaped,
-    percent,
-    percent.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()),
-    ...base64,
-    ...base64.map((encoding) => encoding.replaceAll("+", "-").replaceAll("/", "_")),
-    hex,
-    hex.toUpperCase()
-  ]
-}
-
-const escapeRegExp = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")
-
-/** Replaces the secrets of a key, and those in `parts`, wherever they occur in a text in any encoding. */
-export const redactKey = (
-  text: string,
-  provider: Provider,
-  key: Redacted.Redacted,
-  replacement: string,
-  parts: ReadonlyArray<string> = []
-): string => {
-  const secrets = Array.from(new Set([...hiddenSecretsIn(provider, key), ...parts]))
-    .filter((secret) => secret.length >= minSecretLength)
-    .sort((one, other) => other.length - one.length)
-    .slice(0, maxSecrets)
-  if (secrets.length === 0) return text
-  const encodings = Array.from(new Set(secrets.flatMap(encodingsOf))).sort((one, other) => other.length - one.length)
-  return text.replace(new RegExp(encodings.map(escapeRegExp).join("|"), "g"), () => replacement)
 }

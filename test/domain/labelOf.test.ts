@@ -1,7 +1,7 @@
 import { Arbitrary } from "effect"
 import { inconclusiveLabel } from "../../src/domain/KeyMaterial.ts"
 import { labelOf } from "../../src/domain/labelOf.js"
-import { anyString, elementOf, text } from "../support/memory/arbitraries.ts"
+import { anyString, elementOf, integer, text } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 /** How many characters of the secret the label depends on: those that cannot be exchanged without changing it. */
@@ -30,6 +30,21 @@ describe("a label (D35)", () => {
   it.prop("is printable ASCII of 5 to 10 characters around an ellipsis", [anyString], ([secret]) =>
     /^[!-~]{1,3}\.{3}[!-~]{1,4}$/.test(labelOf(secret))
   )
+
+  /** The label by the definition, which takes a long secret apart. */
+  const byDefinition = (secret: string) => {
+    const characters = Array.from(secret, (character) => (/^[!-~]$/.test(character) ? character : "*"))
+    const shown = Math.max(0, Math.min(7, characters.length - 16))
+    const start = characters.slice(0, Math.floor(shown / 2)).join("")
+    return `${start || "***"}...${characters.slice(characters.length - Math.ceil(shown / 2)).join("") || "***"}`
+  }
+  const longSecret = Arbitrary.map(
+    Arbitrary.all({ start: anyString, middle: elementOf(["k", "\u{1f600}", "\ud83d", "\ude00"]), n: integer(40, 130) }),
+    ({ middle, n, start }) => [start, middle.repeat(n), start].join("")
+  )
+  it.prop("of a secret of any length is that of the definition", [longSecret], ([secret]) => {
+    assert.strictEqual(labelOf(secret), byDefinition(secret))
+  })
 
   const alphabet = "abcdefghijklmnopqrstuvwxyz"
   it.for([

@@ -1,5 +1,6 @@
-import { Result, Schema, Struct } from "effect"
+import { Effect, Result, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
 import { issuesOf } from "./Issue.ts"
+import { parseRsaKey, type RsaKey, rsaKeyRule } from "./RsaKey.ts"
 
 /** The schema of a member that becomes part of a host, path or signature, so its form is checked. */
 const member = (form: RegExp, message: string) =>
@@ -8,6 +9,18 @@ const member = (form: RegExp, message: string) =>
 const visibleAscii = member(/^[!-~]+$/, "must be text of visible ASCII characters")
 const projectId = member(/^[a-z0-9]([a-z0-9.:-]{0,62}[a-z0-9])?$/, "must be the id of a project")
 const bucket = member(/^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$/, "must be the name of a bucket")
+
+/** A private RSA key in PEM, decoded to one that is safe to compute with. */
+const RsaKeyInPem = Schema.String.annotate({ message: rsaKeyRule }).pipe(
+  Schema.decodeTo<Schema.Codec<RsaKey>, typeof Schema.String>(
+    Schema.Any,
+    SchemaTransformation.transformEffect({
+      decode: (pem) =>
+        Effect.mapError(Effect.fromResult(parseRsaKey(pem)), (message) => new SchemaIssue.InvalidValue({ message })),
+      encode: (): Effect.Effect<string> => Effect.die(new Error("No RSA key is encoded"))
+    })
+  )
+)
 
 /** An AWS access key, which signs tokens for Bedrock. */
 const BedrockKey = Schema.Struct({
@@ -22,7 +35,7 @@ export type BedrockKey = typeof BedrockKey.Type
 const VertexKey = Schema.Struct({
   client_email: visibleAscii,
   private_key_id: visibleAscii,
-  private_key: member(/^\s*-----BEGIN (RSA )?PRIVATE KEY-----/, "must be a private RSA key in PEM"),
+  private_key: RsaKeyInPem,
   project_id: Schema.optionalKey(projectId),
   region: Schema.optionalKey(member(/^[a-z]{2,12}(-[a-z]{2,12}\d{1,2})?$/, "must be a region such as us-central1")),
   bucket: Schema.optionalKey(bucket)

@@ -37,8 +37,14 @@ const firstApiKeyIn = (text: string): string | undefined => {
   return keys.find((key): key is string => typeof key === "string" && key !== "")
 }
 
+/** Whether a key has the form of a cloud key but cannot sign tokens. False for other keys, which need not sign. */
+export const isUnableToSign = (provider: string, text: string): boolean => {
+  const cloudKey = parseCloudKey(provider, text)
+  return cloudKey !== undefined && Result.isFailure(cloudKey)
+}
+
 /** The issue of a malformed cloud key. `fault` is a sentence of `parseCloudKey`; empty if the key is not an object. */
-export const malformedCloudKey = (fault: string): Issue => ({
+const malformedCloudKey = (fault: string): Issue => ({
   path: ["key"],
   message: `must be a plain key or a JSON object${fault === "" ? "" : `: ${fault}`}`
 })
@@ -100,7 +106,8 @@ const stringsIn = (text: string): ReadonlyArray<readonly [name: string, value: s
     const [name, value] = next
     if (typeof value === "string") strings.push([name, value])
     else if (Array.isArray(value)) for (const inner of value) values.push([name, inner])
-    else if (typeof value === "object" && value !== null) values.push(...Object.entries(value))
+    else if (typeof value === "object" && value !== null)
+      for (const member of Object.entries(value)) values.push(member)
   }
   return strings
 }

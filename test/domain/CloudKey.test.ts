@@ -1,6 +1,6 @@
 import { Result } from "effect"
 import { decodeCloudKey, cloudDetailsOf, publicIdOf } from "../../src/domain/CloudKey.ts"
-import { accessKey, serviceAccount } from "../support/keys/cloudKeys.ts"
+import { accessKey, rsaKey, serviceAccount } from "../support/keys/cloudKeys.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 const base = { "amazon-bedrock": accessKey, "google-vertex": serviceAccount }
@@ -38,13 +38,9 @@ const google = {
   ]
 }
 const pem = {
-  says: "must be a private RSA key in PEM",
-  accepted: ["PRIVATE KEY", "RSA PRIVATE KEY"].flatMap((name) =>
-    ["", "\n", " \r\n\t"].map((space) => `${space}-----BEGIN ${name}-----\nMII`)
-  ),
-  refused: [
-    ...["", "x-----BEGIN PRIVATE KEY-----", "-----BEGIN EC PRIVATE KEY-----", "-----BEGIN PUBLIC KEY-----", 1, null]
-  ]
+  says: "must be a private RSA key of 2048 to 4096 bits in PEM",
+  accepted: [rsaKey.privateKey],
+  refused: ["", "x-----BEGIN PRIVATE KEY-----", 1, null]
 }
 const project = {
   says: "must be the id of a project",
@@ -115,7 +111,7 @@ describe("a key that signs tokens (D57)", () => {
         const key = { ...base[provider], [member]: value }
         const read = Result.getOrThrow(decodeCloudKey(provider, { ...key, more: 1 }))
         assert.deepStrictEqual(read, Result.getOrThrow(decodeCloudKey(provider, key)), "other members are ignored")
-        assert.strictEqual(Reflect.get(read, member), value)
+        if (member !== "private_key") assert.strictEqual(Reflect.get(read, member), value)
       }
       for (const value of refused) {
         assert.deepStrictEqual(

@@ -241,7 +241,8 @@ export class Plans {
     }
     if (lease.token === undefined) return broken("a lease has a key that should sign tokens")
     const minted_at = lease.token.expires_at - tokens.life
-    if (mint(cloudKey.success, minted_at)?.text !== lease.text()) broken("a lease has a token of another key")
+    if (Effect.runSync(mint(cloudKey.success, minted_at))?.text !== lease.text())
+      broken("a lease has a token of another key")
     const [asked, now] = [from.at, this.#scene.simulation.now].map((at) => epoch + instance.skew + at) as [
       number,
       number

@@ -7,7 +7,6 @@ import { accountOf, CurrentPrincipal } from "../../domain/Principal.ts"
 import { CredentialRepository, PoolLimits } from "../../port/CredentialRepository.ts"
 import { Credentials } from "../../port/Credentials.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
-import { checkSigning } from "../tokens/mint.ts"
 import { keyHashOf } from "./Idempotency.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
@@ -42,7 +41,6 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
   return Effect.fnUntraced(function* (body: unknown) {
     const input = yield* decodeNewCredential(body)
     const { provider } = input
-    yield* checkSigning(provider, input.key)
     const workspace_id = yield* checkOwnership(account_id, input)
     const idempotency_key = idempotencyKeyOf(salt, input)
     const imported = yield* records.find(account_id, keyHashOf(idempotency_key, account_id))

@@ -14,7 +14,6 @@ import {
   type WorkspaceGone
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { checkSigning } from "../tokens/mint.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./Idempotency.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
@@ -56,7 +55,6 @@ export const makeCreate = Effect.gen(function* () {
       idempotency_key === undefined ? Effect.succeedNone : findIdempotentResult(account_id, input, idempotency_key)
     const earlier = yield* findEarlier
     if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
-    yield* checkSigning(input.provider, input.key)
     const { credential, sealed } = yield* checkAndSeal(account_id, input)
     const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
     const inserted = refuseIfGoneOrFull(input, repository.insert(account_id, credential, sealed, record))

@@ -12,7 +12,6 @@ import { CredentialRepository, type StoredCredential } from "../../port/Credenti
 import { RequestTimeout, timeLeft } from "../../runtime/Deadline.ts"
 import { StoredKeyUnusable } from "../../port/Credentials.ts"
 import { Prefetched } from "../../runtime/Prefetched.ts"
-import { checkSigning } from "../tokens/mint.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 
@@ -49,7 +48,6 @@ export const makeUpdate = Effect.gen(function* () {
     const context = contextOf({ ...credential, account_id })
     const { id, provider } = credential
     if (changes.key !== undefined) {
-      yield* checkSigning(provider, changes.key)
       // A replace link always stores: its answer must not confirm a guess of the stored key.
       const principal = yield* actingPrincipal
       const isReplaceLink = principal.kind === "link" && principal.purpose === "replace"

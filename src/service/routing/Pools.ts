@@ -1,6 +1,7 @@
 import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import { isUnableToSign } from "../../domain/KeyMaterial.ts"
 import { roleAllows } from "../../domain/Principal.ts"
 import { type Provider, signsTokens } from "../../domain/Provider.ts"
 import {
@@ -27,7 +28,6 @@ import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../runtime/Deadline.ts"
 import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
-import { isUnableToSign } from "../tokens/mint.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 

@@ -404,19 +404,16 @@ const make = Effect.gen(function* () {
   ): Effect.Effect<void, OpenFailure | LeaseRefused> => {
     const { terms } = lease
     const context = contextOf({ ...credential, account_id })
-    if (terms.keys === "as_stored" || !signsTokens(terms.provider)) {
-      return read(sealed, context, (key) => lease.fill(key))
-    }
+    const asStored = Effect.suspend(() => read(sealed, context, (key) => lease.fill(key)))
+    if (terms.keys === "as_stored" || !signsTokens(terms.provider)) return asStored
     const fill: Lease["fill"] = (key, token) => lease.fill(key, token)
-    const signed = Effect.suspend(() =>
-      Effect.flatten(
-        read(sealed, context, (key): Effect.Effect<void, LeaseRefused> => {
-          if (tokens.sign(terms, key, fill)) return Effect.void
-          if (tokensOnly) return Effect.fail(new LeaseRefused({ reason: "no_token" }))
-          lease.fill(key)
-          return Effect.void
-        })
-      )
+    const signing = Effect.suspend(() => Effect.flatten(read(sealed, context, (key) => tokens.sign(terms, key, fill))))
+    const signed = Effect.flatMap(
+      Effect.catchTag(signing, "ServiceUnavailable", () => new LeaseRefused({ reason: "unavailable" })),
+      (hasSigned): Effect.Effect<void, OpenFailure | LeaseRefused> => {
+        if (hasSigned) return Effect.void
+        return tokensOnly ? new LeaseRefused({ reason: "no_token" }) : asStored
+      }
     )
     if (!tokens.isCached(terms)) return signed
     const verified = Effect.onError(verify(sealed, context), () => Effect.sync(() => tokens.wipe(terms.credential_id)))

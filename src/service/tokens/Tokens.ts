@@ -1,11 +1,13 @@
 import { createSecretKey, randomBytes } from "node:crypto"
 import { Clock, Context, Effect, Layer, Result } from "effect"
-import { type CloudDetails, cloudDetailsOf } from "../../domain/CloudKey.ts"
+import { type CloudDetails, cloudDetailsOf, type CloudKey } from "../../domain/CloudKey.ts"
+import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { CredentialId, CredentialReference } from "../../domain/Identifiers.ts"
 import { parseCloudKey } from "../../domain/KeyMaterial.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import { decrypt, encrypt, nonceLength } from "../../runtime/AesGcm.ts"
 import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
+import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
 
@@ -29,6 +31,9 @@ type Fill = (key: Uint8Array, token?: TokenTerms) => void
 
 /** The share of its lifetime for which a token is reused. */
 const cachedShare = 0.8
+
+/** One signature at a time leaves the other threads of Node's pool to others, and no key signs twice at once. */
+const signatures = { inProgress: 1, waiting: Number.POSITIVE_INFINITY }
 
 /** Approximate memory of a cached token beside its text. */
 const overheadBytes = 1024
@@ -57,6 +62,7 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
     const clock = yield* Clock.Clock
     const cacheKey = createSecretKey(randomBytes(32))
     const cache = new Map<CredentialId, CachedToken>()
+    const inTurn = makeRequestQueue(signatures)
 
     const wipe = (id: CredentialId) => {
       const cached = cache.get(id)
@@ -103,6 +109,20 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       return true
     }
 
+    /** Passes the cached token to `fill`, or a new one. Returns false if the key cannot sign. */
+    const openOrMint = (signer: Signer, key: CloudKey, fill: Fill): Effect.Effect<boolean> => {
+      if (open(signer, fill)) return Effect.succeed(true)
+      return Effect.map(mint(key, clock.currentTimeMillisUnsafe()), (token) => {
+        if (token === undefined) return false
+        const text = Buffer.from(token.text)
+        const terms = { expires_at: token.expires_at, cloud: cloudDetailsOf(key) }
+        cacheToken(signer, text, token.minted_at, terms)
+        fill(text, terms)
+        text.fill(0)
+        return true
+      })
+    }
+
     yield* Effect.addFinalizer(() => Effect.sync(() => Array.from(cache.keys()).forEach(wipe)))
     const wipeExpired = Effect.sync(() => {
       for (const [id, cached] of cache) if (!isFresh(cached)) wipe(id)
@@ -114,24 +134,22 @@ export class Tokens extends Context.Service<Tokens>()("byok/Tokens", {
       open,
       /**
        * Passes to `fill` the cached token of an opened key, or a new one, or the key itself if it is no cloud key.
-       * Returns false, without a call of `fill`, for a cloud key that cannot sign.
+       * Returns false, without a call of `fill`, for a cloud key that cannot sign. Reads the key during the call, before
+       * the effect runs; the effect fails only at the request's deadline.
        */
-      sign: (signer: Signer, key: Buffer, fill: Fill): boolean => {
-        if (open(signer, fill)) return true
+      sign: (signer: Signer, key: Buffer, fill: Fill): Effect.Effect<boolean, ServiceUnavailable> => {
+        if (open(signer, fill)) return Effect.succeed(true)
         const cloudKey = parseCloudKey(signer.provider, key.toString("utf8"))
         if (cloudKey === undefined) {
           fill(key)
-          return true
+          return Effect.succeed(true)
         }
-        if (Result.isFailure(cloudKey)) return false
-        const token = mint(cloudKey.success, clock.currentTimeMillisUnsafe())
-        if (token === undefined) return false
-        const text = Buffer.from(token.text)
-        const terms = { expires_at: token.expires_at, cloud: cloudDetailsOf(cloudKey.success) }
-        cacheToken(signer, text, token.minted_at, terms)
-        fill(text, terms)
-        text.fill(0)
-        return true
+        return Result.isFailure(cloudKey)
+          ? Effect.succeed(false)
+          : inTurn(
+              signer.account_id,
+              Effect.suspend(() => openOrMint(signer, cloudKey.success, fill))
+            )
       },
       /** Drops and zeroes the cached token of a credential, if any. */
       wipe,

@@ -1,8 +1,7 @@
 import { createHmac, createPrivateKey, hash, sign } from "node:crypto"
-import { Effect, Redacted, Result } from "effect"
+import { promisify } from "node:util"
+import { Effect } from "effect"
 import type { BedrockKey, CloudKey, VertexKey } from "../../domain/CloudKey.ts"
-import { InvalidParams } from "../../domain/Errors.ts"
-import { parseCloudKey, malformedCloudKey } from "../../domain/KeyMaterial.ts"
 
 /** A short-lived token, sent instead of the cloud key that signs it. Times are in milliseconds since 1970. */
 export interface Token {
@@ -15,30 +14,20 @@ export interface Token {
 const ttl = { bedrock: 900, vertex: 3600 }
 
 /** Signs a token offline; undefined if the key cannot sign. `now` is in milliseconds. */
-export const mint = (key: CloudKey, now: number): Token | undefined => {
+export const mint = (key: CloudKey, now: number): Effect.Effect<Token | undefined> => {
   const seconds = Math.floor(now / 1000)
-  const isBedrock = "accessKeyId" in key
-  try {
-    const text = isBedrock ? signBedrock(key, seconds) : signVertex(key, seconds)
-    return { text, minted_at: seconds * 1000, expires_at: (seconds + ttl[isBedrock ? "bedrock" : "vertex"]) * 1000 }
-  } catch {
-    return undefined
-  }
-}
-
-/** Whether a key has the form of a cloud key but cannot sign tokens. False for other keys, which need not sign. */
-export const isUnableToSign = (provider: string, key: string): boolean => {
-  const cloudKey = parseCloudKey(provider, key)
-  return cloudKey !== undefined && (Result.isFailure(cloudKey) || mint(cloudKey.success, 0) === undefined)
-}
-
-/** Refuses a cloud key that cannot sign tokens (D57). */
-export const checkSigning = (provider: string, key: Redacted.Redacted): Effect.Effect<void, InvalidParams> =>
-  isUnableToSign(provider, Redacted.value(key))
-    ? Effect.fail(
-        InvalidParams.of(malformedCloudKey("private_key must be a private RSA key of 2048 to 4096 bits in PEM"))
+  const tokenOf = (text: string, lifetime: number): Token => ({
+    text,
+    minted_at: seconds * 1000,
+    expires_at: (seconds + lifetime) * 1000
+  })
+  return "accessKeyId" in key
+    ? Effect.sync(() => tokenOf(signBedrock(key, seconds), ttl.bedrock))
+    : Effect.orElseSucceed(
+        Effect.tryPromise(async () => tokenOf(await signVertex(key, seconds), ttl.vertex)),
+        () => undefined
       )
-    : Effect.void
+}
 
 /** The parts of a token to redact from texts, even where they appear alone. */
 export const secretPartsOf = (token: string): ReadonlyArray<string> => {
@@ -84,12 +73,13 @@ const signBedrock = ({ accessKeyId, region, secretAccessKey, sessionToken }: Bed
 
 const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url")
 
-/** Signs a JWT as a service account (AIP-4111). Throws if the key cannot sign. */
-const signVertex = ({ client_email, private_key, private_key_id }: VertexKey, seconds: number): string => {
-  const key = createPrivateKey(private_key)
-  const bits = key.asymmetricKeyDetails?.modulusLength ?? 0
-  // RS256 requires 2048 bits; signing with more than 4096 would block the process.
-  if (key.asymmetricKeyType !== "rsa" || bits < 2048 || bits > 4096) throw new Error("RS256 refuses the key")
+const signInThreadPool = promisify(sign)
+
+/**
+ * Signs a JWT as a service account (AIP-4111), in Node's pool of threads because a signature takes milliseconds. Fails
+ * if the numbers of the key fit so badly together that OpenSSL refuses them.
+ */
+const signVertex = async ({ client_email, private_key, private_key_id }: VertexKey, seconds: number) => {
   const claims = {
     iss: client_email,
     sub: client_email,
@@ -98,5 +88,7 @@ const signVertex = ({ client_email, private_key, private_key_id }: VertexKey, se
     iat: seconds
   }
   const signingInput = `${base64url({ alg: "RS256", typ: "JWT", kid: private_key_id })}.${base64url(claims)}`
-  return `${signingInput}.${sign("sha256", Buffer.from(signingInput), key).toString("base64url")}`
+  const key = createPrivateKey({ key: Buffer.from(private_key), format: "der", type: "pkcs1" })
+  const signature = await signInThreadPool("sha256", Buffer.from(signingInput), key)
+  return `${signingInput}.${signature.toString("base64url")}`
 }

@@ -1,5 +1,6 @@
-import { Arbitrary, Effect, Fiber, Layer, Redacted } from "effect"
+import { Arbitrary, Clock, Effect, Fiber, Layer, Redacted } from "effect"
 import { TestClock } from "effect/testing"
+import { vi } from "vitest"
 import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { contextOf } from "../../../src/domain/SealedKey.ts"
 import { AuthenticationFailed, Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
@@ -269,7 +270,7 @@ describe("the cache of tokens", () => {
       assert.match(Buffer.from(bytes).toString(), /^bedrock-api-key-/)
       copies.push(bytes)
     }
-    assert.deepStrictEqual([sign(signer(0), key, fill), open(signer(0), fill)], [true, true])
+    assert.deepStrictEqual([yield* sign(signer(0), key, fill), open(signer(0), fill)], [true, true])
     assert.deepStrictEqual(
       copies.map((copy) => copy.every((byte) => byte === 0)),
       [true, true]
@@ -280,19 +281,37 @@ describe("the cache of tokens", () => {
     const { isCached, sign } = yield* Tokens
     const texts: Array<string> = []
     const fill = (bytes: Uint8Array) => void texts.push(Buffer.from(bytes).toString())
-    assert.isTrue(sign(signer(0), Buffer.from("plain-key-0123456789"), fill))
+    assert.isTrue(yield* sign(signer(0), Buffer.from("plain-key-0123456789"), fill))
     const vertexSigner = { ...signer(0), provider: "google-vertex" }
     const unusable = "-----BEGIN PRIVATE KEY-----\nfake\n-----END PRIVATE KEY-----\n"
     const cut = JSON.stringify({ ...JSON.parse(vertex.key), private_key: unusable })
-    assert.isFalse(sign(vertexSigner, Buffer.from(cut), fill))
+    assert.isFalse(yield* sign(vertexSigner, Buffer.from(cut), fill))
     assert.deepStrictEqual(texts, ["plain-key-0123456789"])
     assert.isFalse(isCached(signer(0)))
+  })
+
+  inTokens("signs once for concurrent leases of a key, although some are interrupted", function* () {
+    const { sign } = yield* Tokens
+    const vertexSigner = { ...signer(0), provider: "google-vertex" }
+    const clock = yield* Clock.Clock
+    let seconds = 0
+    vi.spyOn(clock, "currentTimeMillisUnsafe").mockImplementation(() => 1000 * (seconds += 1))
+    const texts = new Set<string>()
+    const signing = Effect.suspend(() =>
+      sign(vertexSigner, Buffer.from(vertex.key), (bytes) => void texts.add(Buffer.from(bytes).toString()))
+    )
+    const fibers = yield* Effect.replicateEffect(Effect.forkChild(signing, { startImmediately: true }), 20)
+    for (const n of [1, 5]) yield* Fiber.interrupt(fibers[n] ?? assert.fail())
+    assert.strictEqual(seconds, 1, "control: all but the first wait")
+    for (const [n, fiber] of fibers.entries()) if (n !== 1 && n !== 5) assert.isTrue(yield* Fiber.join(fiber))
+    assert.strictEqual(texts.size, 1)
+    vi.restoreAllMocks()
   })
 
   inTokens("keeps a token for 80 % of its life, and then wipes it without a request", function* () {
     const { isCached, sign } = yield* Tokens
     const { held } = yield* MemoryBudget
-    sign(signer(0), key, ignore)
+    yield* sign(signer(0), key, ignore)
     yield* TestClock.adjust("719 seconds")
     assert.isAbove(held.spare, 0)
     assert.isTrue(isCached(signer(0)))
@@ -303,10 +322,10 @@ describe("the cache of tokens", () => {
   inTokens("serves no token after 80 % of its life, nor one from the future if the clock was set back", function* () {
     const { isCached, sign } = yield* Tokens
     yield* TestClock.setTime(5_000)
-    sign(signer(0), key, ignore)
+    yield* sign(signer(0), key, ignore)
     yield* TestClock.setTime(4_999)
     assert.isFalse(isCached(signer(0)))
-    sign(signer(1), key, ignore)
+    yield* sign(signer(1), key, ignore)
     yield* TestClock.setTime(4_000 + 719_999)
     assert.isTrue(isCached(signer(1)), "control")
     yield* TestClock.setTime(4_000 + 720_000)
@@ -316,7 +335,7 @@ describe("the cache of tokens", () => {
   inTokens("evicts the least recently used token", function* () {
     const { isCached, open, sign } = yield* Tokens
     const { admit, held } = yield* MemoryBudget
-    for (const n of [0, 1]) sign(signer(n), key, ignore)
+    for (const n of [0, 1]) yield* sign(signer(n), key, ignore)
     open(signer(0), ignore)
     const others = yield* admit("another", "gateway", mebibyte - held.spare + 1)
     assert.deepStrictEqual(
@@ -330,7 +349,7 @@ describe("the cache of tokens", () => {
     const { held } = yield* MemoryBudget
     const service = Effect.gen(function* () {
       const { sign } = yield* Tokens
-      sign(signer(0), key, ignore)
+      yield* sign(signer(0), key, ignore)
       assert.isAbove(held.spare, 0)
     })
     yield* Effect.provide(service, Layer.fresh(Tokens.layer))
@@ -371,7 +390,7 @@ describe("cached tokens, compared with a simple model", () => {
           assert.strictEqual(text, isCached ? expected.text : undefined)
           if (!isCached) reference.delete(n)
         } else if (kind === "sign") {
-          assert.isTrue(sign(signer, Buffer.from(key), fill))
+          assert.isTrue(yield* sign(signer, Buffer.from(key), fill))
           if (isCached) assert.strictEqual(text, expected.text)
           else reference.set(n, { version, at: Math.floor(now / 1000) * 1000, text: String(text) })
         } else if (kind === "pass") {

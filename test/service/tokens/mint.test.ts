@@ -1,12 +1,13 @@
-import { createPrivateKey, generateKeyPairSync } from "node:crypto"
+import { createPrivateKey } from "node:crypto"
 import { getToken } from "@aws/bedrock-token-generator"
-import { Arbitrary, Effect, Exit, Redacted } from "effect"
+import { Arbitrary, Effect, Result } from "effect"
 import { JWTAccess } from "google-auth-library"
 import { importSPKI, jwtVerify } from "jose"
 import { vi } from "vitest"
-import { InvalidParams } from "../../../src/domain/Errors.ts"
-import { checkSigning, isUnableToSign, mint, secretPartsOf } from "../../../src/service/tokens/mint.ts"
+import { parseRsaKey } from "../../../src/domain/RsaKey.ts"
+import { mint, secretPartsOf } from "../../../src/service/tokens/mint.ts"
 import { accessKey, rsaKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
+import { rsaPem } from "../../support/keys/unusableKeys.ts"
 import { canary, elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
@@ -48,7 +49,7 @@ describe("a token for Bedrock", () => {
     function* ([{ hasSession, region, sessionToken, ...rest }, now]) {
       const credentials = hasSession ? { ...rest, sessionToken } : rest
       const expected = yield* at(now, () => getToken({ credentials, region, expiresInSeconds: 900 }))
-      const minted = mint({ ...credentials, region }, now)
+      const minted = yield* mint({ ...credentials, region }, now)
       assert.strictEqual(minted?.text, expected)
       assert.strictEqual(minted?.expires_at, Math.floor(now / 1000) * 1000 + 900_000)
       for (const text of [expected, ...secretPartsOf(expected)]) assert.notInclude(text, rest.secretAccessKey)
@@ -60,20 +61,22 @@ describe("a token for Bedrock", () => {
     const expected = yield* at(now, () =>
       getToken({ credentials: accessKey, region: accessKey.region, expiresInSeconds: 900 })
     )
-    assert.strictEqual(mint(accessKey, now)?.text, expected)
-    assert.strictEqual(mint(accessKey, now + 876)?.text, expected)
+    assert.strictEqual((yield* mint(accessKey, now))?.text, expected)
+    assert.strictEqual((yield* mint(accessKey, now + 876))?.text, expected)
     for (const other of [
       mint(accessKey, now + 877),
       mint({ ...accessKey, secretAccessKey: `${accessKey.secretAccessKey}x` }, now),
       mint({ ...accessKey, region: "us-east-2" }, now),
       mint({ ...accessKey, sessionToken: "s" }, now)
     ])
-      assert.notStrictEqual(other?.text, expected)
+      assert.notStrictEqual((yield* other)?.text, expected)
   })
 })
 
 describe("a token for Vertex", () => {
   const { client_email, private_key, private_key_id } = serviceAccount
+  const rsaOf = (pem: string) => Result.getOrThrow(parseRsaKey(pem))
+  const rsa = rsaOf(private_key)
   it.effect.prop(
     "equals the token of Google's library, and jose verifies it with the public key",
     [Arbitrary.all({ name: canary, kid: canary }), clock],
@@ -82,7 +85,7 @@ describe("a token for Vertex", () => {
       const headers = yield* at(now, async () =>
         new JWTAccess(email, private_key, kid).getRequestHeaders(undefined, undefined, scope)
       )
-      const minted = mint({ client_email: email, private_key, private_key_id: kid }, now)
+      const minted = yield* mint({ client_email: email, private_key: rsa, private_key_id: kid }, now)
       assert.strictEqual(`Bearer ${minted?.text}`, headers.get("authorization"))
       const iat = Math.floor(now / 1000)
       assert.strictEqual(minted?.expires_at, (iat + 3600) * 1000)
@@ -97,7 +100,8 @@ describe("a token for Vertex", () => {
 
   it.effect("is refused by jose when altered or expired (control)", function* () {
     const now = 1_767_225_600_000
-    const [head = "", claims = "", signature = ""] = mint(serviceAccount, now)?.text.split(".") ?? []
+    const [head = "", claims = "", signature = ""] =
+      (yield* mint({ ...serviceAccount, private_key: rsa }, now))?.text.split(".") ?? []
     const key = yield* Effect.promise(() => importSPKI(rsaKey.publicKey, "RS256"))
     const verify = (token: string, time: number) =>
       Effect.exit(Effect.tryPromise(() => jwtVerify(token, key, { currentDate: new Date(time) })))
@@ -113,66 +117,29 @@ describe("a token for Vertex", () => {
     assert.deepStrictEqual(tags, ["Success", "Failure", "Failure"])
   })
 
-  const pkcs8 = { type: "pkcs8", format: "pem" } as const
-  const pem = (type: "rsa" | "rsa-pss" | "ec", modulusLength: number): string => {
-    const { privateKey } =
-      type === "ec"
-        ? generateKeyPairSync("ec", { namedCurve: "P-256" })
-        : generateKeyPairSync(type as "rsa", { modulusLength })
-    return String(privateKey.export(pkcs8))
-  }
-  const known = createPrivateKey(private_key)
-  /** A key of numbers that are no primes: to find large ones takes a second. */
-  const made = (bits: number): string => {
-    const number = (bits: number) => Buffer.alloc(bits / 8, 0xc1).toString("base64url")
-    const [n, half] = [number(bits), number(bits / 2)]
-    const key = { kty: "RSA", e: "AQAB", n, d: n, p: half, q: half, dp: half, dq: half, qi: half }
-    return String(createPrivateKey({ format: "jwk", key }).export(pkcs8))
-  }
-  it.for<readonly [name: string, make: () => string]>([
-    ["one of 1024 bits", () => pem("rsa", 1024)],
-    ["one of 5120 bits, which would occupy the process", () => made(5120)],
-    ["one for another algorithm", () => pem("ec", 0)],
-    ["one for PSS only", () => pem("rsa-pss", 2048)],
-    ["one behind a passphrase", () => String(known.export({ ...pkcs8, cipher: "aes-256-cbc", passphrase: "p" }))],
-    ["a public key", () => rsaKey.publicKey],
-    ["one that was cut", () => private_key.slice(0, 800)],
-    ["one whose line breaks were escaped twice", () => private_key.replaceAll("\n", "\\n")],
-    ["a PEM frame around text", () => "-----BEGIN PRIVATE KEY-----\nfake\n-----END PRIVATE KEY-----\n"]
-  ])("is not minted with a key that cannot sign: %s", ([, make]) => {
-    assert.isUndefined(mint({ client_email, private_key_id, private_key: make() }, 0))
+  it.effect("can be signed with a PKCS #1 key and with a key of 4096 bits", function* () {
+    const pkcs1 = createPrivateKey(private_key).export({ type: "pkcs1", format: "pem" })
+    for (const key of [String(pkcs1), rsaPem(4096)])
+      assert.isDefined(yield* mint({ client_email, private_key_id, private_key: rsaOf(key) }, 0))
   })
 
-  it("can be signed with a PKCS #1 key and with a key of 4096 bits", () => {
-    const pkcs1 = known.export({ type: "pkcs1", format: "pem" })
-    for (const key of [String(pkcs1), made(4096)])
-      assert.isDefined(mint({ client_email, private_key_id, private_key: key }, 0))
+  it.effect("is undefined if OpenSSL refuses the key", function* () {
+    assert.isUndefined(yield* mint({ client_email, private_key_id, private_key: Buffer.of(0) as never }, 0))
   })
 
-  it.effect("is refused in advance for a key that should sign and cannot, but not for a plain key (D57)", function* () {
-    const [signing, weak] = [private_key, pem("rsa", 1024)].map((key) =>
-      JSON.stringify({ ...serviceAccount, private_key: key, region: "us-east5" })
-    )
-    const issue = {
-      path: ["key"],
-      message: "must be a plain key or a JSON object: private_key must be a private RSA key of 2048 to 4096 bits in PEM"
-    }
-    for (const [key, expected] of [
-      ["plain-key-0123456789", Exit.void],
-      [signing, Exit.void],
-      [weak, Exit.fail(InvalidParams.of(issue))]
-    ] as const) {
-      assert.strictEqual(isUnableToSign("google-vertex", key ?? ""), Exit.isFailure(expected))
-      const exit = yield* Effect.exit(checkSigning("google-vertex", Redacted.make(key ?? "")))
-      assert.deepStrictEqual(exit, expected)
-    }
+  it.effect("is signed while the event loop goes on", function* () {
+    const order: Array<string> = []
+    setImmediate(() => order.push("another event"))
+    yield* mint({ client_email, private_key_id, private_key: rsaOf(rsaPem(4096)) }, 0)
+    order.push("signature")
+    assert.deepStrictEqual(order, ["another event", "signature"])
   })
 })
 
 describe("the secret parts of a token", () => {
-  it("are the URL, signature and session token for Bedrock, and each part of a JWT for Vertex", () => {
+  it.effect("are the URL, signature and session token for Bedrock, and each part of a JWT for Vertex", function* () {
     const sessionToken = "a-session/+=="
-    const token = mint({ ...accessKey, sessionToken }, 0)?.text ?? ""
+    const token = (yield* mint({ ...accessKey, sessionToken }, 0))?.text ?? ""
     const encoded = token.replace("bedrock-api-key-", "")
     const url = Buffer.from(encoded, "base64").toString()
     const signature = /X-Amz-Signature=([0-9a-f]{64})&/.exec(url)?.[1]

@@ -1,27 +1,13 @@
 import { generateKeyPairSync, sign } from "node:crypto"
 import { isIP } from "node:net"
+import { identifier, pem, sequence, tagged } from "./der.ts"
 
-const tagged = (tag: number, ...parts: ReadonlyArray<Uint8Array>): Buffer => {
-  const body = Buffer.concat(parts)
-  const length =
-    body.length < 128
-      ? [body.length]
-      : body.length < 256
-        ? [0x81, body.length]
-        : [0x82, body.length >> 8, body.length & 255]
-  return Buffer.concat([Buffer.of(tag, ...length), body])
-}
-const sequence = (...parts: ReadonlyArray<Uint8Array>) => tagged(0x30, ...parts)
-const identifier = (...bytes: ReadonlyArray<number>) => tagged(0x06, Buffer.of(...bytes))
 const bits = (bytes: Uint8Array) => tagged(0x03, Buffer.of(0), bytes)
 const time = (text: string) => tagged(0x18, Buffer.from(text))
 
 const commonName = identifier(0x55, 0x04, 0x03)
 const alternativeNames = identifier(0x55, 0x1d, 0x11)
 const ecdsaWithSha256 = sequence(identifier(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02))
-
-const pem = (der: Buffer) =>
-  `-----BEGIN CERTIFICATE-----\n${der.toString("base64").replace(/.{64}/g, "$&\n")}\n-----END CERTIFICATE-----\n`
 
 const groups = (text: string) => (text === "" ? [] : text.split(":").map((group) => Number.parseInt(group, 16)))
 
@@ -52,6 +38,6 @@ export const selfSignedCertificate = (host: string, until = "99991231235959Z") =
   )
   return {
     key: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
-    certificate: pem(sequence(content, ecdsaWithSha256, bits(sign("sha256", content, privateKey))))
+    certificate: pem("CERTIFICATE", sequence(content, ecdsaWithSha256, bits(sign("sha256", content, privateKey))))
   }
 }

@@ -83,6 +83,20 @@ const roleOf = (principal: Principal): Role => {
 
 export const isAllowed = (principal: Principal, operation: string) => roleAllows(roleOf(principal), operation)
 
+/**
+ * Acts for the account of the current principal. Dies if its role does not allow the operation: a caller over HTTP was
+ * refused before, by the same table.
+ */
+export const ifAllowed = <A, E, R>(
+  operation: Operation,
+  act: (account_id: AccountId) => Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R | CurrentPrincipal> =>
+  Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<A, E, R> =>
+    isAllowed(principal, operation)
+      ? act(accountOf(principal))
+      : Effect.die(new Error(`This principal may not call ${operation}`))
+  )
+
 export const actorOf = (principal: Principal): Actor => {
   switch (principal.kind) {
     case "api_key":

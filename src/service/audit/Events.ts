@@ -1,6 +1,6 @@
 import { Clock, DateTime, Duration, Effect, Layer } from "effect"
 import type { AccountEvent } from "../../domain/AuditEvent.ts"
-import { accountOf, type Actor, CurrentPrincipal } from "../../domain/Principal.ts"
+import { type Actor, ifAllowed } from "../../domain/Principal.ts"
 import { AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
 import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
 import { Events, type FeedEvent } from "../../port/Events.ts"
@@ -36,11 +36,9 @@ export const layer = Layer.effect(
     const withinDeadline = withDeadline(yield* RequestTimeout)
     return {
       list: (page) =>
-        Effect.flatMap(CurrentPrincipal, (principal) =>
-          withinDeadline(
-            Effect.map(read({ ...page, account_id: accountOf(principal) }), (entries) =>
-              entries.flatMap(feedEventsOf).map(accountEventOf)
-            )
+        withinDeadline(
+          ifAllowed("events", (account_id) =>
+            Effect.map(read({ ...page, account_id }), (entries) => entries.flatMap(feedEventsOf).map(accountEventOf))
           )
         ),
       next: Effect.fnUntraced(function* (after, limit, wait = 0) {

@@ -1,7 +1,7 @@
 import { Effect, Layer, Option } from "effect"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
-import { accountOf, CurrentPrincipal, isAllowed, type Operation } from "../../domain/Principal.ts"
+import { ifAllowed } from "../../domain/Principal.ts"
 import { Cipher, KeyStoreUnavailable } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { Credentials, type ListRequest, OrderRefused, type OrderRequest } from "../../port/Credentials.ts"
@@ -19,14 +19,6 @@ export const make = Effect.gen(function* () {
   const update = yield* makeUpdate
   const withinDeadline = withDeadline(yield* RequestTimeout)
 
-  /** Acts for the account of the principal. Checks the role, because calls in process bypass the checks of HTTP. */
-  const ifAllowed = <A, E, R>(operation: Operation, act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
-    Effect.flatMap(CurrentPrincipal, (principal): Effect.Effect<A, E, R> =>
-      isAllowed(principal, operation)
-        ? withinDeadline(act(accountOf(principal)))
-        : Effect.die(new Error(`This principal may not ${operation} credentials`))
-    )
-
   const list = Effect.fnUntraced(function* (account_id: AccountId, { workspace_id, ...page }: ListRequest) {
     const workspace = yield* workspaces.resolve(account_id, workspace_id)
     if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(workspace_id))
@@ -42,20 +34,25 @@ export const make = Effect.gen(function* () {
   })
 
   return Credentials.of({
-    create: (input, idempotency_key) => ifAllowed("create", (account_id) => create(account_id, input, idempotency_key)),
+    create: (input, idempotency_key) =>
+      withinDeadline(ifAllowed("create", (account_id) => create(account_id, input, idempotency_key))),
     get: (id) =>
-      ifAllowed("get", (account_id) =>
-        Effect.flatMap(
-          repository.findById(account_id, id),
-          Option.match({ onNone: () => new NotFound(), onSome: Effect.succeed })
+      withinDeadline(
+        ifAllowed("get", (account_id) =>
+          Effect.flatMap(
+            repository.findById(account_id, id),
+            Option.match({ onNone: () => new NotFound(), onSome: Effect.succeed })
+          )
         )
       ),
-    list: (request) => ifAllowed("list", (account_id) => list(account_id, request)),
-    update: (id, changes) => ifAllowed("update", (account_id) => update(account_id, id, changes)),
-    order: (request) => ifAllowed("order", (account_id) => order(account_id, request)),
+    list: (request) => withinDeadline(ifAllowed("list", (account_id) => list(account_id, request))),
+    update: (id, changes) => withinDeadline(ifAllowed("update", (account_id) => update(account_id, id, changes))),
+    order: (request) => withinDeadline(ifAllowed("order", (account_id) => order(account_id, request))),
     delete: (id) =>
-      ifAllowed("delete", (account_id) =>
-        Effect.flatMap(repository.delete(account_id, id), (existed) => (existed ? Effect.void : new NotFound()))
+      withinDeadline(
+        ifAllowed("delete", (account_id) =>
+          Effect.flatMap(repository.delete(account_id, id), (existed) => (existed ? Effect.void : new NotFound()))
+        )
       )
   })
 })

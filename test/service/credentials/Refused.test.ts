@@ -6,14 +6,13 @@ import { decodeNewCredential } from "../../../src/domain/NewCredential.ts"
 import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
-import type { Credentials } from "../../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { importCredential, makeImportCheck } from "../../../src/service/credentials/importCredential.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../../support/database/newTenant.ts"
-import { as, create, get, remove, update } from "../../support/service/asTenant.ts"
+import { as, create, update } from "../../support/service/asTenant.ts"
 import { accessKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { encryptedKeys, rsaPem, unusableKeys } from "../../support/keys/unusableKeys.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
@@ -140,35 +139,6 @@ describe("a create", () => {
       assert.strictEqual(yield* rowCount, 0)
     }).pipe(Effect.provide(serviceWith(Layer.mock(Cipher, { seal: () => Effect.fail(failure) }))))
   )
-})
-
-describe("a principal in process (D51)", () => {
-  const roles = ["management", "viewer", "ordinary"] as const
-  inService("may do what its role allows; anything else is a defect and stores nothing", function* () {
-    const { account_id, hash: api_key_hash } = yield* newTenant
-    const tenant = { account_id }
-    const { id } = yield* create(tenant)
-    const acts: ReadonlyArray<Effect.Effect<unknown, unknown, Credentials>> = [
-      get(tenant, id),
-      create(tenant),
-      update(tenant, id, { name: "n" }),
-      remove(tenant, id)
-    ]
-    const outcomes = yield* Effect.forEach(roles, (role) => {
-      const as = Effect.provideService(CurrentPrincipal, { kind: "api_key", account_id, api_key_hash, role })
-      return Effect.forEach(acts, (act) => Effect.map(Effect.exit(as(act)), Exit.isSuccess))
-    })
-    assert.deepStrictEqual(outcomes, [
-      [true, true, true, true],
-      [false, false, false, false],
-      [false, false, false, false]
-    ])
-    assert.strictEqual(yield* rowCount, 1)
-    const viewed = yield* Effect.provideService(get(tenant, (yield* create(tenant)).id), CurrentPrincipal, {
-      ...{ kind: "api_key", account_id, api_key_hash, role: "viewer" }
-    })
-    assert.strictEqual(viewed.name, null, "control")
-  })
 })
 
 /** The result of `act`, and the least CPU of three calls in milliseconds, because the process collects garbage too. */

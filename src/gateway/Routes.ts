@@ -11,12 +11,7 @@ import { onEnd } from "../runtime/onEnd.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
-import {
-  type ApiKeyMayNotRoute,
-  type PoolsUnavailable,
-  UnknownApiKey,
-  type UnknownWorkspace
-} from "../service/routing/RouterErrors.ts"
+import { UnknownApiKey } from "../service/routing/RouterErrors.ts"
 import { TokensOnly } from "../service/tokens/Tokens.ts"
 import { AnotherAttemptOpen, type NewRoute, NotForRouting, type Report, RouteReport } from "../contract/GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
@@ -91,10 +86,7 @@ export const makeRoutes = Effect.gen(function* () {
       const api_key_hash = api_key === undefined ? rest.api_key_hash : hashApiKey(api_key)
       const request = { ...rest, api_key_hash, ...(requested === null ? {} : { workspace_id: requested }) }
       const freshness = freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
-      const planning: Effect.Effect<
-        PlannedRequest,
-        UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable
-      > =
+      const planning: ReturnType<typeof plan> =
         account_id !== undefined
           ? plan({ ...request, account_id }, freshness)
           : api_key_hash === null

@@ -2,7 +2,7 @@ import { Clock, Effect, Layer, Option } from "effect"
 import type { Credential } from "../../domain/Credential.ts"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
-import { accountOf, CurrentPrincipal } from "../../domain/Principal.ts"
+import { ifAllowed } from "../../domain/Principal.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { statusOf } from "../../domain/routing/CredentialStatus.ts"
 import { explanationBody } from "../../domain/routing/Explanation.ts"
@@ -32,6 +32,13 @@ const tooManyCredentials = InvalidParams.of({
   message: `must name fewer providers: these have more than ${maxCredentials} credentials`
 })
 
+const unknownApiKey = InvalidParams.of({ path: ["api_key_hash"], message: "is not an API key of this account" })
+
+const notForRouting = InvalidParams.of({
+  path: ["api_key_hash"],
+  message: "must be that of an ordinary API key: a management key or a viewer's cannot route"
+})
+
 /** Minimum credentials in an explanation for it to be cached. */
 const minCached = 16
 
@@ -54,7 +61,7 @@ interface CachedBody {
 
 /** Makes explanations and statuses from the pools that routers read. `verifies`: whether the pools verify rows. */
 const make = Effect.fnUntraced(function* (verifies: boolean) {
-  const { current, inTurn, throttled } = yield* Pools
+  const { current, currentForKey, inTurn, throttled } = yield* Pools
   const budget = yield* MemoryBudget
   const clock = yield* Clock.Clock
   const credentials = yield* CredentialRepository
@@ -65,11 +72,16 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
   /** Reads the pools of the requested providers. Refuses several providers with too many credentials. */
   const prepare = Effect.fnUntraced(function* (account_id: AccountId, requested: PlanRequest) {
     const providers = requested.targets.map(({ provider }) => provider)
-    const { snapshots, workspace_id } = yield* Effect.catchTag(
-      current({ ...requested, account_id }, providers),
-      "UnknownWorkspace",
-      () => InvalidParams.of(workspaceIssue(requested.workspace_id))
-    )
+    const { api_key_hash } = requested
+    const pools =
+      api_key_hash === null
+        ? current({ ...requested, account_id }, providers)
+        : currentForKey({ ...requested, account_id, api_key_hash }, providers)
+    const { snapshots, workspace_id } = yield* Effect.catchTags(pools, {
+      UnknownWorkspace: () => InvalidParams.of(workspaceIssue(requested.workspace_id)),
+      UnknownApiKey: () => unknownApiKey,
+      ApiKeyMayNotRoute: () => notForRouting
+    })
     const members = snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
     if (providers.length > 1 && members > maxCredentials) return yield* tooManyCredentials
     const poolOf = (provider: Provider) => snapshots[providers.indexOf(provider)]?.pool ?? []
@@ -165,19 +177,19 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return status ?? (yield* new NotFound())
   })
 
-  const forAccount = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
-    Effect.flatMap(CurrentPrincipal, (principal) => withinDeadline(answer(accountOf(principal))))
-
   return Explanations.of({
     explain: (request) =>
-      forAccount((account_id) =>
-        Effect.flatMap(prepare(account_id, request), (prepared) =>
-          Effect.map(inTurn(account_id, explain(prepared)), ({ explanation }) => explanation)
+      withinDeadline(
+        ifAllowed("plan", (account_id) =>
+          Effect.flatMap(prepare(account_id, request), (prepared) =>
+            Effect.map(inTurn(account_id, explain(prepared)), ({ explanation }) => explanation)
+          )
         )
       ),
-    explainedBody: (request, memory) => forAccount((account_id) => explainedBody(account_id, request, memory)),
-    statuses: (listed) => forAccount((account_id) => statuses(account_id, listed)),
-    status: (id) => forAccount((account_id) => status(account_id, id)),
+    explainedBody: (request, memory) =>
+      withinDeadline(ifAllowed("plan", (account_id) => explainedBody(account_id, request, memory))),
+    statuses: (listed) => withinDeadline(ifAllowed("status", (account_id) => statuses(account_id, listed))),
+    status: (id) => withinDeadline(ifAllowed("status", (account_id) => status(account_id, id))),
     verifies
   })
 })

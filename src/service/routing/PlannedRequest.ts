@@ -1,5 +1,5 @@
 import type { Duration } from "effect"
-import type { ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { SearchPosition } from "../../domain/routing/planFor.ts"
 import type { Plan } from "../../domain/routing/Plan.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
@@ -7,16 +7,19 @@ import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 /** Maximum age of the credentials that a plan uses. `now`: as of the start of planning, or newer. */
 export type Freshness = "now" | Duration.Duration
 
-/** A request whose API key determines the account. */
-export type KeyRequest = Omit<RoutingRequest, "account_id"> & { readonly api_key_hash: ApiKeyHash }
+/** A request whose API key determines the account, or must be a key of the named one. */
+export type KeyRequest = Omit<RoutingRequest, "account_id"> & {
+  readonly account_id?: AccountId
+  readonly api_key_hash: ApiKeyHash
+}
 
 /** A request with its workspace and freshness. */
 export interface ResolvedRequest {
   readonly request: RoutingRequest & { readonly workspace_id: WorkspaceId }
   /** In milliseconds. */
   readonly freshness: number
-  /** The API key that determined the account. `confirmed_at`: when the query that did so began, in monotonic time. */
-  readonly key?: { readonly api_key_hash: ApiKeyHash; readonly confirmed_at: number } | undefined
+  /** The API key of the request. `confirmed_at`: when the last query that confirmed it began, in monotonic time. */
+  readonly key?: { readonly api_key_hash: ApiKeyHash; confirmed_at: number } | undefined
 }
 
 /**

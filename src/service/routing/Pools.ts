@@ -1,6 +1,6 @@
 import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
-import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import { isUnableToSign } from "../../domain/KeyMaterial.ts"
 import { roleAllows } from "../../domain/Principal.ts"
 import { type Provider, signsTokens } from "../../domain/Provider.ts"
@@ -34,6 +34,9 @@ import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErro
 /** A workspace of an account, the default one unless `workspace_id` is set. */
 type WorkspaceSelector = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId }
 
+/** A workspace of the account of an API key, which must be `account_id` if that is set. */
+type KeySelector = Partial<WorkspaceSelector> & { readonly api_key_hash: ApiKeyHash }
+
 /**
  * Caches pools: the credentials of a workspace for one provider, with the health of their keys. Unless the cached pools
  * are fresh enough, a call queries their versions and reads those that changed, once for all callers that wait.
@@ -52,9 +55,9 @@ export class Pools extends Context.Service<
       providers: ReadonlyArray<Provider>,
       freshness?: number
     ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace>
-    /** The pools for an API key. Queries the database each time: the key may be revoked. */
+    /** The pools for an API key. Queries the database each time: the key may be revoked. Fails for another account's. */
     readonly currentForKey: (
-      key: Parameters<CredentialPools["Service"]["versionsOfKey"]>[0],
+      key: KeySelector,
       providers: ReadonlyArray<Provider>
     ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace | UnknownApiKey | ApiKeyMayNotRoute>
     /** Reads a pool again, at most once a second, after a key in it did not open: it may have been rewrapped. */
@@ -296,12 +299,13 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       )
     })
 
-  const currentForKey: Pools["Service"]["currentForKey"] = (key, providers) =>
+  const currentForKey: Pools["Service"]["currentForKey"] = ({ account_id: expected, ...key }, providers) =>
     Effect.suspend(() => {
       const query = beginQuery()
       return Effect.flatMap(versionsOfKey(key, providers), (account): ReturnType<Pools["Service"]["currentForKey"]> => {
         if (Option.isNone(account)) return Effect.fail(new UnknownApiKey())
         const { account_id, role, versions } = account.value
+        if (expected !== undefined && expected !== account_id) return Effect.fail(new UnknownApiKey())
         if (!roleAllows(role, "route")) return Effect.fail(new ApiKeyMayNotRoute())
         return Option.isNone(versions)
           ? Effect.fail(new UnknownWorkspace())

@@ -51,12 +51,13 @@ export class Router extends Context.Service<
     /**
      * Plans the attempts for a request. With `now`, the default, the plan respects every change acknowledged on any
      * instance before the call. With a duration of up to ten minutes, it may use snapshots that the database confirmed
-     * within that time, even while the database is away.
+     * within that time, even while the database is away. With an `api_key_hash`, plans as `planForKey` does, and fails
+     * with `UnknownApiKey` unless it is a live key of the account.
      */
     readonly plan: (
       request: RoutingRequest,
       freshness?: Freshness
-    ) => Effect.Effect<PlannedRequest, UnknownWorkspace | PoolsUnavailable>
+    ) => Effect.Effect<PlannedRequest, KeyFailure | PoolsUnavailable>
     /** Plans for the account of an API key, looked up each time: it may be revoked. `freshness` is for leases only. */
     readonly planForKey: (
       request: KeyRequest,
@@ -185,6 +186,11 @@ const make = Effect.gen(function* () {
   const planWithin = (request: RoutingRequest, freshness: number) =>
     planOn(current(request, providersOf(request), freshness), request, freshness)
 
+  const planNamed = ({ api_key_hash, ...request }: RoutingRequest, freshness: number) =>
+    api_key_hash === null
+      ? planWithin({ ...request, api_key_hash }, freshness)
+      : planForKey({ ...request, api_key_hash }, freshness)
+
   const planForKey = (request: KeyRequest, freshness: number) =>
     Effect.suspend(() => {
       const key = { api_key_hash: request.api_key_hash, confirmed_at: monotonicMillis(clock) }
@@ -272,25 +278,26 @@ const make = Effect.gen(function* () {
     return health.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  /** Reads the pools from which to search for a step, or to lease its key. */
-  const readPools = ({ freshness, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
-    orNoPools(current(request, providers, Math.max(leaseFreshness, freshness)))
-
   /**
-   * Makes a search that continues after the previous step, or restarts if a pool has changed since. Looks the request's
-   * API key up again, if it has one, once its last confirmation is more than a second old.
+   * Reads the pools from which to search for a step, or to lease its key. Looks the request's API key up again, if it
+   * has one, once its last confirmation is more than a second old.
    */
-  const search: RouterOperations["search"] = ({ freshness, key, request, start }) => {
+  const readPools = ({ freshness, key, request }: ResolvedRequest, providers: ReadonlyArray<Provider>) =>
+    Effect.suspend(() => {
+      const now = monotonicMillis(clock)
+      if (key === undefined || now < key.confirmed_at + leaseFreshness)
+        return orNoPools(current(request, providers, Math.max(leaseFreshness, freshness)))
+      const { account_id, workspace_id } = request
+      const confirmed = currentForKey({ api_key_hash: key.api_key_hash, account_id, workspace_id }, providers)
+      return orNoPools(Effect.tap(confirmed, () => Effect.sync(() => void (key.confirmed_at = now))))
+    })
+
+  /** Makes a search that continues after the previous step, or restarts if a pool has changed since. */
+  const search: RouterOperations["search"] = (plan) => {
+    const { request, start } = plan
     const providers = providersOf(request)
     let { position, versions } = start
-    let confirmed_at = key?.confirmed_at ?? Number.POSITIVE_INFINITY
-    const pools = Effect.suspend(() => {
-      const now = monotonicMillis(clock)
-      if (key === undefined || now < confirmed_at + leaseFreshness) return readPools({ request, freshness }, providers)
-      const { workspace_id } = request
-      const confirmed = currentForKey({ api_key_hash: key.api_key_hash, workspace_id }, providers)
-      return orNoPools(Effect.tap(confirmed, () => Effect.sync(() => void (confirmed_at = now))))
-    })
+    const pools = readPools(plan, providers)
     return {
       restart: () => void (position = searchStart),
       next: (isWanted) =>
@@ -454,7 +461,7 @@ const make = Effect.gen(function* () {
   const walk = makeWalk({ end, lease: leaseStep, retryAt, search })
 
   return Router.of({
-    plan: (request, freshness = "now") => metered.plan(planWithin(request, millisOf(freshness))),
+    plan: (request, freshness = "now") => metered.plan(planNamed(request, millisOf(freshness))),
     planForKey: (request, freshness = "now") => metered.plan(planForKey(request, millisOf(freshness))),
     lease: leaseInScope,
     report: (lease, outcome) => Effect.sync(() => report(lease, outcome)),

@@ -83,8 +83,8 @@ const credentialOf = (step: Step) => (step._tag === "Own" ? step.credential_id :
 export const makeWalk =
   ({ end, lease, retryAt, search }: RouterOperations) =>
   (plan: PlannedRequest): Walk => {
-    const { freshness, request } = plan
-    const resolved: ResolvedRequest = { request, freshness }
+    const { freshness, key, request } = plan
+    const resolved: ResolvedRequest = { request, freshness, key }
     const stepSearch = search(plan)
     const attempts: Array<Attempted> = []
     /** Failures in a row. */

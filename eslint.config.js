@@ -75,6 +75,16 @@ const layering = [unlisted, ...rooms].map((room) => {
   return { files, rules: { "no-restricted-imports": ["error", { patterns }] } }
 })
 
+/**
+ * A service is required. Where the context of a request lacks a `Reference`, its default is used in silence; so the only
+ * default is `undefined`, for what belongs to one request and is absent outside it.
+ */
+const noDefaults = {
+  selector:
+    "CallExpression[callee.object.name='Context'][callee.property.name='Reference']:not(:has(Property[key.name='defaultValue'] > ArrowFunctionExpression > Identifier.body[name='undefined']))",
+  message: "Use Context.Service, and read it when a service is made: a default would be served in silence."
+}
+
 export default tseslint.config(
   {
     ignores: [
@@ -117,10 +127,17 @@ export default tseslint.config(
     }
   },
   {
+    files: ["src/**/*.ts"],
+    // The streams of the process, which tests replace. No request reads them.
+    ignores: ["src/cli/Output.ts", "src/wiring/StandardError.ts"],
+    rules: { "no-restricted-syntax": ["error", noDefaults] }
+  },
+  {
     files: ["src/{gateway,http,links,runtime,service}/**/*.ts"],
     rules: {
       "no-restricted-syntax": [
         "error",
+        noDefaults,
         {
           selector:
             "ArrowFunctionExpression > CallExpression[callee.object.name='Effect'][callee.property.name='gen'], :matches(ArrowFunctionExpression, ReturnStatement) > CallExpression > MemberExpression > CallExpression[callee.object.name='Effect'][callee.property.name='gen'], ReturnStatement > CallExpression[callee.object.name='Effect'][callee.property.name='gen']",

@@ -37,7 +37,5 @@ export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: Cu
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
-/** Whether authentication also reads the credential in the path: alone, with its sealed key, or not (undefined). */
-export const PrefetchMode = Context.Reference<"alone" | "sealed" | undefined>("byok/PrefetchMode", {
-  defaultValue: () => undefined
-})
+/** The annotation of an endpoint whose credential authentication also reads: alone or with its sealed key. */
+export class PrefetchMode extends Context.Service<PrefetchMode, "alone" | "sealed">()("byok/PrefetchMode") {}

@@ -134,7 +134,7 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: TokenLook
           return tokens.missing(request)
         if (hasWrongChecksum(Redacted.value(token))) return tokens.invalid
         const { params } = Context.get(context, HttpRouter.RouteContext)
-        const prefetchMode = Context.get(endpoint.annotations, PrefetchMode)
+        const prefetchMode = Context.getOrUndefined(endpoint.annotations, PrefetchMode)
         const id = prefetchMode === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
         const hash = hashApiKey(token, "latin1")
         const lookUp = reads(

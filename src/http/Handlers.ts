@@ -122,7 +122,7 @@ const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
  * client has left. `make` gets a function that reserves memory for further bytes. Cuts off the client if an account
  * that has reserved less needs the memory.
  */
-export const reserveUntilSent = ({ admit }: MemoryBudget) =>
+export const reserveUntilSent = ({ admit }: MemoryBudget["Service"]) =>
   Effect.fnUntraced(function* <E, R>(
     request: HttpServerRequest.HttpServerRequest,
     bytes: number,

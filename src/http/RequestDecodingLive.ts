@@ -105,7 +105,7 @@ const readBody = (source: ArrivingRequest, reservation: Reservation) =>
  * for `sender`, an account or the gateway, and for `use` until `app` ends.
  */
 export const withJsonBody = <E, R>(
-  budget: MemoryBudget,
+  budget: MemoryBudget["Service"],
   sender: string,
   use: "body" | "gateway",
   app: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>

@@ -6,7 +6,7 @@ import { clientGone, methodOf } from "./RequestMeter.ts"
 import type { Routing } from "./Routing.ts"
 
 /** Whether requests are logged. */
-export const AccessLog = Context.Reference<boolean>("byok/AccessLog", { defaultValue: () => false })
+export class AccessLog extends Context.Service<AccessLog, boolean>()("byok/AccessLog") {}
 
 /** The caller of a request, filled in by authentication. */
 interface RequestLogContext {

@@ -113,17 +113,17 @@ export interface OrderMismatch {
 export class WorkspaceGone extends Data.TaggedError("WorkspaceGone") {}
 
 /** Limits for the credentials of one provider in a workspace: a plan reads and verifies all of them. */
-export interface PoolLimits {
-  readonly credentials: number
-  /** Total bytes of the credentials' lists and sealed keys. */
-  readonly bytes: number
-}
-export const PoolLimits = Context.Reference<PoolLimits>("byok/PoolLimits", {
-  defaultValue: () => ({ credentials: 1000, bytes: 16 * 1024 * 1024 })
-})
+export class PoolLimits extends Context.Service<
+  PoolLimits,
+  {
+    readonly credentials: number
+    /** Total bytes of the credentials' lists and sealed keys. */
+    readonly bytes: number
+  }
+>()("byok/PoolLimits") {}
 
 /** The credentials of the provider in the workspace would exceed one of the `PoolLimits`; nothing was stored. */
 export class PoolFull extends Data.TaggedError("PoolFull")<{
-  readonly unit: keyof PoolLimits
+  readonly unit: keyof PoolLimits["Service"]
   readonly limit: number
 }> {}

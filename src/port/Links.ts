@@ -40,9 +40,7 @@ export class LinkRepository extends Context.Service<
 export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
 
 /** The service's URL without a trailing slash; undefined if none is set and the service listens beyond its machine. */
-export const PublicUrl = Context.Reference<string | undefined>("byok/PublicUrl", {
-  defaultValue: () => "http://127.0.0.1:3000"
-})
+export class PublicUrl extends Context.Service<PublicUrl, string | undefined>()("byok/PublicUrl") {}
 
 /** Whether a link is open, or why not. */
 export type LinkState = "open" | "used" | "revoked" | "expired"

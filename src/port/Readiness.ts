@@ -14,4 +14,4 @@ export interface HealthReport {
 }
 
 /** Whether the service was asked to stop: it is no longer ready, but still answers. */
-export const Draining = Context.Reference<() => boolean>("byok/Draining", { defaultValue: () => () => false })
+export class Draining extends Context.Service<Draining, () => boolean>()("byok/Draining") {}

@@ -2,9 +2,7 @@ import { Context, Duration, Effect } from "effect"
 import { onEnd } from "./onEnd.ts"
 
 /** How long a request may wait for queues and stores in total. The wait for its body does not count. */
-export const RequestTimeout = Context.Reference<Duration.Duration>("byok/RequestTimeout", {
-  defaultValue: () => Duration.seconds(3)
-})
+export class RequestTimeout extends Context.Service<RequestTimeout, Duration.Duration>()("byok/RequestTimeout") {}
 
 /** The moment at which a request fails. */
 export interface Deadline {

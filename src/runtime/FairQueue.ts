@@ -129,23 +129,24 @@ export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effe
   )
 
 /** The limits derived from DATABASE_QUEUE (D14, F9). */
-export interface QueueLimits {
-  /** Requests that wait for a statement or run one, on one connection pool: of reads, writes or background work. */
-  readonly statements: number
-  /** Requests in progress on one connection pool: enough to fill the running batches and the next ones. */
-  readonly inProgress: number
-  /** Waiting requests of one account, or of all unknown tokens. */
-  readonly waiting: number
-  /** Lines of its file that an import handles at a time, unless its own limit is lower. */
-  readonly imports: number
-}
+export class QueueLimits extends Context.Service<
+  QueueLimits,
+  {
+    /** Requests that wait for a statement or run one, on one connection pool: of reads, writes or background work. */
+    readonly statements: number
+    /** Requests in progress on one connection pool: enough to fill the running batches and the next ones. */
+    readonly inProgress: number
+    /** Waiting requests of one account, or of all unknown tokens. */
+    readonly waiting: number
+    /** Lines of its file that an import handles at a time, unless its own limit is lower. */
+    readonly imports: number
+  }
+>()("byok/QueueLimits") {}
 
-export const queueLimits = (queue: number): QueueLimits => {
+export const queueLimits = (queue: number): QueueLimits["Service"] => {
   const inProgress = Math.ceil(queue / 8)
   return { statements: queue, inProgress, waiting: queue - inProgress, imports: queue }
 }
-
-export const QueueLimits = Context.Reference("byok/QueueLimits", { defaultValue: () => queueLimits(2000) })
 
 /** Runs a request at its tenant's turn. Fails if too many requests of the tenant wait, or at the request's deadline. */
 export type RequestQueue = <A, E, R>(
@@ -157,7 +158,7 @@ export type RequestQueue = <A, E, R>(
 export const makeRequestQueue = ({
   inProgress,
   waiting
-}: Pick<QueueLimits, "inProgress" | "waiting">): RequestQueue => {
+}: Pick<QueueLimits["Service"], "inProgress" | "waiting">): RequestQueue => {
   const { enqueue, leave, tryTake } = makeFairQueue({ total: inProgress, waiting })
   return (tenant, request) =>
     Effect.suspend(() => {

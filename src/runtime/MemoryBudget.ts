@@ -4,10 +4,9 @@ import { makeFairQueue, type Place, untilStarted } from "./FairQueue.ts"
 import { makeMeter } from "./Meter.ts"
 
 /** Bounds the memory that requests, routes and pools of credentials take in this process. Accounts share it. */
-export type MemoryBudget = ReturnType<typeof makeMemoryBudget>
-export const MemoryBudget = Context.Reference("byok/MemoryBudget", {
-  defaultValue: () => makeMemoryBudget(192 * mebibyte)
-})
+export class MemoryBudget extends Context.Service<MemoryBudget, ReturnType<typeof makeMemoryBudget>>()(
+  "byok/MemoryBudget"
+) {}
 
 /** A budget of `total` bytes, with its metrics. */
 export const layer = (total: number) =>

@@ -1,6 +1,5 @@
 import { Console, Effect, Layer, Option, Redacted } from "effect"
 import { HttpServer } from "effect/http"
-import { PublicUrl } from "../port/Links.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
 import { localUrlOf, type Settings } from "../wiring/Settings.ts"
@@ -39,12 +38,8 @@ export const welcome = (settings: Settings, json: boolean) =>
       }
       const firstAccount = Effect.gen(function* () {
         const { account_id, management_key, workspace_id } = yield* accounts.createAccount("first account")
-        const createLink = links.create(account_id, { purpose: "manage", expires_in: 86_400 })
-        const { url: manageUrl } = yield* Effect.provideService(
-          createLink,
-          PublicUrl,
-          Option.getOrElse(settings.publicUrl, () => localUrlOf(settings, address.port))
-        )
+        const at = Option.getOrElse(settings.publicUrl, () => localUrlOf(settings, address.port))
+        const { url: manageUrl } = yield* links.create(account_id, { purpose: "manage", expires_in: 86_400 }, at)
         return {
           account_id,
           workspace_id,

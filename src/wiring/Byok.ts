@@ -4,10 +4,6 @@ import * as LinkKeysLive from "../crypto/LinkKeysLive.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as ReadinessLive from "./ReadinessLive.ts"
-import { RequestTimeout } from "../runtime/Deadline.ts"
-import { PublicUrl } from "../port/Links.ts"
-import * as MemoryBudget from "../runtime/MemoryBudget.ts"
-import { queueLimits, QueueLimits } from "../runtime/FairQueue.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import * as Checkpointing from "../service/audit/Checkpointing.ts"
 import * as Events from "../service/audit/Events.ts"
@@ -17,9 +13,9 @@ import * as Credentials from "../service/credentials/Credentials.ts"
 import * as Explanations from "../service/routing/Explanations.ts"
 import { Links } from "../service/links/Links.ts"
 import { Router } from "../service/routing/Router.ts"
-import { TokensOnly } from "../service/tokens/Tokens.ts"
 import * as Idempotency from "../service/credentials/Idempotency.ts"
-import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
+import * as ServiceSettings from "./ServiceSettings.ts"
+import { readSettings, type Settings } from "./Settings.ts"
 
 /**
  * Everything except HTTP: services and their ports. Records metrics in Effect's registry. To replace a port, provide
@@ -41,11 +37,7 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(LinkKeysLive.layer),
     Layer.provideMerge(CipherLive.layer),
     Layer.provideMerge(KeyEncryptionLive.withStores(settings)),
-    Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
-    Layer.provideMerge(Layer.succeed(PublicUrl, publicUrlOf(settings))),
-    Layer.provideMerge(Layer.succeed(TokensOnly, settings.tokensOnly)),
-    Layer.provideMerge(MemoryBudget.layer(settings.memoryBudget)),
-    Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue)))
+    Layer.provideMerge(ServiceSettings.layer(settings))
   )
 
 /** `layerWith` the settings in the environment: for use in process, without a server. */

@@ -7,17 +7,14 @@ import { Accounts } from "../service/accounts/Accounts.ts"
 import { Audit } from "../service/audit/Audit.ts"
 import * as Explanations from "../service/routing/Explanations.ts"
 import { LeakResponse } from "../service/credentials/LeakResponse.ts"
-import { RequestTimeout } from "../runtime/Deadline.ts"
-import { queueLimits, QueueLimits } from "../runtime/FairQueue.ts"
-import { PublicUrl } from "../port/Links.ts"
 import * as Credentials from "../service/credentials/Credentials.ts"
 import { Links } from "../service/links/Links.ts"
-import { TokensOnly } from "../service/tokens/Tokens.ts"
 import { Rotation } from "../service/keyring/Rotation.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
-import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
+import * as ServiceSettings from "./ServiceSettings.ts"
+import { readSettings, type Settings } from "./Settings.ts"
 import { erasingRights, type Rights } from "../sql/schema/inspectSession.ts"
 import * as WebhookLive from "./WebhookLive.ts"
 import * as TelemetryLive from "./TelemetryLive.ts"
@@ -45,10 +42,13 @@ const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
 const stores = (settings: Settings, rights?: Rights) =>
   Layer.merge(Persistence.layer(settings, "command", rights), SecureRandom.layerWebCrypto)
 
-/** Services that need no keyring: accounts, the audit log, and credentials without opening or sealing a key. */
+/**
+ * Services that need no keyring: accounts, the audit log, and credentials without opening or sealing a key; and
+ * `QueueLimits`, which limit an import.
+ */
 export const withoutKeyring = fromSettings((settings) =>
   Layer.mergeAll(Accounts.layer, Credentials.layerWithoutKeyring, Audit.layer).pipe(
-    Layer.provide(Layer.succeed(RequestTimeout, settings.database.deadline)),
+    Layer.provideMerge(ServiceSettings.layer(settings)),
     Layer.provideMerge(stores(settings))
   )
 )
@@ -61,18 +61,12 @@ export const webhookEndpoint = fromSettings(WebhookLive.layer)
 
 const keysAndStores = (settings: Settings) => KeyEncryptionLive.withStores(settings, "command")
 
-const sealingLayer = (settings: Settings) => {
-  const { deadline, queue } = settings.database
-  return Layer.mergeAll(Accounts.layer, Credentials.layer, Explanations.layer, LeakResponse.layer).pipe(
-    Layer.provide([
-      CipherLive.layer,
-      Layer.succeed(RequestTimeout, deadline),
-      Layer.succeed(TokensOnly, settings.tokensOnly)
-    ]),
+const sealingLayer = (settings: Settings) =>
+  Layer.mergeAll(Accounts.layer, Credentials.layer, Explanations.layer, LeakResponse.layer).pipe(
+    Layer.provide(CipherLive.layer),
     Layer.provideMerge(keysAndStores(settings)),
-    Layer.merge(Layer.succeed(QueueLimits, queueLimits(queue)))
+    Layer.provideMerge(ServiceSettings.layer(settings))
   )
-}
 
 /** Services that open or seal keys of credentials; and `QueueLimits`, which limit an import. */
 export const sealing = fromSettings(sealingLayer)
@@ -91,7 +85,7 @@ export const links = fromSettings((settings) =>
     Layer.provide(LinkKeysLive.layer),
     Layer.provide(CipherLive.layer),
     Layer.provide(keysAndStores(settings)),
-    Layer.merge(Layer.succeed(PublicUrl, publicUrlOf(settings)))
+    Layer.provide(ServiceSettings.layer(settings))
   )
 )
 
@@ -99,7 +93,11 @@ export const links = fromSettings((settings) =>
 export const explanations = fromSettings((settings) =>
   Layer.unwrap(
     Effect.match(KeyringLive.sourceOf(settings), {
-      onFailure: () => Layer.provideMerge(Explanations.layerUnverified, stores(settings)),
+      onFailure: () =>
+        Explanations.layerUnverified.pipe(
+          Layer.provide(ServiceSettings.layer(settings)),
+          Layer.provideMerge(stores(settings))
+        ),
       onSuccess: () => sealingLayer(settings)
     })
   )

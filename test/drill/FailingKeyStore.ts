@@ -9,6 +9,7 @@ import { pause } from "./deadline.ts"
 import type { Findings, Row } from "./Row.ts"
 import { enough, judge, newClusterBed } from "./underLoad.ts"
 import { answersMeanwhile } from "./watch.ts"
+import { neverDraining } from "../support/service/defaultSettings.ts"
 
 const seconds = 5
 
@@ -16,7 +17,7 @@ const seconds = 5
 const serve = (settings: Record<string, string>, store: FaultyKeyStore) =>
   Server.layer(serverSettings).pipe(
     Layer.provideMerge(Layer.effectContext(partsWith(store))),
-    Layer.provide(Byok.layer),
+    Layer.provide([Byok.layer, neverDraining]),
     Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: { ...settings } }))),
     Layer.provideMerge(Logger.layer([])),
     Layer.build,

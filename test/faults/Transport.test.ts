@@ -14,6 +14,7 @@ import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type FaultyProxy, faultyProxy } from "./FaultyProxy.ts"
 import { assert, describe, it } from "../support/it.ts"
+import { neverDraining } from "../support/service/defaultSettings.ts"
 
 const shortDeadlines: DatabaseSettings = {
   ...databaseSettings,
@@ -32,6 +33,7 @@ const open = (batching: boolean, times: DatabaseSettings = shortDeadlines) =>
     const scope = yield* Scope.make()
     const service = Server.layer(settings).pipe(
       Layer.provideMerge(Byok.layerWith(settings)),
+      Layer.provide(neverDraining),
       Layer.provideMerge(Recording.layer)
     )
     const context = yield* Layer.buildWithScope(service, scope)

@@ -13,6 +13,7 @@ import { changing } from "../support/service/asTenant.ts"
 import { assert, describe, it } from "../support/it.ts"
 import { fakeRouter, planOf } from "./fakeRouter.ts"
 import { own } from "./socket.ts"
+import { TokensOnly } from "../../src/service/tokens/Tokens.ts"
 
 const newResponse = () => new ServerResponse(new IncomingMessage(new Socket()))
 
@@ -59,7 +60,7 @@ const within = <Step extends Effect.Effect<unknown, unknown>>(
     ).pipe(Effect.provide(Layer.provideMerge(OpenRoutes.layer, Layer.provide(router, fakeRouter().layer))))
     return Effect.tap(used, () =>
       Effect.sync(() => assert.deepStrictEqual([budget.held.gateway, budget.held.route], [0, 0]))
-    ).pipe(Effect.provideService(MemoryBudget, budget))
+    ).pipe(Effect.provideService(MemoryBudget, budget), Effect.provideService(TokensOnly, false))
   })
 
 const refused = planOf(1, { isRefused: () => true })

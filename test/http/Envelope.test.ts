@@ -6,6 +6,8 @@ import { makeRouting, Routing } from "../../src/http/Routing.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { assert, describe, it, itWith } from "../support/it.ts"
+import { defaultSettings } from "../support/service/defaultSettings.ts"
+import { AccessLog } from "../../src/http/traceAndLog.ts"
 
 const canary = "a canary of a cause"
 const died = Cause.die(new Error(canary))
@@ -27,10 +29,13 @@ const routes = HttpRouter.use((router) =>
 )
 
 const ask = Effect.fnUntraced(function* (method: string, path: string, headers: Record<string, string> = {}) {
-  const app = yield* Effect.provideService(
-    HttpRouter.toHttpEffect(Layer.mergeAll(routes, Envelope.layer)),
-    Routing,
-    makeRouting(() => true)
+  const app = yield* HttpRouter.toHttpEffect(Layer.mergeAll(routes, Envelope.layer)).pipe(
+    Effect.provideService(
+      Routing,
+      makeRouting(() => true)
+    ),
+    Effect.provideService(AccessLog, false),
+    Effect.provide(defaultSettings)
   )
   const request = HttpServerRequest.fromWeb(new Request(`http://byok.test${path}`, { method, headers }))
   const found = yield* Effect.provideService(app, HttpServerRequest.HttpServerRequest, request)

@@ -13,7 +13,12 @@ it.live("a body that completes after its time limit and still waits for memory i
   const full = { reserve: () => ({ grow: () => false, shrink: () => {}, release: () => {} }) }
   const source = new ArrivingRequest(new Socket())
   const request = { headers: { "content-type": "application/json" }, source }
-  const reading = yield* withJsonBody(full as unknown as MemoryBudget, "account", "body", Effect.die("read")).pipe(
+  const reading = yield* withJsonBody(
+    full as unknown as MemoryBudget["Service"],
+    "account",
+    "body",
+    Effect.die("read")
+  ).pipe(
     Effect.provideService(HttpServerRequest.HttpServerRequest, request as never),
     Effect.forkChild({ startImmediately: true })
   )

@@ -12,6 +12,7 @@ import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import type { Parts } from "../support/http/TestService.ts"
 import { plants, withoutCipher } from "./plants.ts"
+import { neverDraining } from "../support/service/defaultSettings.ts"
 
 /** The control of the sweep: a service in which the name of a new credential selects a planted leak. */
 const leaky = Layer.effectContext(
@@ -41,7 +42,7 @@ readSettings.pipe(
     tellAddress.pipe(
       Layer.provide(Server.layer(settings)),
       Layer.provideMerge(managementPort(settings)),
-      Layer.provide(leaky),
+      Layer.provide([leaky, neverDraining]),
       Layer.provide(Byok.layerWith(settings)),
       Layer.provide(TelemetryLive.traces(settings)),
       Layer.launch

@@ -69,9 +69,9 @@ describe("a memory budget", () => {
     assert.deepStrictEqual(events, ["large", "admitted"])
   })
 
-  it.effect("has 192 MiB by default", () =>
+  it.effect("keeps a quarter from the tenants' requests", () =>
     Effect.gen(function* () {
-      const { admit, reserve, tenantsTotal } = yield* MemoryBudget
+      const { admit, reserve, tenantsTotal } = makeMemoryBudget(192 * mebibyte)
       assert.strictEqual(tenantsTotal, 144 * mebibyte)
       const all = yield* admit("one", "route", 192 * mebibyte)
       const more = reserve("one", "route")

@@ -10,6 +10,7 @@ import type { Settings } from "../../src/wiring/Settings.ts"
 import { startCollector } from "../leaks/Collector.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { assert, describe, it } from "../support/it.ts"
+import { neverDraining } from "../support/service/defaultSettings.ts"
 
 interface Sent {
   readonly name: string
@@ -31,6 +32,7 @@ const allIn = (text: string, list: "metrics" | "dataPoints"): ReadonlyArray<unkn
 }
 
 const stores = Layer.mergeAll(
+  neverDraining,
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) }),
   Layer.mock(AuditLog, { countUnsealed: () => Effect.succeed(0) }),
   Layer.mock(KeyEncryption, { primary: () => "kek", keks: () => [] }),

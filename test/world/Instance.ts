@@ -13,9 +13,9 @@ import { CredentialRepository, PoolLimits, type UnstoredCredential } from "../..
 import { Credentials } from "../../src/port/Credentials.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
-import { timeLeft } from "../../src/runtime/Deadline.ts"
+import { RequestTimeout, timeLeft } from "../../src/runtime/Deadline.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
-import { LinkKeys, LinkRepository } from "../../src/port/Links.ts"
+import { LinkKeys, LinkRepository, PublicUrl } from "../../src/port/Links.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { makeMemoryBudget, MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
@@ -24,6 +24,7 @@ import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import { Links } from "../../src/service/links/Links.ts"
 import type { Lease } from "../../src/service/routing/Lease.ts"
 import { Router } from "../../src/service/routing/Router.ts"
+import { TokensOnly } from "../../src/service/tokens/Tokens.ts"
 import type { Walk } from "../../src/service/routing/Walk.ts"
 import { type Batch, makeBatching } from "../../src/sql/connection/Batching.ts"
 import type { PoolMeter } from "../../src/sql/connection/PoolMeter.ts"
@@ -457,6 +458,9 @@ export class Instance {
       Context.make(LinkKeys, this.#shared.linkKeys),
       Context.make(SecureRandom.SecureRandom, this.#shared.simulation.secureRandom(1000 * this.#seed + this.life)),
       Context.make(MemoryBudget, this.budget),
+      Context.make(RequestTimeout, Duration.seconds(3)),
+      Context.make(PublicUrl, "http://127.0.0.1:3000"),
+      Context.make(TokensOnly, false),
       Context.make(PoolLimits, { credentials: mostMembers, bytes: 1 << 24 }),
       Context.make(Clock.Clock, this.clock)
     )

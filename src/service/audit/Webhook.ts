@@ -10,9 +10,10 @@ export interface Endpoint {
   readonly secrets: ReadonlyArray<Redacted.Redacted<Uint8Array>>
 }
 
-export const WebhookEndpoint = Context.Reference<Option.Option<Endpoint>>("byok/WebhookEndpoint", {
-  defaultValue: () => Option.none()
-})
+/** The webhook's endpoint; none if no webhook is set. */
+export class WebhookEndpoint extends Context.Service<WebhookEndpoint, Option.Option<Endpoint>>()(
+  "byok/WebhookEndpoint"
+) {}
 
 /** A webhook message: its id is sent as a header, the rest as the JSON body. */
 interface Message {

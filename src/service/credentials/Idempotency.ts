@@ -122,11 +122,6 @@ export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId
 /** How long records are kept: a day, plus an hour in case a database server with another clock takes over. */
 const retention = Duration.hours(25)
 
-/** Pause between searches for old idempotency records. */
-export const expiryInterval = Context.Reference("byok/Idempotency/expiryInterval", {
-  defaultValue: () => Duration.minutes(10)
-})
-
 /** Pause between batches, so that requests never wait long. */
 const pause = Duration.millis(200)
 const batchSize = 500
@@ -136,9 +131,8 @@ const deleteExpired = Effect.gen(function* () {
   while ((yield* deleteOlderThan(retention, batchSize)) === batchSize) yield* Effect.sleep(pause)
 })
 
-/** Deletes old idempotency records until the service stops. Several instances may do so at once. */
-export const expiry = Layer.effectDiscard(
-  Effect.flatMap(expiryInterval, (every) =>
-    repeatInBackground(every, deleteExpired, "Old idempotency records could not be deleted")
-  )
-)
+/** Searches for old idempotency records and deletes them until the service stops. Several instances may do so at once. */
+export const expiryEvery = (interval: Duration.Input) =>
+  Layer.effectDiscard(repeatInBackground(interval, deleteExpired, "Old idempotency records could not be deleted"))
+
+export const expiry = expiryEvery("10 minutes")

@@ -25,6 +25,7 @@ export const makeUpdate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const hasLeaked = yield* makeLeakCheck
   const repository = yield* CredentialRepository
+  const timeout = Duration.toMillis(yield* RequestTimeout)
   /** The lock of each credential whose update is being retried, by account and id. */
   const locks = yield* RcMap.make({ lookup: (_: string) => Semaphore.make(1) })
 
@@ -94,7 +95,7 @@ export const makeUpdate = Effect.gen(function* () {
   })
 
   return Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
-    const deadline = performance.now() + (yield* timeLeft(Duration.toMillis(yield* RequestTimeout)))
+    const deadline = performance.now() + (yield* timeLeft(timeout))
     const first = yield* attempt(account_id, id, changes)
     if (Option.isSome(first)) return first.value
     // The prefetched rows are out of date.

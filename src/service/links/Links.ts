@@ -24,6 +24,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
     const accounts = yield* AccountRepository
     const credentials = yield* CredentialRepository
     const keys = yield* LinkKeys
+    const publicUrl = yield* PublicUrl
     const random = yield* SecureRandom.SecureRandom
     const repository = yield* LinkRepository
 
@@ -43,10 +44,12 @@ export class Links extends Context.Service<Links>()("byok/Links", {
     })
 
     return {
-      /** Creates a link. Only `url` has its secret, in the fragment, which browsers do not send. */
-      create: Effect.fn("Links.create")(function* (account_id: AccountId, request: NewLink) {
-        const publicUrl = yield* PublicUrl
-        if (publicUrl === undefined) return yield* missingPublicUrl
+      /**
+       * Creates a link that begins with the URL `at`. Only `url` has its secret, in the fragment, which browsers do not
+       * send.
+       */
+      create: Effect.fn("Links.create")(function* (account_id: AccountId, request: NewLink, at = publicUrl) {
+        if (at === undefined) return yield* missingPublicUrl
         const created_at = yield* DateTime.now
         const link: Link = {
           link_id: LinkId.make(yield* random.uuidV7()),
@@ -63,7 +66,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
         const keyPair = request.purpose === "view" ? undefined : yield* Effect.orDie(keys.make(link))
         const isStored = yield* repository.insert(link, hashApiKey(token), keyPair)
         if (!isStored) return yield* new NotKnown({ kind: "account" })
-        const url = Redacted.make(`${publicUrl}/keys#${Redacted.value(token)}`)
+        const url = Redacted.make(`${at}/keys#${Redacted.value(token)}`)
         return { link_id: link.link_id, url, expires_at: link.expires_at }
       }),
       list: repository.list,

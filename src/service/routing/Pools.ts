@@ -71,12 +71,13 @@ export class Pools extends Context.Service<
    * Pools whose rows are verified: the data key of a row unwraps only if its policy was sealed with it (E16). Where
    * only tokens may leave the process, also checks that the keys can sign.
    */
-  static readonly layer: Layer.Layer<Pools, never, Cipher | CredentialPools> = Layer.provide(
-    Layer.suspend(() => Layer.effect(this, Effect.flatMap(makeSealCheck, make))),
-    Tokens.layer
-  )
+  static readonly layer: Layer.Layer<Pools, never, Cipher | CredentialPools | MemoryBudget | TokensOnly> =
+    Layer.provide(
+      Layer.suspend(() => Layer.effect(this, Effect.flatMap(makeSealCheck, make))),
+      Tokens.layer
+    )
   /** Pools without a keyring, for explanations only: trusts that rows match their seals. */
-  static readonly layerUnverified: Layer.Layer<Pools, never, CredentialPools> = Layer.provide(
+  static readonly layerUnverified: Layer.Layer<Pools, never, CredentialPools | MemoryBudget> = Layer.provide(
     Layer.suspend(() =>
       Layer.effect(
         this,

@@ -20,6 +20,7 @@ import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
+import type { MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { Lease } from "./Lease.ts"
@@ -92,11 +93,14 @@ export class Router extends Context.Service<
     readonly redact: (text: string, lease: Lease | undefined) => string
   }
 >()("byok/Router") {
-  static readonly layer: Layer.Layer<Router, never, Cipher | CredentialPools | CredentialUse | Parkings> =
-    Layer.provide(
-      Layer.suspend(() => Layer.effect(this, make)),
-      [Pools.layer, Tokens.layer]
-    )
+  static readonly layer: Layer.Layer<
+    Router,
+    never,
+    Cipher | CredentialPools | CredentialUse | MemoryBudget | Parkings | TokensOnly
+  > = Layer.provide(
+    Layer.suspend(() => Layer.effect(this, make)),
+    [Pools.layer, Tokens.layer]
+  )
 }
 
 /** Maximum age of the pools from which a key is leased, in milliseconds, unless its plan allows more (Q19). */

@@ -12,7 +12,7 @@ import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 import { mint } from "./mint.ts"
 
 /** Whether cloud keys never leave the process: leases get only tokens that these keys sign (D58). */
-export const TokensOnly = Context.Reference("byok/TokensOnly", { defaultValue: () => false })
+export class TokensOnly extends Context.Service<TokensOnly, boolean>()("byok/TokensOnly") {}
 
 /** The expiry of a token, in milliseconds since 1970, and what a gateway needs in addition to it. */
 export interface TokenTerms {

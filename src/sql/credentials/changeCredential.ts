@@ -43,7 +43,7 @@ const actsOf = (values: Values): ReadonlyArray<AuditAct> => {
 }
 
 /** Updates a credential if it still has the revision that was read, or returns false. Fails if its pool has no room. */
-export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
+export const updateCredential = (pool: ConnectionPool, limits: PoolLimits["Service"]) => {
   const { sql } = pool
   const findUsage = makeFindUsage(pool)
   const assignments = sql.csv([

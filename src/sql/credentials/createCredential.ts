@@ -36,7 +36,7 @@ const recordColumns = ["account_id", "key_hash", "credential_id", "fingerprint",
  * checks the limits, and assigns the position after all others. A lock prevents the deletion of the workspace until the
  * transaction ends.
  */
-const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolean) => {
+const makeInsert = (pool: ConnectionPool, limits: PoolLimits["Service"], withRecord: boolean) => {
   const { sql } = pool
   const findUsage = makeFindUsage(pool)
   const [maxMembers, maxBytes] = [sql.literal(String(limits.credentials)), sql.literal(String(limits.bytes))]
@@ -160,7 +160,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
 const idTaken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
 
 /** Creates a credential. Returns none if another request has stored an idempotency record with the same `key_hash`. */
-export const createCredential = (pool: ConnectionPool, limits: PoolLimits) => {
+export const createCredential = (pool: ConnectionPool, limits: PoolLimits["Service"]) => {
   const insert = makeInsert(pool, limits, false)
   const insertOnce = makeInsert(pool, limits, true)
   return (

@@ -100,7 +100,7 @@ export const makeFindUsage = (pool: ConnectionPool) => {
 }
 
 /** Fails with `PoolFull` if the pool has no room for a member of `size` bytes. One that does not grow always fits. */
-export const checkByteLimit = ({ bytes, member_bytes }: PoolUsage, limits: PoolLimits, size: number) => {
+export const checkByteLimit = ({ bytes, member_bytes }: PoolUsage, limits: PoolLimits["Service"], size: number) => {
   const growth = size - (member_bytes ?? 0)
   const isFitting = growth <= 0 || bytes + growth <= limits.bytes
   return isFitting ? Effect.void : Effect.fail(new PoolFull({ unit: "bytes", limit: limits.bytes }))

@@ -15,6 +15,7 @@ import { Events } from "../../../src/port/Events.ts"
 import { Explanations } from "../../../src/port/Explanations.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
 import { account_id, seededId, workspace_id } from "../Bed.ts"
+import { defaultSettings, neverDraining } from "../../support/service/defaultSettings.ts"
 
 /** Serves one rung of the ladder: `node`, `router` or `http`, the whole HTTP side with stubs behind it. */
 const [, , rung, key = ""] = process.argv
@@ -72,5 +73,10 @@ switch (rung) {
     break
   }
   default:
-    Server.layer({ ...serverSettings, ...address }).pipe(Layer.provide(stubs), Layer.launch, NodeRuntime.runMain)
+    Server.layer({ ...serverSettings, ...address }).pipe(
+      Layer.provide(stubs),
+      Layer.provide([defaultSettings, neverDraining]),
+      Layer.launch,
+      NodeRuntime.runMain
+    )
 }

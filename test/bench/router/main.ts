@@ -21,6 +21,7 @@ import { account_id, type Bed, insertRows, onBed, patientSettings, workspace_id 
 import { cpuOfTree } from "../Process.ts"
 import { repeatedly, timed } from "../repeatedly.ts"
 import { medianOf } from "../Report.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const { values } = parseArgs({
   options: { seconds: { type: "string", default: "3" }, rounds: { type: "string", default: "3" } }
@@ -131,7 +132,7 @@ const program = Effect.fnUntraced(function* ({ client, postmaster, url }: Bed) {
     Router.layer.pipe(
       Layer.provide([CredentialPoolsLive.layer, CredentialUseLive.layer, ParkingsLive.layer]),
       Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), patientSettings)),
-      Layer.provide(cipherOn(keyring))
+      Layer.provide([cipherOn(keyring), defaultSettings])
     )
   )
 })

@@ -7,6 +7,7 @@ import { Credentials } from "../../../src/port/Credentials.ts"
 import { readSettings } from "../../../src/wiring/Settings.ts"
 import { changing } from "../../support/service/asTenant.ts"
 import { isDelayed } from "./delayed.ts"
+import { neverDraining } from "../../support/service/defaultSettings.ts"
 
 const delay = Effect.sync(() => {
   for (const end = performance.now() + 0.2; performance.now() < end;);
@@ -26,7 +27,11 @@ const delaying = Layer.merge(
 
 readSettings.pipe(
   Effect.flatMap((settings) =>
-    Server.layer(settings).pipe(Layer.provide(delaying), Layer.provide(Byok.layerWith(settings)), Layer.launch)
+    Server.layer(settings).pipe(
+      Layer.provide(delaying),
+      Layer.provide([Byok.layerWith(settings), neverDraining]),
+      Layer.launch
+    )
   ),
   NodeRuntime.runMain
 )

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util"
-import { Arbitrary, Effect, Exit, Fiber, Scope } from "effect"
+import { Arbitrary, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { AuditLog } from "../../../src/port/AuditLog.ts"
 import { Events } from "../../../src/port/Events.ts"
@@ -7,15 +7,14 @@ import * as EventsLive from "../../../src/service/audit/Events.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../../support/it.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const open = Effect.gen(function* () {
   const { ports, sql, url } = yield* openStore()
   const instances = [ports, yield* storesOn(url)]
   const logs = yield* Effect.forEach(instances, (ports) => Effect.provide(AuditLog, ports))
   const events = yield* Effect.forEach(logs, (log) =>
-    Effect.provide(Effect.provideService(Events, AuditLog, log), EventsLive.layer).pipe(
-      Effect.provideService(AuditLog, log)
-    )
+    Effect.provide(Events, Layer.provide(EventsLive.layer, defaultSettings)).pipe(Effect.provideService(AuditLog, log))
   )
   return { sql, logs, events }
 })

@@ -7,6 +7,7 @@ import { openStore, storesOn } from "../../support/database/stores.ts"
 import { type Answer, type Received, receiver, verifies } from "../../support/http/webhookReceiver.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { assert, describe, it } from "../../support/it.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const secrets = [1, 2].map((byte) => Buffer.alloc(32, byte))
 
@@ -36,7 +37,7 @@ const deliver = (answers: ReadonlyArray<Answer>, moveOnFailure = false) =>
       const written: Array<string> = []
       for (const instance of [ports, yield* storesOn(database)]) {
         const layers = Layer.merge(Webhook.layer, Checkpointing.layer).pipe(
-          Layer.provide(EventsLive.layer),
+          Layer.provide(Layer.provide(EventsLive.layer, defaultSettings)),
           Layer.provide([endpoint, skipping])
         )
         yield* Effect.provide(Layer.build(Layer.fresh(layers)), instance)

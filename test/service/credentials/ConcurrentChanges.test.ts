@@ -1,5 +1,5 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { Arbitrary, Context, Effect, Exit, Option, Schema } from "effect"
+import { Arbitrary, Context, Effect, Exit, Layer, Option, Schema } from "effect"
 import { Credential } from "../../../src/domain/Credential.ts"
 import { CredentialChanges } from "../../../src/domain/CredentialChanges.ts"
 import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
@@ -18,6 +18,7 @@ import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherWith, openedWith, rotationWith } from "../../support/keys/rotating.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { assert, layerLive } from "../../support/it.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 /** Values that members take in turn. */
 const values = {
@@ -71,7 +72,7 @@ const instanceOn = Effect.fnUntraced(function* (ports: Context.Context<Ports>, r
   const repository = change(Context.get(ports, CredentialRepository))
   const parts = Context.add(Context.add(ports, CredentialRepository, repository), Cipher, yield* cipherWith(ring))
   const credentials = yield* CredentialsLive.make.pipe(
-    Effect.provide(NodeCrypto.layerSecureRandom),
+    Effect.provide(Layer.merge(NodeCrypto.layerSecureRandom, defaultSettings)),
     Effect.provideContext(parts)
   )
   const rotation = yield* Effect.provideContext(rotationWith(ring), ports)

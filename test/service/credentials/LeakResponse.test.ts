@@ -14,6 +14,7 @@ import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { create as createAs } from "../../support/service/asTenant.ts"
 import { assert, describe, itWith, layerLive } from "../../support/it.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const keyring = ringOf("kek")
 
@@ -77,7 +78,8 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
   const service = CredentialsLive.layer.pipe(
     Layer.provideMerge(cipherOn(keyring)),
     Layer.provideMerge(store),
-    Layer.provideMerge(NodeCrypto.layerSecureRandom)
+    Layer.provideMerge(NodeCrypto.layerSecureRandom),
+    Layer.provide(defaultSettings)
   )
 
   layerLive(service, { timeout: "60 seconds" })((it) => {

@@ -16,12 +16,14 @@ import { as, create, update } from "../../support/service/asTenant.ts"
 import { accessKey, serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { encryptedKeys, rsaPem, unusableKeys } from "../../support/keys/unusableKeys.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const serviceWith = (cipher: Layer.Layer<Cipher>) =>
   Layer.fresh(
     CredentialsLive.layer.pipe(
       Layer.provide([cipher, NodeCrypto.layerSecureRandom]),
-      Layer.provideMerge(MemoryStore.layer)
+      Layer.provideMerge(MemoryStore.layer),
+      Layer.provideMerge(defaultSettings)
     )
   )
 const service = serviceWith(CipherPlain.layer)

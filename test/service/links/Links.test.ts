@@ -42,16 +42,18 @@ const stateOf = (token: Redacted.Redacted) =>
     )
   )
 
-layerLive(TestService.layer)("links", (it) => {
+/** The service with a public URL. */
+const atKeysExample = TestService.layerWith({
+  settings: (settings) => ({ ...settings, publicUrl: Option.some("https://keys.example") })
+})
+
+layerLive(atKeysExample)("links", (it) => {
   it.effect("are stored by the hash of their token, which is in the URL fragment only, and are audited", function* () {
     const { newTenant, sql } = yield* TestService
     const tenant = yield* newTenant
     const { list } = yield* Links
-    const { link_id, token, url } = yield* Effect.provideService(
-      linkFor(tenant, { purpose: "connect", provider: "openai", return_url: "https://gateway.example/keys" }),
-      PublicUrl,
-      "https://keys.example"
-    )
+    const asked = { purpose: "connect", provider: "openai", return_url: "https://gateway.example/keys" } as const
+    const { link_id, token, url } = yield* linkFor(tenant, asked)
     assert.match(Redacted.value(url), /^https:\/\/keys\.example\/keys#byok_ln_[0-9A-Za-z]{49}$/)
     assert.isUndefined(faultOf(Redacted.value(token), "ln"))
     const content = yield* databaseContent(sql)
@@ -72,7 +74,8 @@ layerLive(TestService.layer)("links", (it) => {
     const { newTenant, sql } = yield* TestService
     const tenant = yield* newTenant
     const asked = { purpose: "connect", provider: "openai" } as const
-    const refused = yield* Effect.flip(Effect.provideService(linkFor(tenant, asked), PublicUrl, undefined))
+    const links = yield* Effect.provideService(Links.make, PublicUrl, undefined)
+    const refused = yield* Effect.flip(Effect.provideService(linkFor(tenant, asked), Links, links))
     assert(refused._tag === "InvalidParams")
     assert.match(refused.error.metadata.issues[0]?.message ?? "", /^needs PUBLIC_URL to be set for the service/)
     assert.lengthOf(yield* sql`SELECT 1 FROM links WHERE account_id = ${tenant.account_id}`, 0)

@@ -27,6 +27,7 @@ import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, update } from "../../support/service/asTenant.ts"
 import { requestOf } from "../../support/service/planning.ts"
 import { assert, describe, it } from "../../support/it.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const cipher = cipherOn(ringOf("kek"))
 
@@ -75,6 +76,7 @@ const instance = (store: Context.Context<Ports>, sealing: Layer.Layer<Cipher> = 
     Layer.mergeAll(CredentialsLive.layer, Pools.layer).pipe(
       Layer.provideMerge(sealing),
       Layer.provide(SecureRandom.layerWebCrypto),
+      Layer.provideMerge(defaultSettings),
       Layer.provideMerge(Layer.succeedContext(store))
     )
   )

@@ -10,9 +10,10 @@ import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { createOnce, remove } from "../../support/service/asTenant.ts"
 import { assert, describe, it } from "../../support/it.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const service = CredentialsLive.layer.pipe(
-  Layer.provide([cipherOn(ringOf("kek")), NodeCrypto.layerSecureRandom]),
+  Layer.provide([cipherOn(ringOf("kek")), NodeCrypto.layerSecureRandom, defaultSettings]),
   Layer.provideMerge(Store.layer())
 )
 

@@ -27,12 +27,13 @@ import { seal } from "../../links/browser.ts"
 import { openStore, type StoredPorts, storesOn } from "../../support/database/stores.ts"
 import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 import { assert, describe, it } from "../../support/it.ts"
+import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 /** Links as an instance with that keyring has them. */
 const linksOn = (keyring: string) =>
   Links.layer.pipe(
     Layer.provide(Layer.provide(LinkKeysLive.layer, cipherOn(keyring))),
-    Layer.provide(SecureRandom.layerWebCrypto)
+    Layer.provide([SecureRandom.layerWebCrypto, defaultSettings])
   )
 
 const rotated = ringOf("new", "old")

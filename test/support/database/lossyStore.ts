@@ -10,6 +10,7 @@ import * as LeakedKeysLive from "../../../src/sql/credentials/LeakedKeysLive.ts"
 import * as ParkingsLive from "../../../src/sql/routing/ParkingsLive.ts"
 import { databaseProxy } from "./DatabaseProxy.ts"
 import { adminClient, databaseSettings, migratedDatabase } from "./freshDatabase.ts"
+import { defaultSettings } from "../service/defaultSettings.ts"
 
 export const uuid = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
 export const account_id = AccountId.make(uuid(1))
@@ -27,7 +28,8 @@ const behindProxy = Effect.fnUntraced(function* (distributed: boolean) {
   const url = yield* migratedDatabase
   const proxy = yield* databaseProxy(url)
   const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
-  const ports = yield* Layer.build(Layer.provide(writing, DatabaseLive.layer(proxy.target, settings, {}, distributed)))
+  const database = DatabaseLive.layer(proxy.target, settings, {}, distributed)
+  const ports = yield* Layer.build(Layer.provide(writing, Layer.merge(database, defaultSettings)))
   return { ports, proxy, sql: yield* adminClient(url) }
 })
 

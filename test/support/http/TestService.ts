@@ -12,6 +12,7 @@ import { adminClient, migratedDatabase, settingsFor } from "../database/freshDat
 import { Recording } from "../process/Recording.ts"
 import { bearer, operationsOf, type Request, send } from "./HttpProbe.ts"
 import type { Answer } from "./RawConnection.ts"
+import { neverDraining } from "../service/defaultSettings.ts"
 
 /** An account as a customer has it: ids, keys in the clear, and the operations under its management key. */
 export interface Tenant extends ReturnType<typeof operationsOf> {
@@ -95,6 +96,7 @@ export class TestService extends Context.Service<
         )
         return service.pipe(
           Layer.provideMerge(Server.layer(settings, undefined, LinksServer.layer)),
+          Layer.provideMerge(neverDraining),
           Layer.provideMerge(Layer.effectContext(parts)),
           Layer.provideMerge(Byok.layerWith(settings))
         )

@@ -187,11 +187,16 @@ const recordedOf = (account_id: AccountId, { id, label, provider, workspace_id }
 
 type Inserted = Effect.Effect<Option.Option<Credential>, WorkspaceGone | PoolFull>
 
+const limitsOrDefault = Effect.map(
+  Effect.serviceOption(PoolLimits),
+  Option.getOrElse(() => ({ credentials: 1000, bytes: 16 * 1024 * 1024 }))
+)
+
 const insertInto = (memory: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
   const { credentials, keks, records, workspaces } = memory
   return (account_id, given, sealed, record) =>
     recording(memory, (recordActs) =>
-      Effect.flatMap(Effect.all([DateTime.now, PoolLimits]), ([created_at, limits]): Inserted => {
+      Effect.flatMap(Effect.all([DateTime.now, limitsOrDefault]), ([created_at, limits]): Inserted => {
         const name = record && nameOf(account_id, record.key_hash)
         const standing = name === undefined ? undefined : records.get(name)
         if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone

@@ -9,6 +9,7 @@ import type { Cipher } from "../../../src/port/Cipher.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { fixedKeyring, keyringEncryption } from "../keys/keyrings.ts"
 import * as MemoryStore from "./Memory.ts"
+import { defaultSettings } from "../service/defaultSettings.ts"
 
 /** The cipher of a keyring, without a count of wraps unless one is given. */
 export const cipherOn = (keyring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>
@@ -23,7 +24,8 @@ export const inMemory = (cipher: Layer.Layer<Cipher> = cipherOn(generateKeyring(
     CredentialsLive.layer.pipe(
       Layer.provideMerge(cipher),
       Layer.provideMerge(MemoryStore.layer),
-      Layer.provideMerge(NodeCrypto.layerSecureRandom)
+      Layer.provideMerge(NodeCrypto.layerSecureRandom),
+      Layer.provideMerge(defaultSettings)
     )
   )
 

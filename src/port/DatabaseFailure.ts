@@ -8,6 +8,15 @@ export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavai
 const transientCodes =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123]|25006)$/
 
+/**
+ * Codes of a database that cannot answer now, but may answer the same request later: a broken connection (08), a
+ * conflict with another transaction or, on a standby, with recovery (40), no disk, memory or connections left (53), a
+ * canceled statement or a server that stops (57), an I/O error of the server (58), a server or object in another state
+ * (55000, 55006), a lock that is taken (55P03), a read-only server (25006), a transaction that took too long (25P03,
+ * 25P04). Not among them are codes after which somebody must act on byok or its role, such as 28, 42 and XX.
+ */
+const unavailableCodes = /^(08...|40...|53...|57...|58...|55000|55006|55P03|25006|25P0[34])$/
+
 /** Explanations of faults that need no stack, by SQLSTATE. */
 const explainedFaults: Readonly<Record<string, string>> = {
   "25P02": "an earlier statement of the transaction failed",
@@ -31,15 +40,25 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
 
   /** Whether the message explains the failure without the stack. */
   get isSelfExplanatory() {
-    return this.isTransientOrLate || (this.sqlstate !== undefined && this.sqlstate in explainedFaults)
+    return this.isUnavailable || (this.sqlstate !== undefined && this.sqlstate in explainedFaults)
   }
 
-  /** Whether the failure is transient, or the answer was late: by our clock, or by the server's (57014). */
-  get isTransientOrLate() {
-    return this.isTransient || this.kind === "Deadline" || this.sqlstate === "57014"
+  /** Whether the database cannot answer now, or did not in time. The cause is then neither the request nor byok. */
+  get isUnavailable() {
+    return (
+      this.isTransient ||
+      this.kind === "Deadline" ||
+      this.kind === "ConnectionError" ||
+      unavailableCodes.test(this.sqlstate ?? "")
+    )
   }
 
-  /** Whether the database cannot be reached or written now, but perhaps soon. A deadlock does not count. */
+  /** Whether a stored value is at fault: PostgreSQL refused it (22) or a constraint did (23). */
+  get isFaultOfValue() {
+    return /^2[23]...$/.test(this.sqlstate ?? "")
+  }
+
+  /** Whether a statement is worth repeating at once: the database cannot be reached or written for a moment. */
   get isTransient() {
     return transientCodes.test(this.sqlstate ?? "")
   }

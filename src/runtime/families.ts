@@ -97,6 +97,9 @@ export const families = {
   "byok.router.leases": counter("{lease}", "Keys leased to routers, and leases refused.", ["result"]),
   "byok.router.exclusions": counter("{exclusion}", "Reasons why searches passed over credentials.", ["reason"]),
   "byok.router.parkings": counter("{parking}", "Cooldowns that began or grew after a report of a router.", ["cause"]),
+  "byok.router.lost_changes": counter("{change}", "Changes of keys' health or last use that were not stored.", [
+    "record"
+  ]),
   "process.cpu.time": counter("s", "Time on a CPU.", ["cpu.mode"]),
   "process.start.time": gauge("s", "When the process started, in seconds since 1970."),
   "process.memory.usage": gauge("By", "Resident memory."),

@@ -10,20 +10,20 @@ import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 
-/** Requires a 500 whose cause is logged under the request id, as one error. */
-const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string) {
-  assertRefused(answer, "InternalError")
+/** Requires a refusal whose cause is logged under the request id, as one error. */
+const assertFailed = Effect.fnUntraced(function* (answer: Answer, refusal: "InternalError" | "ServiceUnavailable") {
+  assertRefused(answer, refusal)
   const { logs } = yield* Recording
   const entries = logs.filter(({ request_id }) => request_id === answer.headers["x-request-id"])
   assert.deepStrictEqual(
     entries.map(({ level }) => level),
     ["Error"]
   )
-  assert.include(entries[0]?.text, cause)
+  assert.include(entries[0]?.text, "DatabaseFailure")
 })
 
 layerLive(TestService.recordedWith({}))("a service whose database is down (section 7, D11)", (it) => {
-  it.effect("answers 500, and is live but not ready, while the database refuses connections (D11)", function* () {
+  it.effect("answers 500, a read 503, and is live but not ready, while it takes no connections (D11)", function* () {
     const { databaseUrl, rowCount, url } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))
@@ -36,8 +36,8 @@ layerLive(TestService.recordedWith({}))("a service whose database is down (secti
       () =>
         Effect.gen(function* () {
           yield* server`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${name}`
-          yield* assertFailed(yield* create(minimal), "DatabaseFailure")
-          yield* assertFailed(yield* get(id), "DatabaseFailure")
+          yield* assertFailed(yield* create(minimal), "InternalError")
+          yield* assertFailed(yield* get(id), "ServiceUnavailable")
           // The answer of up to a second ago is kept.
           const readiness = send(url, { path: "/health/ready" })
           yield* eventually("it is not ready", readiness, ({ status }) => status !== 200)

@@ -1,5 +1,7 @@
-import { Effect, Fiber } from "effect"
-import { assert, layerLive } from "../support/it.ts"
+import { Context, Effect, Fiber, Layer, Option, Redacted } from "effect"
+import { inject } from "vitest"
+import { limitedRole } from "../support/database/limitedRole.ts"
+import { assert, describe, it, layerLive } from "../support/it.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { create } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
@@ -55,5 +57,26 @@ layerLive(TestService.layer)("a database that does not answer in time (D14)", (i
     yield* release
     answers.slice(0, 4).forEach(assertUnavailable)
     for (const answer of answers.slice(4)) assertRefused(answer, "InternalError")
+  })
+})
+
+describe("a database that takes no more connections (D14)", () => {
+  it.live("reads answer 503, and a write, which is not repeated unasked, 500 (D11)", function* () {
+    const { allow, urlOf } = yield* limitedRole(inject("serverUrl"))
+    const service = TestService.layerWith({
+      settings: (settings) => ({
+        ...settings,
+        databaseUrl: Option.map(settings.databaseUrl, (url) => Redacted.make(urlOf(Redacted.value(url))))
+      })
+    })
+    const { tenant } = Context.get(yield* Layer.build(service), TestService)
+    const { create, get, list } = yield* tenant
+    const id = createdId(yield* create(minimal))
+    yield* allow(0)
+    for (const answer of [yield* get(id), yield* list("")]) assertUnavailable(answer)
+    assertRefused(yield* create(minimal), "InternalError")
+    yield* allow(-1)
+    assert.strictEqual((yield* get(id)).status, 200)
+    created(yield* create(minimal))
   })
 })

@@ -51,7 +51,7 @@ export const known: Readonly<Record<string, number>> = {
   "a row is visible to every account": 28,
   "a credential may name an API key of any account": 90,
   "the database deletes cooldowns that processes still remember": 450,
-  "changes of locked rows are dropped": 22,
+  "changes of locked rows are dropped": 231,
   "a locked row delays the others of its batch": 3067,
   "a repeated report is recorded again": 89,
   "a report enclosed in a request opens the next attempt": 30,

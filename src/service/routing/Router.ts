@@ -21,10 +21,11 @@ import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import type { MemoryBudget } from "../../runtime/MemoryBudget.ts"
+import type { RequestTimeout } from "../../runtime/Deadline.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { Lease } from "./Lease.ts"
-import { makeHealthLedger, makeUseLedger } from "./ledgers.ts"
+import { makeLedgers } from "./ledgers.ts"
 import type { Freshness, KeyRequest, PlannedRequest, ResolvedRequest } from "./PlannedRequest.ts"
 import { Pools, sealStatusByError, type Snapshot, type WorkspacePools } from "./Pools.ts"
 import {
@@ -96,7 +97,7 @@ export class Router extends Context.Service<
   static readonly layer: Layer.Layer<
     Router,
     never,
-    Cipher | CredentialPools | CredentialUse | MemoryBudget | Parkings | TokensOnly
+    Cipher | CredentialPools | CredentialUse | MemoryBudget | Parkings | RequestTimeout | TokensOnly
   > = Layer.provide(
     Layer.suspend(() => Layer.effect(this, make)),
     [Pools.layer, Tokens.layer]
@@ -183,8 +184,7 @@ const make = Effect.gen(function* () {
   const tokens = yield* Tokens
   const tokensOnly = yield* TokensOnly
   const metered = yield* makeRouterMeter
-  const health = yield* makeHealthLedger(metered.countParking)
-  const uses = yield* makeUseLedger
+  const { health, uses } = yield* makeLedgers(metered.countParking, metered.countLost)
   const clock = yield* Clock.Clock
 
   const planWithin = (request: RoutingRequest, freshness: number) =>

@@ -76,6 +76,8 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
         onFailure: (error) => countLease(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
       }),
     /** Counts a cooldown that began or grew. */
-    countParking: makeCounters("byok.router.parkings", "cause", cooldownCauses)
+    countParking: makeCounters("byok.router.parkings", "cause", cooldownCauses),
+    /** Counts a change of the health or the last use of a key that was not stored and never will be. */
+    countLost: makeCounters("byok.router.lost_changes", "record", ["health", "use"])
   }
 })

@@ -1,8 +1,9 @@
-import { Clock, Effect } from "effect"
+import { Clock, Effect, Scope } from "effect"
 import { type CooldownCause, type Health, join, monotonicMillis } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { type LeasedKey, makeHealthState, type PendingCooldown } from "./HealthState.ts"
+import { RequestTimeout } from "../../runtime/Deadline.ts"
 import { makeWriteBehind } from "./makeWriteBehind.ts"
 import { mergeUses, useFromLease, neverUsed, useFromOutcome } from "../../domain/routing/LastUse.ts"
 import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
@@ -11,9 +12,9 @@ import type { LeaseTerms } from "./Lease.ts"
 /**
  * Makes the record of which keys upstreams refuse. A report applies in this process at once and is stored in the
  * background; other processes apply it when they next read the pool. `onParked` gets the cause of each cooldown that
- * grew.
+ * grew; `onLost` is called for each change that was lost.
  */
-export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: CooldownCause) => void) {
+const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: CooldownCause) => void, onLost: () => void) {
   const { store } = yield* Parkings
   const clock = yield* Clock.Clock
   const state = makeHealthState()
@@ -38,7 +39,9 @@ export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: C
       }),
     wait: 0,
     batch: 500,
-    max: 10_000
+    max: 10_000,
+    closing: yield* RequestTimeout,
+    onLost
   })
 
   return {
@@ -53,8 +56,11 @@ export const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: C
   }
 })
 
-/** Makes the record of when credentials were last leased, succeeded and failed, stored every ten seconds. */
-export const makeUseLedger = Effect.gen(function* () {
+/**
+ * Makes the record of when credentials were last leased, succeeded and failed, stored every ten seconds. `onLost` is
+ * called for each change that was lost.
+ */
+export const makeUseLedger = Effect.fnUntraced(function* (onLost: () => void) {
   const { store } = yield* CredentialUse
   const storeLater = yield* makeWriteBehind<UsedCredential>({
     subject: "The last use of credentials",
@@ -63,7 +69,9 @@ export const makeUseLedger = Effect.gen(function* () {
     store: (uses) => Effect.as(store(uses), []),
     wait: "10 seconds",
     batch: 1000,
-    max: 20_000
+    max: 20_000,
+    closing: yield* RequestTimeout,
+    onLost
   })
   return {
     recordLease: ({ account_id, credential_id, leased_at }: LeaseTerms): void =>
@@ -73,4 +81,18 @@ export const makeUseLedger = Effect.gen(function* () {
       if (use !== neverUsed) storeLater({ account_id, credential_id, ...use })
     }
   }
+})
+
+/** Makes both records. They close at the same time, within one deadline. */
+export const makeLedgers = Effect.fnUntraced(function* (
+  onParked: (cause: CooldownCause) => void,
+  onLost: (record: "health" | "use") => void
+) {
+  const scope = yield* Scope.fork(yield* Effect.scope, "parallel")
+  const within = <A, E, R>(ledger: Effect.Effect<A, E, R>) =>
+    Effect.flatMap(Scope.fork(scope), (own) => Scope.provide(ledger, own))
+  const uses = yield* within(makeUseLedger(() => onLost("use")))
+  // The last to open is the first to close: it gets the connection first.
+  const health = yield* within(makeHealthLedger(onParked, () => onLost("health")))
+  return { health, uses }
 })

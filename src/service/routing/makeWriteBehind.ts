@@ -1,6 +1,7 @@
-import { Array as Arr, Cause, type Duration, Effect, Exit, Latch, References, Schedule } from "effect"
+import { Array as Arr, Cause, type Duration, Effect, Exit, Latch, Schedule } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
 
 interface WriteBehind<A> {
   /** Names the changes in the log. */
@@ -16,109 +17,113 @@ interface WriteBehind<A> {
   readonly batch: number
   /** Maximum keys with unstored changes; changes of further keys are lost. */
   readonly max: number
+  /** How long closing may take. */
+  readonly closing: Duration.Input
+  /** Counts a lost change. */
+  readonly onLost: () => void
 }
 
 const retryAfter = "1 second"
-const closingTimeout = "1 second"
-
-/** Whether to retry: the database is away or busy, or storing was interrupted. Otherwise a change is at fault. */
-const isTransient = (cause: Cause.Cause<unknown>): boolean => {
-  const failure = Cause.squash(cause)
-  return (
-    Cause.hasInterrupts(cause) ||
-    failure instanceof ServiceUnavailable ||
-    (failure instanceof DatabaseFailure && failure.isTransientOrLate)
-  )
-}
 
 /**
- * Makes a buffer of changes that stores them in the background and, for up to a second, when the scope closes. Returns
- * the function that adds a change; it ignores the change if `max` other keys already have unstored ones. Invariant:
- * until closing ends, every added change, alone or merged with others of its key, is waiting, being stored, stored, or
- * dropped with a log line because it can never be stored.
+ * Makes a buffer of changes that stores them in the background, and when the scope closes. Returns the function that
+ * adds a change. Invariant: until closing ends, a change, alone or merged with others of its key, leaves the buffer
+ * only once it is stored, or counted and logged as lost. Lost are changes that the database refuses for their value,
+ * those beyond `max`, and those that closing leaves.
  */
 export const makeWriteBehind = Effect.fnUntraced(function* <A>(options: WriteBehind<A>) {
-  const { batch, keyOf, max, merge, store, wait, subject } = options
+  const { batch, closing, keyOf, max, merge, onLost, store, subject, wait } = options
   const waiting = new Map<string, A>()
   const isFilled = Latch.makeUnsafe()
-  let storingCount = 0
-  let isFailing = false
+  let hasFailed = false
+  let beyondMax = 0
 
-  const enqueue = (change: A): void => {
-    const key = keyOf(change)
-    const other = waiting.get(key)
-    waiting.set(key, other === undefined ? change : merge(other, change))
+  /** Removes changes, except those that were merged with others while they were stored. */
+  const remove = (changes: ReadonlyArray<A>) => {
+    for (const change of changes) if (waiting.get(keyOf(change)) === change) waiting.delete(keyOf(change))
+  }
+  const moveToEnd = (key: string) => {
+    const change = waiting.get(key) as A
+    waiting.delete(key)
+    waiting.set(key, change)
   }
 
-  /** Stores a batch; one by one if a change is at fault. Fails if the database is unreachable or busy. */
-  const storeChanges = (changes: ReadonlyArray<A>): Effect.Effect<void, unknown> =>
+  /** Stores a batch, one by one if a change may be at fault. Fails if changes remain that must be stored later. */
+  const storeBatch = (changes: Arr.NonEmptyReadonlyArray<A>): Effect.Effect<void, unknown> =>
     Effect.matchCauseEffect(
       Effect.suspend(() => store(changes)),
       {
-        onSuccess: (locked) => Effect.sync(() => locked.forEach(enqueue)),
+        onSuccess: (locked) =>
+          Effect.sync(() => {
+            const isLocked = new Set(locked)
+            remove(changes.filter((change) => !isLocked.has(change)))
+          }),
         onFailure: (cause) => {
-          if (isTransient(cause)) return Effect.failCause(cause)
-          if (changes.length > 1) return Effect.forEach(changes, (one) => storeChanges([one]), { discard: true })
           const failure = Cause.squash(cause)
-          const reason = failure instanceof DatabaseFailure ? failure.message : "unexpected"
-          return Effect.logError(`${subject} cannot be stored, and one was dropped: ${reason}`)
+          const isOfDatabase = failure instanceof DatabaseFailure
+          const isUnavailable = isOfDatabase ? failure.isUnavailable : failure instanceof ServiceUnavailable
+          if (isUnavailable || Cause.hasInterrupts(cause)) return Effect.failCause(cause)
+          if (changes.length > 1) return Effect.forEach(changes, (one) => storeBatch([one]), { discard: true })
+          if (!isOfDatabase || !failure.isFaultOfValue) {
+            // A pass ends at the first unknown fault, so as to cost few statements. Last, the change delays no other.
+            moveToEnd(keyOf(changes[0]))
+            return Effect.failCause(cause)
+          }
+          remove(changes)
+          onLost()
+          return Effect.logError(`${subject} cannot be stored, and one change was lost: ${failure.message}`)
         }
       }
     )
 
-  /** Moves the changes of these keys from the waiting ones to the store, or back if that fails. */
-  const storeBatch = (keys: ReadonlyArray<string>) =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => {
-        const changes = keys.map((key) => waiting.get(key) as A)
-        keys.forEach((key) => waiting.delete(key))
-        storingCount = changes.length
-        return changes
-      }),
-      storeChanges,
-      (changes, exit) =>
-        Effect.sync(() => {
-          storingCount = 0
-          if (Exit.isSuccess(exit)) return
-          changes.forEach(enqueue)
-          isFilled.openUnsafe()
-        })
-    )
+  const logBeyondMax = Effect.suspend(() => {
+    const lost = beyondMax
+    beyondMax = 0
+    return lost === 0 ? Effect.void : Effect.logError(`${subject}: ${lost} changes were lost, because ${max} waited`)
+  })
 
   /** Stores the changes waiting now. */
   const storeAll = Effect.suspend(() => {
     isFilled.closeUnsafe()
-    return Effect.forEach(Arr.chunksOf(waiting.keys(), batch), storeBatch, { discard: true })
-  })
-
-  const storeOrPause = Effect.matchCauseEffect(storeAll, {
-    onSuccess: () => Effect.sync(() => void (isFailing = false)),
-    onFailure: (cause) => {
-      const isFirst = !isFailing
-      isFailing = true
-      return Effect.andThen(
-        isFirst ? Effect.logWarning(`${subject} could not be stored`, cause) : Effect.void,
-        Effect.sleep(retryAfter)
-      )
-    }
-  })
-  /** Waits for the next added change; if locked changes wait to be retried, no longer than `retryAfter`. */
-  const untilFilled = Effect.suspend(() =>
-    waiting.size === 0 ? isFilled.await : Effect.timeoutOption(isFilled.await, retryAfter)
+    return Effect.forEach(Arr.chunksOf(waiting.values(), batch), storeBatch, { discard: true })
+  }).pipe(
+    Effect.onExit((exit) => Effect.sync(() => void (hasFailed = Exit.isFailure(exit)))),
+    Effect.ensuring(logBeyondMax)
   )
-  const storeForever = Effect.forever(Effect.andThen(Effect.andThen(untilFilled, Effect.sleep(wait)), storeOrPause))
-  const storeRest = Effect.repeat(storeAll, {
-    until: () => waiting.size === 0,
-    schedule: Schedule.spaced("100 millis")
+
+  /** Waits for the next added change; if locked or failed changes wait to be retried, for `retryAfter`. */
+  const untilDue = Effect.suspend(() => {
+    if (hasFailed) return Effect.sleep(retryAfter)
+    return waiting.size === 0 ? isFilled.await : Effect.timeoutOption(isFilled.await, retryAfter)
   })
 
-  // Finalizers run in reverse: interrupting `storeForever` puts its changes back, then `storeRest` stores everything.
-  yield* Effect.addFinalizer(() => Effect.exit(Effect.timeout(Effect.interruptible(storeRest), closingTimeout)))
-  yield* Effect.forkScoped(Effect.provideService(storeForever, References.TracerEnabled, false))
+  const storeRest = Effect.exit(storeAll).pipe(
+    Effect.repeat({ until: () => waiting.size === 0, schedule: Schedule.spaced("100 millis") }),
+    Effect.interruptible,
+    Effect.timeoutOption(closing)
+  )
+  const logLeft = Effect.suspend(() => {
+    const left = waiting.size
+    for (let n = 0; n < left; n += 1) onLost()
+    return left === 0 ? Effect.void : Effect.logError(`${subject}: ${left} changes were not stored before the stop`)
+  })
+
+  // Finalizers run in reverse: the background fiber is interrupted before the rest is stored.
+  yield* Effect.addFinalizer(() => Effect.andThen(storeRest, logLeft))
+  yield* repeatInBackground(
+    0,
+    Effect.andThen(Effect.andThen(untilDue, Effect.sleep(wait)), storeAll),
+    `${subject} could not be stored`
+  )
 
   return (change: A): void => {
-    if (!waiting.has(keyOf(change)) && waiting.size + storingCount >= max) return
-    enqueue(change)
+    const key = keyOf(change)
+    const other = waiting.get(key)
+    if (other === undefined && waiting.size >= max) {
+      beyondMax += 1
+      return onLost()
+    }
+    waiting.set(key, other === undefined ? change : merge(other, change))
     isFilled.openUnsafe()
   }
 })

@@ -59,9 +59,8 @@ const unavailable = Exit.fail(new ServiceUnavailable())
 /** SQLSTATEs of a statement that did not get a lock: deadlock, statement timeout, lock timeout. */
 const lockFailures = new Set([deadlock, "57014", "55P03"])
 
-/** Whether a single row may have caused the failure, by a constraint, a wrong value (SQLSTATE 22…) or a lock. */
-const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
-  kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22") || lockFailures.has(sqlstate)
+/** Whether a single row may have caused the failure, by its value or a lock. */
+const isRowFailure = (failure: DatabaseFailure) => failure.isFaultOfValue || lockFailures.has(failure.sqlstate ?? "")
 
 /** A request and its caller. */
 interface Waiting<Request, Answer> {

@@ -252,7 +252,7 @@ const contract = (it: It<Parts>) => {
     if (Exit.isSuccess(exit)) return
     const failure = Cause.squash(exit.cause)
     // The deadline may also end a statement.
-    const isLate = failure instanceof DatabaseFailure && failure.isTransientOrLate
+    const isLate = failure instanceof DatabaseFailure && failure.isUnavailable
     assert.isTrue(failure instanceof ServiceUnavailable || isLate, String(failure))
   })
 }

@@ -1,4 +1,4 @@
-import { Arbitrary, Effect, Exit, Layer, Scope } from "effect"
+import { Arbitrary, Duration, Effect, Exit, Layer, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
@@ -11,6 +11,7 @@ import {
 } from "../../../src/domain/routing/LastUse.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
+import { RequestTimeout } from "../../../src/runtime/Deadline.ts"
 import type { LeaseTerms } from "../../../src/service/routing/Lease.ts"
 import { makeUseLedger } from "../../../src/service/routing/ledgers.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
@@ -49,7 +50,10 @@ const begin = Effect.fnUntraced(function* (store: (at: number) => Effect.Effect<
       })
   })
   const scope = yield* Scope.make()
-  const ledger = yield* makeUseLedger.pipe(Effect.provide([port, logLines(lines)]), Scope.provide(scope))
+  const ledger = yield* makeUseLedger(() => assert.fail("a use was lost")).pipe(
+    Effect.provide([port, logLines(lines), Layer.succeed(RequestTimeout, Duration.seconds(3))]),
+    Scope.provide(scope)
+  )
   return { ...ledger, writes, lines, now, close: Scope.close(scope, Exit.void) }
 })
 

@@ -283,7 +283,7 @@ const within = (millis: number) => Effect.provideService(CurrentDeadline, { unti
 describe("a batch", () => {
   it.live.each<readonly [failure: DatabaseFailure, retry: string, statements: number]>([
     [sqlError("UniqueViolation", "23505"), "sends each request in a statement of its own, two at a time", 1 + 2],
-    [sqlError("ConstraintError"), "sends each request in a statement of its own, two at a time", 1 + 2],
+    [sqlError("ConstraintError", "23502"), "sends each request in a statement of its own, two at a time", 1 + 2],
     [sqlError("SqlError", "22003"), "sends each request in a statement of its own, two at a time", 1 + 2],
     [sqlError("SqlError", "40P01"), "sends each request in a statement of its own, all concurrently", 1 + 5],
     [sqlError("SqlError", "55P03"), "sends each request in a statement of its own, all concurrently", 1 + 5],

@@ -1,5 +1,5 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { lstatSync, realpathSync, renameSync, rmSync, type Stats, statSync } from "node:fs"
+import { lstatSync, renameSync, rmSync } from "node:fs"
 import type { Server } from "node:http"
 import { connect } from "node:net"
 import { dirname, resolve } from "node:path"
@@ -10,6 +10,7 @@ import * as Envelope from "../http/Envelope.ts"
 import { makeNodeServer, type ServerLimits } from "../http/makeNodeServer.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { AccessLog } from "../http/traceAndLog.ts"
+import { otherWriterOf } from "../runtime/otherWriter.ts"
 import * as Routing from "../http/Routing.ts"
 import { listen, serveRoutes, type ServerSettings } from "../http/Server.ts"
 import { GatewayApi } from "../contract/GatewayApi.ts"
@@ -54,12 +55,12 @@ const isSafe = (method: string, path: string) => method !== "POST" || path.start
  */
 const prepareSocketPath = Effect.fnUntraced(function* (path: string) {
   if (Buffer.byteLength(path) > maxPathBytes) return yield* refuse(`must have at most ${maxPathBytes} bytes`)
-  const folder = dirname(resolve(path))
-  const [asWritten, resolved] = yield* tryOrRefuse(
-    () => [withAncestors(folder), withAncestors(realpathSync(folder))] as const,
+  const other = yield* tryOrRefuse(
+    // Gateways are in this user's group.
+    () => otherWriterOf(dirname(resolve(path)), true),
     "must be in a folder that exists"
   )
-  if ([...asWritten, ...resolved].some(isOpenToOthers)) {
+  if (other !== undefined) {
     return yield* refuse("must be in a folder that, like each above it, only this user or root can write to")
   }
   const existing = yield* tryOrRefuse(
@@ -80,22 +81,6 @@ const prepareSocketPath = Effect.fnUntraced(function* (path: string) {
 
 /** Maximum bytes of a socket's path: macOS allows four fewer than Linux. */
 const maxPathBytes = process.platform === "linux" ? 107 : 103
-
-/** A folder and its ancestors; `holdsSocket` marks the folder itself. */
-const withAncestors = (folder: string): ReadonlyArray<{ readonly stats: Stats; readonly holdsSocket: boolean }> => {
-  const stats = statSync(folder)
-  const parent = dirname(folder)
-  const ancestors = parent === folder ? [] : withAncestors(parent).map((each) => ({ ...each, holdsSocket: false }))
-  return [{ stats, holdsSocket: true }, ...ancestors]
-}
-
-/** Whether another user could replace an entry of the folder. Above the socket's folder, a sticky bit prevents it. */
-const isOpenToOthers = ({ holdsSocket, stats: { mode, uid } }: ReturnType<typeof withAncestors>[number]) => {
-  const isOwnedByOther = uid !== 0 && uid !== process.geteuid?.()
-  const othersMayWrite = (mode & 0o022) !== 0
-  const isSticky = (mode & 0o1000) !== 0
-  return isOwnedByOther || (othersMayWrite && (holdsSocket || !isSticky))
-}
 
 /** Whether a process listens on a socket. */
 const isListening = (path: string) =>

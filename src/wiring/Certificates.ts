@@ -1,16 +1,25 @@
 import { X509Certificate } from "node:crypto"
-import { readFileSync } from "node:fs"
+import { fstatSync, readFileSync } from "node:fs"
 import { createSecureContext } from "node:tls"
 import { Effect } from "effect"
-import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
+import { readPrivateText, whileOpen } from "../runtime/SecretFile.ts"
+import { otherWriter } from "../runtime/otherWriter.ts"
 import { systemFault } from "../runtime/systemFault.ts"
 import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 import type { TlsFiles } from "./Settings.ts"
 
-const read = (name: string, path: string) =>
-  Effect.try({ try: () => readFileSync(path, "utf8"), catch: systemFault }).pipe(
+/** Reads a public file, which others may not change. Does not judge its folder: Kubernetes opens those of ConfigMaps. */
+const read = Effect.fnUntraced(function* (name: string, path: string) {
+  const use = (descriptor: number) => ({
+    other: otherWriter(fstatSync(descriptor)),
+    text: readFileSync(descriptor, "utf8")
+  })
+  const { other, text } = yield* Effect.try({ try: () => whileOpen(path, use), catch: systemFault }).pipe(
     Effect.catch((fault) => refuse(`${name} must be a readable file: ${fault}.`))
   )
+  if (other === undefined) return text
+  return yield* refuse(`${name} must be a file that only root and this user can change; found that ${other} can.`)
+})
 
 /** Reads the server's certificate and its private key, and checks that they belong together. */
 export const readCertificate = Effect.fnUntraced(function* ({ certificateFile, keyFile }: TlsFiles) {

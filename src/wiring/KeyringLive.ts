@@ -12,7 +12,7 @@ import {
   type KeyringSnapshot
 } from "../crypto/keyring/Keyring.ts"
 import { KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
-import { createPrivateFile, readPrivateText } from "../crypto/keyring/SecretFile.ts"
+import { createPrivateFile, readPrivateText } from "../runtime/SecretFile.ts"
 import { KekRegistry, KeyringNotReloaded, KeyringReload } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 import { repeatInBackground } from "../runtime/repeatInBackground.ts"

@@ -40,7 +40,7 @@ const targetOf = Effect.fnUntraced(function* (
       )
     }
     const endpoint = yield* EmbeddedPostgres.start(dataDirectory, user)
-    return { ...endpoint, port: 5432, password: undefined, tls: undefined } satisfies DatabaseTarget
+    return { ...endpoint, port: 5432, tls: undefined } satisfies DatabaseTarget
   }
   const ca = Option.isSome(databaseCaFile) ? yield* readDatabaseCaFile(databaseCaFile.value) : undefined
   return yield* Effect.try({

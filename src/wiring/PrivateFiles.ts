@@ -1,26 +1,20 @@
 import { isUtf8 } from "node:buffer"
-import { closeSync, openSync } from "node:fs"
+import { closeSync } from "node:fs"
 import { Effect, Option, Redacted } from "effect"
 import {
   createPrivateFile,
+  openPrivate,
   readPrivateBytes,
   readPrivateText,
-  refuseShared,
   UnusableFile
-} from "../crypto/keyring/SecretFile.ts"
+} from "../runtime/SecretFile.ts"
 import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
-
-const tryToRead = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.cannotBe("read") })
 
 /** Opens a private file for reading; returns its descriptor, which is closed with the scope. */
 export const open = (path: string) =>
-  Effect.acquireRelease(
-    tryToRead(() => openSync(path, "r")),
-    (file) => Effect.sync(() => closeSync(file))
-  ).pipe(
-    Effect.tap((file) => tryToRead(() => refuseShared(file))),
-    refuseAs(path)
-  )
+  Effect.acquireRelease(Effect.try({ try: () => openPrivate(path), catch: UnusableFile.cannotBe("read") }), (file) =>
+    Effect.sync(() => closeSync(file))
+  ).pipe(refuseAs(path))
 
 /** Reads a file as UTF-8; fails unless it is private, like a keyring file. */
 export const read = (path: string) => refuseAs(path)(readPrivateText(path))

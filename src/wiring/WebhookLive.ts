@@ -1,5 +1,5 @@
 import { Effect, Layer, Option, Redacted } from "effect"
-import { readPrivateText } from "../crypto/keyring/SecretFile.ts"
+import { readPrivateText } from "../runtime/SecretFile.ts"
 import { type Endpoint, WebhookEndpoint } from "../service/audit/Webhook.ts"
 import { refuse, refuseAs } from "./Environment.ts"
 import type { Settings } from "./Settings.ts"

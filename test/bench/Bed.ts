@@ -17,6 +17,7 @@ import { columns } from "./peers/statements.ts"
 /** A PostgreSQL server for the bench. */
 export interface Postgres {
   readonly socket: string
+  readonly password: string
   readonly postmaster: number
   readonly stop: () => Promise<void>
 }
@@ -47,9 +48,10 @@ export const seededId = (n: number): string => `00000000-0000-7000-9000-${String
 const startPostgres = async (): Promise<Postgres> => {
   const directory = mkdtempSync(join(tmpdir(), "byok-bench-"))
   const scope = Scope.makeUnsafe()
-  const { host } = await Effect.runPromise(Scope.provide(start(directory), scope))
+  const { host, password } = await Effect.runPromise(Scope.provide(start(directory), scope))
   return {
     socket: host,
+    password: Redacted.value(password),
     postmaster: Number(readFileSync(join(directory, "postgres", "postmaster.pid"), "utf8").split("\n")[0]),
     stop: async () => {
       await Effect.runPromise(Scope.close(scope, Exit.void))
@@ -169,14 +171,14 @@ export const addOthers = async ({ client, seeded }: Bed, size: number): Promise<
 }
 
 export const makeBed = async (postgres: Postgres, database: string, credentials: number, lean = true): Promise<Bed> => {
-  const admin = new Client({ host: postgres.socket, user, database: "postgres" })
+  const admin = new Client({ host: postgres.socket, user, password: postgres.password, database: "postgres" })
   await admin.connect()
   await admin.query(`CREATE DATABASE ${database}`)
   await admin.end()
-  const url = `postgres://${user}@localhost/${database}?host=${encodeURIComponent(postgres.socket)}`
+  const url = `postgres://${user}:${postgres.password}@localhost/${database}?host=${encodeURIComponent(postgres.socket)}`
   const target = parseDatabaseUrl(Redacted.make(url))
   await Effect.runPromise(migrate(target, { connectTimeout: Duration.seconds(5), pooler: false }))
-  const client = new Client({ host: postgres.socket, user, database })
+  const client = new Client({ host: postgres.socket, user, password: postgres.password, database })
   await client.connect()
   await seed(client, credentials, lean)
   return { ...postgres, url, database, key, seeded: credentials, lean, updatable: [], providers: ["anthropic"], client }

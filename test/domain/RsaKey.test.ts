@@ -1,5 +1,5 @@
 import { createPrivateKey } from "node:crypto"
-import { Arbitrary, Effect, Result } from "effect"
+import { Arbitrary, Result } from "effect"
 import { parseRsaKey } from "../../src/domain/RsaKey.ts"
 import { mint } from "../../src/service/tokens/mint.ts"
 import { rsaKey } from "../support/keys/cloudKeys.ts"

@@ -7,6 +7,7 @@ import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
 import { contextOf } from "../../src/domain/SealedKey.ts"
 import { getOver } from "../support/http/callByok.ts"
+import { endpointIn, urlOf } from "../support/database/embedded.ts"
 import { faultsOf, type Ledger } from "../support/database/AckChecker.ts"
 
 const together = { concurrency: 16 }
@@ -22,7 +23,7 @@ export const faultsAfterwards = Effect.fnUntraced(function* (
   const { BYOK_DATA_DIR: directory, ...others } = settings
   // Two services on one embedded database are refused, unless they reach it by a URL.
   const embedded = (path: string) => ({
-    DATABASE_URL: `postgres://byok@localhost/postgres?host=${encodeURIComponent(join(path, "postgres"))}`,
+    DATABASE_URL: urlOf(endpointIn(path)),
     BYOK_KEYRING_FILE: join(path, "keyring")
   })
   const env = { ...(directory === undefined ? {} : embedded(directory)), ...others }

@@ -239,7 +239,11 @@ const recordingProvider = (env: Variables, names: Set<string>) => {
 }
 
 /** Starts the service with these variables, and calls every operation of its socket and links API. */
-const start = Effect.fnUntraced(function* (variables: Variables, sql: SqlClient.SqlClient, names = new Set<string>()) {
+const start = Effect.fnUntraced(function* (
+  variables: Variables,
+  sql: SqlClient.SqlClient,
+  names: Set<string> = new Set()
+) {
   const { layer: toWrites, writes } = takeLog()
   const provider = recordingProvider(variables, names)
   const service = Layer.unwrap(Effect.map(readSettings, (settings) => serve(settings, true)))

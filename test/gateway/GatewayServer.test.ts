@@ -1,4 +1,14 @@
-import { chmodSync, existsSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import {
+  chmodSync,
+  existsSync,
+  lchownSync,
+  lstatSync,
+  mkdirSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
 import { randomUUID } from "node:crypto"
 import { connect, createServer, Server } from "node:net"
 import { join } from "node:path"
@@ -127,6 +137,13 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     }
     chmodSync(open, 0o1777)
     yield* Effect.scoped(listening(join(open, "own", "s")))
+    symlinkSync(join(open, "own"), join(open, "link"))
+    yield* Effect.scoped(listening(join(open, "link", "s")))
+    if (process.getuid?.() === 0) {
+      lchownSync(join(open, "link"), 65534, 65534)
+      const byLink = yield* Effect.flip(Effect.scoped(listening(join(open, "link", "s"))))
+      assert.strictEqual(byLink.message, `BYOK_GATEWAY_SOCKET must be ${closed}.`)
+    }
     const { message } = yield* Effect.flip(Effect.scoped(listening(join(directory, "x".repeat(108)))))
     assert.match(message, /^BYOK_GATEWAY_SOCKET must have at most \d+ bytes\.$/)
   })

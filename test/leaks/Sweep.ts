@@ -2,10 +2,11 @@ import { assert } from "@effect/vitest"
 import { randomBytes } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
-import { Effect, Exit, Scope } from "effect"
+import { Effect, Exit, Redacted, Scope } from "effect"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { createAccount, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent, leakSearch } from "../support/keys/leakSearch.ts"
+import { endpointIn } from "../support/database/embedded.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { answerText } from "../support/http/RawConnection.ts"
@@ -165,7 +166,8 @@ const once = Effect.gen(function* () {
   const serveAndFail = Effect.gen(function* () {
     const proxy = yield* Scope.fork(yield* Effect.scope)
     const { target } = yield* Scope.provide(databaseProxy(url), proxy)
-    const password = encodeURIComponent(secretOf("the password of the database"))
+    const own = Redacted.value(endpointIn(directory.BYOK_DATA_DIR).password)
+    const password = secretOf("the password of the database", own)
     const proxied = {
       ...settings,
       DATABASE_URL: `postgres://byok:${password}@127.0.0.1:${target.port}/postgres`,

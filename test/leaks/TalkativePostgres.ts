@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
 import * as EmbeddedPostgres from "../../src/sql/embedded/EmbeddedPostgres.ts"
+import { urlOf } from "../support/database/embedded.ts"
 import { adminClient } from "../support/database/freshDatabase.ts"
 import type { Channel } from "./Channel.ts"
 
@@ -15,8 +16,7 @@ const settings = [
 ]
 
 const start = Effect.fnUntraced(function* (directory: string) {
-  const { database, host, username } = yield* EmbeddedPostgres.start(directory)
-  const url = `postgres://${username}@localhost/${database}?host=${encodeURIComponent(host)}`
+  const url = urlOf(yield* EmbeddedPostgres.start(directory))
   return { url, sql: yield* adminClient(url) }
 })
 

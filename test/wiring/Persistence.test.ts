@@ -1,6 +1,6 @@
 import { Clock, Duration, Effect, Fiber, Option } from "effect"
 import { TestClock } from "effect/testing"
-import { writeFileSync } from "node:fs"
+import { chmodSync, chownSync, writeFileSync } from "node:fs"
 import type { Socket } from "node:net"
 import { join } from "node:path"
 import { openDatabase } from "../../src/wiring/Persistence.ts"
@@ -122,6 +122,21 @@ describe("opening the database at the start of the service", () => {
     }
   })
 
+  it.effect("refuses authorities that another user can change", function* () {
+    const file = join(yield* temporaryDirectory, "ca.pem")
+    writeFileSync(file, selfSignedCertificate("127.0.0.1").certificate)
+    const settings = { ...settingsFor("postgres://canary@127.0.0.1:1/canary"), databaseCaFile: Option.some(file) }
+    const refused = (by: string) =>
+      `DATABASE_CA_FILE must be a file that only root and this user can change; found that ${by} can.`
+    chmodSync(file, 0o646)
+    assert.strictEqual((yield* Effect.flip(openDatabase(settings))).message, refused("every user"))
+    chmodSync(file, 0o644)
+    if (process.getuid?.() === 0) {
+      chownSync(file, 65534, 65534)
+      assert.strictEqual((yield* Effect.flip(openDatabase(settings))).message, refused("user 65534"))
+    }
+  })
+
   it.effect("does not retry if the certificate is expired or for another host", function* () {
     const certificates = [
       [selfSignedCertificate("localhost"), "is for another host (ERR_TLS_CERT_ALTNAME_INVALID)"],
@@ -146,7 +161,7 @@ describe("opening the database at the start of the service", () => {
 
   it.live("if the embedded database fails, names it in the error, not DATABASE_URL", function* () {
     const dataDirectory = yield* temporaryDirectory
-    const cluster = yield* prepare(dataDirectory, yield* locate())
+    const { cluster } = yield* prepare(dataDirectory, yield* locate())
     writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")
     const settings = { ...settingsFor(""), databaseUrl: Option.none(), dataDirectory }
     const { message } = yield* Effect.flip(openDatabase(settings))

@@ -9,7 +9,7 @@ import {
   parseSealingKeyring,
   type KeyringSnapshot
 } from "./Keyring.ts"
-import { editKeyringFile } from "./SecretFile.ts"
+import { editKeyringFile } from "./KeyringFile.ts"
 
 /** The state of the keys does not allow a change, or the change would make the keyring unusable. */
 class KeyringRefusal extends Data.TaggedError("KeyringRefusal")<{ readonly message: string }> {}

@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto"
-import { Context, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Conflict } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
 import { labelOf } from "../../domain/labelOf.js"

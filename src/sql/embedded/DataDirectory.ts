@@ -1,4 +1,4 @@
-import { Effect, Logger } from "effect"
+import { Effect, Logger, type Redacted, Schedule } from "effect"
 import {
   chmodSync,
   closeSync,
@@ -11,11 +11,13 @@ import {
   readdirSync,
   realpathSync,
   renameSync,
+  rmdirSync,
   statSync
 } from "node:fs"
-import { rm } from "node:fs/promises"
 import { dirname, join, resolve } from "node:path"
+import { otherWriterOf } from "../../runtime/otherWriter.ts"
 import { systemFault } from "../../runtime/systemFault.ts"
+import { openPassword, requirePassword } from "./Password.ts"
 import { codeOf, EmbeddedPostgresError, type PostgresBinaries, postgresUser, run } from "./PostgresBinaries.ts"
 
 /** The socket's name, which clients derive from port 5432. */
@@ -28,7 +30,7 @@ type Programs = Pick<PostgresBinaries, "initdb" | "postgres">
 
 /**
  * Creates BYOK_DATA_DIR and initialises its database, if needed. Returns PostgreSQL's directory, which also holds its
- * socket: whoever can enter it controls the database, because PostgreSQL asks for no password.
+ * socket, and its password. The directory of root has only files of root, beside PostgreSQL's own directory.
  */
 export const prepare = Effect.fnUntraced(function* (directory: string, binaries: Programs) {
   const root = yield* attempt(() => createRoot(resolve(directory)))
@@ -40,12 +42,13 @@ export const prepare = Effect.fnUntraced(function* (directory: string, binaries:
       `BYOK_DATA_DIR must be a path that is at least ${excessBytes} bytes shorter, for PostgreSQL's socket in it.`
     )
   }
+  const password = yield* openPassword(root)
   if (yield* attempt(() => isEmpty(cluster))) {
     yield* announce
-    yield* initialise(root, cluster, binaries)
+    yield* initialise(root, cluster, binaries, password)
   }
   yield* discardTemporary(root)
-  return cluster
+  return { cluster, password }
 })
 
 /** Logs to standard error: standard output belongs to the program that embeds the service. */
@@ -59,13 +62,26 @@ const announce = Effect.provideService(
 const attempt = <A>(access: () => A) =>
   Effect.try({
     try: access,
-    catch: (error) => EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a writable directory: ${systemFault(error)}.`)
+    catch: (error) =>
+      error instanceof EmbeddedPostgresError
+        ? error
+        : EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a writable directory: ${systemFault(error)}.`)
   })
+
+/** Throws if another user could make the path name something else: this process changes modes and owners below it. */
+const refuseOthers = (path: string): void => {
+  const other = otherWriterOf(path)
+  if (other === undefined) return
+  throw EmbeddedPostgresError.of(
+    `BYOK_DATA_DIR must be a directory that only root and this user can change; found that ${other.by} can change ${other.path}.`
+  )
+}
 
 /** Creates a directory and its parents. With `recursive`, Node.js would loop below /proc. */
 const createDirectory = (path: string, mode: number): void => {
   try {
     mkdirSync(path, { mode })
+    refuseOthers(path)
     chmodSync(path, mode)
   } catch (error) {
     if (codeOf(error) === "EEXIST" && statSync(path).isDirectory()) return
@@ -79,8 +95,9 @@ const createDirectory = (path: string, mode: number): void => {
 const createRoot = (path: string) => {
   const mode = postgresUser === undefined ? 0o700 : 0o711
   createDirectory(path, mode)
-  const { mode: actualMode, uid } = statSync(path)
-  if (postgresUser !== undefined && uid === 0 && (actualMode & 0o001) === 0) {
+  refuseOthers(path)
+  const { mode: actualMode } = statSync(path)
+  if (postgresUser !== undefined && (actualMode & 0o001) === 0) {
     chmodSync(path, (actualMode & 0o7777) | 0o011)
   }
   return realpathSync(path)
@@ -108,15 +125,20 @@ const isEmpty = (directory: string) => {
 const temporaryPrefix = "postgres.initdb-"
 
 /** Creates a database in a temporary directory, and moves it into place unless another process was first. */
-const initialise = Effect.fnUntraced(function* (root: string, cluster: string, { initdb }: Programs) {
+const initialise = Effect.fnUntraced(function* (
+  root: string,
+  cluster: string,
+  { initdb, postgres }: Programs,
+  password: Redacted.Redacted
+) {
   const temporary = yield* attempt(() => {
     const path = mkdtempSync(join(root, temporaryPrefix))
     if (postgresUser !== undefined) lchownSync(path, postgresUser.uid, postgresUser.gid)
     return path
   })
-  const { code, errorOutput } = yield* run(initdb, [
+  const initialised = yield* run(initdb, [
     `--pgdata=${temporary}`,
-    "--auth=trust",
+    "--auth=reject",
     "--username=byok",
     "--encoding=UTF8",
     "--locale=C",
@@ -124,6 +146,8 @@ const initialise = Effect.fnUntraced(function* (root: string, cluster: string, {
     "--builtin-locale=C.UTF-8",
     "--no-instructions"
   ])
+  const { code, errorOutput } =
+    initialised.code === 0 ? yield* requirePassword(temporary, postgres, password) : initialised
   if (!(yield* attempt(() => isEmpty(cluster)))) return
   if (code !== 0) {
     return yield* EmbeddedPostgresError.of(
@@ -151,8 +175,12 @@ const putIntoPlace = (temporary: string, cluster: string) => {
 /** Deletes leftover directories of initdb: their services were killed, or will use the database in place. */
 const discardTemporary = Effect.fnUntraced(function* (root: string) {
   const leftovers = yield* attempt(() => readdirSync(root).filter((name) => name.startsWith(temporaryPrefix)))
-  yield* Effect.forEach(leftovers, (name) => {
-    const removed = rm(join(root, name), { recursive: true, force: true, maxRetries: 10, retryDelay: 50 })
-    return Effect.promise(() => removed.catch(() => undefined))
-  })
+  yield* Effect.forEach(leftovers, (name) => discard(join(root, name)))
 })
+
+/** Deletes a directory, whose entries only PostgreSQL's user deletes: that user could put links to root's among them. */
+const discard = (path: string) =>
+  Effect.andThen(
+    run("/bin/sh", ["-c", "rm -rf -- * .[!.]*"], { cwd: path }),
+    Effect.try(() => rmdirSync(path))
+  ).pipe(Effect.retry({ times: 10, schedule: Schedule.spaced(50) }), Effect.ignore)

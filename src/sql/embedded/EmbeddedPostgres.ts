@@ -1,18 +1,20 @@
 import { PgConnection } from "@effect/sql-pg"
-import { Effect, Exit, Schedule, Scope } from "effect"
-import { readFileSync, rmSync } from "node:fs"
+import { Data, Effect, Exit, type Redacted, Schedule, Scope } from "effect"
+import { closeSync, constants, fstatSync, openSync, readFileSync, readSync, statSync, unlinkSync } from "node:fs"
 import { Socket } from "node:net"
 import { join } from "node:path"
 import { applicationName } from "../connection/Database.ts"
 import { explainFailure, failureOf } from "../connection/DatabaseErrors.ts"
 import { prepare, socketName } from "./DataDirectory.ts"
-import { EmbeddedPostgresError, locate, type PostgresBinaries, run } from "./PostgresBinaries.ts"
+import { requirePassword } from "./Password.ts"
+import { codeOf, EmbeddedPostgresError, locate, type PostgresBinaries, postgresUser, run } from "./PostgresBinaries.ts"
 
 /** Where and as whom to connect; `host` is the directory of the socket. */
 export interface Endpoint {
   readonly host: string
   readonly username: "byok"
   readonly database: "postgres"
+  readonly password: Redacted.Redacted
 }
 
 /** A service excludes other services from its directory; commands share the directory. */
@@ -24,8 +26,9 @@ export type User = "service" | "command"
  */
 export const start = Effect.fnUntraced(function* (directory: string, user: User = "command") {
   const binaries = yield* locate()
-  const cluster = yield* prepare(directory, binaries)
-  const openOrStart = makeOpenOrStart(cluster, serverOf(cluster, binaries), user)
+  const { cluster, password } = yield* prepare(directory, binaries)
+  const endpoint: Endpoint = { host: cluster, username: "byok", database: "postgres", password }
+  const openOrStart = makeOpenOrStart(endpoint, serverOf(endpoint, binaries), user)
   let membership = yield* openOrStart
   yield* Effect.addFinalizer(() => membership.leave)
   const restoreMembership = Effect.gen(function* () {
@@ -37,7 +40,6 @@ export const start = Effect.fnUntraced(function* (directory: string, user: User 
     )
   })
   yield* Effect.forkScoped(Effect.forever(restoreMembership))
-  const endpoint: Endpoint = { host: cluster, username: "byok", database: "postgres" }
   return endpoint
 })
 
@@ -46,42 +48,41 @@ interface Server {
   readonly start: Effect.Effect<unknown, string>
   /** Returns whether the server has stopped; false if none runs. */
   readonly stop: Effect.Effect<boolean>
+  /** Makes the stopped server ask for its password, or fails with the end of its log. */
+  readonly requirePassword: Effect.Effect<void, string>
   readonly isStarting: () => boolean
 }
 
 /** The server of a data directory, controlled by `pg_ctl`. */
-const serverOf = (cluster: string, { pg_ctl }: PostgresBinaries): Server => {
-  const path = (name: string) => join(cluster, name)
-  const read = (name: string) => {
-    try {
-      return readFileSync(path(name), "utf8")
-    } catch {
-      return ""
-    }
-  }
+const serverOf = ({ host: cluster, password }: Endpoint, { pg_ctl, postgres }: PostgresBinaries): Server => {
+  const read = (name: string) => readEnd(join(cluster, name))
   // Passes the directory in a variable, because pg_ctl passes arguments through a shell.
   const control = (...args: ReadonlyArray<string>) =>
     run(pg_ctl, [...args, "--silent", "--wait"], { cwd: cluster, variables: { PGDATA: cluster } })
   const stop = Effect.gen(function* () {
-    if (isStale(read("postmaster.pid"))) return false
+    if (isStale(cluster, read("postmaster.pid"))) return false
     const { code } = yield* control("stop", "--mode=fast", "--timeout=10")
     return code === 0 || (yield* control("stop", "--mode=immediate", "--timeout=10")).code === 0
   })
   const start = Effect.gen(function* () {
-    if (isStale(read("postmaster.pid"))) rmSync(path("postmaster.pid"), { force: true })
-    rmSync(path("server.log"), { force: true })
+    const lock = read("postmaster.pid")
+    if (isAbandoned(lock) || isStale(cluster, lock)) unlink(join(cluster, "postmaster.pid"))
+    unlink(join(cluster, "server.log"))
     const args = ["--timeout=3600", "--log=server.log", `--options=${options}`]
     const { code, errorOutput } = yield* control("start", ...args)
     if (code !== 0)
-      return yield* Effect.fail(read("server.log").trim().split("\n").slice(-20).join("\n") || errorOutput)
+      return yield* Effect.fail(read("server.log").text.trim().split("\n").slice(-20).join("\n") || errorOutput)
   })
   // An interrupted pg_ctl may leave a server that has no lock file yet: `stop` finds it only later.
   const untilStopped = Effect.repeat(stop, { until: (stopped) => stopped, times: 20, schedule: Schedule.spaced(50) })
   return {
     start: Effect.onInterrupt(start, () => untilStopped),
     stop,
+    requirePassword: Effect.flatMap(requirePassword(cluster, postgres, password), ({ code, errorOutput }) =>
+      code === 0 ? Effect.void : Effect.fail(errorOutput)
+    ),
     // The eighth line of the lock file has the state of the server.
-    isStarting: () => read("postmaster.pid").split("\n")[7]?.trim() === "starting"
+    isStarting: () => read("postmaster.pid").text.split("\n")[7]?.trim() === "starting"
   }
 }
 
@@ -91,6 +92,7 @@ const options = [
   "port=5432",
   "unix_socket_directories=.",
   "unix_socket_permissions=0700",
+  "hba_file=pg_hba.conf",
   "max_connections=100",
   "shared_buffers=128MB",
   "timezone=UTC",
@@ -105,15 +107,62 @@ const options = [
   .map((setting) => `-c '${setting}'`)
   .join(" ")
 
+/** The end of a file of PostgreSQL. */
+interface FileEnd {
+  readonly text: string
+  /** When the file was written, in milliseconds; undefined if it is missing or not PostgreSQL's. */
+  readonly writtenAt: number | undefined
+}
+
+const maxBytes = 64 * 1024
+
 /**
- * Whether the PID in a lock file is of a zombie or of another program, as in a restarted container, where `pg_ctl`
- * would stop that program. False if it is of no process.
+ * Reads the end of a file in PostgreSQL's directory, where PostgreSQL's user may have put a link to another's file:
+ * reads no link, and only a file of that user.
  */
-const isStale = (lock: string) => {
+const readEnd = (path: string): FileEnd => {
+  let descriptor
   try {
-    return !/^\d+ \(postgres\) [^XZ]/.test(readFileSync(`/proc/${parseInt(lock)}/stat`, "latin1"))
+    descriptor = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    const stats = fstatSync(descriptor)
+    const owner = postgresUser?.uid ?? process.geteuid?.()
+    if (!stats.isFile() || stats.nlink !== 1 || stats.uid !== owner) return { text: "", writtenAt: undefined }
+    const bytes = Buffer.alloc(Math.min(stats.size, maxBytes))
+    const length = readSync(descriptor, bytes, 0, bytes.length, stats.size - bytes.length)
+    return { text: bytes.toString("utf8", 0, length), writtenAt: stats.mtimeMs }
   } catch {
-    return false
+    return { text: "", writtenAt: undefined }
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor)
+  }
+}
+
+/** Removes a name from PostgreSQL's directory, and not what a link there leads to. */
+const unlink = (path: string) => {
+  try {
+    unlinkSync(path)
+  } catch {
+    // pg_ctl reports what is in its way.
+    return
+  }
+}
+
+/** Whether a lock file is still empty after 10 seconds: PostgreSQL, which writes it at once, was killed meanwhile. */
+const isAbandoned = ({ text, writtenAt = Infinity }: FileEnd) => text === "" && writtenAt < Date.now() - 10_000
+
+/**
+ * Whether the PID in a lock file is of a zombie, of another program or of the PostgreSQL of another directory, as in a
+ * restarted container, where `pg_ctl` would stop that program. False if it is of no process.
+ */
+const isStale = (cluster: string, { text }: FileEnd) => {
+  const process = `/proc/${parseInt(text)}`
+  try {
+    if (!/^\d+ \(postgres\) [^XZ]/.test(readFileSync(`${process}/stat`, "latin1"))) return true
+    const [served, own] = [statSync(`${process}/cwd`), statSync(cluster)]
+    return served.dev !== own.dev || served.ino !== own.ino
+  } catch (error) {
+    // The process of another user.
+    return codeOf(error) === "EACCES"
   }
 }
 
@@ -128,20 +177,27 @@ interface Membership {
 /** All users of a directory share the first lock; a service holds the second. PostgreSQL frees those of dead users. */
 const [usersLock, serviceLock] = ["1652128619, 1", "1652128619, 2"]
 
-/** Connects to the server. Fails if `user` is a service and another one still uses the directory after 2 seconds. */
-const openMembership = (host: string, server: Server, user: User) =>
+/** The server let a client in without the password. */
+class PasswordNotRequired extends Data.TaggedError("PasswordNotRequired") {}
+
+/**
+ * Connects to the server. Fails if the server let this process in without the password, or if `user` is a service and
+ * another one still uses the directory after 2 seconds.
+ */
+const openMembership = ({ database, host, password, username }: Endpoint, server: Server, user: User) =>
   Effect.gen(function* () {
     const scope = yield* Scope.make()
     const socket = new Socket()
     const closed = new Promise((resolve) => socket.once("close", resolve))
     const connection = yield* PgConnection.make({
-      ...{ username: "byok", database: "postgres", applicationName },
+      ...{ username, database, password, applicationName },
       stream: () => socket.connect(join(host, socketName))
     }).pipe(
       Scope.provide(scope),
       Effect.onError(() => Scope.close(scope, Exit.void))
     )
-    const call = (text: string) => Effect.map(connection.queryValues(`SELECT pg_${text}`), ([row]) => row?.[0] === true)
+    const is = (text: string) => Effect.map(connection.queryValues(`SELECT ${text}`), ([row]) => row?.[0] === true)
+    const call = (text: string) => is(`pg_${text}`)
     /** The last user is the one that can take the lock alone. Without an answer, assumes that it is the last. */
     const leave = Effect.gen(function* () {
       socket.ref()
@@ -155,6 +211,7 @@ const openMembership = (host: string, server: Server, user: User) =>
     )
     const enter = Effect.gen(function* () {
       yield* call(`advisory_lock_shared(${usersLock})`)
+      if (!(yield* is("system_user LIKE 'scram-sha-256:%'"))) return yield* new PasswordNotRequired()
       if (user === "command") return
       const isOnlyService = yield* Effect.repeat(call(`try_advisory_lock(${serviceLock})`), {
         until: (isOnlyService) => isOnlyService,
@@ -176,21 +233,38 @@ const inUse =
   "BYOK_DATA_DIR is in use by another service: stop that one or choose another directory. Several services can share a PostgreSQL that DATABASE_URL names."
 
 /** What the log says if another server uses the directory, or has not quite ended. */
-const stillOccupied = /lock file .* (already exists|is empty)|pre-existing shared memory block|could not bind/
+const stillOccupied = /(lock|PID) file .* (already exists|is empty)|pre-existing shared memory block|could not bind/
 
 /** How long a stopping server, or its orphans, may delay the next start, in milliseconds. */
 const startTimeout = 15_000
 
-/** Opens a membership, and starts the server first if it does not run. */
-const makeOpenOrStart = (host: string, server: Server, user: User): Effect.Effect<Membership, EmbeddedPostgresError> =>
+const passwordUnknown =
+  "BYOK_DATA_DIR/postgres.password is not the password of the database there: stop every service and command that uses the directory, and try again."
+
+/**
+ * Opens a membership. Starts the server first if it does not run. If it does not ask for this password, as in the
+ * directory of an earlier version or one whose password file was lost, makes it ask before it starts again.
+ */
+const makeOpenOrStart = (
+  endpoint: Endpoint,
+  server: Server,
+  user: User
+): Effect.Effect<Membership, EmbeddedPostgresError> =>
   Effect.suspend(() => {
     let startedHere = false
     return Effect.gen(function* () {
       for (let deadline = Date.now() + startTimeout; ; yield* Effect.sleep(50)) {
-        const opened = yield* Effect.result(openMembership(host, server, user))
+        const opened = yield* Effect.result(openMembership(endpoint, server, user))
         if (opened._tag === "Success") return opened.success
         const failure = opened.failure
         if (failure._tag === "EmbeddedPostgresError") return yield* failure
+        if (failure._tag === "PasswordNotRequired" || failure.sqlstate === "28P01") {
+          if (startedHere) yield* server.stop
+          const required = yield* Effect.result(server.requirePassword)
+          const log = required._tag === "Failure" ? required.failure : ""
+          if (Date.now() <= deadline && (log === "" || stillOccupied.test(log))) continue
+          return yield* EmbeddedPostgresError.of(passwordUnknown, log)
+        }
         // The server starts or stops, or too many clients connect at once.
         const isRunning = failure.sqlstate === "57P03" || failure.sqlstate === "EAGAIN"
         if (!isRunning && !failure.isTransient) {

@@ -76,19 +76,25 @@ export const codeOf = (error: unknown): string => (error as NodeJS.ErrnoExceptio
 const environment = { PATH: process.env["PATH"] ?? "/usr/bin:/bin", LC_ALL: "C", TZ: "UTC" }
 
 /**
- * Runs a program as PostgreSQL's user. Returns its exit code, null if it did not start or a signal ended it, and the
- * end of its error output.
+ * Runs a program as PostgreSQL's user, with `input` as its standard input. Returns its exit code, null if it did not
+ * start or a signal ended it, and the end of its error output.
  */
 export const run = (
   program: string,
   args: ReadonlyArray<string>,
-  { cwd = "/", variables = {} }: { readonly cwd?: string; readonly variables?: Record<string, string> } = {}
+  {
+    cwd = "/",
+    input = "",
+    variables = {}
+  }: { readonly cwd?: string; readonly input?: string; readonly variables?: Record<string, string> } = {}
 ): Effect.Effect<{ readonly code: number | null; readonly errorOutput: string }> =>
   Effect.promise(
     (signal) =>
       new Promise((resolve) => {
         const env = { ...environment, ...variables }
-        const child = spawn(program, args, { cwd, env, signal, stdio: ["ignore", "ignore", "pipe"], ...postgresUser })
+        const child = spawn(program, args, { cwd, env, signal, stdio: ["pipe", "ignore", "pipe"], ...postgresUser })
+        // A program may end before it has read its input.
+        child.stdin?.on("error", () => undefined).end(input)
         let output = ""
         child.stderr?.setEncoding("utf8").on("data", (text: string) => (output = (output + text).slice(-8_000)))
         child.once("error", (error) => resolve({ code: null, errorOutput: codeOf(error) }))

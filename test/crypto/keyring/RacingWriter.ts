@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { parentPort, workerData } from "node:worker_threads"
 import { Effect } from "effect"
-import { createPrivateFile } from "../../../src/crypto/keyring/SecretFile.ts"
+import { createPrivateFile } from "../../../src/runtime/SecretFile.ts"
 
 /** The input of one of two threads that create the same files at the same moment. */
 export interface Race {

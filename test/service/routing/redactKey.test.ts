@@ -9,7 +9,7 @@ const redactSlowly = (text: string, encodings: ReadonlyArray<string>, replacemen
   for (let at = 0; at < text.length;) {
     const here = encodings.filter((encoding) => text.startsWith(encoding, at))
     const length = Math.max(0, ...here.map((encoding) => encoding.length))
-    redacted += length > 0 ? replacement : text[at]
+    redacted += length > 0 ? replacement : text.charAt(at)
     at += Math.max(1, length)
   }
   return redacted

@@ -38,9 +38,14 @@ class TlsPostgres extends Context.Service<TlsPostgres, { readonly port: number; 
     this,
     Effect.gen(function* () {
       const binaries = yield* locate()
-      const cluster = yield* prepare(yield* temporaryDirectory, binaries)
+      const { cluster } = yield* prepare(yield* temporaryDirectory, binaries)
       const { certificate, key } = selfSignedCertificate("localhost")
-      for (const [name, text] of Object.entries({ "server.crt": certificate, "server.key": key })) {
+      const access = "host all all localhost trust\n"
+      for (const [name, text] of Object.entries({
+        "server.crt": certificate,
+        "server.key": key,
+        "pg_hba.conf": access
+      })) {
         writeFileSync(join(cluster, name), text, { mode: 0o600 })
         if (postgresUser !== undefined) chownSync(join(cluster, name), postgresUser.uid, postgresUser.gid)
       }

@@ -1,5 +1,5 @@
 import { PgClient } from "@effect/sql-pg"
-import { Context, Effect, Layer, Schedule } from "effect"
+import { Context, Effect, Layer, Redacted, Schedule } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { spawn } from "node:child_process"
 import {
@@ -11,14 +11,17 @@ import {
   readFileSync,
   readlinkSync,
   realpathSync,
+  rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync
 } from "node:fs"
 import { join } from "node:path"
 import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
 import { start, type Endpoint } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 import { locate, type PostgresBinaries, repair } from "../../../src/sql/embedded/PostgresBinaries.ts"
+import { endpointIn } from "../../support/database/embedded.ts"
 import { assert, describe, it, layerLive } from "../../support/it.ts"
 import { logLines } from "../../support/process/Recording.ts"
 import { runNode } from "../../support/process/runNode.ts"
@@ -31,9 +34,9 @@ const embeddedPostgres = join(import.meta.dirname, "../../../src/sql/embedded/Em
 
 const dataDirectory = Effect.map(temporaryDirectory, (directory) => join(directory, "data"))
 
-const query = ({ database, host, username }: Endpoint, statement: string) =>
+const query = (endpoint: Endpoint, statement: string) =>
   Effect.scoped(
-    Effect.flatMap(PgClient.make({ host, username, database }), (sql) => sql.unsafe<Record<string, unknown>>(statement))
+    Effect.flatMap(PgClient.make({ ...endpoint }), (sql) => sql.unsafe<Record<string, unknown>>(statement))
   ).pipe(Effect.provide(Reactivity.layer))
 
 /** Fails if it takes longer than any restart may. */
@@ -84,11 +87,8 @@ describe("a start of the embedded PostgreSQL", () => {
     const pid = yield* Effect.scoped(
       Effect.gen(function* () {
         const endpoint = yield* start(directory)
-        assert.deepStrictEqual(endpoint, {
-          host: join(directory, "postgres"),
-          username: "byok",
-          database: "postgres"
-        })
+        assert.deepStrictEqual(endpoint, endpointIn(directory))
+        assert.strictEqual(endpoint.host, join(directory, "postgres"))
         const settings = yield* query(
           endpoint,
           `SELECT current_setting('server_version_num')::int / 10000 AS version,
@@ -121,9 +121,11 @@ describe("a start of the embedded PostgreSQL", () => {
 
   it.live("removes the remains of an aborted initdb", function* () {
     const directory = yield* dataDirectory
-    mkdirSync(join(directory, "postgres.initdb-1-abc", "base"), { recursive: true })
+    const remains = join(directory, "postgres.initdb-1-abc")
+    mkdirSync(join(remains, "base"), { recursive: true })
+    if (isRoot) for (const path of [remains, join(remains, "base")]) chownSync(path, 65534, 65534)
     yield* start(directory)
-    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
+    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "postgres.password"])
   })
 
   it.live("completes a database whose first start was killed halfway", function* () {
@@ -133,17 +135,17 @@ describe("a start of the embedded PostgreSQL", () => {
     yield* owner.kill
     const endpoint = yield* start(directory)
     assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
+    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "postgres.password"])
   })
 
   it.live("gives each of two processes that race for an empty directory a working endpoint", function* () {
     const directory = yield* dataDirectory
     const owners = [yield* spawnOwner(directory), yield* spawnOwner(directory, "command")]
     for (const { ready } of owners) {
-      const { host } = yield* ready
-      assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
+      yield* ready
+      assert.lengthOf(yield* query(endpointIn(directory), "SELECT 1 AS one"), 1)
     }
-    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres"])
+    assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "postgres.password"])
   })
 
   it.live("takes over a lock file whose PID now belongs to another program", function* () {
@@ -169,6 +171,90 @@ describe("a start of the embedded PostgreSQL", () => {
     const error = yield* Effect.flip(start(directory))
     assert.strictEqual(error._tag, "EmbeddedPostgresError")
     assert.match(error.message, /^PostgreSQL could not start in BYOK_DATA_DIR:\n.*no_such_setting/)
+  })
+
+  it.live(
+    "drops a lock file that has been empty for long, and one of the PostgreSQL of another directory",
+    function* () {
+      const [directory, other] = [yield* dataDirectory, yield* dataDirectory]
+      const file = join(directory, "postgres/postmaster.pid")
+      const lock = yield* Effect.scoped(Effect.map(start(directory), () => readFileSync(file, "utf8")))
+      const elsewhere = yield* start(other)
+      const pid = postmasterOf(other)
+      for (const text of ["", lock.replace(/^\d+/, String(pid))]) {
+        writeFileSync(file, text, { mode: 0o600 })
+        if (isRoot) chownSync(file, 65534, 65534)
+        const minuteAgo = Date.now() / 1000 - 60
+        utimesSync(file, minuteAgo, minuteAgo)
+        yield* Effect.scoped(Effect.flatMap(start(directory), (endpoint) => query(endpoint, "SELECT 1 AS one")))
+      }
+      assert.strictEqual(postmasterOf(other), pid)
+      assert.lengthOf(yield* query(elsewhere, "SELECT 1 AS one"), 1)
+    }
+  )
+})
+
+/** How a client without a password fares. */
+const withoutPassword = (endpoint: Endpoint) =>
+  query({ ...endpoint, password: Redacted.make("") }, "SELECT 1 AS one").pipe(
+    Effect.match({ onFailure: ({ reason }) => reason._tag, onSuccess: () => "let in" })
+  )
+
+describe("the password of the embedded PostgreSQL", () => {
+  const trust = (directory: string) =>
+    writeFileSync(join(directory, "postgres/pg_hba.conf"), "local all all trust\n", { mode: 0o600 })
+
+  it.live("is required of everybody, and kept in a private file beside PostgreSQL's directory", function* () {
+    const directory = yield* dataDirectory
+    const endpoint = yield* start(directory)
+    const { mode, uid } = statSync(join(directory, "postgres.password"))
+    assert.deepStrictEqual({ mode: mode & 0o777, uid }, { mode: 0o600, uid: process.getuid?.() })
+    assert.strictEqual(yield* withoutPassword(endpoint), "AuthenticationError")
+    trust(directory)
+    yield* query(endpoint, "SELECT pg_reload_conf()")
+    yield* eventually(Effect.filterOrFail(withoutPassword(endpoint), (told) => told === "let in"))
+  })
+
+  it.live(
+    "is required from the next start on in a directory that trusted everybody, or lost the password",
+    function* () {
+      const directory = yield* dataDirectory
+      yield* Effect.scoped(
+        Effect.flatMap(start(directory), (endpoint) => query(endpoint, "CREATE TABLE kept AS SELECT 1 AS one"))
+      )
+      for (const loses of [trust, () => undefined]) {
+        loses(directory)
+        rmSync(join(directory, "postgres.password"))
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const endpoint = yield* start(directory)
+            assert.lengthOf(yield* query(endpoint, "SELECT one FROM kept"), 1)
+            assert.strictEqual(yield* withoutPassword(endpoint), "AuthenticationError")
+          })
+        )
+      }
+    }
+  )
+
+  it.live("is required at once if a killed service left a server running that trusts everybody", function* () {
+    const directory = yield* dataDirectory
+    const owner = yield* spawnOwner(directory)
+    yield* owner.ready
+    trust(directory)
+    yield* query(endpointIn(directory), "SELECT pg_reload_conf()")
+    const pid = postmasterOf(directory)
+    yield* eventually(Effect.filterOrFail(withoutPassword(endpointIn(directory)), (told) => told === "let in"))
+    const { message } = yield* Effect.flip(start(directory))
+    assert.match(message, /^BYOK_DATA_DIR\/postgres\.password is not the password of the database there: stop every /)
+    assert.strictEqual(postmasterOf(directory), pid)
+    yield* owner.kill
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const endpoint = yield* start(directory, "service")
+        assert.notStrictEqual(postmasterOf(directory), pid)
+        assert.strictEqual(yield* withoutPassword(endpoint), "AuthenticationError")
+      })
+    )
   })
 })
 
@@ -230,8 +316,8 @@ layerLive(Initialised.layer)("the embedded PostgreSQL", (it) => {
   it.effect("PostgreSQL survives a killed service, and the next service takes over its data (R1)", function* () {
     const directory = yield* Initialised
     const owner = yield* spawnOwner(directory)
-    const { host } = yield* owner.ready
-    yield* query({ host, username: "byok", database: "postgres" }, "CREATE TABLE survives AS SELECT 42 AS answer")
+    yield* owner.ready
+    yield* query(endpointIn(directory), "CREATE TABLE survives AS SELECT 42 AS answer")
     const pid = postmasterOf(directory)
     yield* owner.kill
     yield* Effect.scoped(
@@ -352,8 +438,7 @@ layerLive(Initialised.layer)("the embedded PostgreSQL", (it) => {
     process.kill(first, "SIGKILL")
     yield* holds(() => output.includes("EMFILE"))
     child.stdin.write("free")
-    const endpoint = { host: join(directory, "postgres"), username: "byok", database: "postgres" } as const
-    assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+    assert.lengthOf(yield* eventually(query(endpointIn(directory), "SELECT 1 AS one")), 1)
     assert.notStrictEqual(postmasterOf(directory), first)
     child.kill("SIGKILL")
     yield* eventually(Effect.scoped(start(directory, "service")))
@@ -383,6 +468,93 @@ describe.runIf(isRoot)("as root", () => {
       error.message,
       /^BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and user 65534 cannot /
     )
+  })
+
+  /** Runs a shell as PostgreSQL's user, in PostgreSQL's directory, until the scope closes. */
+  const asNobody = (directory: string, script: string, ...args: ReadonlyArray<string>) =>
+    Effect.acquireRelease(
+      Effect.sync(() =>
+        spawn("/bin/sh", ["-c", script, "sh", ...args], { cwd: join(directory, "postgres"), uid: 65534, gid: 65534 })
+      ),
+      (child) => Effect.sync(() => child.kill("SIGKILL"))
+    )
+
+  it.live.each(["a symbolic link", "a hard link"])(
+    "%s to root's file that nobody puts in place of the log is not read; a log of nobody's is (control)",
+    function* (kind) {
+      const directory = yield* dataDirectory
+      yield* Effect.scoped(start(directory))
+      const cluster = join(directory, "postgres")
+      const file = join(directory, "secret")
+      writeFileSync(file, "a secret of root", { mode: 0o644 })
+      writeFileSync(join(cluster, "postgresql.conf"), "no_such_setting = 1\n")
+      const messageOfStart = Effect.map(Effect.flip(start(directory)), ({ message }) => message)
+      assert.include(yield* messageOfStart, "no_such_setting")
+      const link = kind === "a hard link" ? "ln" : "ln -s"
+      // A hard link needs a file that nobody may write to, where the system protects others' files from such links.
+      if (kind === "a hard link") chmodSync(file, 0o666)
+      yield* asNobody(directory, `while :; do ${link} "$1" server.log 2>/dev/null; done`, file)
+      yield* holds(() => existsSync(join(cluster, "server.log")))
+      assert.notInclude(yield* messageOfStart, "a secret of root")
+      const { ino, nlink } = statSync(join(cluster, "server.log"))
+      assert.deepStrictEqual([ino, nlink], [statSync(file).ino, kind === "a hard link" ? 2 : 1])
+    }
+  )
+
+  it.live("entries of a leftover that nobody may not delete are not deleted", function* () {
+    const directory = yield* dataDirectory
+    const remains = join(directory, "postgres.initdb-1-abc")
+    for (const name of ["own", "roots"]) {
+      mkdirSync(join(remains, name), { recursive: true })
+      writeFileSync(join(remains, name, "file"), "")
+    }
+    for (const path of ["", "own", "own/file"]) chownSync(join(remains, path), 65534, 65534)
+    yield* start(directory)
+    assert.deepStrictEqual(readdirSync(remains), ["roots"])
+    assert.deepStrictEqual(readdirSync(join(remains, "roots")), ["file"])
+  })
+
+  it.live("a data directory in a folder of another user is refused, and its mode is kept", function* () {
+    const home = yield* temporaryDirectory
+    const target = join(yield* temporaryDirectory, "private")
+    mkdirSync(target, { mode: 0o700 })
+    symlinkSync(target, join(home, "data"))
+    chownSync(home, 65534, 65534)
+    const { message } = yield* Effect.flip(start(join(home, "data")))
+    assert.strictEqual(
+      message,
+      `BYOK_DATA_DIR must be a directory that only root and this user can change; found that user 65534 can change ${home}.`
+    )
+    assert.strictEqual(statSync(target).mode & 0o777, 0o700)
+    chownSync(home, 0, 0)
+    yield* start(join(home, "data"))
+    assert.strictEqual(statSync(target).mode & 0o777, 0o711)
+  })
+
+  it.live("a process of nobody logs in only with the password, which it cannot read", function* () {
+    const directory = yield* dataDirectory
+    const { host, password } = yield* start(directory)
+    const program = `
+      process.setgroups([]); process.setgid(65534); process.setuid(65534)
+      const { readFileSync } = await import("node:fs")
+      const { default: pg } = await import("pg")
+      const [host, file, password] = process.argv.slice(1)
+      const client = new pg.Client({ host, user: "byok", database: "postgres", password })
+      const told = await client.connect().then(() => "connected", ({ code, message }) => code ?? message)
+      await client.end().catch(() => undefined)
+      let read
+      try { read = readFileSync(file, "utf8") } catch (error) { read = error.code }
+      console.log(told, read)`
+    const logIn = (...given: ReadonlyArray<string>) =>
+      Effect.map(
+        runNode(["--input-type=module", "-e", program, host, join(directory, "postgres.password"), ...given], {
+          cwd: join(import.meta.dirname, "../../..")
+        }),
+        ({ stderr, stdout }) => stdout + stderr
+      )
+    assert.match(yield* logIn(), /password must be a string EACCES\n$/)
+    assert.strictEqual(yield* logIn("wrong"), "28P01 EACCES\n")
+    assert.strictEqual(yield* logIn(Redacted.value(password)), "connected EACCES\n")
   })
 })
 

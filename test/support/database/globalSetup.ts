@@ -6,6 +6,7 @@ import { Duration, Effect, Exit, Redacted, Scope } from "effect"
 import type { TestProject } from "vitest/node"
 import { makeClient } from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { urlOf } from "./embedded.ts"
 import { migrate } from "./migrate.ts"
 import { bundle } from "../process/bundle.ts"
 import { type Endpoint, start } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
@@ -23,21 +24,14 @@ const settings = { connectTimeout: Duration.seconds(5), pooler: false }
 
 const clientOf = (url: string) => makeClient(parseDatabaseUrl(Redacted.make(url)), settings)
 
-const urlOf = ({ database, host, username }: Endpoint, ...password: ReadonlyArray<string>) =>
-  `postgres://${[username, ...password].map(encodeURIComponent).join(":")}@localhost/${database}?host=${encodeURIComponent(host)}`
-
-/**
- * Makes a server ask for a password as others do, or tests might pass only on one that trusts every client. It does not wait
- * for the disk: none of its data outlives the tests.
- */
-const adaptToTests = Effect.fnUntraced(function* (endpoint: Endpoint, password: string) {
+/** Makes a server let in roles with passwords of tests, and not wait for the disk: none of its data outlives the tests. */
+const adaptToTests = Effect.fnUntraced(function* (endpoint: Endpoint) {
   const sql = yield* clientOf(urlOf(endpoint))
-  yield* sql.unsafe(`ALTER ROLE ${endpoint.username} PASSWORD '${password}'`)
   const [found] = yield* sql<{ path: string }>`SELECT current_setting('hba_file') AS path`
   writeFileSync(found?.path ?? "", "local all all password\n")
   yield* sql`ALTER SYSTEM SET fsync = off`
   yield* sql`SELECT pg_reload_conf()`
-  return urlOf(endpoint, password)
+  return urlOf(endpoint)
 }, Effect.scoped)
 
 /** Makes a migrated database, dropped when the scope closes, and returns its name. */
@@ -59,7 +53,7 @@ export default async function setup(project: TestProject) {
   const directory = mkdtempSync(join(tmpdir(), "byok-test-"))
   const scope = Scope.makeUnsafe()
   const opened = Effect.gen(function* () {
-    const url = given ?? (yield* adaptToTests(yield* start(directory), "of the tests"))
+    const url = given ?? (yield* adaptToTests(yield* start(directory)))
     project.provide("serverUrl", url)
     project.provide("migratedDatabase", yield* makeMigrated(url))
   })

@@ -1,5 +1,6 @@
 import { Context, Effect, Layer } from "effect"
 import { join } from "node:path"
+import { endpointIn } from "../database/embedded.ts"
 import { adminClient, migratedDatabase } from "../database/freshDatabase.ts"
 import { ringOf } from "../keys/keyrings.ts"
 import { createAccount, textIn } from "./CommandLine.ts"
@@ -61,7 +62,4 @@ export class OnDatabase extends Context.Service<
 
 /** A client of the embedded database of a data directory, beside the service that runs it. */
 export const embeddedClient = ({ BYOK_DATA_DIR }: { readonly BYOK_DATA_DIR: string }) =>
-  Effect.provide(
-    PgClient.make({ host: join(BYOK_DATA_DIR, "postgres"), username: "byok", database: "postgres" }),
-    Reactivity.layer
-  )
+  Effect.provide(PgClient.make({ ...endpointIn(BYOK_DATA_DIR) }), Reactivity.layer)

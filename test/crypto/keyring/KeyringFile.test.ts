@@ -2,20 +2,24 @@ import { chownSync, lstatSync, readFileSync, readdirSync, rmSync, statSync, syml
 import { dirname, join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { Effect, Exit } from "effect"
-import { editKeyringFile, createPrivateFile } from "../../../src/crypto/keyring/SecretFile.ts"
+import { editKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
+import { createPrivateFile } from "../../../src/runtime/SecretFile.ts"
 import { runProgram } from "../../support/process/runNode.ts"
 import { fileOfMode, secret, temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import type { Found, Race } from "./RacingWriter.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 const root = join(import.meta.dirname, "../../..")
-const source = JSON.stringify(join(root, "src/crypto/keyring/SecretFile.ts"))
+const sources = ["src/crypto/keyring/KeyringFile.ts", "src/runtime/SecretFile.ts"].map((path) =>
+  JSON.stringify(join(root, path))
+)
 
 /** The settings of a process whose files can hardly grow, as on an almost full volume. */
 const toldWithLittleRoom = (effect: string, file: string) => {
   const script = `
     import { Effect } from "effect"
-    import { editKeyringFile, createPrivateFile } from ${source}
+    import { editKeyringFile } from ${sources[0]}
+    import { createPrivateFile } from ${sources[1]}
     const [, file] = process.argv
     const { message } = await Effect.runPromise(Effect.flip(${effect}))
     process.stdout.write(message)`
@@ -121,13 +125,24 @@ describe("changing a keyring file (docs/keys.md, Rotate the keyring)", () => {
     }
   })
 
-  it.effect.skipIf(process.getuid?.() !== 0)("keeps the owner of the file when done by root", function* () {
+  it.effect.skipIf(process.getuid?.() !== 0)("keeps the group of the file when done by root", function* () {
     const file = yield* fileOfMode(0o600)
-    chownSync(file, 65533, 65534)
+    chownSync(file, 0, 65534)
     yield* edit(file, "changed")
     const { gid, mode, uid } = statSync(file)
-    assert.deepStrictEqual({ uid, gid, mode: mode & 0o777 }, { uid: 65533, gid: 65534, mode: 0o600 })
+    assert.deepStrictEqual({ uid, gid, mode: mode & 0o777 }, { uid: 0, gid: 65534, mode: 0o600 })
     assert.strictEqual(readFileSync(file, "utf8"), "changed")
+  })
+
+  it.effect.skipIf(process.getuid?.() !== 0)("is refused to root in another user's folder", function* () {
+    const file = yield* fileOfMode(0o600)
+    chownSync(dirname(file), 65533, 65534)
+    const { message } = yield* Effect.flip(edit(file, "changed"))
+    assert.strictEqual(
+      message,
+      `expected a path that only root and this user can change; found that user 65533 can change ${dirname(file)}`
+    )
+    assertLeft(file, secret)
   })
 
   it.effect("keeps the old text if the temporary file is deleted during the change", function* () {

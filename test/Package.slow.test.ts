@@ -202,7 +202,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     assert.deepInclude(found, {
       byok: "layer,layerWith",
       "byok/api": "Api",
-      "byok/port/Cipher": "AuthenticationFailed,Cipher,KeyStoreUnavailable,UnknownKeyId,UnsupportedFormat",
+      "byok/port/Cipher": "AuthenticationFailed,Cipher,SealingRefused,UnknownKeyId,UnsupportedFormat",
       "byok/port/Credentials": "Credentials,OrderRefused,StoredKeyUnusable",
       "byok/service/Credentials": "layer,layerWithoutKeyring,make",
       "byok/service/routing/Router": "Router"

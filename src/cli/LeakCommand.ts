@@ -46,10 +46,7 @@ const find = Command.make(
     const text = yield* readSecretText("The leaked text", file, stdin)
     const progress = yield* makeProgress(progressLine, searchedFraction)
     const result = yield* withLeakResponse(({ find }) => find({ text, all, park, onProgress: progress.report })).pipe(
-      Effect.ensuring(progress.end),
-      Effect.catchTag("KeyStoreUnavailable", ({ reason }) =>
-        Effect.fail(new CommandFailed({ message: `No key can be opened: ${reason}.` }))
-      )
+      Effect.ensuring(progress.end)
     )
     const parkedCount = result.found.filter(({ parked }) => parked).length
     const change = park

@@ -1,6 +1,6 @@
 import { Cause, Console, Effect, Option } from "effect"
 import { CliError, type Command } from "effect/cli"
-import { KeyStoreUnavailable } from "../port/Cipher.ts"
+import { SealingRefused } from "../port/Cipher.ts"
 import { type OrderRefused, StoredKeyUnusable } from "../port/Credentials.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
@@ -8,7 +8,7 @@ import type { byok } from "./Commands.ts"
 import { OutputFailed } from "./Output.ts"
 
 /** The defects that are reported in a sentence, without a stack. */
-const explained = [DatabaseFailure, KeyStoreUnavailable, OutputFailed, StoredKeyUnusable]
+const explained = [DatabaseFailure, SealingRefused, OutputFailed, StoredKeyUnusable]
 type Explained = InstanceType<(typeof explained)[number]>
 
 /** The failures of commands, and of reading the settings of the log. */
@@ -30,8 +30,7 @@ const sentenceOnOrder = ({ foreign, missing }: OrderRefused) =>
 const remedyFor = {
   UnknownKeyId: " Put it back: until then the credential can only be renamed or deleted.",
   AuthenticationFailed: " It can only be renamed or deleted.",
-  UnsupportedFormat: " It can only be renamed or deleted.",
-  KeyStoreUnavailable: ""
+  UnsupportedFormat: " It can only be renamed or deleted."
 }
 
 const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): string => {
@@ -40,7 +39,7 @@ const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): s
       return `The database failed: ${failure.message}.`
     case "HashTaken":
       return "There is an API key with this hash already."
-    case "KeyStoreUnavailable":
+    case "SealingRefused":
       return `Nothing can be sealed: ${failure.reason}.`
     case "NotKnown":
       return `There is no such ${failure.kind}.`

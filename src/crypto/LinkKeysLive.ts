@@ -1,6 +1,6 @@
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "hpke"
 import { isUtf8 } from "node:buffer"
-import { Effect, Layer, Redacted } from "effect"
+import { Effect, Layer, Redacted, Result } from "effect"
 import { InvalidParams } from "../domain/Errors.ts"
 import { encodeSealTarget, linkContext } from "../domain/Link.ts"
 import { Cipher } from "../port/Cipher.ts"
@@ -28,8 +28,8 @@ export const layer = Layer.effect(
     open: Effect.fnUntraced(function* (link, { private_key, public_key }, { ciphertext, enc }, target) {
       const notForThisLink = () => new NotForThisLink()
       const decode = (text: Buffer) => Buffer.from(text.toString("latin1"), "base64")
-      const pkcs8 = yield* Effect.mapError(read(private_key, linkContext(link), decode), (failure) =>
-        failure._tag === "KeyStoreUnavailable" ? failure : notForThisLink()
+      const pkcs8 = yield* Effect.fromResult(
+        Result.mapError(read(private_key, linkContext(link), decode), notForThisLink)
       )
       const aad = Buffer.from(encodeSealTarget(target))
       const opened = yield* Effect.tryPromise({

@@ -1,19 +1,13 @@
 import { createSecretKey, hkdfSync, type KeyObject, randomFillSync, timingSafeEqual } from "node:crypto"
-import { Effect } from "effect"
+import { Result } from "effect"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import {
-  AuthenticationFailed,
-  type KeyStoreUnavailable,
-  type OpenFailure,
-  type UnknownKeyId,
-  UnsupportedFormat
-} from "../port/Cipher.ts"
-import { decrypt, encrypt, type FillRandom } from "../runtime/AesGcm.ts"
-import type { KeyEncryption } from "./KeyEncryption.ts"
-import { onEnd } from "../runtime/onEnd.ts"
+import { AuthenticationFailed, type OpenFailure, UnknownKeyId, UnsupportedFormat } from "../port/Cipher.ts"
+import { decrypt, encrypt, type FillRandom, nonceLength } from "../runtime/AesGcm.ts"
+import type { Kek, KeyringSnapshot } from "./keyring/Keyring.ts"
 
 const header = Buffer.from([1 /* version */, 1 /* suite: HKDF-SHA-256, AES-256-GCM */])
 const commitmentEnd = header.length + 32
+const dekLength = 32
 const kdfInfo = Buffer.concat([Buffer.from("byok/v1/"), header])
 /** An empty buffer, because Node is slower with an empty string. */
 const noSalt = new Uint8Array(0)
@@ -41,102 +35,98 @@ const withDerivedKey = <A>(dek: Uint8Array, use: (contentKey: KeyObject, commitm
   }
 }
 
-/** Zero-fills a secret after `use`, even if `use` fails. */
-export const wiping = <A, E>(secret: Uint8Array, use: () => Effect.Effect<A, E>) =>
-  onEnd(Effect.suspend(use), () => void secret.fill(0))
+/** Passes a secret to `use`, and then zero-fills it, even if `use` throws. */
+export const wiping = <Secret extends Uint8Array, A>(secret: Secret, use: (secret: Secret) => A): A => {
+  try {
+    return use(secret)
+  } finally {
+    secret.fill(0)
+  }
+}
 
-type Keys = KeyEncryption["Service"]
+/** Wraps a DEK under a KEK: nonce(12) | ciphertext(32) | tag(16). */
+const wrap = ({ kek_id, key }: Kek, dek: Uint8Array, context: Uint8Array, fill: FillRandom) => {
+  const nonce = Buffer.allocUnsafeSlow(nonceLength)
+  fill(nonce)
+  return encrypt(key, nonce, dek, wrapAad(kek_id, context))
+}
 
 /**
- * Seals a plaintext to a context under a new DEK, wrapped by the KEK `kek_id`. Encrypts during the call, before the
- * effect runs. `sealed` is version(1) | suite(1) | commitment(32) | nonce(12) | ciphertext | tag(16).
+ * Seals a plaintext to a context under a new DEK, wrapped by the KEK. `sealed` is version(1) | suite(1) |
+ * commitment(32) | nonce(12) | ciphertext | tag(16).
  */
 export const seal = (
-  keys: Pick<Keys, "wrap">,
-  kek_id: string,
+  kek: Kek,
   plaintext: Uint8Array,
   context: Uint8Array,
   fill: FillRandom = randomFillSync
-): Effect.Effect<SealedKey, UnknownKeyId | KeyStoreUnavailable> => {
-  const random = Buffer.allocUnsafeSlow(32 + 12)
+): SealedKey => {
+  const random = Buffer.allocUnsafeSlow(dekLength + nonceLength)
   fill(random)
-  const [dek, nonce] = [random.subarray(0, 32), random.subarray(32)]
-  const sealed = withDerivedKey(dek, (contentKey, commitment) => {
-    const box = encrypt(contentKey, nonce, plaintext, dataAad(context, commitment))
-    return Buffer.concat([header, commitment, box])
+  const nonce = random.subarray(dekLength)
+  return wiping(random.subarray(0, dekLength), (dek) => {
+    const sealed = withDerivedKey(dek, (contentKey, commitment) => {
+      const box = encrypt(contentKey, nonce, plaintext, dataAad(context, commitment))
+      return Buffer.concat([header, commitment, box])
+    })
+    return { kek_id: kek.kek_id, wrapped_dek: wrap(kek, dek, context, fill), sealed }
   })
-  return wiping(dek, () =>
-    Effect.map(keys.wrap(kek_id, dek, wrapAad(kek_id, context)), (wrapped_dek) => ({ kek_id, wrapped_dek, sealed }))
-  )
 }
 
-/** Unwraps the DEK of a row, if this build supports its version and suite. */
-const unwrap = (
-  keys: Pick<Keys, "unwrap">,
-  { kek_id, sealed, wrapped_dek }: SealedKey,
-  context: Uint8Array
-): Effect.Effect<Buffer, OpenFailure> =>
-  sealed[0] === header[0] && sealed[1] === header[1]
-    ? keys.unwrap(kek_id, wrapped_dek, wrapAad(kek_id, context))
-    : Effect.fail(new UnsupportedFormat())
+type Keks = KeyringSnapshot["byId"]
 
-/** Rewraps the DEK of a row under the KEK `kek_id`. Reads only the first two bytes of `sealed`, version and suite. */
+/** Passes the DEK of a row to `use`, and then zero-fills it. Fails unless this build supports the row's format. */
+const withDek = <A>(
+  keks: Keks,
+  { kek_id, sealed, wrapped_dek }: SealedKey,
+  context: Uint8Array,
+  use: (dek: Buffer) => A | undefined
+): Result.Result<A, OpenFailure> => {
+  if (sealed[0] !== header[0] || sealed[1] !== header[1]) return Result.fail(new UnsupportedFormat())
+  const kek = keks.get(kek_id)
+  if (kek === undefined) return Result.fail(new UnknownKeyId({ kek_id }))
+  const dek = decrypt(kek.key, wrapped_dek, wrapAad(kek_id, context))
+  const result = dek && wiping(dek, () => (dek.length === dekLength ? use(dek) : undefined))
+  return result === undefined ? Result.fail(new AuthenticationFailed()) : Result.succeed(result)
+}
+
+/** Rewraps the DEK of a row under the KEK `to`. Reads only the first two bytes of `sealed`, version and suite. */
 export const rewrap = (
-  keys: Pick<Keys, "unwrap" | "wrap">,
-  kek_id: string,
+  keks: Keks,
+  to: Kek,
   row: SealedKey,
-  context: Uint8Array
-): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, context), (dek) =>
-    wiping(dek, (): Effect.Effect<Uint8Array, OpenFailure> =>
-      dek.length === 32 ? keys.wrap(kek_id, dek, wrapAad(kek_id, context)) : Effect.fail(new AuthenticationFailed())
-    )
-  ).pipe(Effect.map((wrapped_dek) => ({ kek_id, wrapped_dek })))
+  context: Uint8Array,
+  fill: FillRandom = randomFillSync
+): Result.Result<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
+  withDek(keks, row, context, (dek) => ({ kek_id: to.kek_id, wrapped_dek: wrap(to, dek, context, fill) }))
 
 /**
  * Passes the content key of a row to `use` if KEK, wrapped DEK, context and commitment belong together. If not, or if
  * `use` returns undefined, fails with `AuthenticationFailed`.
  */
 const withVerifiedKey = <A>(
-  keys: Pick<Keys, "unwrap">,
+  keks: Keks,
   row: SealedKey,
   context: Uint8Array,
   use: (contentKey: KeyObject, commitment: Uint8Array) => A | undefined
-): Effect.Effect<A, OpenFailure> =>
-  Effect.flatMapEager(unwrap(keys, row, context), (dek) => {
-    const commitment = row.sealed.subarray(header.length, commitmentEnd)
-    const result =
-      dek.length === 32 && commitment.length === 32
-        ? withDerivedKey(dek, (key, expected) =>
-            timingSafeEqual(commitment, expected) ? use(key, commitment) : undefined
-          )
-        : undefined
-    dek.fill(0)
-    return result === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(result)
-  })
+): Result.Result<A, OpenFailure> => {
+  const commitment = row.sealed.subarray(header.length, commitmentEnd)
+  return withDek(keks, row, context, (dek) =>
+    withDerivedKey(dek, (key, expected) =>
+      commitment.length === 32 && timingSafeEqual(commitment, expected) ? use(key, commitment) : undefined
+    )
+  )
+}
 
 /** Decrypts a row. Fails unless its KEK, wrapped DEK, `sealed` and the context belong together. */
-export const open = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8Array) =>
-  withVerifiedKey(keys, row, context, (contentKey, commitment) =>
+export const open = (keks: Keks, row: SealedKey, context: Uint8Array) =>
+  withVerifiedKey(keks, row, context, (contentKey, commitment) =>
     decrypt(contentKey, row.sealed.subarray(commitmentEnd), dataAad(context, commitment))
   )
 
 /** Verifies that KEK, wrapped DEK, commitment and context belong together, without decrypting the plaintext. */
-export const verify = (keys: Pick<Keys, "unwrap">, row: SealedKey, context: Uint8Array) =>
-  Effect.mapEager(
-    withVerifiedKey(keys, row, context, () => true),
+export const verify = (keks: Keks, row: SealedKey, context: Uint8Array): Result.Result<void, OpenFailure> =>
+  Result.map(
+    withVerifiedKey(keks, row, context, () => true),
     () => undefined
   )
-
-/**
- * Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK and the KEK
- * `kek_id`.
- */
-export const reseal = (
-  keys: Pick<Keys, "unwrap" | "wrap">,
-  kek_id: string,
-  row: SealedKey,
-  from: Uint8Array,
-  to: Uint8Array
-): Effect.Effect<SealedKey, OpenFailure> =>
-  Effect.flatMap(open(keys, row, from), (plaintext) => wiping(plaintext, () => seal(keys, kek_id, plaintext, to)))

@@ -1,10 +1,10 @@
 import { Context, Effect, Layer, Option, Semaphore } from "effect"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
-import { KeyStoreUnavailable } from "../port/Cipher.ts"
+import { SealingRefused } from "../port/Cipher.ts"
+import type { Answer } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
-import type { KekIdentity } from "./KeyEncryption.ts"
 
-type Keks = () => ReadonlyArray<Pick<KekIdentity, "kek_id">>
+/** The keys of a keyring, by id. */
+type Keks = ReadonlyMap<string, unknown>
 
 /** Limits the wraps of every KEK, across all instances, to the number of random nonces safe under one key. */
 export class WrapBudget extends Context.Service<
@@ -12,10 +12,10 @@ export class WrapBudget extends Context.Service<
   {
     /**
      * Spends one wrap of a key, and reserves more in the registry when none is left. A reserved wrap is spent during
-     * the call, before the effect runs. `keks` returns all keys of the store, from which the registry decides whether a
-     * new key may seal.
+     * the call, before the effect runs. From `keks`, the keys of the keyring, the registry decides whether a new key
+     * may seal.
      */
-    readonly spend: (kek_id: string, keks: Keks) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable>
+    readonly spend: (kek_id: string, keks: Keks) => Answer<void, SealingRefused>
   }
 >()("byok/WrapBudget") {}
 
@@ -40,18 +40,18 @@ export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
       const refill = Effect.fnUntraced(function* (kek_id: string, keks: Keks) {
         // The previous refill may have reserved enough.
         if (takeReserved(kek_id)) return
-        const kek_ids = keks().map(({ kek_id }) => kek_id)
+        const kek_ids = Array.from(keks.keys())
         const total = yield* registry.reserve(kek_id, kek_ids, block)
         if (Option.isNone(total)) {
           const reason = `neither key ${kek_id} nor another key of this keyring has ever sealed`
           const [missing] = yield* registry.countExcept(kek_ids, 1)
           const advice = missing === undefined ? "" : `: put key ${missing.kek_id} back`
-          return yield* new KeyStoreUnavailable({ reason: reason + advice })
+          return yield* new SealingRefused({ reason: reason + advice })
         }
         const wraps = total.value
         if (wraps > refuse) {
           yield* Effect.logError(`Key ${kek_id} has reached its limit of ${refuse} wraps: rotate the keyring`)
-          return yield* new KeyStoreUnavailable({ reason: `key ${kek_id} has reached its limit of wraps` })
+          return yield* new SealingRefused({ reason: `key ${kek_id} has reached its limit of wraps` })
         }
         if (wraps > warn) yield* Effect.logWarning(`Key ${kek_id} has wrapped ${wraps} times: rotate the keyring`)
         // The caller spends the first wrap of the block.

@@ -83,7 +83,5 @@ export const encodeSealTarget = ({ account_id, credential_id, link_id, provider,
 type BoundLink = Pick<Link, "link_id" | "account_id" | "workspace_id" | "purpose">
 
 /** What a link's private key is sealed to. */
-export const linkContext = ({ account_id, link_id, purpose, workspace_id }: BoundLink): SealingContext => ({
-  account_id,
-  text: JSON.stringify(["byok/link-key/1", account_id, workspace_id, link_id, purpose])
-})
+export const linkContext = ({ account_id, link_id, purpose, workspace_id }: BoundLink): SealingContext =>
+  JSON.stringify(["byok/link-key/1", account_id, workspace_id, link_id, purpose])

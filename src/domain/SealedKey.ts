@@ -8,12 +8,8 @@ export interface SealedKey {
   readonly sealed: Uint8Array
 }
 
-/** What a secret is sealed to: it opens only with the same `text`, which is part of its AAD. */
-export interface SealingContext {
-  /** The account in whose queue calls to the key store wait. */
-  readonly account_id: AccountId
-  readonly text: string
-}
+/** The text that a secret is sealed to, as a part of its AAD: the secret opens only with the same text. */
+export type SealingContext = string
 
 /** The members of a credential that decide where and for whom its key may be used. The key is sealed to them. */
 export type BoundCredential = Pick<Credential, BoundName> & { readonly account_id: AccountId }
@@ -25,14 +21,9 @@ export const boundNames = memberNames
   .filter((name): name is BoundName => "bound" in members[name])
   .sort((one, other) => positionOf(one) - positionOf(other))
 
-/** The `text` of a credential's sealing context. Must never change, or stored keys no longer open. */
-export const encodeSealingContext = (credential: BoundCredential): string => {
+/** The sealing context of a credential. Its encoding must never change, or stored keys no longer open. */
+export const contextOf = (credential: BoundCredential): SealingContext => {
   const values: Array<unknown> = ["byok/credential/1", credential.account_id]
   for (const name of boundNames) values.push(credential[name])
   return JSON.stringify(values)
 }
-
-export const contextOf = (credential: BoundCredential): SealingContext => ({
-  account_id: credential.account_id,
-  text: encodeSealingContext(credential)
-})

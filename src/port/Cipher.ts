@@ -1,38 +1,33 @@
-import { Context, Data, type Effect, type Redacted } from "effect"
+import { Context, Data, type Redacted, type Result } from "effect"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/**
- * Encrypts (seals) provider keys. A sealed key opens only in the context of its credential. Each call waits at most
- * three seconds for the key store.
- */
+/** Encrypts (seals) provider keys. A sealed key opens only in the context of its credential. */
 export class Cipher extends Context.Service<
   Cipher,
   {
-    readonly seal: (key: Redacted.Redacted, context: SealingContext) => Answer<SealedKey, KeyStoreUnavailable>
-    /**
-     * Decrypts a key. Over HTTP, this only serves to read the region in a key that an update keeps, and to compare a
-     * new key with the leaked ones of its account.
-     */
-    readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
-    /** Whether the sealed key equals `key`, compared in constant time. */
-    readonly matches: (
-      sealed: SealedKey,
-      context: SealingContext,
-      key: Redacted.Redacted
-    ) => Effect.Effect<boolean, OpenFailure>
-    /** Passes an opened key to `use` in a buffer, then wipes it. Synchronous if the key store is in this process. */
+    /** Seals a key under the primary key of the keyring. Asks the database only when no reserved wrap is left. */
+    readonly seal: (
+      key: Redacted.Redacted<string | Buffer>,
+      context: SealingContext
+    ) => Answer<SealedKey, SealingRefused>
+    /** Passes an opened key to `use` in a buffer, then wipes it. */
     readonly read: <A>(
       sealed: SealedKey,
       context: SealingContext,
       use: (key: Buffer) => A
-    ) => Effect.Effect<A, OpenFailure>
+    ) => Result.Result<A, OpenFailure>
     /** Proves that a sealed key belongs to its context, without opening it. */
-    readonly verify: (sealed: SealedKey, context: SealingContext) => Effect.Effect<void, OpenFailure>
-    /** Opens a key under one context and seals it to another, under a new data key. */
-    readonly reseal: (sealed: SealedKey, from: SealingContext, to: SealingContext) => Answer<SealedKey, OpenFailure>
+    readonly verify: (sealed: SealedKey, context: SealingContext) => Result.Result<void, OpenFailure>
   }
 >()("byok/Cipher") {}
+
+/** The primary key of the keyring may not seal, or there is no keyring. */
+export class SealingRefused extends Data.TaggedError("SealingRefused")<{ readonly reason: string }> {
+  override get message() {
+    return `nothing can be sealed: ${this.reason}`
+  }
+}
 
 export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {
   override get message() {
@@ -53,13 +48,4 @@ export class AuthenticationFailed extends Data.TaggedError("AuthenticationFailed
   }
 }
 
-export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")<{ readonly reason: string }> {
-  override get message() {
-    return `the key store is unavailable: ${this.reason}`
-  }
-}
-
-/** Failures that concern one credential, while the key store itself is available. */
-export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed
-
-export type OpenFailure = RewrapFailure | KeyStoreUnavailable
+export type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed

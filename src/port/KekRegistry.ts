@@ -1,6 +1,6 @@
 import { Context, Data, type DateTime, type Effect, type Option, type Result } from "effect"
 import type { CredentialReference, WorkspaceId } from "../domain/Identifiers.ts"
-import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
+import type { OpenFailure, SealingRefused } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
@@ -51,13 +51,13 @@ export class KekRegistry extends Context.Service<
     /**
      * Rewraps up to `size` credentials, or links after them, that name a key other than `primary`. Begins at `after`,
      * the `next` of the previous batch, and skips locked rows. Stores the results together, except for rows changed
-     * meanwhile; stores nothing if the key store is unavailable. May call `rewrap` several times for a row, with only
-     * the first two bytes of `sealed`: they name the format, which is all that `rewrap` reads of it.
+     * meanwhile. May call `rewrap` several times for a row, with only the first two bytes of `sealed`: they name the
+     * format, which is all that `rewrap` reads of it.
      */
     readonly rewrapBatch: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },
       rewrap: Rewrapper["Service"]["rewrap"]
-    ) => Answer<RewrappedBatch, KeyStoreUnavailable>
+    ) => Answer<RewrappedBatch>
   }
 >()("byok/KekRegistry") {}
 
@@ -88,7 +88,7 @@ export interface NamingCredential extends CredentialReference {
 
 export interface RewrappedBatch {
   readonly rewrapped: number
-  readonly failed: ReadonlyArray<{ readonly id: string; readonly failure: RewrapFailure }>
+  readonly failed: ReadonlyArray<{ readonly id: string; readonly failure: OpenFailure }>
   /** Where the next batch begins, in the store's own form; undefined after the last one. */
   readonly next: string | undefined
 }
@@ -101,12 +101,11 @@ export class Rewrapper extends Context.Service<
     /** The ids of all keys of the keyring, primary first. */
     readonly kek_ids: ReadonlyArray<string>
     /** Counts wraps against the limit of the primary key. Call it before making them. */
-    readonly spend: (wraps: number) => Effect.Effect<void, KeyStoreUnavailable>
-    /** A data key that cannot be rewrapped is a failed `Result`; only an unavailable key store fails the effect. */
+    readonly spend: (wraps: number) => Effect.Effect<void, SealingRefused>
     readonly rewrap: (
       sealed: SealedKey,
       context: SealingContext
-    ) => Effect.Effect<Result.Result<Pick<SealedKey, "kek_id" | "wrapped_dek">, RewrapFailure>, KeyStoreUnavailable>
+    ) => Result.Result<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure>
   }
 >()("byok/Rewrapper") {}
 

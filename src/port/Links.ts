@@ -3,7 +3,7 @@ import type { InvalidParams } from "../domain/Errors.ts"
 import type { ApiKeyHash, AccountId, LinkId } from "../domain/Identifiers.ts"
 import type { Link, SealTarget } from "../domain/Link.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { KeyStoreUnavailable } from "./Cipher.ts"
+import type { SealingRefused } from "./Cipher.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /**
@@ -71,13 +71,13 @@ export class LinkKeys extends Context.Service<
   LinkKeys,
   {
     /** Makes a key pair and seals its private key to the link. */
-    readonly make: (link: Link) => Answer<LinkKeyPair, KeyStoreUnavailable>
+    readonly make: (link: Link) => Answer<LinkKeyPair, SealingRefused>
     /** Decrypts a provider key that a browser encrypted for a credential. */
     readonly open: (
       link: Link,
       pair: LinkKeyPair,
       sealed: { readonly enc: Uint8Array; readonly ciphertext: Uint8Array },
       target: SealTarget
-    ) => Answer<Redacted.Redacted, NotForThisLink | InvalidParams | KeyStoreUnavailable>
+    ) => Answer<Redacted.Redacted, NotForThisLink | InvalidParams>
   }
 >()("byok/LinkKeys") {}

@@ -1,7 +1,6 @@
 import { Effect, Layer } from "effect"
 import * as CipherLive from "../crypto/CipherLive.ts"
 import * as LinkKeysLive from "../crypto/LinkKeysLive.ts"
-import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as ReadinessLive from "./ReadinessLive.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
@@ -36,7 +35,7 @@ export const layerWith = (settings: Settings) =>
   ).pipe(
     Layer.provideMerge(LinkKeysLive.layer),
     Layer.provideMerge(CipherLive.layer),
-    Layer.provideMerge(KeyEncryptionLive.withStores(settings)),
+    Layer.provideMerge(KeyringLive.withStores(settings)),
     Layer.provideMerge(ServiceSettings.layer(settings))
   )
 

@@ -10,7 +10,6 @@ import { LeakResponse } from "../service/credentials/LeakResponse.ts"
 import * as Credentials from "../service/credentials/Credentials.ts"
 import { Links } from "../service/links/Links.ts"
 import { Rotation } from "../service/keyring/Rotation.ts"
-import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
 import * as ServiceSettings from "./ServiceSettings.ts"
@@ -59,7 +58,7 @@ export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, 
 /** The webhook's endpoint; needs no database. */
 export const webhookEndpoint = fromSettings(WebhookLive.layer)
 
-const keysAndStores = (settings: Settings) => KeyEncryptionLive.withStores(settings, "command")
+const keysAndStores = (settings: Settings) => KeyringLive.withStores(settings, "command")
 
 const sealingLayer = (settings: Settings) =>
   Layer.mergeAll(Accounts.layer, Credentials.layer, Explanations.layer, LeakResponse.layer).pipe(
@@ -71,7 +70,7 @@ const sealingLayer = (settings: Settings) =>
 /** Services that open or seal keys of credentials; and `QueueLimits`, which limit an import. */
 export const sealing = fromSettings(sealingLayer)
 
-/** Rotation of key-encryption keys, in the keyring or on a token. Sends its metrics to the collector, if one is set. */
+/** Rotation of key-encryption keys. Sends its metrics to the collector, if one is set. */
 export const rotation = fromSettings((settings) =>
   Rotation.layer.pipe(
     Layer.provide([CipherLive.rewrapper, TelemetryLive.pushedMetrics(settings)]),

@@ -1,33 +1,30 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { Cause, Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
-import {
-  registerKeyring,
-  registerOpeningKeyring,
-  generateKeyring,
-  InvalidKeyring,
-  Keyring,
-  parseKeyring,
-  parseSealingKeyring,
-  type KeyringSnapshot
-} from "../crypto/keyring/Keyring.ts"
+import { SecureRandom } from "effect/crypto"
+import { registerKeyring, generateKeyring, InvalidKeyring, Keyring, parseKeyring } from "../crypto/keyring/Keyring.ts"
 import { KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
 import { createPrivateFile, readPrivateText } from "../runtime/SecretFile.ts"
+import * as WrapBudget from "../crypto/WrapBudget.ts"
 import { KekRegistry, KeyringNotReloaded, KeyringReload } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
 import { repeatInBackground } from "../runtime/repeatInBackground.ts"
 import { refuse, refuseAs } from "./Environment.ts"
-import { namesToken, type Settings } from "./Settings.ts"
+import * as Persistence from "./Persistence.ts"
+import type { Settings } from "./Settings.ts"
 
-/** The source of a keyring that cannot be reloaded: it is in the environment, or all keys are on a token. */
-const unreloadable = (setting: string, read: Effect.Effect<KeyringSnapshot, InvalidKeyring>) => {
+const parse = (text: string) => Effect.fromResult(parseKeyring(text))
+
+/** The source of a keyring in the environment, which cannot be reloaded. */
+const inEnvironment = (setting: string, text: Redacted.Redacted) => {
   const message = "cannot be reloaded from the environment of a running process; restart with the new value"
+  const read = Effect.suspend(() => parse(Redacted.value(text)))
   return { setting, file: undefined, isDefault: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
 }
 
 /** The source of a keyring in a file, which a reload reads again. */
 const inFile = (setting: string, file: string, isDefault = false) => {
-  const read = Effect.flatMap(readPrivateText(file), parseSealingKeyring)
+  const read = Effect.flatMap(readPrivateText(file), parse)
   return { setting, file, isDefault, read, reread: read }
 }
 
@@ -37,9 +34,8 @@ const inFile = (setting: string, file: string, isDefault = false) => {
  */
 export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
   const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
-  if (Option.isSome(keyring)) return unreloadable("BYOK_KEYRING", parseSealingKeyring(Redacted.value(keyring.value)))
+  if (Option.isSome(keyring)) return inEnvironment("BYOK_KEYRING", keyring.value)
   if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
-  if (namesToken(settings)) return unreloadable("BYOK_PKCS11_KEYS", Effect.succeed(parseKeyring("")))
   if (Option.isNone(databaseUrl)) return inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"), true)
   return yield* refuse(
     "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
@@ -63,24 +59,12 @@ const createFirstKeyring = Effect.fnUntraced(function* (file: string) {
   )
 })
 
-/** Makes a function that registers a keyring with the database, unless one of its ids is also on the token. */
-const registrationFor = (settings: Settings) => {
-  const tokenIds = Option.getOrElse(settings.pkcs11.keys, () => [])
-  const register = namesToken(settings) ? registerOpeningKeyring : registerKeyring
-  return (ring: KeyringSnapshot) => {
-    const shared = tokenIds.find((kek_id) => ring.byId.has(kek_id))
-    const message = `expected ids that are not in BYOK_PKCS11_KEYS; found ${shared} in both`
-    return shared === undefined ? register(ring) : Effect.fail(new InvalidKeyring({ message }))
-  }
-}
-
 /** The keyring that the settings name, and its reload. Registers a loaded keyring with the database before using it. */
 export const layer = (settings: Settings) =>
   Layer.effectContext(
     Effect.gen(function* () {
       const { file, isDefault, read, reread, setting } = yield* sourceOf(settings)
       const registry = yield* KekRegistry
-      const register = registrationFor(settings)
       const { counter } = yield* makeMeter
       const counts = {
         Success: counter("byok.keyring.reloads", { result: "ok" }),
@@ -88,8 +72,8 @@ export const layer = (settings: Settings) =>
       }
       const reloadLock = yield* Semaphore.make(1)
       const create = isDefault && file !== undefined ? createFirstKeyring(file) : Effect.void
-      let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), register))
-      const reload = Effect.flatMap(reread, register).pipe(
+      let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), registerKeyring))
+      const reload = Effect.flatMap(reread, registerKeyring).pipe(
         Effect.provideService(KekRegistry, registry),
         Effect.map((next) => {
           ring = next
@@ -97,10 +81,9 @@ export const layer = (settings: Settings) =>
         }),
         Effect.tap(({ kek_ids }) => Effect.ignoreCause(registry.announce(kek_ids))),
         Effect.mapError(({ message }) => new KeyringNotReloaded({ message: `${setting}: ${message}` })),
-        Effect.tap(({ kek_ids: [first = "", ...others] }) => {
-          const seals = namesToken(settings) ? "the token" : first
-          return Effect.logInfo(`Keyring reloaded: ${seals} seals; its keys are ${[first, ...others].join(", ")}`)
-        }),
+        Effect.tap(({ kek_ids }) =>
+          Effect.logInfo(`Keyring reloaded: ${ring.primary.kek_id} seals; its keys are ${kek_ids.join(", ")}`)
+        ),
         Effect.tapError(({ message }) => Effect.logError(`Keyring not reloaded. ${message}`)),
         Effect.tapDefect((defect) =>
           Effect.logError("Keyring not reloaded: the database does not answer", Cause.die(defect))
@@ -138,4 +121,16 @@ export const editor = (settings: Settings) =>
           )
         : makeKeyringEditor(file, setting)
     )
+  )
+
+/**
+ * Provides the keyring, the stores and the budget of wraps. Refuses a missing or malformed keyring before it opens the
+ * stores. `user` says who opens them: the service (the default) or a command.
+ */
+export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>
+  WrapBudget.layer.pipe(
+    Layer.provideMerge(layer(settings)),
+    Layer.provideMerge(Persistence.layer(settings, user)),
+    Layer.provideMerge(SecureRandom.layerWebCrypto),
+    Layer.provide(validate(settings))
   )

@@ -1,5 +1,5 @@
 import { Cause, Effect, Layer, Option } from "effect"
-import { KeyEncryption } from "../crypto/KeyEncryption.ts"
+import { Keyring } from "../crypto/keyring/Keyring.ts"
 import { countLimit, formatCount } from "../port/AuditLog.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
@@ -21,17 +21,17 @@ const sentencesOf = (cause: Cause.Cause<unknown>) => {
 }
 
 /**
- * Ready if the database answers, is writable, commits durably and has this build's migrations, and the key store's
- * primary key, if any, may seal. Only warns of a full disk, and of credentials whose key is missing: the service can
+ * Ready if the database answers, is writable, commits durably and has this build's migrations, and the primary key
+ * of the keyring may seal. Only warns of a full disk, and of credentials whose key is missing: the service can
  * serve everything else.
  */
 export const layer = Layer.effect(
   Readiness,
   Effect.gen(function* () {
     const { background, writes } = yield* Database
-    const { keks, primary } = yield* KeyEncryption
+    const { current } = yield* Keyring
     const registry = yield* KekRegistry
-    const kekIds = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
+    const kekIds = Effect.sync(() => Array.from(current().byId.keys()))
 
     /** The version read last, reported while the table is locked. Initially the latest: startup has checked it. */
     let lastVersion = Option.some(latestMigration)
@@ -60,8 +60,7 @@ export const layer = Layer.effect(
       ]
     )
     const sealing = Effect.gen(function* () {
-      const kek_id = primary()
-      if (kek_id === undefined) return []
+      const { kek_id } = current().primary
       switch (yield* registry.sealPermission(kek_id, yield* kekIds)) {
         case "retired":
           return [`key ${kek_id} is retired but still first in the keyring: nothing can be sealed`]

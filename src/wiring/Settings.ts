@@ -1,5 +1,4 @@
 import { ByteSize, Duration, Effect, Option, Schema, SchemaTransformation } from "effect"
-import { isKekId } from "../domain/Identifiers.ts"
 import { isLoopback } from "../port/Links.ts"
 import {
   decodedBy,
@@ -52,13 +51,6 @@ const memory = decodedBy(
   `a size from "16 MiB" to "64 GiB"`
 )
 
-const areKekIds = (list: string) => {
-  const ids = list.split(",")
-  return ids.every(isKekId) && new Set(ids).size === ids.length
-}
-
-const kekIds = decodedBy(Schema.String.check(Schema.makeFilter(areKekIds)), "distinct key ids, separated by commas")
-
 /** Refuses an empty URL, which would silently select the embedded database. */
 const databaseUrl = Effect.suspend(() =>
   process.env["DATABASE_URL"] === ""
@@ -92,7 +84,7 @@ const database = Effect.all({
   poolSize: settingOr("DATABASE_POOL_SIZE", whole(1, 1000), 10),
   connectTimeout: durationSetting("DATABASE_CONNECT_TIMEOUT", "1 second"),
   statementTimeout: durationSetting("DATABASE_STATEMENT_TIMEOUT", "2500 millis"),
-  /** How long a request may wait for the database and the key store in total. */
+  /** How long a request may wait for the database in total. */
   deadline: durationSetting("DATABASE_DEADLINE", "3 seconds"),
   /** The age from which a connection is replaced before its next use. */
   maxAge: durationSetting("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
@@ -102,18 +94,6 @@ const database = Effect.all({
   batching: settingOr("DATABASE_BATCHING", trueOrFalse, true),
   /** Whether a transaction pooler such as PgBouncer is between the service and the database. */
   pooler: settingOr("DATABASE_POOLER", trueOrFalse, false)
-})
-
-const pkcs11 = Effect.all({
-  module: setting("BYOK_PKCS11_MODULE", text),
-  token: setting("BYOK_PKCS11_TOKEN", text),
-  pin: secret("BYOK_PKCS11_PIN", text),
-  pinFile: setting("BYOK_PKCS11_PIN_FILE", text),
-  keys: Effect.map(
-    setting("BYOK_PKCS11_KEYS", kekIds),
-    Option.map((ids): ReadonlyArray<string> => ids.split(","))
-  ),
-  deadline: durationSetting("BYOK_PKCS11_DEADLINE", "2 seconds")
 })
 
 const allSettings = Effect.all({
@@ -155,8 +135,6 @@ const allSettings = Effect.all({
   dataDirectory: settingOr("BYOK_DATA_DIR", text, ".byok"),
   keyring: secret("BYOK_KEYRING", text),
   keyringFile: setting("BYOK_KEYRING_FILE", text),
-  /** Keys on a PKCS#11 token; the first one seals. */
-  pkcs11,
   otlp: readOtlpSettings,
   /** How often to send metrics to the collector. */
   metricsInterval: Effect.map(settingOr("OTEL_METRIC_EXPORT_INTERVAL", whole(1, 9_999_999), 60_000), Duration.millis),
@@ -187,15 +165,11 @@ export const localUrlOf = ({ host, port, tls }: Settings, actualPort = port): st
 export const publicUrlOf = (settings: Settings): string | undefined =>
   Option.getOrElse(settings.publicUrl, () => (isLoopback(settings.host) ? localUrlOf(settings) : undefined))
 
-/** Whether the settings name a PKCS#11 token, even in part. */
-export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
-  [keys, module, pin, pinFile, token].some((value) => Option.isSome<unknown>(value))
-
 /** Reads and checks every setting except those of the log, and removes secrets from the environment. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   const settings = yield* allSettings
   yield* warnOfMisspelt
-  const { database, keyring, keyringFile, pkcs11 } = settings
+  const { database, keyring, keyringFile } = settings
   if (!Duration.isGreaterThan(database.deadline, database.statementTimeout)) {
     return yield* refuse("DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT.")
   }
@@ -206,9 +180,6 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   }
   if (Option.isSome(keyring) && Option.isSome(keyringFile)) {
     return yield* refuse("BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set.")
-  }
-  if (Option.isSome(pkcs11.pin) && Option.isSome(pkcs11.pinFile)) {
-    return yield* refuse("BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set.")
   }
   return settings
 })

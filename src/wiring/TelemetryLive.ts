@@ -1,6 +1,6 @@
 import { Effect, Layer, Option, Redacted, References } from "effect"
 import { OtlpMetrics } from "effect/observability"
-import { KeyEncryption } from "../crypto/KeyEncryption.ts"
+import { Keyring } from "../crypto/keyring/Keyring.ts"
 import { limits } from "../crypto/WrapBudget.ts"
 import * as Otlp from "../telemetry/Otlp.ts"
 import * as Gauges from "../telemetry/Gauges.ts"
@@ -35,7 +35,9 @@ export const pushedMetrics = (settings: Settings): Layer.Layer<never> =>
   })
 
 const storeGauges = Layer.unwrap(
-  Effect.map(KeyEncryption, ({ primary }) => Gauges.storeLayer({ wrapsLimit: limits.refuse, primary }))
+  Effect.map(Keyring, ({ current }) =>
+    Gauges.storeLayer({ wrapsLimit: limits.refuse, primary: () => current().primary.kek_id })
+  )
 )
 
 /** Registers the gauges, and sends metrics to the collector, if one is set. Empty if nothing reads the metrics. */

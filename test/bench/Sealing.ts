@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto"
-import { Effect } from "effect"
-import { makeKek, makeKeyringEncryption } from "../../src/crypto/keyring/Keyring.ts"
+import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
 import { open, seal } from "../../src/crypto/SealingFormat1.ts"
 
 const perSecond = (operation: () => unknown, seconds: number) => {
@@ -15,11 +14,10 @@ export const sealing = (seconds: number) => {
   const kek = makeKek("kek-bench", randomBytes(32))
   const key = Buffer.from("sk-bench-0123456789-0123456789-0123456789-AbCd")
   const context = randomBytes(300)
-  const ring = { primary: kek, byId: new Map([[kek.id, kek]]) }
-  const keys = makeKeyringEncryption({ current: () => ring })
-  const sealed = Effect.runSync(seal(keys, kek.id, key, context))
+  const keks = new Map([[kek.kek_id, kek]])
+  const sealed = seal(kek, key, context)
   return {
-    seal: perSecond(() => Effect.runSync(seal(keys, kek.id, key, context)), seconds),
-    open: perSecond(() => Effect.runSync(open(keys, sealed, context)), seconds)
+    seal: perSecond(() => seal(kek, key, context), seconds),
+    open: perSecond(() => open(keks, sealed, context), seconds)
   }
 }

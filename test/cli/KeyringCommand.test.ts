@@ -1,14 +1,13 @@
 import { readFileSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
-import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { storesOn } from "../support/database/stores.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
-import { ringOf } from "../support/keys/keyrings.ts"
+import { parsed, ringOf } from "../support/keys/keyrings.ts"
 import { sealUnder } from "../support/keys/rotating.ts"
 import { runShell } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
@@ -220,7 +219,7 @@ describe("byok keyring generate (docs/keys.md, The keyring)", () => {
     const { code, stderr, stdout } = yield* runCommand(["keyring", "generate"])
     assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
     assert.match(stdout.trimEnd(), line)
-    assert.strictEqual(parseKeyring(stdout).byId.size, 1)
+    assert.strictEqual(parsed(stdout).byId.size, 1)
 
     const keyring = textIn(onlyObject(yield* runCommand(["keyring", "generate", "--json"])), "keyring")
     assert.match(keyring, line)

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs"
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "hpke"
-import { DateTime, Effect, Layer } from "effect"
+import { DateTime, Effect, Layer, Result } from "effect"
 import { layer } from "../../src/crypto/LinkKeysLive.ts"
 import { AccountId, LinkId, WorkspaceId } from "../../src/domain/Identifiers.ts"
-import { AuthenticationFailed, Cipher, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
+import { AuthenticationFailed, Cipher, type OpenFailure, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { LinkKeys } from "../../src/port/Links.ts"
 import { plainSealedKey } from "../support/database/plainCredential.ts"
 import { unknownId } from "../support/http/Bodies.ts"
@@ -37,7 +37,7 @@ it("HPKE decrypts the vectors of RFC 9180, but not with other additional data", 
   assert.match(String(refused), /Error/)
 })
 
-it.effect("opening a key sent by link reports an unavailable key store, not an invalid key", function* () {
+it.effect("opening a key sent by link does not say why the private key of the link does not open", function* () {
   const link = {
     link_id: LinkId.make(unknownId),
     account_id: AccountId.make(unknownId),
@@ -51,13 +51,23 @@ it.effect("opening a key sent by link reports an unavailable key store, not an i
   }
   const pair = { public_key: new Uint8Array(), private_key: plainSealedKey() }
   const target = { ...link, provider: "openai" }
-  const tagWhen = (failure: KeyStoreUnavailable | AuthenticationFailed) =>
+  const tagWhen = (failure: OpenFailure) =>
     Effect.flatMap(LinkKeys, ({ open }) =>
       Effect.flip(open(link, pair, { enc: new Uint8Array(), ciphertext: new Uint8Array() }, target))
     ).pipe(
       Effect.map(({ _tag }) => _tag),
-      Effect.provide(Layer.provide(layer, Layer.mock(Cipher, { read: () => Effect.fail(failure) })))
+      Effect.provide(
+        Layer.provide(
+          layer,
+          Layer.succeed(Cipher, {
+            seal: () => Effect.die("not called"),
+            read: () => Result.fail(failure),
+            verify: () => Result.fail(failure)
+          })
+        )
+      )
     )
-  assert.strictEqual(yield* tagWhen(new KeyStoreUnavailable({ reason: "it does not answer" })), "KeyStoreUnavailable")
-  assert.strictEqual(yield* tagWhen(new AuthenticationFailed()), "NotForThisLink")
+  for (const failure of [new UnknownKeyId({ kek_id: "gone" }), new AuthenticationFailed()]) {
+    assert.strictEqual(yield* tagWhen(failure), "NotForThisLink")
+  }
 })

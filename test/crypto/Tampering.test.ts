@@ -71,16 +71,16 @@ describe("a sealed key that was tampered with (T3)", () => {
   it("does not open under the same key if its id has a bit flipped, is cut or is extended", () => {
     const row = format1.seal(key, context)
     const ids = Object.values(manglings).flatMap((mangle) =>
-      mangle(Buffer.from(kek.id)).map((id) => id.toString("latin1"))
+      mangle(Buffer.from(kek.kek_id)).map((id) => id.toString("latin1"))
     )
     const under = (id: string) => Result.isSuccess(open(makeKek(id, Buffer.from(bytes)), row, context))
-    assert.isTrue(under(kek.id))
+    assert.isTrue(under(kek.kek_id))
     assert.deepStrictEqual(ids.filter(under), [])
   })
 
   it("does not open under any other key with the same id", () => {
     const row = format1.seal(key, context)
-    const under = (other: Buffer) => Result.isSuccess(open(makeKek(kek.id, other), row, context))
+    const under = (other: Buffer) => Result.isSuccess(open(makeKek(kek.kek_id, other), row, context))
     assert.isTrue(under(Buffer.from(bytes)))
     assert.deepStrictEqual(everyFlip(bytes).filter(under), [])
   })
@@ -126,7 +126,7 @@ const openBox = (dataKey: Uint8Array, box: Uint8Array, aad: Uint8Array) => {
 describe("the key commitment (SECURITY.md, Sealing format 1)", () => {
   it("refuses a ciphertext that AES-GCM accepts but that commits to another key", () => {
     const random = Buffer.alloc(56, "random")
-    const given = { kek: bytes, kek_id: kek.id, random, context: context.toString(), plaintext: Buffer.from(key) }
+    const given = { kek: bytes, kek_id: kek.kek_id, random, context: context.toString(), plaintext: Buffer.from(key) }
     assert.isTrue(format1.opens(sealByTheBook(given), context))
 
     const commitment = Buffer.alloc(32, "a commitment to another key")

@@ -6,7 +6,7 @@ import { type Issue, issuesOf } from "../../src/domain/Issue.ts"
 import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
 import { labelOf } from "../../src/domain/labelOf.js"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
+import { contextOf } from "../../src/domain/SealedKey.ts"
 import {
   acceptedBody,
   changesBody,
@@ -191,7 +191,7 @@ const namesWhatDiffers: Law = (change, { body, stored }) => {
     JSON.stringify(credential[member]) !== JSON.stringify(stored.credential[member])
   const members = (Object.keys(stored.credential) as Array<keyof Credential>).filter(differs)
   const expected = [...members.filter((member) => member !== "label"), ...(key === stored.key ? [] : ["key"])]
-  const context = (one: Credential) => encodeSealingContext({ ...one, account_id })
+  const context = (one: Credential) => contextOf({ ...one, account_id })
   return (
     expected.toSorted().join() === [...fields].toSorted().join() &&
     (members.includes("label") ? key !== stored.key : true) &&

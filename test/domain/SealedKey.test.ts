@@ -1,7 +1,7 @@
 import { Arbitrary, Struct } from "effect"
 import { memberNames, members } from "../../src/domain/Credential.ts"
 import { fingerprintMembers } from "../../src/domain/NewCredential.ts"
-import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
+import { contextOf } from "../../src/domain/SealedKey.ts"
 import { accountId, anyCredential } from "../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -24,7 +24,7 @@ describe("a change of one member of a credential", () => {
     [pairs],
     ([{ changed, context, isOther }]) => {
       for (const { context: other, name } of changed.filter(({ name }) => isOther(name))) {
-        const isBound = encodeSealingContext(other) !== encodeSealingContext(context)
+        const isBound = contextOf(other) !== contextOf(context)
         assert.strictEqual(isBound, !unbound.includes(name), name)
         const counts = JSON.stringify(fingerprintMembers(other)) !== JSON.stringify(fingerprintMembers(context))
         assert.strictEqual(counts, ofCreate.includes(name), name)

@@ -1,6 +1,5 @@
 import * as BrokenNetwork from "./BrokenNetwork.ts"
 import * as ChangedLeader from "./ChangedLeader.ts"
-import * as FailingKeyStore from "./FailingKeyStore.ts"
 import * as FrozenStandby from "./FrozenStandby.ts"
 import * as FullDisk from "./FullDisk.ts"
 import * as KilledCoordinator from "./KilledCoordinator.ts"
@@ -25,7 +24,6 @@ export const rows: ReadonlyArray<Row> = [
   PromotedStandby,
   ChangedLeader,
   FullDisk,
-  FailingKeyStore,
   MillionCredentials,
   RestoredDump,
   KilledWorker,

@@ -1,3 +1,4 @@
+import { openKey } from "../../src/service/credentials/StoredKey.ts"
 import { ConfigProvider, Context, Effect, Layer, Logger, Option, Redacted } from "effect"
 import { join } from "node:path"
 import * as Byok from "../../src/wiring/Byok.ts"
@@ -39,7 +40,7 @@ export const faultsAfterwards = Effect.fnUntraced(function* (
     Layer.build
   )
   const { findSealed } = Context.get(context, CredentialRepository)
-  const { open } = Context.get(context, Cipher)
+  const cipher = Context.get(context, Cipher)
   const { sql } = Context.get(context, Database).reads
   const rows = yield* sql<{ id: string; account_id: string; name: string | null }>`
     SELECT id, account_id, name FROM credentials`
@@ -48,7 +49,8 @@ export const faultsAfterwards = Effect.fnUntraced(function* (
     Effect.fnUntraced(function* ({ account_id, id, name }) {
       const account = AccountId.make(account_id)
       const { credential, sealed } = Option.getOrThrow(yield* findSealed(account, CredentialId.make(id)))
-      return { id, name, key: Redacted.value(yield* open(sealed, contextOf({ ...credential, account_id: account }))) }
+      const opened = openKey(cipher, sealed, contextOf({ ...credential, account_id: account }))
+      return { id, name, key: Redacted.value(yield* Effect.fromResult(opened)) }
     }),
     together
   )

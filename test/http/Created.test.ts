@@ -1,3 +1,4 @@
+import { openKey } from "../../src/service/credentials/StoredKey.ts"
 import { Effect, Option, Redacted } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
@@ -13,7 +14,8 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
   const repository = yield* CredentialRepository
   const found = yield* repository.findSealed(account_id, CredentialId.make(String(id)))
   const { credential, sealed } = Option.getOrThrow(found)
-  return Redacted.value(yield* (yield* Cipher).open(sealed, contextOf({ ...credential, account_id })))
+  const opened = openKey(yield* Cipher, sealed, contextOf({ ...credential, account_id }))
+  return Redacted.value(yield* Effect.fromResult(opened))
 })
 
 layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) => {

@@ -18,8 +18,8 @@ const between = (name: string, enter: string, leave: string): Failure => ({
 })
 
 /** Makes sealing fail. No process may have sealed before: wraps are reserved in blocks. */
-export const keyStoreFails = between(
-  "the key store refuses",
+export const sealingIsRefused = between(
+  "sealing is refused",
   `UPDATE keks SET wraps = ${2 ** 32}`,
   "UPDATE keks SET wraps = 0"
 )

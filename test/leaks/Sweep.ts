@@ -19,7 +19,7 @@ import { runNode } from "../support/process/runNode.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { startCollector } from "./Collector.ts"
-import { databaseFailures, type Failure, keyStoreFails, rowIsRefused } from "./Failure.ts"
+import { databaseFailures, type Failure, sealingIsRefused, rowIsRefused } from "./Failure.ts"
 import * as Gateways from "./Gateways.ts"
 import { inputs } from "./Inputs.ts"
 import { leasePlants, leaseUses } from "./leases.ts"
@@ -182,7 +182,7 @@ const once = Effect.gen(function* () {
       { concurrency: 2 }
     )
     const loud = [embedded, batching, single]
-    yield* sendAllWhile(loud, keyStoreFails)
+    yield* sendAllWhile(loud, sealingIsRefused)
 
     const quiet = yield* Effect.forEach(quieter, (changes) => startService({ ...direct, ...changes }), {
       concurrency: 2

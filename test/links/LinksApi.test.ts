@@ -1,4 +1,4 @@
-import { Effect } from "effect"
+import { Effect, Result } from "effect"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
@@ -20,9 +20,8 @@ const keyOf = Effect.fnUntraced(function* (account_id: never, id: string) {
   const found = yield* (yield* CredentialRepository).findSealed(account_id, id as never)
   if (found._tag === "None") return assert.fail("no credential")
   const { credential, sealed } = found.value
-  return yield* Effect.orDie(
-    (yield* Cipher).read(sealed, contextOf({ ...credential, account_id }), (key) => key.toString("utf8"))
-  )
+  const { read } = yield* Cipher
+  return Result.getOrThrow(read(sealed, contextOf({ ...credential, account_id }), (key) => key.toString("utf8")))
 })
 
 layerLive(TestService.layer)("the API of the owner's page", (it) => {

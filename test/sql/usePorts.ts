@@ -82,7 +82,7 @@ export const usePorts = Effect.gen(function* () {
   yield* (yield* KekRegistry).live
   yield* (yield* KekRegistry).findNaming([sealed.kek_id], 10)
   yield* (yield* KekRegistry).rewrapBatch({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
-    Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
+    Result.succeed({ kek_id: "new", wrapped_dek })
   )
 
   const key = { account_id, workspace_id, credential_id: id, key_version: 1 }

@@ -27,13 +27,12 @@ const inTheClear = (value: unknown): unknown => {
 type Plain = Readonly<Record<string, unknown>>
 
 /** Settings by their paths; of the resource only the name. */
-const plain = ({ database, otlp: { resource, ...otlp }, pkcs11, poolLimits, ...others }: Settings): Plain =>
+const plain = ({ database, otlp: { resource, ...otlp }, poolLimits, ...others }: Settings): Plain =>
   Object.fromEntries(
     Object.entries({
       "": others,
       "database.": database,
       "poolLimits.": poolLimits,
-      "pkcs11.": pkcs11,
       "otlp.": otlp,
       "resource.": resource
     })
@@ -71,12 +70,6 @@ const defaults: Plain = {
   dataDirectory: ".byok",
   keyring: null,
   keyringFile: null,
-  "pkcs11.module": null,
-  "pkcs11.token": null,
-  "pkcs11.pin": null,
-  "pkcs11.pinFile": null,
-  "pkcs11.keys": null,
-  "pkcs11.deadline": 2000,
   "resource.serviceName": "byok",
   "otlp.traces": null,
   "otlp.metrics": null,
@@ -197,16 +190,6 @@ const settings: Record<string, Setting> = {
   BYOK_DATA_DIR: text("dataDirectory"),
   BYOK_KEYRING: text("keyring"),
   BYOK_KEYRING_FILE: text("keyringFile"),
-  BYOK_PKCS11_MODULE: text("pkcs11.module"),
-  BYOK_PKCS11_TOKEN: text("pkcs11.token"),
-  BYOK_PKCS11_PIN: text("pkcs11.pin"),
-  BYOK_PKCS11_PIN_FILE: text("pkcs11.pinFile"),
-  BYOK_PKCS11_KEYS: choice(
-    { "kek-1": { "pkcs11.keys": ["kek-1"] }, "kek.2_b,K": { "pkcs11.keys": ["kek.2_b", "K"] } },
-    [",", "a,", "a, b", "a,b,a", "ä", "a".repeat(65)],
-    "distinct key ids, separated by commas"
-  ),
-  BYOK_PKCS11_DEADLINE: duration("pkcs11.deadline", { "250 millis": 250 }),
   OTEL_EXPORTER_OTLP_ENDPOINT: url(
     ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "https://collector.example.org/otlp/?tenant=1"].map((url) => {
       const at = (signal: string) => new URL(url).href.replace(/\/(?=$|\?)/, `/v1/${signal}`)
@@ -381,7 +364,6 @@ describe("reading the settings", () => {
     assert.deepInclude(plain(settings), {
       databaseUrl: given.DATABASE_URL,
       keyring: given.BYOK_KEYRING,
-      "pkcs11.pin": given.BYOK_PKCS11_PIN,
       dataDirectory: "kept"
     })
     assert.strictEqual(process.env["BYOK_DATA_DIR"], "kept")

@@ -1,5 +1,4 @@
 import { DateTime, Duration, Effect, Layer, Metric, Option, Redacted } from "effect"
-import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
 import { families, type Family } from "../../src/runtime/families.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
@@ -9,6 +8,7 @@ import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import { startCollector } from "../leaks/Collector.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
+import { fixedKeyring, ringOf } from "../support/keys/keyrings.ts"
 import { assert, describe, it } from "../support/it.ts"
 import { neverDraining } from "../support/service/defaultSettings.ts"
 
@@ -35,7 +35,7 @@ const stores = Layer.mergeAll(
   neverDraining,
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) }),
   Layer.mock(AuditLog, { countUnsealed: () => Effect.succeed(0) }),
-  Layer.mock(KeyEncryption, { primary: () => "kek", keks: () => [] }),
+  fixedKeyring(ringOf("kek")),
   Layer.mock(KekRegistry, {
     live: Effect.map(DateTime.now, (registered_at) => [{ kek_id: "kek", wraps: 1, registered_at }])
   })

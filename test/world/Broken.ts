@@ -28,9 +28,9 @@ export const takeBroken = (): string | undefined => {
 
 export const tagOf = (cause: Cause.Cause<unknown>): unknown => Reflect.get(Object(Cause.squash(cause)), "_tag")
 
-const away = ["PoolsUnavailable", "KeyStoreUnavailable", "StoredKeyUnusable", "UnknownKeyId"]
+const away = ["PoolsUnavailable", "StoredKeyUnusable", "UnknownKeyId"]
 
-/** Whether the database or the key store could not be asked: what became of the request is not known. */
+/** Whether the database could not be asked or the keyring was another one: what became of the request is not known. */
 export const isAway = (cause: Cause.Cause<unknown>): boolean => {
   const failure = Cause.squash(cause)
   return (

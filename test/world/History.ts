@@ -110,10 +110,7 @@ const deeds = {
   "delete workspace": drawn(0.5, (random) => ({ tenant: random.once(3) ? 0 : 1 })),
   erase: drawn(0.3, (random) => ({ tenant: random.once(3) ? 0 : 1 })),
   restart: drawn(2, (random) => ({ gently: random.once(2) })),
-  "key store": drawn(3, (random) => ({
-    mode: random.pick(["slow", "away", "wrong"] as const),
-    millis: random.pick([300, 3000, 40_000])
-  })),
+  "other keyring": drawn(2, (random) => ({ millis: random.pick([300, 3000, 40_000]) })),
   "lock row": drawn(2, (random) => ({ ...pick(random), millis: random.pick([3000, 30_000, 120_000]) })),
   disconnect: drawn(1, (random) => ({ millis: random.pick([50, 1500]) }))
 }

@@ -1,4 +1,4 @@
-import { Clock, Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
+import { Clock, Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Result, Scope } from "effect"
 import { SecureRandom } from "effect/crypto"
 import type { CredentialId } from "../../src/domain/Identifiers.ts"
 import type { Link } from "../../src/domain/Link.ts"
@@ -7,7 +7,7 @@ import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
 import { AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
-import { AuthenticationFailed, Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
+import { AuthenticationFailed, Cipher, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type StoredParking } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository, PoolLimits, type UnstoredCredential } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
@@ -109,12 +109,12 @@ export const textOf = (bytes: Uint8Array) => Buffer.from(bytes).toString()
 /** Seals by writing the context down: what sealing itself withstands is tested elsewhere. */
 const sealedAs = (n: number, key: string, context: SealingContext): SealedKey => ({
   kek_id: "kek-2",
-  wrapped_dek: bytesOf(`${n} ${context.text}`),
+  wrapped_dek: bytesOf(`${n} ${context}`),
   sealed: bytesOf(key)
 })
 
 export const isSealedFor = ({ wrapped_dek }: SealedKey, context: SealingContext) =>
-  textOf(wrapped_dek).replace(/^\d+ /, "") === context.text
+  textOf(wrapped_dek).replace(/^\d+ /, "") === context
 
 /** Writes that share statements. */
 const batched = new Set(["insert", "update", "delete"])
@@ -154,10 +154,11 @@ export class Instance {
   isAlive = false
   /** Its connections are refused until then. */
   cutUntil = 0
-  keyStore: { readonly mode: "slow" | "away" | "wrong"; readonly since: number; readonly until: number } | undefined
+  /** While its keyring is another one. */
+  otherKeyring: { readonly since: number; readonly until: number } | undefined
   /** When a fault was last met. */
   faultAt = Number.NEGATIVE_INFINITY
-  keyStoreFaultAt = Number.NEGATIVE_INFINITY
+  unopenedAt = Number.NEGATIVE_INFINITY
   told: Array<Told> = []
   /** The lives that ended in peace, so that nothing of them is lost but of rows that were locked then. */
   readonly endedWell = new Map<number, ReadonlySet<string>>()
@@ -380,37 +381,18 @@ export class Instance {
   }
 
   get #cipher(): Cipher["Service"] {
-    const { random } = this.#shared
-    const reach = (kek_id?: string): Effect.Effect<void, KeyStoreUnavailable | UnknownKeyId> =>
-      Effect.suspend(() => {
-        const mode = this.keyStore !== undefined && this.now < this.keyStore.until ? this.keyStore.mode : undefined
-        if (mode === undefined) return random.once(3) ? Effect.yieldNow : Effect.void
-        return Effect.flatMap(CurrentAct, (act): ReturnType<typeof reach> => {
-          this.#met(act)
-          this.keyStoreFaultAt = this.now
-          if (mode === "away") return Effect.fail(new KeyStoreUnavailable({ reason: "it is away" }))
-          if (mode === "wrong" && kek_id !== undefined) return Effect.fail(new UnknownKeyId({ kek_id }))
-          return Effect.sleep(1 + random.below(400))
-        })
-      })
-    const verified = (sealed: SealedKey, context: SealingContext) =>
-      Effect.andThen(
-        reach(sealed.kek_id),
-        Effect.suspend(() => (isSealedFor(sealed, context) ? Effect.void : Effect.fail(new AuthenticationFailed())))
-      )
-    const seal = (key: string, context: SealingContext) => sealedAs((this.#shared.seals += 1), key, context)
+    const verify: Cipher["Service"]["verify"] = (sealed, context) => {
+      if (this.otherKeyring !== undefined && this.now < this.otherKeyring.until) {
+        this.faultAt = this.unopenedAt = this.now
+        return Result.fail(new UnknownKeyId(sealed))
+      }
+      return isSealedFor(sealed, context) ? Result.void : Result.fail(new AuthenticationFailed())
+    }
     return {
-      verify: verified,
+      verify,
       seal: (key, context) =>
-        Effect.catchTags(
-          Effect.map(reach(), () => seal(Redacted.value(key), context)),
-          { UnknownKeyId: (error) => Effect.die(error) }
-        ),
-      open: (sealed, context) => Effect.map(verified(sealed, context), () => Redacted.make(textOf(sealed.sealed))),
-      matches: (sealed, context, key) =>
-        Effect.map(verified(sealed, context), () => textOf(sealed.sealed) === Redacted.value(key)),
-      read: (sealed, context, use) => Effect.map(verified(sealed, context), () => use(Buffer.from(sealed.sealed))),
-      reseal: (sealed, from, to) => Effect.map(verified(sealed, from), () => seal(textOf(sealed.sealed), to))
+        Effect.sync(() => sealedAs((this.#shared.seals += 1), Redacted.value(key) as string, context)),
+      read: (sealed, context, use) => Result.map(verify(sealed, context), () => use(Buffer.from(sealed.sealed)))
     }
   }
 

@@ -5,7 +5,7 @@ import type { Deeds, Scene } from "./Scene.ts"
 import { tenantAt } from "./Tenants.ts"
 
 type Names = "leak" | "alter" | "rewrap" | "revoke" | "delete workspace" | "erase"
-type Troubles = "restart" | "key store" | "disconnect" | "lock row"
+type Troubles = "restart" | "other keyring" | "disconnect" | "lock row"
 
 /** What operators do, and what befalls instances and the database. */
 export const operatorDeeds = (scene: Scene): Deeds<Names | Troubles> => {
@@ -56,8 +56,8 @@ export const operatorDeeds = (scene: Scene): Deeds<Names | Troubles> => {
       writing("erase", Effect.orDie(eraseAccount(tenantAt(tenant).account_id, day, Number.POSITIVE_INFINITY))),
 
     restart: ({ gently }, _act, instance) => instance.restart(gently),
-    "key store": ({ millis, mode }, _act, instance) =>
-      befalls(() => (instance.keyStore = { mode, since: until(0), until: until(millis) })),
+    "other keyring": ({ millis }, _act, instance) =>
+      befalls(() => (instance.otherKeyring = { since: until(0), until: until(millis) })),
     disconnect: ({ millis }, _act, instance) => befalls(() => (instance.cutUntil = until(millis))),
     "lock row": ({ millis, pick }) =>
       befalls(() => {

@@ -111,20 +111,17 @@ export class Plans {
   #rowsOf(instance: Instance, plan: PlannedRequest, { state, told }: { state: State; told: Told }) {
     const { account_id, model } = plan.request
     // Whether a key could not be opened is remembered for a while.
-    const hasFailed = instance.keyStoreFaultAt >= this.#scene.simulation.now - 15 * second
+    const hasFailed = instance.unopenedAt >= this.#scene.simulation.now - 15 * second
     const isUnopened = (id: CredentialId) =>
       plan.providers.some(({ credentials }) =>
         credentials.some(
           ({ credential_id, exclusions }) =>
-            credential_id === id &&
-            exclusions.some(
-              (one) => one.reason === "seal" && (one.seal === "unavailable" || one.seal === "unknown_key")
-            )
+            credential_id === id && exclusions.some((one) => one.reason === "seal" && one.seal === "unknown_key")
         )
       )
     return state.rows.map((row) => {
       const { id } = row.credential
-      const seal = hasFailed && isUnopened(id) ? "unavailable" : isSealed(row, account_id) ? "verified" : "altered"
+      const seal = hasFailed && isUnopened(id) ? "unknown_key" : isSealed(row, account_id) ? "verified" : "altered"
       const leaked = state.leaked.has(id)
       const cooldowns = ["", model].flatMap((scope) =>
         this.#scene.health.knownSince(instance, Infinity, told, row, scope).slice(-1)
@@ -230,9 +227,9 @@ export class Plans {
 
   /** A lease holds the stored key, or a token that this key has signed and that is good for a while; no key that cannot be opened. */
   #checkKey(instance: Instance, lease: Lease, key: string, from: Moment) {
-    const { keyStore } = instance
-    const isClosed = keyStore !== undefined && keyStore.mode !== "slow" && keyStore.since < from.at
-    if (isClosed && this.#scene.simulation.now < keyStore.until) broken("a key was leased that could not be opened")
+    const { otherKeyring } = instance
+    const isClosed = otherKeyring !== undefined && otherKeyring.since < from.at
+    if (isClosed && this.#scene.simulation.now < otherKeyring.until) broken("a key was leased that could not be opened")
     const { keys, provider } = lease.terms
     const cloudKey = keys === "tokens" && signsTokens(provider) ? parseCloudKey(provider, key) : undefined
     if (cloudKey === undefined || Result.isFailure(cloudKey)) {

@@ -119,7 +119,7 @@ export class World {
     const { health, instances, memory, shared } = scene
     shared.background = 0
     for (const instance of instances) {
-      instance.keyStore = undefined
+      instance.otherKeyring = undefined
       instance.cutUntil = 0
     }
     yield* Effect.sleep(5 * second)

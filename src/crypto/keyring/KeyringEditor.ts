@@ -6,7 +6,7 @@ import {
   generateKeyring,
   type InvalidKeyring,
   differentBytes,
-  parseSealingKeyring,
+  parseKeyring,
   type KeyringSnapshot
 } from "./Keyring.ts"
 import { editKeyringFile } from "./KeyringFile.ts"
@@ -48,7 +48,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
     editKeyringFile(
       file,
       Effect.fnUntraced(function* (text) {
-        const ring = yield* parseSealingKeyring(text)
+        const ring = yield* Effect.fromResult(parseKeyring(text))
         const entries = entriesOf(text)
         const lines = new Map(Array.from(ring.byId.keys(), (id, index) => [id, entries[index] ?? ""]))
         return `${Array.from(yield* edit({ ring, lines })).join("\n")}\n`
@@ -68,7 +68,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
             return yield* refuse("That id is or was in use: choose another one.")
           }
           const newLines = [...lines.values(), line]
-          yield* Effect.flatMap(parseSealingKeyring(newLines.join("\n")), registerKeyring)
+          yield* Effect.flatMap(Effect.fromResult(parseKeyring(newLines.join("\n"))), registerKeyring)
           return newLines
         })
       )
@@ -105,7 +105,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
       changeFile(
         Effect.fnUntraced(function* ({ lines, ring }) {
           if (!ring.byId.has(kek_id)) return yield* noSuchKey
-          if (ring.primary?.id === kek_id) {
+          if (ring.primary.kek_id === kek_id) {
             return yield* refuse(`Key ${kek_id} is the primary key: promote another one first.`)
           }
           // Only a registered key can be retired.

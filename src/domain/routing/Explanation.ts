@@ -30,7 +30,7 @@ const reasonSchema = <Reason extends Schema.Constraint, Fields extends Schema.St
   fields: Fields
 ) => Schema.Struct({ reason, message, ...fields })
 
-const UntrustedSeal = Schema.Literals(["altered", "unknown_key", "unsupported", "unavailable"])
+const UntrustedSeal = Schema.Literals(["altered", "unknown_key", "unsupported"])
 
 /** Why a credential is not used. */
 const Excluded = Schema.Union([

@@ -52,9 +52,6 @@ export interface ProviderPlan {
 export interface Plan {
   readonly steps: ReadonlyArray<Step>
   readonly providers: ReadonlyArray<ProviderPlan>
-  /**
-   * Earliest end of a parking that is a credential's only exclusion; null if there is a step or no such parking. A
-   * router lowers it to at most a second from now while a key store is away, even if there is a step.
-   */
+  /** Earliest end of a parking that is a credential's only exclusion; null if there is a step or no such parking. */
   readonly retry_at: number | null
 }

@@ -6,7 +6,7 @@ import type { Cooldowns } from "./Health.ts"
  * keyring use `unverified` ones. Any other result excludes the credential, and also removes the provider's shared
  * capacity: the credential may forbid that, and what its row says about it cannot be trusted (E16, E17).
  */
-export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
+export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported"
 
 /** Whether an allow list of the credential allows the request's value; pass null if the request has none. */
 type Allows = (value: string | null) => boolean

@@ -36,8 +36,7 @@ const zdrMessage = (declared: boolean | null) => {
 const sealMessages = {
   altered: "its row was altered after it was sealed",
   unknown_key: "the keyring does not have the key that it is sealed with",
-  unsupported: "this version does not know the format that it is sealed in",
-  unavailable: "the key store does not answer"
+  unsupported: "this version does not know the format that it is sealed in"
 }
 
 const parkedMessages: Record<ParkedCause, string> = {

@@ -1,8 +1,9 @@
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer, Option, Result } from "effect"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { ifAllowed } from "../../domain/Principal.ts"
-import { Cipher, KeyStoreUnavailable } from "../../port/Cipher.ts"
+import type { SealedKey } from "../../domain/SealedKey.ts"
+import { Cipher, SealingRefused, UnknownKeyId } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { Credentials, type ListRequest, OrderRefused, type OrderRequest } from "../../port/Credentials.ts"
 import { RequestTimeout, withDeadline } from "../../runtime/Deadline.ts"
@@ -59,17 +60,14 @@ export const make = Effect.gen(function* () {
 
 export const layer = Layer.effect(Credentials, make)
 
-const failWithoutKeyring = () => Effect.fail(new KeyStoreUnavailable({ reason: "there is no keyring" }))
+const notInKeyring = ({ kek_id }: SealedKey) => Result.fail(new UnknownKeyId({ kek_id }))
 
 /** The operations without a keyring: those that seal or open a key fail. */
 export const layerWithoutKeyring = Layer.provide(
   layer,
   Layer.succeed(Cipher, {
-    seal: failWithoutKeyring,
-    open: failWithoutKeyring,
-    matches: failWithoutKeyring,
-    read: failWithoutKeyring,
-    verify: failWithoutKeyring,
-    reseal: failWithoutKeyring
+    seal: () => Effect.fail(new SealingRefused({ reason: "there is no keyring" })),
+    read: notInKeyring,
+    verify: notInKeyring
   })
 )

@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto"
-import { Duration, Effect, Layer, Option, Redacted } from "effect"
+import { Duration, Effect, Layer, Option, Redacted, Result } from "effect"
 import { Conflict } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, IdempotencyKey, WorkspaceId } from "../../domain/Identifiers.ts"
 import { labelOf } from "../../domain/labelOf.js"
@@ -10,6 +10,7 @@ import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../port/AccountRepository.ts"
 import { repeatInBackground } from "../../runtime/repeatInBackground.ts"
+import { matchesKey } from "./StoredKey.ts"
 
 /**
  * Makes the lookup of the credential that an earlier request with the same idempotency key created. It fails with
@@ -58,8 +59,8 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
     if (Option.isNone(row)) return yield* Conflict.deleted()
     const { credential, key_version, sealed } = row.value
     if (key_version > 1) return Option.some(credential)
-    const isSameKey = cipher.matches(sealed, contextOf({ ...credential, account_id }), input.key)
-    return (yield* Effect.orDie(isSameKey)) ? Option.some(credential) : yield* Conflict.reused()
+    const isSameKey = matchesKey(cipher, sealed, contextOf({ ...credential, account_id }), input.key)
+    return Result.getOrThrow(isSameKey) ? Option.some(credential) : yield* Conflict.reused()
   })
 })
 

@@ -3,9 +3,10 @@ import { Context, Effect, Layer, Redacted, Result } from "effect"
 import { haveCommonSecret, hiddenSecretsIn, secretsIn, secretsOfLeak } from "../../domain/KeyMaterial.ts"
 import { labelOf } from "../../domain/labelOf.js"
 import { contextOf } from "../../domain/SealedKey.ts"
-import { Cipher, KeyStoreUnavailable, type RewrapFailure } from "../../port/Cipher.ts"
+import { Cipher } from "../../port/Cipher.ts"
 import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
+import { openKey } from "./StoredKey.ts"
 
 /** Progress of a search: credentials `searched` of `total`, keys `opened`, and `found` to hold the leaked text. */
 export interface LeakSearchProgress {
@@ -51,16 +52,8 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
         isLeaked(key) ||
         (jsonStarts.has(key[0] ?? 0) &&
           secretsIn(provider, Redacted.make(key.toString("utf8"))).some((secret) => isLeaked(secret)))
-      /** Opens and compares a key. Ends the search if the key store is unavailable. */
-      const openAndCompare = (suspect: Suspect) => {
-        const { context, sealed } = suspect
-        const comparison = read(sealed, contextOf(context), (key) => holdsLeakedSecret(context.provider, key))
-        return Effect.flatMap(Effect.result(comparison), (result) =>
-          Result.isFailure(result) && result.failure instanceof KeyStoreUnavailable
-            ? Effect.fail(result.failure)
-            : Effect.succeed({ suspect, result: result as Result.Result<boolean, RewrapFailure> })
-        )
-      }
+      const openAndCompare = ({ context, sealed }: Suspect) =>
+        read(sealed, contextOf(context), (key) => holdsLeakedSecret(context.provider, key))
 
       const labels = all ? undefined : secrets.map(labelOf)
       const total = yield* countCredentials
@@ -70,8 +63,8 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       let after: string | undefined
       do {
         const page = yield* scan({ after, labels })
-        const comparisons = yield* Effect.forEach(page.suspects, openAndCompare, { concurrency })
-        for (const { result, suspect } of comparisons) {
+        for (const suspect of page.suspects) {
+          const result = openAndCompare(suspect)
           if (Result.isSuccess(result)) {
             counts.opened += 1
             if (result.success) holders.push(suspect)
@@ -127,17 +120,17 @@ export const makeLeakCheck = Effect.gen(function* () {
   const cipher = yield* Cipher
   const { marked } = yield* LeakedKeys
 
-  const sharesSecret = Effect.fnUntraced(function* (
+  const sharesSecret = (
     suspects: Effect.Success<ReturnType<typeof marked>>,
     provider: string,
     key: Redacted.Redacted
-  ) {
+  ) => {
     for (const { context, sealed } of suspects) {
-      const opened = yield* Effect.option(cipher.open(sealed, contextOf(context)))
-      if (opened._tag === "Some" && haveCommonSecret(provider, opened.value, key)) return true
+      const opened = openKey(cipher, sealed, contextOf(context))
+      if (Result.isSuccess(opened) && haveCommonSecret(provider, opened.success, key)) return true
     }
     return false
-  })
+  }
 
   return (account_id: AccountId, provider: string, key: Redacted.Redacted) => {
     /** The labels of secrets as given and trimmed, because `haveCommonSecret` ignores white space at either end. */
@@ -145,17 +138,12 @@ export const makeLeakCheck = Effect.gen(function* () {
       const secrets = hiddenSecretsIn(provider, key).flatMap((secret) => [secret, secret.trim()])
       return Array.from(new Set(secrets.map(labelOf)))
     }
-    return Effect.flatMap(marked(account_id, labels), (suspects) =>
-      suspects.length === 0 ? Effect.succeed(false) : sharesSecret(suspects, provider, key)
-    )
+    return Effect.map(marked(account_id, labels), (suspects) => sharesSecret(suspects, provider, key))
   }
 })
 
 /** Maximum unopened credentials to list. */
 const maxUnopened = 1000
-
-/** Keys opened at a time, for slow key stores. */
-const concurrency = 16
 
 const digestOf = (secret: Buffer | string) => hash("sha256", secret, "buffer")
 

@@ -42,7 +42,7 @@ export const makeCreate = Effect.gen(function* () {
           }
           const sealing = Effect.catchTag(
             cipher.seal(key, contextOf({ ...credential, account_id })),
-            "KeyStoreUnavailable",
+            "SealingRefused",
             Effect.die
           )
           return Effect.map(sealing, (sealed) => ({ credential, sealed }))

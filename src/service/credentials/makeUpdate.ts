@@ -11,9 +11,11 @@ import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
 import { RequestTimeout, timeLeft } from "../../runtime/Deadline.ts"
 import { StoredKeyUnusable } from "../../port/Credentials.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
 import { Prefetched } from "../../runtime/Prefetched.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
+import { matchesKey, openKey, resealKey } from "./StoredKey.ts"
 
 /**
  * Makes the update operation: applies changes to the stored credential, and stores the result unless the credential
@@ -29,16 +31,9 @@ export const makeUpdate = Effect.gen(function* () {
   /** The lock of each credential whose update is being retried, by account and id. */
   const locks = yield* RcMap.make({ lookup: (_: string) => Semaphore.make(1) })
 
-  /** Fails if the stored key does not open. An unavailable key store is a defect instead: a retry may succeed. */
-  const orUnusable = <A>(id: CredentialId, call: Effect.Effect<A, OpenFailure | ServiceUnavailable>) => {
-    const unusable = (reason: OpenFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
-    return Effect.catchTags(call, {
-      KeyStoreUnavailable: (reason) => Effect.die(new StoredKeyUnusable({ id, reason })),
-      UnknownKeyId: unusable,
-      UnsupportedFormat: unusable,
-      AuthenticationFailed: unusable
-    })
-  }
+  /** Fails if the stored key does not open. */
+  const orUnusable = <A>(id: CredentialId, opened: Result.Result<A, OpenFailure>) =>
+    Effect.fromResult(Result.mapError(opened, (reason) => new StoredKeyUnusable({ id, reason })))
 
   /** Collects the facts that the changes depend on; opens the stored key only if they need it. */
   const inspectKeys = Effect.fnUntraced(function* (
@@ -52,11 +47,11 @@ export const makeUpdate = Effect.gen(function* () {
       // A replace link always stores: its answer must not confirm a guess of the stored key.
       const principal = yield* actingPrincipal
       const isReplaceLink = principal.kind === "link" && principal.purpose === "replace"
-      const isSameKey = !isReplaceLink && (yield* orUnusable(id, cipher.matches(sealed, context, changes.key)))
+      const isSameKey = !isReplaceLink && (yield* orUnusable(id, matchesKey(cipher, sealed, context, changes.key)))
       return { isSameKey, isLeaked: yield* hasLeaked(account_id, provider, changes.key) } satisfies KeyFacts
     }
     if (changes.declared_region === undefined || !takesRegionInKey(provider)) return {}
-    const material = readKeyMaterial(provider, yield* orUnusable(id, cipher.open(sealed, context)))
+    const material = readKeyMaterial(provider, yield* orUnusable(id, openKey(cipher, sealed, context)))
     return { storedRegion: Result.match(material, { onFailure: () => null, onSuccess: ({ region }) => region }) }
   })
 
@@ -79,15 +74,23 @@ export const makeUpdate = Effect.gen(function* () {
     if (fields.length === 0) return Option.some(stored)
     const context = contextOf({ ...credential, account_id })
     const newKey = fields.includes("key") ? changes.key : undefined
-    const seal: Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable> =
+    const unusable = (reason: OpenFailure) => Effect.fail(new StoredKeyUnusable({ id, reason }))
+    const seal: Answer<SealedKey, StoredKeyUnusable> = Effect.catchTags(
       newKey === undefined
-        ? cipher.reseal(sealed, contextOf({ ...stored, account_id }), context)
-        : cipher.seal(newKey, context)
+        ? resealKey(cipher, sealed, contextOf({ ...stored, account_id }), context)
+        : cipher.seal(newKey, context),
+      {
+        SealingRefused: Effect.die,
+        UnknownKeyId: unusable,
+        UnsupportedFormat: unusable,
+        AuthenticationFailed: unusable
+      }
+    )
     const update = repository.update(account_id, {
       credential,
       revision,
       fields,
-      sealed: mustSeal ? yield* orUnusable(id, seal) : undefined,
+      sealed: mustSeal ? yield* seal : undefined,
       key_version: newKey === undefined ? key_version : key_version + 1
     })
     const isStored = yield* Effect.catchTag(update, "PoolFull", (full) => InvalidParams.of(poolIssue(full)))

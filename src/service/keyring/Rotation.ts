@@ -47,8 +47,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
     return {
       /**
        * Rewraps all credentials under other keys than the primary one, in up to five passes. Returns those whose data
-       * key cannot be rewrapped in `failed`. Fails if the key store is unavailable, or the primary key has no wraps
-       * left.
+       * key cannot be rewrapped in `failed`. Fails if the primary key has no wraps left.
        */
       rewrap: Effect.fn("Rotation.rewrap")(function* ({
         batch = 500,
@@ -72,13 +71,11 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
               yield* spend(needed)
               unusedWraps += needed
             }
-            const result = yield* registry.rewrapBatch({ primary, after, size: batchSize }, (sealed, context) =>
-              Effect.tap(rewrap(sealed, context), (wrapped) =>
-                Effect.sync(() => {
-                  if (Result.isSuccess(wrapped)) unusedWraps -= 1
-                })
-              )
-            )
+            const result = yield* registry.rewrapBatch({ primary, after, size: batchSize }, (sealed, context) => {
+              const wrapped = rewrap(sealed, context)
+              if (Result.isSuccess(wrapped)) unusedWraps -= 1
+              return wrapped
+            })
             for (const { failure, id } of result.failed) failed.set(id, failure.message)
             rewrapped += result.rewrapped
             after = result.next

@@ -96,8 +96,7 @@ export class Links extends Context.Service<Links>()("byok/Links", {
       ) {
         const oldPair = yield* repository.replaceKeys(link, yield* Effect.orDie(keys.make(link)))
         if (Option.isNone(oldPair)) return yield* new NotForThisLink()
-        const opening = keys.open(link, oldPair.value, sealed, { ...link, ...target })
-        return yield* Effect.catchTag(opening, "KeyStoreUnavailable", Effect.die)
+        return yield* keys.open(link, oldPair.value, sealed, { ...link, ...target })
       })
     }
   })

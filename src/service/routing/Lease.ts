@@ -38,12 +38,8 @@ export class Lease {
     this.health = health
   }
 
-  /**
-   * Copies an opened key or its token into a buffer outside of Node's shared pool. Does nothing if the lease has ended:
-   * a key store may answer late.
-   */
+  /** Copies an opened key or its token into a buffer outside of Node's shared pool. */
   fill(opened: Uint8Array, token?: TokenTerms): void {
-    if (this.#ended) return
     this.#token = token
     this.#key = Buffer.allocUnsafeSlow(opened.length)
     this.#key.set(opened)

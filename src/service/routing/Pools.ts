@@ -1,4 +1,4 @@
-import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
+import { Array as Arr, Clock, Context, Duration, Effect, Fiber, Layer, Option, Result } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import { isUnableToSign } from "../../domain/KeyMaterial.ts"
@@ -12,7 +12,7 @@ import {
   initialCooldown
 } from "../../domain/routing/Health.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
-import { contextOf, encodeSealingContext, type SealedKey } from "../../domain/SealedKey.ts"
+import { contextOf, type SealedKey } from "../../domain/SealedKey.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import {
   CredentialPools,
@@ -81,7 +81,7 @@ export class Pools extends Context.Service<
     Layer.suspend(() =>
       Layer.effect(
         this,
-        make(() => Effect.succeed({ seal: "unverified" }))
+        make(() => ({ seal: "unverified" }))
       )
     ),
     Tokens.layer
@@ -138,19 +138,18 @@ interface Query {
 export const sealStatusByError = {
   AuthenticationFailed: "altered",
   UnknownKeyId: "unknown_key",
-  UnsupportedFormat: "unsupported",
-  KeyStoreUnavailable: "unavailable"
+  UnsupportedFormat: "unsupported"
 } as const satisfies Record<OpenFailure["_tag"], Seal>
 
 /** Maximum age of a snapshot: bounds how long changes by SQL that do not raise its version go unseen. */
 const maxAge = 60_000
 
-/** Maximum age of a snapshot with unverified rows: meanwhile a missing key may be added, or the key store recover. */
+/** Maximum age of a snapshot with unverified rows: meanwhile a missing key may be added to the keyring. */
 const unverifiedMaxAge = 1000
 
 const isVerified = ({ seal }: Member) => seal === "verified"
 
-/** Whether all seals are verified, or the last check ended recently: it takes seconds while the key store hangs. */
+/** Whether all seals are verified, or were checked recently. */
 const isChecked = ({ checked_at, isVerified }: Snapshot, now: number): boolean =>
   isVerified || now < checked_at + unverifiedMaxAge
 
@@ -171,11 +170,8 @@ const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
 /** Maximum pools of one plan to read at a time. */
 const readConcurrency = 8
 
-/** Maximum rows of a pool to check at a time, in a remote key store. */
-const checkConcurrency = 16
-
-/** Limits the time for checking a pool's seals. Rows not checked by then count as unavailable. */
-const withCheckDeadline = withDeadline(Duration.seconds(3))
+/** Rows of a pool to check before other work of the process may run: about a millisecond. */
+const checksAtOnce = 64
 
 /** Approximate memory of a pool, in bytes: a character takes up to two, and a row has about forty objects. */
 const bytesOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3500 * members + 1000
@@ -218,49 +214,71 @@ type Checked = Pick<PooledCredential, "seal" | "cannotSign">
 /** Whether two rows have the same sealed key and context. Their names, order and wrapped data keys may differ. */
 const isSameSeal = (one: SealedRow, other: SealedRow, account_id: AccountId): boolean =>
   Buffer.compare(one.sealed.sealed, other.sealed.sealed) === 0 &&
-  encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
+  contextOf({ ...one.credential, account_id }) === contextOf({ ...other.credential, account_id })
 
-/** The result of the earlier check of a row, if its seal is still the same; else "unavailable" until it is checked. */
-const earlierCheckOf = (row: PoolRow, previous: Member | undefined, account_id: AccountId): Checked => {
-  if (previous === undefined || (previous.row !== row.row && !isSameSeal(previous, row, account_id)))
-    return { seal: "unavailable" }
-  const { cannotSign = false, seal } = previous
+/** The result of the earlier check of a row, if its seal was verified and is still the same. */
+const earlierCheckOf = (
+  row: SealedRow & Pick<Member, "row">,
+  previous: Snapshot | undefined,
+  account_id: AccountId
+) => {
+  const earlier = previous?.byId.get(row.credential.id)
+  if (earlier === undefined || !isVerified(earlier)) return undefined
+  if (earlier.row !== row.row && !isSameSeal(earlier, row, account_id)) return undefined
+  const { cannotSign = false, seal } = earlier
   return { seal, cannotSign }
 }
 
-/** The members of a stored pool, with the results of earlier checks; the previous members if no rows were read. */
+/** Checks the seals of rows that differ from verified members of `previous`, a few at a time. */
+const checkRows = <Row extends SealedRow & Pick<Member, "row">>(
+  check: Check,
+  rows: ReadonlyArray<Row>,
+  previous: Snapshot | undefined,
+  account_id: AccountId
+) =>
+  Effect.map(
+    Effect.forEach(Arr.chunksOf(rows, checksAtOnce), (chunk) => {
+      const checked = chunk.map((row) => ({
+        ...row,
+        ...(earlierCheckOf(row, previous, account_id) ?? check(account_id, row))
+      }))
+      return Effect.as(rows.length > checksAtOnce ? Effect.yieldNow : Effect.void, checked)
+    }),
+    (chunks) => chunks.flat()
+  )
+
+/** The members of a stored pool, or the previous ones if no rows were read, with their health and checked seals. */
 const membersOf = (
+  check: Check,
   { parkings, rows }: StoredPool,
   previous: Snapshot | undefined,
   account_id: AccountId,
   now: number
-): ReadonlyArray<Member> => {
-  const healthOfRow = ({ credential: { id } }: SealedRow) => healthOf(parkings.get(id), now)
-  if (rows === undefined) return (previous?.pool ?? []).map((member) => ({ ...member, ...healthOfRow(member) }))
-  return poolOf(
-    rows.map((row) => ({
-      ...row,
-      ...healthOfRow(row),
-      ...earlierCheckOf(row, previous?.byId.get(row.credential.id), account_id)
-    }))
-  )
+): Effect.Effect<ReadonlyArray<Member>> => {
+  const withHealth = <Row extends SealedRow>(row: Row) => ({
+    ...row,
+    ...healthOf(parkings.get(row.credential.id), now)
+  })
+  if (rows === undefined) return checkRows(check, (previous?.pool ?? []).map(withHealth), previous, account_id)
+  return Effect.map(checkRows(check, rows.map(withHealth), previous, account_id), poolOf)
 }
 
 /** Checks the seal of a row; where only tokens may leave the process, also that the key can sign. */
+type Check = (account_id: AccountId, row: SealedRow) => Checked
+
 const makeSealCheck = Effect.gen(function* () {
   const { read, verify } = yield* Cipher
   const tokensOnly = yield* TokensOnly
-  return (account_id: AccountId, { credential, sealed }: SealedRow): Effect.Effect<Checked> => {
+  return (account_id: AccountId, { credential, sealed }: SealedRow): Checked => {
     const context = contextOf({ ...credential, account_id })
     const { provider } = credential
     const cannotSign =
       tokensOnly && signsTokens(provider)
         ? read(sealed, context, (key) => isUnableToSign(provider, key.toString("utf8")))
-        : Effect.as(verify(sealed, context), false)
-    return Effect.match(cannotSign, {
-      onSuccess: (cannotSign) => ({ seal: "verified", cannotSign }),
-      onFailure: ({ _tag }) => ({ seal: sealStatusByError[_tag] })
-    })
+        : Result.map(verify(sealed, context), () => false)
+    return Result.isSuccess(cannotSign)
+      ? { seal: "verified", cannotSign: cannotSign.success }
+      : { seal: sealStatusByError[cannotSign.failure._tag] }
   }
 })
 
@@ -278,7 +296,7 @@ interface SharedRead {
   readonly fiber: Fiber.Fiber<Snapshot, ServiceUnavailable | UnknownWorkspace>
 }
 
-const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: SealedRow) => Effect.Effect<Checked>) {
+const make = Effect.fnUntraced(function* (check: Check) {
   const { load, versions, versionsOfKey } = yield* CredentialPools
   const budget = yield* MemoryBudget
   const tokens = yield* Tokens
@@ -422,8 +440,10 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       orUnknownWorkspace(load(owner, provider, reusableVersion, admit)),
       () => release
     )
-    const members = membersOf(stored, previous, account_id, monotonicMillis(clock))
-    const pool = yield* Effect.onError(checkUnverified(account_id, members), () => release)
+    const pool = yield* Effect.onError(
+      membersOf(check, stored, previous, account_id, monotonicMillis(clock)),
+      () => release
+    )
     const snapshot: Snapshot = {
       serial: query.serial,
       version: stored.version,
@@ -442,18 +462,6 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     reservation.makeEvictable(() => evict(key))
     return snapshot
   })
-
-  const checkUnverified = (account_id: AccountId, members: ReadonlyArray<Member>) =>
-    withCheckDeadline(
-      Effect.forEach(
-        members,
-        (member) =>
-          isVerified(member)
-            ? Effect.succeed(member)
-            : Effect.map(check(account_id, member), (checked) => ({ ...member, ...checked })),
-        { concurrency: checkConcurrency }
-      )
-    )
 
   /** Drops a snapshot and its tokens, except those of keys that the `next` snapshot has in the same version. */
   const evict = (key: string, next?: Snapshot) => {

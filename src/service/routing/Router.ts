@@ -1,9 +1,9 @@
-import { Cause, Clock, Context, Duration, Effect, Exit, Layer, type Scope } from "effect"
+import { Cause, Clock, Context, Duration, Effect, Exit, Layer, Result, type Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { type Provider, signsTokens } from "../../domain/Provider.ts"
 import { availabilityOf, type Health, type Moment, momentOf, monotonicMillis } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
-import type { OwnStep, Plan, ProviderPlan } from "../../domain/routing/Plan.ts"
+import type { OwnStep, Plan } from "../../domain/routing/Plan.ts"
 import {
   nextStep,
   planFor,
@@ -20,8 +20,8 @@ import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
-import type { MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import type { RequestTimeout } from "../../runtime/Deadline.ts"
+import type { MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
 import { Lease } from "./Lease.ts"
@@ -37,7 +37,7 @@ import {
   type UnknownWorkspace
 } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
-import { type Attempt, makeWalk, retrySoonMillis, type RouterOperations, runPlan, type Walk } from "./Walk.ts"
+import { type Attempt, makeWalk, type RouterOperations, runPlan, type Walk } from "./Walk.ts"
 
 /**
  * Chooses keys for requests to model providers, in process or for gateways. The tenants' HTTP API does not reach it. A
@@ -150,16 +150,6 @@ const availabilityFor = (
 
 const versionsOf = ({ snapshots }: PoolSnapshots) => snapshots.map(({ version }) => version).join()
 
-/** Whether a key store is away. Keys that it cannot verify may forbid shared capacity, so they are among `removed`. */
-const isKeyStoreAway = ({ shared }: ProviderPlan) =>
-  shared.removed.some((removal) => removal.reason === "seal" && removal.seal === "unavailable")
-
-/** Advises an early retry while a key store is away: once it is back, a key may serve before any parking ends. */
-const withEarlyRetry = (plan: Plan, now: Moment): Plan =>
-  plan.providers.some(isKeyStoreAway)
-    ? { ...plan, retry_at: Math.min(plan.retry_at ?? Infinity, now.wall + retrySoonMillis) }
-    : plan
-
 /** Whether the database is away or overloaded, perhaps for only one of several pools. Any other cause is a defect. */
 const isUnavailable = ({ reasons }: Cause.Cause<unknown>) =>
   reasons.some((reason) => {
@@ -216,8 +206,8 @@ const make = Effect.gen(function* () {
       const request = { ...unresolved, targets: targetsFor(unresolved), account_id, workspace_id }
       let computed: Plan | undefined
       const compute = () => {
-        const { availabilityOf, now, poolOfProvider } = inputsOf(request, workspacePools)
-        return withEarlyRetry(planFor(request, poolOfProvider, availabilityOf), now)
+        const { availabilityOf, poolOfProvider } = inputsOf(request, workspacePools)
+        return planFor(request, poolOfProvider, availabilityOf)
       }
       const plan = () => (computed ??= compute())
       return Effect.mapEager(
@@ -269,7 +259,6 @@ const make = Effect.gen(function* () {
     const now = momentOf(clock)
     const providers = providersOf(request)
     return {
-      now,
       poolOfProvider: (provider: Provider) => poolFor(request, snapshots[providers.indexOf(provider)]),
       availabilityOf: (member: PooledCredential) =>
         availabilityFor(request, healthOf(request, member, now.monotonic), member, now)
@@ -350,7 +339,7 @@ const make = Effect.gen(function* () {
     resolved: ResolvedRequest,
     step: OwnStep,
     onLease: (lease: Lease) => void
-  ): Effect.Effect<Lease, LeaseRefused> => {
+  ): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable> => {
     const { credential_id, key_version, provider, region, row } = step
     const { request } = resolved
     const member = snapshot?.byId.get(credential_id)
@@ -380,8 +369,8 @@ const make = Effect.gen(function* () {
         uses.recordLease(lease.terms)
         return Effect.succeed(lease)
       },
-      onFailure: (failure): Effect.Effect<never, LeaseRefused> => {
-        if (failure._tag === "LeaseRefused") return Effect.fail(failure)
+      onFailure: (failure): Effect.Effect<never, LeaseRefused | PoolsUnavailable> => {
+        if (failure._tag === "LeaseRefused" || failure._tag === "PoolsUnavailable") return Effect.fail(failure)
         const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
         return failure._tag === "UnknownKeyId" ? refuseAfterReread(refused, request, step) : Effect.fail(refused)
       }
@@ -412,23 +401,27 @@ const make = Effect.gen(function* () {
     lease: Lease,
     { account_id }: PlannedRequest["request"],
     { credential, sealed }: Snapshot["pool"][number]
-  ): Effect.Effect<void, OpenFailure | LeaseRefused> => {
+  ): Effect.Effect<void, OpenFailure | LeaseRefused | PoolsUnavailable> => {
     const { terms } = lease
     const context = contextOf({ ...credential, account_id })
-    const asStored = Effect.suspend(() => read(sealed, context, (key) => lease.fill(key)))
+    const asStored = Effect.suspend(() => Effect.fromResult(read(sealed, context, (key) => lease.fill(key))))
     if (terms.keys === "as_stored" || !signsTokens(terms.provider)) return asStored
     const fill: Lease["fill"] = (key, token) => lease.fill(key, token)
-    const signing = Effect.suspend(() => Effect.flatten(read(sealed, context, (key) => tokens.sign(terms, key, fill))))
+    const signing = Effect.suspend(() =>
+      Effect.flatten(Effect.fromResult(read(sealed, context, (key) => tokens.sign(terms, key, fill))))
+    )
     const signed = Effect.flatMap(
-      Effect.catchTag(signing, "ServiceUnavailable", () => new LeaseRefused({ reason: "unavailable" })),
+      Effect.catchTag(signing, "ServiceUnavailable", () => new PoolsUnavailable()),
       (hasSigned): Effect.Effect<void, OpenFailure | LeaseRefused> => {
         if (hasSigned) return Effect.void
         return tokensOnly ? new LeaseRefused({ reason: "no_token" }) : asStored
       }
     )
     if (!tokens.isCached(terms)) return signed
-    const verified = Effect.onError(verify(sealed, context), () => Effect.sync(() => tokens.wipe(terms.credential_id)))
-    return Effect.flatMap(verified, () => (tokens.open(terms, fill) ? Effect.void : signed))
+    const verified = verify(sealed, context)
+    if (Result.isSuccess(verified) && tokens.open(terms, fill)) return Effect.void
+    tokens.wipe(terms.credential_id)
+    return Result.isFailure(verified) ? Effect.fail(verified.failure) : signed
   }
 
   /** Applies the outcome of a lease to the health and last use of its key; the lease stays open. */

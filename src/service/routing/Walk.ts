@@ -65,8 +65,8 @@ const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "Request
 /** Failures of a provider in a row after which a walk skips its other steps. */
 const maxFailures = 2
 
-/** Milliseconds until a retry, if another request is trying a key or the key store does not answer. */
-export const retrySoonMillis = 1000
+/** Milliseconds until a retry, if another request is trying a key. */
+const retrySoonMillis = 1000
 
 /** Identifies a step by its credential, or shared capacity by its provider. */
 const nameOf = (provider: Provider, credential_id: CredentialId | undefined) => credential_id ?? `${provider} shared`
@@ -76,7 +76,7 @@ const credentialOf = (step: Step) => (step._tag === "Own" ? step.credential_id :
 /**
  * Makes a walk through the steps of a plan. The first time that a credential of a provider turns out to have changed,
  * the walk searches from the first step again. After a second change, or a key that does not open, it skips the
- * provider's shared capacity: a slow key store must not spend the operator's money. Invariant: a walk opens each step
+ * provider's shared capacity, which the credential may forbid. Invariant: a walk opens each step
  * at most once, in the order of the newest pools, and none after a final outcome. It keeps no pool in memory, because
  * it may take minutes.
  */
@@ -158,9 +158,7 @@ export const makeWalk =
         return isOver
       },
       exhausted: Effect.gen(function* () {
-        const mayServeSoon = attempts.some(
-          ({ result }) => result._tag === "Refused" && (result.reason === "on_trial" || result.reason === "unavailable")
-        )
+        const mayServeSoon = attempts.some(({ result }) => result._tag === "Refused" && result.reason === "on_trial")
         const retry_at = yield* retryAt(resolved)
         const now = yield* Clock.currentTimeMillis
         return new Exhausted({

@@ -20,9 +20,6 @@ import {
 /** The greatest number of rows that a statement scans, even if few of them name another key. */
 const scanLimit = 10_000
 
-/** How many data keys to rewrap at a time, because key stores may be slow. */
-const concurrency = 16
-
 const rewrappedTypes = { account_id: "uuid", id: "uuid", old: "bytea", kek_id: "text", wrapped_dek: "bytea" } as const
 
 type Row = CredentialKey & SealedKey
@@ -101,22 +98,17 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM ${table}
         WHERE ${isOutstanding} ORDER BY account_id, id LIMIT ${limit}
         ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}`
-      const attempt = yield* Effect.result(
-        Effect.forEach(
-          rows,
-          (row) =>
-            Effect.map(
-              rewrap({ kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek }, contextOf(row)),
-              Result.mapBoth({
-                onFailure: (failure) => ({ id: row.id, failure }),
-                onSuccess: (rewrapped) => ({ ...row, ...rewrapped, old: row.wrapped_dek })
-              })
-            ),
-          { concurrency }
+      const [wrapped, failed] = Arr.separate(
+        rows.map((row) =>
+          Result.mapBoth(
+            rewrap({ kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek }, contextOf(row)),
+            {
+              onFailure: (failure) => ({ id: row.id, failure }),
+              onSuccess: (rewrapped) => ({ ...row, ...rewrapped, old: row.wrapped_dek })
+            }
+          )
         )
       )
-      if (Result.isFailure(attempt)) return Result.fail(attempt.failure)
-      const [wrapped, failed] = Arr.separate(attempt.success)
       const replaced =
         wrapped.length === 0
           ? []
@@ -141,10 +133,6 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
       const resumeAfter = rows.length < limit ? scanEnd : rows.at(-1)
       const linksFollow = resumeAfter === undefined && !inLinks && (yield* outstandingLink(primary)).length > 0
       const cursor = resumeAfter && `${inLinks ? linksPrefix : ""}${cursorOf(resumeAfter)}`
-      return Result.succeed({
-        rewrapped: replaced.length,
-        failed,
-        next: cursor ?? (linksFollow ? linksPrefix : undefined)
-      })
-    }).pipe(sql.withTransaction, (query) => ask(query, "keks.rewrap"), Effect.flatMap(Effect.fromResult))
+      return { rewrapped: replaced.length, failed, next: cursor ?? (linksFollow ? linksPrefix : undefined) }
+    }).pipe(sql.withTransaction, (query) => ask(query, "keks.rewrap"))
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { labelOf } from "../../../src/domain/labelOf.js"
 import type { NewCredential } from "../../../src/domain/NewCredential.ts"
-import { encodeSealingContext, type BoundCredential } from "../../../src/domain/SealedKey.ts"
+import { contextOf, type BoundCredential } from "../../../src/domain/SealedKey.ts"
 import { seal } from "./sealed.ts"
 import { columns } from "./statements.ts"
 
@@ -38,7 +38,7 @@ export const makeFields = (workspace_id: string, body: Body) => ({
 /** The row of a new credential, sealed as the service seals it, and the values of its insert. */
 export const makeRow = (account_id: string, workspace_id: string, body: Body) => {
   const row = makeFields(workspace_id, body)
-  const context = encodeSealingContext({ ...row, account_id } as unknown as BoundCredential)
+  const context = contextOf({ ...row, account_id } as unknown as BoundCredential)
   const sealed = seal(Buffer.from(body.key), Buffer.from(context))
   const values = [
     ...columns.map((column): unknown => Reflect.get(row, column)),

@@ -93,7 +93,6 @@ const readings: ReadonlyArray<
   ["uses nothing of a provider with an altered row (E16)", "", [{}], { seal: "altered" }],
   ["uses nothing of a provider with a row sealed by an unknown key (E16)", "", [{}], { seal: "unknown_key" }],
   ["uses nothing of a provider with a row in an unsupported format (E16)", "", [{}], { seal: "unsupported" }],
-  ["uses nothing of a provider with a row that cannot be verified now (E17)", "", [{}], { seal: "unavailable" }],
   [
     "compares the requested model with allow lists verbatim (E18)",
     "shared",

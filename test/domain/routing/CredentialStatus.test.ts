@@ -5,7 +5,6 @@ import { assert, describe, it } from "../../support/it.ts"
 const seals: ReadonlyArray<readonly [Seal, boolean]> = [
   ["verified", true],
   ["unverified", true],
-  ["unavailable", true],
   ["altered", false],
   ["unknown_key", false],
   ["unsupported", false]

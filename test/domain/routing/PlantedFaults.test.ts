@@ -77,9 +77,9 @@ const faults: ReadonlyArray<Fault> = [
     [[isUnsealed, isUnsealed.replace("if (", "if (!disabled && ")]]
   ],
   [
-    "an unavailable key store does not remove shared capacity",
+    "a row in an unsupported format does not remove shared capacity",
     ["Q10"],
-    [[isUnsealed, isUnsealed.replace("if (", 'if (seal !== "unavailable" && ')]]
+    [[isUnsealed, isUnsealed.replace("if (", 'if (seal !== "unsupported" && ')]]
   ],
   ["every kind of endpoint honours declared_zdr", ["Q11"], [["(declared && !honoursDeclared[kind].zdr)", "false"]]],
   [

@@ -166,7 +166,7 @@ const rowOf = (provider: Provider, index: number, [policy, state]: readonly [num
   })
   return {
     ...row,
-    seal: other("verified", "verified", "verified", "unavailable", "verified", "unverified", "altered", "unknown_key"),
+    seal: other("verified", "verified", "verified", "unsupported", "verified", "unverified", "altered", "unknown_key"),
     availability: other<Availability>(
       { _tag: "Free" },
       { _tag: "Free" },

@@ -124,7 +124,6 @@ describe("the reason why a credential is not used", () => {
       `${retains}, and this kind of endpoint does not honour declared_zdr`
     ],
     ...seals.map(([seal, message]): Reason => ["seal", {}, { seal }, message]),
-    ["seal", {}, { seal: "unavailable" }, "the key store does not answer"],
     ...parkedMessages.map(([cause, message]): Reason => {
       const said = `${message}; it is tried again at 2026-11-20T11:45:24Z`
       return ["parked", {}, parked(cause), said, { cause, until: "2026-11-20T11:45:23.400Z" }]

@@ -223,7 +223,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
       "has no shared step of a provider with a row whose policy is unknown: altered, unavailable, or of an unknown key or format",
     law: (plan, routingCase) => {
       const { replacedBy, row } = picked(routingCase)
-      const seals = ["altered", "unknown_key", "unsupported", "unavailable"] as const
+      const seals = ["altered", "unknown_key", "unsupported"] as const
       for (const seal of seals) {
         for (const disabled of [false, true]) {
           const made = plan(replacedBy({ ...changed(row, { disabled }), seal }))

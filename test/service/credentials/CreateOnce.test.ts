@@ -1,11 +1,11 @@
 import { createHmac } from "node:crypto"
-import { Arbitrary, Cause, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
+import { Arbitrary, Cause, DateTime, Effect, Exit, Layer, Option, Redacted, Result, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
 import { Conflict, InvalidParams } from "../../../src/domain/Errors.ts"
 import { type AccountId, IdempotencyKey } from "../../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
-import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
+import { Cipher, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialRepository, PoolFull } from "../../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
@@ -256,12 +256,12 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.strictEqual(yield* rowCount, 1)
   })
 
-  inService("fails when repeated while the key store is down, and is replayed once it is back (R10)", function* () {
+  inService("fails when repeated without its key-encryption key, and is replayed once it is back (R10)", function* () {
     const { account_id } = yield* newTenant
     const made = yield* createOnce(account_id, minimal, key)
     const down = yield* instead(Cipher, (cipher) => ({
       ...cipher,
-      matches: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
+      read: () => Result.fail(new UnknownKeyId({ kek_id: "gone" }))
     }))
     const failed = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, down))
     assert.isTrue(Exit.isFailure(failed) && Option.isNone(Exit.findErrorOption(failed)))

@@ -1,4 +1,5 @@
-import { Arbitrary, Effect, Option, Redacted, Schema } from "effect"
+import { openKey } from "../../../src/service/credentials/StoredKey.ts"
+import { Arbitrary, Effect, Option, Redacted, Result, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Credential } from "../../../src/domain/Credential.ts"
 import { labelOf } from "../../../src/domain/labelOf.js"
@@ -58,8 +59,8 @@ describe("a created credential", () => {
         assert.match(read.id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
         assert.strictEqual(Number.parseInt(read.id.replace("-", "").slice(0, 12), 16), millis)
         const row = Option.getOrThrow(yield* (yield* CredentialRepository).findSealed(account_id, read.id))
-        const opened = yield* (yield* Cipher).open(row.sealed, contextOf({ ...row.credential, account_id }))
-        assert.strictEqual(Redacted.value(opened), body["key"])
+        const opened = openKey(yield* Cipher, row.sealed, contextOf({ ...row.credential, account_id }))
+        assert.strictEqual(Redacted.value(Result.getOrThrow(opened)), body["key"])
       }).pipe(Effect.provide(service))
   )
 })

@@ -1,6 +1,6 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { Arbitrary, Effect, Layer, Redacted } from "effect"
-import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
+import { Arbitrary, Effect, Layer, Redacted, Result } from "effect"
+import { Cipher, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { LeakResponse, type LeakSearchProgress } from "../../../src/service/credentials/LeakResponse.ts"
@@ -170,7 +170,7 @@ describe("a search for a leaked key, if a part fails or was altered", () => {
     assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", true), [id])
   })
 
-  inService("goes on past keys that cannot be opened, and names them, but fails without the key store", function* () {
+  inService("goes on past keys that cannot be opened, and names them", function* () {
     const altered = yield* create("xai", "fake-key")
     const lost = yield* create("xai", "fake-key")
     const holder = yield* create("xai", "fake-key")
@@ -182,7 +182,9 @@ describe("a search for a leaked key, if a part fails or was altered", () => {
     const forgetful = Cipher.of({
       ...cipher,
       read: (sealed, context, use) =>
-        context.text.includes(`"${lost.id}"`) ? new UnknownKeyId({ kek_id: "gone" }) : cipher.read(sealed, context, use)
+        context.includes(`"${lost.id}"`)
+          ? Result.fail(new UnknownKeyId({ kek_id: "gone" }))
+          : cipher.read(sealed, context, use)
     })
     const seen: Array<LeakSearchProgress> = []
     const onProgress = (progress: LeakSearchProgress) => Effect.sync(() => void seen.push(progress))
@@ -204,8 +206,5 @@ describe("a search for a leaked key, if a part fails or was altered", () => {
     )
     assert.deepStrictEqual([result.searched, result.opened, result.unopened_total], [3, 1, 2])
     assert.deepStrictEqual(seen.at(-1), { searched: 3, opened: 1, found: 1, total: 3 })
-    const down = Cipher.of({ ...cipher, read: () => new KeyStoreUnavailable({ reason: "down" }) })
-    const { _tag } = yield* Effect.flip(Effect.provideService(search("fake-key"), Cipher, down))
-    assert.strictEqual(_tag, "KeyStoreUnavailable")
   })
 })

@@ -5,7 +5,8 @@ import { InvalidParams, ServiceUnavailable } from "../../../src/domain/Errors.ts
 import { decodeNewCredential } from "../../../src/domain/NewCredential.ts"
 import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
-import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
+import { Cipher, SealingRefused } from "../../../src/port/Cipher.ts"
+import type { Credentials } from "../../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { importCredential, makeImportCheck } from "../../../src/service/credentials/importCredential.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
@@ -26,6 +27,12 @@ const serviceWith = (cipher: Layer.Layer<Cipher>) =>
       Layer.provideMerge(defaultSettings)
     )
   )
+/** A cipher in the clear that seals in another way. */
+const cipherSealing = (seal: Cipher["Service"]["seal"]) =>
+  Layer.effect(
+    Cipher,
+    Effect.map(Cipher, (cipher) => ({ ...cipher, seal }))
+  ).pipe(Layer.provide(CipherPlain.layer))
 const service = serviceWith(CipherPlain.layer)
 
 /** An account with every kind of unusable workspace and hash, and a second account. */
@@ -128,7 +135,7 @@ describe("a create", () => {
   it.effect.each([
     [
       "the key cannot be sealed, which is a defect and not an error of the caller (D11)",
-      new KeyStoreUnavailable({ reason: "no key" }),
+      new SealingRefused({ reason: "no key" }),
       true
     ],
     ["the queue of writes is full, and fails with an error to retry (D14)", new ServiceUnavailable(), false]
@@ -139,7 +146,7 @@ describe("a create", () => {
       assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit) === isDefect)
       if (!isDefect) assert.deepStrictEqual(Exit.findErrorOption(exit), Option.some(failure))
       assert.strictEqual(yield* rowCount, 0)
-    }).pipe(Effect.provide(serviceWith(Layer.mock(Cipher, { seal: () => Effect.fail(failure) }))))
+    }).pipe(Effect.provide(serviceWith(cipherSealing(() => Effect.fail(failure)))))
   )
 })
 

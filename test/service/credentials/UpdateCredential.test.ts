@@ -1,10 +1,24 @@
+import { openKey } from "../../../src/service/credentials/StoredKey.ts"
 import { NodeCrypto } from "@effect/platform-node"
-import { Arbitrary, Cause, Context, DateTime, Duration, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
+import {
+  Arbitrary,
+  Cause,
+  Context,
+  DateTime,
+  Duration,
+  Effect,
+  Exit,
+  Layer,
+  Option,
+  Redacted,
+  Result,
+  Schema
+} from "effect"
 import { Credential } from "../../../src/domain/Credential.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { type AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
-import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
+import { Cipher, SealingRefused, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { RequestTimeout } from "../../../src/runtime/Deadline.ts"
 import { CredentialRepository, type StoredCredential } from "../../../src/port/CredentialRepository.ts"
 import { Credentials, StoredKeyUnusable } from "../../../src/port/Credentials.ts"
@@ -38,8 +52,7 @@ const stored = (account_id: AccountId, id: CredentialId) =>
   Effect.flatMap(CredentialRepository, ({ findSealed }) => Effect.map(findSealed(account_id, id), Option.getOrThrow))
 
 const opened = Effect.fnUntraced(function* (account_id: AccountId, { credential, sealed }: StoredCredential) {
-  const { open } = yield* Cipher
-  return yield* Effect.match(open(sealed, contextOf({ ...credential, account_id })), {
+  return Result.match(openKey(yield* Cipher, sealed, contextOf({ ...credential, account_id })), {
     onFailure: ({ _tag }): string => _tag,
     onSuccess: (found) => Redacted.value(found)
   })
@@ -126,32 +139,31 @@ const contract = (it: It<Parts>) => {
     assert.deepEqual([row.revision, row.key_version, yield* opened(account_id, row)], [2, 2, otherKey])
   })
 
-  it.effect.each([new KeyStoreUnavailable({ reason: "down" }), new UnknownKeyId({ kek_id: "gone" })])(
-    "can change nothing but the name if the stored key cannot be opened: $_tag (L7, L8)",
-    function* (failure: KeyStoreUnavailable | UnknownKeyId) {
-      const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
-      const fail = () => Effect.fail(failure)
-      const service = yield* instead(Cipher, (cipher) => ({ ...cipher, open: fail, matches: fail, reseal: fail }))
-      const without = (body: object) =>
-        Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
-      assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")
-      const before = yield* stored(account_id, credential.id)
-      for (const body of [
-        { key },
-        { key: otherKey },
-        { disabled: true },
-        { declared_region: "global" },
-        { name: "x", declared_zdr: true }
-      ]) {
-        const exit = yield* Effect.exit(without(body))
-        assert(Exit.isFailure(exit), JSON.stringify(body))
-        const thrown = Cause.squash(exit.cause)
-        const isForGood = failure._tag === "UnknownKeyId"
-        assert.deepStrictEqual([Exit.hasDies(exit), thrown instanceof StoredKeyUnusable], [!isForGood, true])
-      }
-      assert.deepEqual(yield* stored(account_id, credential.id), before)
+  const gone = new UnknownKeyId({ kek_id: "gone" })
+  it.effect.each([
+    ["stored key cannot be opened", { read: () => Result.fail(gone) }, false],
+    ["new seal is refused", { seal: () => Effect.fail(new SealingRefused({ reason: "no wraps" })) }, true]
+  ] as const)("can change nothing but the name if the %s (L7, L8)", function* ([, fault, isDefect]) {
+    const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
+    const service = yield* instead(Cipher, (cipher) => ({ ...cipher, ...fault }))
+    const without = (body: object) =>
+      Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
+    assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")
+    const before = yield* stored(account_id, credential.id)
+    const opensOnly = [{ key }, { declared_region: "global" }]
+    for (const body of [
+      ...(isDefect ? [] : opensOnly),
+      { key: otherKey },
+      { disabled: true },
+      { name: "x", declared_zdr: true }
+    ]) {
+      const exit = yield* Effect.exit(without(body))
+      assert(Exit.isFailure(exit), JSON.stringify(body))
+      const type = isDefect ? SealingRefused : StoredKeyUnusable
+      assert.deepStrictEqual([Exit.hasDies(exit), Cause.squash(exit.cause) instanceof type], [isDefect, true])
     }
-  )
+    assert.deepEqual(yield* stored(account_id, credential.id), before)
+  })
 
   it.effect("of an altered credential can change nothing but the name, not even the key (L7)", function* () {
     const { account_id, credential } = yield* made()

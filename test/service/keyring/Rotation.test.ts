@@ -181,9 +181,10 @@ describe("a rewrap (T10; docs/keys.md, Rotate the keyring)", () => {
     const twice = KekRegistry.of({
       ...registry,
       rewrapBatch: (batch, rewrap) =>
-        registry.rewrapBatch(batch, (sealed, context) =>
-          Effect.andThen(rewrap(sealed, context), rewrap(sealed, context))
-        )
+        registry.rewrapBatch(batch, (sealed, context) => {
+          rewrap(sealed, context)
+          return rewrap(sealed, context)
+        })
     })
     const { rewrap } = yield* Effect.provideService(rotationWith(rotated, { ...limits, block: 1 }), KekRegistry, twice)
     assert.strictEqual((yield* rewrap({ rate: unhurried })).rewrapped, 3)

@@ -5,7 +5,7 @@ import { type CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
-import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
+import { AuthenticationFailed, Cipher, type OpenFailure, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
@@ -31,20 +31,14 @@ const key = "sk-fake-0123456789-0123456789-AbCd"
 const stepsOf = ({ steps }: PlannedRequest) =>
   steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
 
-/** A router whose key store answers after an effect. Puts what it reads into `read`. */
-const routerOn = (answer: Effect.Effect<void, KeyStoreUnavailable>, read: Array<Buffer> = []) => {
+/** A router whose cipher fails to open a key as long as `failure` returns a failure. */
+const routerOn = (failure: () => OpenFailure | undefined) => {
   const cipher = changing(Cipher, (cipher) => ({
     ...cipher,
-    read: (sealed, context, use) =>
-      Effect.andThen(
-        answer,
-        Effect.suspend(() =>
-          cipher.read(sealed, context, (opened) => {
-            read.push(opened)
-            return use(opened)
-          })
-        )
-      )
+    read: (sealed, context, use) => {
+      const failed = failure()
+      return failed === undefined ? cipher.read(sealed, context, use) : Result.fail(failed)
+    }
   }))
   return Layer.fresh(Layer.provide(Router.layer, cipher))
 }
@@ -88,28 +82,6 @@ describe("a lease", () => {
       assert.throws(() => leased.text(), "ended")
       assert.throws(() => leased.bytes, "ended")
     }
-  })
-
-  onMemory("leaves no key in memory if it is interrupted while the key store is queried (Q21)", function* () {
-    const owner = yield* newTenant
-    yield* create(owner)
-    const asked = yield* Deferred.make<true>()
-    const read: Array<Buffer> = []
-    let hangs = true
-    const answer = Effect.suspend(() =>
-      hangs ? Effect.andThen(Deferred.succeed(asked, true), Effect.never) : Effect.void
-    )
-    yield* Effect.gen(function* () {
-      const { lease } = yield* Router
-      const plan = yield* planOf(owner)
-      const fiber = yield* Effect.forkChild(Effect.scoped(lease(plan, ownStep(plan))))
-      yield* Deferred.await(asked)
-      assert.isTrue(Exit.hasInterrupts(yield* Effect.exit(Effect.andThen(Fiber.interrupt(fiber), Fiber.join(fiber)))))
-      hangs = false
-      const buffer = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), ({ bytes }) => bytes))
-      for (const one of [buffer, ...read]) assert.isTrue(one.every((byte) => byte === 0))
-      assert.lengthOf(read, 1)
-    }).pipe(Effect.provide(routerOn(answer, read)))
   })
 
   inService("does not show its key as text, as JSON or by inspect (Q22)", function* () {
@@ -244,11 +216,11 @@ describe("a walk through a plan", () => {
     )
   })
 
-  onMemory("skips shared capacity if the key store fails to open a verified key of its provider (E17)", function* () {
+  onMemory("skips shared capacity if a verified key of its provider does not open (E17)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const own = yield* create(owner, { provider: "xai" })
-    let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
+    let failure: OpenFailure | undefined
     const change = { targets: [{ provider: "azure" }, { provider: "xai" }], strategy: "provider_first" }
     yield* Effect.gen(function* () {
       const { run } = yield* Router
@@ -263,52 +235,20 @@ describe("a walk through a plan", () => {
         assert.strictEqual((yield* Effect.flip(attempt))._tag, "Exhausted")
         return tried
       })
-      keyStore = Effect.suspend(() => {
-        keyStore = Effect.void
-        return new KeyStoreUnavailable({ reason: "late" })
-      })
+      failure = new AuthenticationFailed()
       assert.deepStrictEqual(yield* attempted, [own.id, "xai"], "azure has a key that may yet serve")
       yield* TestClock.adjust("1 minute")
       assert.lengthOf(yield* attempted, 4, "control: a key that is rejected leaves the request to shared capacity")
-    }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
+    }).pipe(
+      Effect.provide(
+        routerOn(() => {
+          const once = failure
+          failure = undefined
+          return once
+        })
+      )
+    )
   })
-
-  onMemory.each([["never verified", true] as const, ["verified before", false] as const])(
-    "uses no shared capacity without the key store, and says to retry in a second, if a row was %s (E17)",
-    function* ([, isFirst]) {
-      const owner = yield* newTenant
-      yield* create(owner)
-      let isAway = isFirst
-      const store = Effect.suspend(() => (isAway ? new KeyStoreUnavailable({ reason: "down" }) : Effect.void))
-      const cipher = changing(Cipher, (cipher) => ({
-        ...cipher,
-        read: (...args) =>
-          Effect.andThen(
-            store,
-            Effect.suspend(() => cipher.read(...args))
-          ),
-        verify: (...args) =>
-          Effect.andThen(
-            store,
-            Effect.suspend(() => cipher.verify(...args))
-          )
-      }))
-      yield* Effect.gen(function* () {
-        const { run } = yield* Router
-        const served = Effect.flatMap(planOf(owner), (plan) =>
-          run(plan, ({ _tag }) => Effect.succeed({ outcome: succeeded, value: _tag }))
-        )
-        if (!isFirst) assert.strictEqual(yield* served, "Own")
-        isAway = true
-        const error = yield* Effect.flip(served)
-        const now = yield* Clock.currentTimeMillis
-        assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
-        isAway = false
-        yield* TestClock.adjust("1 second")
-        assert.strictEqual(yield* served, "Own", "control: it is back")
-      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cipher))))
-    }
-  )
 
   onMemory("uses a key that was rewrapped after the plan, even if its old KEK is gone", function* () {
     const owner = yield* newTenant
@@ -321,7 +261,7 @@ describe("a walk through a plan", () => {
       ...cipher,
       read: (sealed, context, use) =>
         isRetired && sealed.kek_id !== rewrapped
-          ? Effect.fail(new UnknownKeyId({ kek_id: sealed.kek_id }))
+          ? Result.fail(new UnknownKeyId({ kek_id: sealed.kek_id }))
           : cipher.read({ ...sealed, kek_id: row.sealed.kek_id }, context, use)
     }))
     yield* Effect.gen(function* () {
@@ -355,7 +295,7 @@ describe("a walk through a plan", () => {
   onMemory("ends the trial of a key that does not open (Q24)", function* () {
     const owner = yield* newTenant
     yield* create(owner, { is_required: true })
-    let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
+    let failure: OpenFailure | undefined
     yield* Effect.gen(function* () {
       const { run } = yield* Router
       yield* attempt(yield* planOf(owner), rejected)
@@ -363,11 +303,11 @@ describe("a walk through a plan", () => {
       const served = Effect.flatMap(planOf(owner), (plan) =>
         run(plan, ({ _tag }) => Effect.succeed({ outcome: succeeded, value: _tag }))
       )
-      keyStore = new KeyStoreUnavailable({ reason: "down" })
+      failure = new AuthenticationFailed()
       assert.strictEqual((yield* Effect.flip(served))._tag, "Exhausted")
-      keyStore = Effect.void
+      failure = undefined
       assert.strictEqual(yield* served, "Own")
-    }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
+    }).pipe(Effect.provide(routerOn(() => failure)))
   })
 
   inService("fails with the error that an attempt returns, even LeaseRefused, and parks nothing (Q27)", function* () {

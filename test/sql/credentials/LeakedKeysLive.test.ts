@@ -77,7 +77,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
       const { rewrapBatch } = yield* KekRegistry
       const batches = yield* pagesOf((after) =>
         rewrapBatch({ primary: "new", after, size: 500 }, () =>
-          Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek: new Uint8Array(60) }))
+          Result.succeed({ kek_id: "new", wrapped_dek: new Uint8Array(60) })
         )
       )
       const counts = batches.map(({ rewrapped }) => rewrapped)

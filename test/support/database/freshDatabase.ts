@@ -78,14 +78,6 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   dataDirectory: ".byok",
   keyring: Option.some(Redacted.make(keyring)),
   keyringFile: Option.none(),
-  pkcs11: {
-    module: Option.none(),
-    token: Option.none(),
-    pin: Option.none(),
-    pinFile: Option.none(),
-    keys: Option.none(),
-    deadline: Duration.seconds(2)
-  },
   otlp: {
     resource: { serviceName: "byok", serviceVersion: "0.0.0", attributes: { "service.instance.id": "a test" } },
     headers: Redacted.make({}),

@@ -1,15 +1,16 @@
 import { randomUUID } from "node:crypto"
-import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
-import { registerKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { Arbitrary, Effect, Layer, Option, Redacted, Result } from "effect"
+import { registerKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { contextOf } from "../../../src/domain/SealedKey.ts"
 import * as CipherLive from "../../../src/crypto/CipherLive.ts"
 import { layerLimited, limits } from "../../../src/crypto/WrapBudget.ts"
 import { type AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { openKey } from "../../../src/service/credentials/StoredKey.ts"
 import { Rotation } from "../../../src/service/keyring/Rotation.ts"
 import { storedCredential } from "../memory/arbitraries.ts"
-import { fixedKeyring, keyringEncryption } from "./keyrings.ts"
+import { fixedKeyring, parsed } from "./keyrings.ts"
 import { cipherOn } from "../memory/inMemory.ts"
 import { newTenant } from "../database/newTenant.ts"
 
@@ -48,7 +49,7 @@ export const openedWith = Effect.fnUntraced(function* (keyring: string, made: Re
     Effect.gen(function* () {
       const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
       const named = { ...sealed, kek_id: claimed ?? sealed.kek_id }
-      return yield* Effect.match(cipher.open(named, contextOf({ ...credential, account_id })), {
+      return Result.match(openKey(cipher, named, contextOf({ ...credential, account_id })), {
         onFailure: ({ _tag }): string => _tag,
         onSuccess: (key) => Redacted.value(key)
       })
@@ -68,9 +69,7 @@ export const rotationWith = (keyring: string, lowered = limits) =>
     Rotation,
     Rotation.layer.pipe(
       Layer.provide(CipherLive.rewrapper),
-      Layer.provide([layerLimited(lowered), keyringEncryption]),
-      Layer.provide(
-        Layer.effectDiscard(registerKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring)))
-      )
+      Layer.provide(layerLimited(lowered)),
+      Layer.provide(Layer.effectDiscard(registerKeyring(parsed(keyring))).pipe(Layer.merge(fixedKeyring(keyring))))
     )
   )

@@ -1,38 +1,26 @@
-import { Effect, type Result } from "effect"
-import { type Kek, makeKeyringEncryption } from "../../../src/crypto/keyring/Keyring.ts"
+import type { Kek } from "../../../src/crypto/keyring/Keyring.ts"
 import type { FillRandom } from "../../../src/runtime/AesGcm.ts"
 import * as SealingFormat1 from "../../../src/crypto/SealingFormat1.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 
 type Row = Pick<SealedKey, "sealed" | "wrapped_dek">
 
-const storeOf = (keks: ReadonlyArray<Kek>, fill?: FillRandom) =>
-  makeKeyringEncryption(
-    { current: () => ({ primary: keks[0], byId: new Map(keks.map((kek) => [kek.id, kek])) }) },
-    fill
-  )
-
-/** A keyring's keys are in memory: nothing suspends here. */
-const atOnce = <A, E>(effect: Effect.Effect<A, E>): Result.Result<A, E> => Effect.runSync(Effect.result(effect))
-
 /** Seals under a key at hand; `fill` gives DEK(32), nonce of the wrap(12) and nonce of the data(12). */
 export const seal = (kek: Kek, plaintext: Uint8Array, context: Uint8Array, fill?: FillRandom): SealedKey => {
-  if (fill === undefined) return Effect.runSync(SealingFormat1.seal(storeOf([kek]), kek.id, plaintext, context))
+  if (fill === undefined) return SealingFormat1.seal(kek, plaintext, context)
   const random = Buffer.alloc(56)
   fill(random)
-  const store = storeOf([kek], (target) => void random.copy(target, 0, 32, 44))
-  return Effect.runSync(
-    SealingFormat1.seal(store, kek.id, plaintext, context, (target) => {
-      Buffer.concat([random.subarray(0, 32), random.subarray(44)]).copy(target)
-    })
-  )
+  const [dek, nonceOfWrap, nonceOfData] = [random.subarray(0, 32), random.subarray(32, 44), random.subarray(44)]
+  return SealingFormat1.seal(kek, plaintext, context, (target) => {
+    Buffer.concat(target.length === 12 ? [nonceOfWrap] : [dek, nonceOfData]).copy(target)
+  })
 }
 
 export const open = (kek: Kek, row: Row, context: Uint8Array) =>
-  atOnce(SealingFormat1.open(storeOf([kek]), { ...row, kek_id: kek.id }, context))
+  SealingFormat1.open(new Map([[kek.kek_id, kek]]), { ...row, kek_id: kek.kek_id }, context)
 
 export const rewrap = (from: Kek, to: Kek, row: Row, context: Uint8Array, fill?: FillRandom) =>
-  atOnce(SealingFormat1.rewrap(storeOf([to, from], fill), to.id, { ...row, kek_id: from.id }, context))
+  SealingFormat1.rewrap(new Map([[from.kek_id, from]]), to, { ...row, kek_id: from.kek_id }, context, fill)
 
 /** A copy with one bit flipped. */
 export const flipped = (given: Uint8Array, bit: number): Buffer => {

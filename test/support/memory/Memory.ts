@@ -455,12 +455,12 @@ const kekRegistry = Layer.unwrap(
           .map(([kek_id, { wraps }]) => ({ kek_id, wraps }))
       ),
       rewrapBatch: ({ after = "", primary, size }, rewrap) =>
-        Effect.gen(function* () {
+        Effect.sync(() => {
           const rows = Array.from(credentials.values())
             .filter((row) => cursorOf(row) > after && row.sealed.kek_id !== primary)
             .sort((one, other) => (cursorOf(one) < cursorOf(other) ? -1 : 1))
             .slice(0, size)
-          const results = yield* Effect.forEach(rows, ({ account_id, credential, sealed }) =>
+          const results = rows.map(({ account_id, credential, sealed }) =>
             rewrap({ ...sealed, sealed: sealed.sealed.subarray(0, 2) }, contextOf({ ...credential, account_id }))
           )
           const failed = rows.flatMap((row, index) => {

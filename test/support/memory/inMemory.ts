@@ -7,16 +7,13 @@ import type { AccountId, ApiKeyHash } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { Cipher } from "../../../src/port/Cipher.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
-import { fixedKeyring, keyringEncryption } from "../keys/keyrings.ts"
+import { fixedKeyring } from "../keys/keyrings.ts"
 import * as MemoryStore from "./Memory.ts"
 import { defaultSettings } from "../service/defaultSettings.ts"
 
 /** The cipher of a keyring, without a count of wraps unless one is given. */
 export const cipherOn = (keyring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>
-  CipherLive.layer.pipe(
-    Layer.provide([keyringEncryption, Layer.succeed(WrapBudget, { spend })]),
-    Layer.provide(fixedKeyring(keyring))
-  )
+  CipherLive.layer.pipe(Layer.provide([fixedKeyring(keyring), Layer.succeed(WrapBudget, { spend })]))
 
 /** The services over stores in memory, and every port; new wherever it is provided. */
 export const inMemory = (cipher: Layer.Layer<Cipher> = cipherOn(generateKeyring(new Date(0)))) =>

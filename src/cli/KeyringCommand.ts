@@ -1,10 +1,11 @@
-import { DateTime, Effect, Option, Schema } from "effect"
-import { Command, Flag } from "effect/cli"
+import { Console, DateTime, Effect, Option, Schema } from "effect"
+import { Argument, Command, Flag } from "effect/cli"
 import { KekId, kekIdForm } from "../domain/Identifiers.ts"
 import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from "../service/keyring/Rotation.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
+import { readSecretText } from "../wiring/PrivateFiles.ts"
 import { argument, flag, toggle } from "./Arguments.ts"
-import { CommandFailed, makeProgress, print, printJsonOr, thenPrint } from "./Output.ts"
+import { CommandFailed, makeProgress, print, printJsonOr, StandardStreams, writeWhole } from "./Output.ts"
 
 const generate = Command.make("generate", {}, () =>
   Effect.flatMap(CommandLayers.newKeyring, (keyring) => printJsonOr({ keyring }, keyring))
@@ -12,7 +13,36 @@ const generate = Command.make("generate", {}, () =>
 
 const withRotation = CommandLayers.asOperatorWith(Rotation, CommandLayers.rotation)
 
+type Editor = CommandLayers.KeyringEditor["Service"]
+
 const withEditor = CommandLayers.asOperatorWith(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
+
+/** Whether to change the keyring on standard input, and print it, instead of the file. */
+const isFilter = Argument.Literals("KEYRING", ["-"]).pipe(
+  Argument.withDescription("Read the keyring from standard input and print the changed one, instead of the file"),
+  Argument.optional,
+  Argument.map(Option.isSome)
+)
+
+/** Changes the keyring file, or passes the keyring from standard input to standard output. `changeOf` describes the change. */
+const change = <E>(
+  filters: boolean,
+  edit: (editor: Editor) => Effect.Effect<{ readonly kek_id: string; readonly role: string }, E>,
+  changeOf: (kek_id: string) => string
+) =>
+  Effect.gen(function* () {
+    if (!filters) {
+      const result = yield* withEditor(edit)
+      return yield* print(result, `${changeOf(result.kek_id)} in the keyring file`)
+    }
+    const { stdin } = yield* StandardStreams
+    const text = yield* readSecretText("The keyring", Option.none(), stdin)
+    let edited = ""
+    const filter = CommandLayers.keyringFilter(text, (keyring) => void (edited = keyring))
+    const { kek_id } = yield* CommandLayers.asOperatorWith(CommandLayers.KeyringEditor, filter)(edit)
+    yield* writeWhole(edited, changeOf(kek_id))
+    yield* Console.error(`${changeOf(kek_id)} in the keyring on standard output.`)
+  })
 
 /** Makes a flag for a number of credentials, from 1 to `maximum`. `description` follows "At most this many". */
 const countFlag = (name: string, description: string, maximum: number, fallback: number) =>
@@ -124,26 +154,29 @@ const admit = Command.make("admit", {}, () =>
 
 const newId = flag("id", "Id of the new key (default: one made from the date)", KekId, `be ${kekIdForm}`)
 
-const add = Command.make("add", { id: Flag.optional(newId) }, ({ id }) =>
-  withEditor((editor) => editor.add(Option.getOrUndefined(id))).pipe(
-    Effect.map((kek_id) => ({ kek_id, role: "pending" })),
-    thenPrint(({ kek_id }) => `key ${kek_id} was added to the keyring file`)
+const add = Command.make("add", { id: Flag.optional(newId), filters: isFilter }, ({ filters, id }) =>
+  change(
+    filters,
+    (editor) => Effect.map(editor.add(Option.getOrUndefined(id)), (kek_id) => ({ kek_id, role: "pending" })),
+    (kek_id) => `key ${kek_id} is pending`
   )
-).pipe(Command.withDescription("Add a new key to the keyring file; it opens but does not seal yet"))
+).pipe(Command.withDescription("Add a new key to the keyring; it opens but does not seal yet"))
 
 const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekId, `be ${kekIdForm}`)
 
-/** Makes the command `promote` or `retire`, which edits the keyring file; `role` is that of the key afterwards. */
+/** Makes the command `promote` or `retire`; `role` is that of the key afterwards. */
 const makeEdit = (name: "promote" | "retire", role: string, description: string) =>
-  Command.make(name, { kek_id: kekId }, ({ kek_id }) =>
-    withEditor((editor) => Effect.as(editor[name](kek_id), { kek_id, role })).pipe(
-      thenPrint(() => `key ${kek_id} was ${name}d`)
+  Command.make(name, { kek_id: kekId, filters: isFilter }, ({ filters, kek_id }) =>
+    change(
+      filters,
+      (editor) => Effect.as(editor[name](kek_id), { kek_id, role }),
+      () => `key ${kek_id} is ${role}`
     )
   ).pipe(Command.withDescription(description))
 
-const promote = makeEdit("promote", "primary", "Make a key in the keyring file the one that seals")
+const promote = makeEdit("promote", "primary", "Make a key of the keyring the one that seals")
 
-const retire = makeEdit("retire", "retired", "Permanently remove a key that no credential names from the keyring file")
+const retire = makeEdit("retire", "retired", "Permanently remove a key that no credential names from the keyring")
 
 export const keyringCommand = Command.make("keyring").pipe(
   Command.withDescription("Key-encryption keys"),

@@ -12,7 +12,7 @@ export interface Family {
 /** Bucket bounds, from half a millisecond to ten seconds. */
 const requestSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** Bucket bounds, from 10 µs (sealing with a key in memory) to just under 3 s, the timeout of a key store. */
+/** Bucket bounds, from 10 µs, a seal, to 2.5 s, a seal that waits for the database. */
 const cryptoSeconds = [0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5]
 
 const histogram = (

@@ -1,4 +1,4 @@
-import { type Context, Duration, Effect, Layer } from "effect"
+import { type Context, Duration, Effect, Layer, type Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
 import { generateKeyring } from "../crypto/keyring/Keyring.ts"
 import * as CipherLive from "../crypto/CipherLive.ts"
@@ -103,9 +103,11 @@ export const explanations = fromSettings((settings) =>
 )
 
 /** The editor of the keyring file; fails if the keyring is not in a file. */
-export const keyringEditor = fromSettings((settings) =>
-  KeyringLive.editor(settings).pipe(Layer.provide(stores(settings)), Layer.provide(KeyringLive.validate(settings)))
-)
+export const keyringEditor = fromSettings((settings) => KeyringLive.editor(settings, stores(settings)))
+
+/** An editor of the keyring in `text`, which passes the changed one to `keep`. */
+export const keyringFilter = (text: Redacted.Redacted, keep: (edited: string) => void) =>
+  fromSettings((settings) => Layer.provide(KeyringLive.filter(text, keep), stores(settings)))
 
 /** The text of a new keyring with one key. */
 export const newKeyring = Effect.clockWith((clock) =>

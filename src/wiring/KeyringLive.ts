@@ -2,9 +2,19 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { Cause, Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import { SecureRandom } from "effect/crypto"
-import { registerKeyring, generateKeyring, InvalidKeyring, Keyring, parseKeyring } from "../crypto/keyring/Keyring.ts"
-import { KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
-import { createPrivateFile, readPrivateText } from "../runtime/SecretFile.ts"
+import {
+  decodeKeyring,
+  generateKeyring,
+  InvalidKeyring,
+  Keyring,
+  type KeyringSnapshot,
+  parseKeyring,
+  registerKeyring
+} from "../crypto/keyring/Keyring.ts"
+import { type EditText, KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
+import { type SecretCommand, type SecretCommandFailed, withOutputOf } from "../crypto/keyring/SecretCommand.ts"
+import { editKeyringFile } from "../crypto/keyring/KeyringFile.ts"
+import { createPrivateFile, readPrivateText, type UnusableFile } from "../runtime/SecretFile.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
 import { KekRegistry, KeyringNotReloaded, KeyringReload } from "../port/KekRegistry.ts"
 import { makeMeter } from "../runtime/Meter.ts"
@@ -13,42 +23,61 @@ import { refuse, refuseAs } from "./Environment.ts"
 import * as Persistence from "./Persistence.ts"
 import type { Settings } from "./Settings.ts"
 
+/** Where the keyring comes from. */
+interface Source {
+  /** The setting that names it, for sentences. */
+  readonly setting: string
+  /** The file that holds it, if it is in one. */
+  readonly file: string | undefined
+  /** Whether the service creates the file, for the embedded database. */
+  readonly isDefault: boolean
+  readonly read: Effect.Effect<KeyringSnapshot, Explained>
+  readonly reread: Effect.Effect<KeyringSnapshot, Explained>
+}
+
+type Explained = InvalidKeyring | UnusableFile | SecretCommandFailed
+
 const parse = (text: string) => Effect.fromResult(parseKeyring(text))
 
-/** The source of a keyring in the environment, which cannot be reloaded. */
-const inEnvironment = (setting: string, text: Redacted.Redacted) => {
+/** A keyring in the environment, which cannot be reloaded. */
+const inEnvironment = (setting: string, text: Redacted.Redacted): Source => {
   const message = "cannot be reloaded from the environment of a running process; restart with the new value"
   const read = Effect.suspend(() => parse(Redacted.value(text)))
   return { setting, file: undefined, isDefault: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
 }
 
-/** The source of a keyring in a file, which a reload reads again. */
-const inFile = (setting: string, file: string, isDefault = false) => {
+const inFile = (setting: string, file: string, isDefault = false): Source => {
   const read = Effect.flatMap(readPrivateText(file), parse)
   return { setting, file, isDefault, read, reread: read }
 }
 
-/**
- * The source of the keyring: the setting that names it, its file, if any, how to read it at startup, and how to read it
- * again. `isDefault` marks the file that the service creates for the embedded database.
- */
+/** A keyring that a command prints, at each reload anew. */
+const ofCommand = (setting: string, command: Redacted.Redacted<SecretCommand>): Source => {
+  const read = Effect.suspend(() =>
+    withOutputOf(Redacted.value(command), (output) => parseKeyring(decodeKeyring(output.toString("utf8"))))
+  ).pipe(Effect.flatMap(Effect.fromResult))
+  return { setting, file: undefined, isDefault: false, read, reread: read }
+}
+
+/** The source of the keyring that the settings name. */
 export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
-  const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
+  const { dataDirectory, databaseUrl, keyring, keyringCommand, keyringFile } = settings
   if (Option.isSome(keyring)) return inEnvironment("BYOK_KEYRING", keyring.value)
   if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
+  if (Option.isSome(keyringCommand)) return ofCommand("BYOK_KEYRING_COMMAND", keyringCommand.value)
   if (Option.isNone(databaseUrl)) return inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"), true)
   return yield* refuse(
-    "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
+    "BYOK_KEYRING_FILE, BYOK_KEYRING_COMMAND or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
   )
 })
 
-/** Refuses a missing or malformed keyring, without the database. Skips the default file, which may not exist yet. */
-export const validate = (settings: Settings) =>
-  Layer.effectDiscard(
-    Effect.flatMap(sourceOf(settings), ({ isDefault, read, setting }) =>
-      isDefault ? Effect.void : refuseAs(setting)(Effect.asVoid(read))
-    )
-  )
+/** The source of the keyring, and the keyring itself, unless the service may have to create its file first. */
+const opened = Effect.fnUntraced(function* (settings: Settings) {
+  const source = yield* sourceOf(settings)
+  return { source, first: source.isDefault ? undefined : yield* refuseAs(source.setting)(source.read) }
+})
+
+type Opened = Effect.Success<ReturnType<typeof opened>>
 
 /** Creates the keyring file, unless it exists or credentials are stored, whose keys a new keyring would lack. */
 const createFirstKeyring = Effect.fnUntraced(function* (file: string) {
@@ -59,11 +88,10 @@ const createFirstKeyring = Effect.fnUntraced(function* (file: string) {
   )
 })
 
-/** The keyring that the settings name, and its reload. Registers a loaded keyring with the database before using it. */
-export const layer = (settings: Settings) =>
+/** A keyring and its reload. Registers a loaded keyring with the database before using it. */
+const layerOf = ({ first, source: { file, read, reread, setting } }: Opened) =>
   Layer.effectContext(
     Effect.gen(function* () {
-      const { file, isDefault, read, reread, setting } = yield* sourceOf(settings)
       const registry = yield* KekRegistry
       const { counter } = yield* makeMeter
       const counts = {
@@ -71,8 +99,9 @@ export const layer = (settings: Settings) =>
         Failure: counter("byok.keyring.reloads", { result: "failed" })
       }
       const reloadLock = yield* Semaphore.make(1)
-      const create = isDefault && file !== undefined ? createFirstKeyring(file) : Effect.void
-      let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), registerKeyring))
+      const create = file === undefined ? Effect.void : createFirstKeyring(file)
+      const loaded = first === undefined ? Effect.andThen(create, read) : Effect.succeed(first)
+      let ring = yield* refuseAs(setting)(Effect.flatMap(loaded, registerKeyring))
       const reload = Effect.flatMap(reread, registerKeyring).pipe(
         Effect.provideService(KekRegistry, registry),
         Effect.map((next) => {
@@ -110,16 +139,28 @@ export const presence = Layer.effectDiscard(
   })
 )
 
-/** The editor of the keyring file that the settings name; fails if the keyring is not in a file. */
-export const editor = (settings: Settings) =>
+/** The editor of the keyring file that the settings name. Refuses another source before it opens the stores. */
+export const editor = <E, R>(settings: Settings, stores: Layer.Layer<KekRegistry, E, R>) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const { file, setting } = yield* sourceOf(settings)
+      if (file === undefined) {
+        const advice = "end the command with - to change the keyring on standard input"
+        return yield* refuse(`${setting} is not a file, so it cannot be changed here: ${advice}.`)
+      }
+      yield* opened(settings)
+      const editFile: EditText = (edit) => editKeyringFile(file, edit)
+      return Layer.provide(Layer.effect(KeyringEditor, makeKeyringEditor(editFile, setting)), stores)
+    })
+  )
+
+/** An editor of the keyring in `text`, which passes the changed one to `keep`. */
+export const filter = (text: Redacted.Redacted, keep: (edited: string) => void) =>
   Layer.effect(
     KeyringEditor,
-    Effect.flatMap(sourceOf(settings), ({ file, setting }) =>
-      file === undefined
-        ? refuse(
-            `${setting} is not a file, so it cannot be changed here: change it where it is set, and restart the service.`
-          )
-        : makeKeyringEditor(file, setting)
+    makeKeyringEditor(
+      (edit) => Effect.map(edit(decodeKeyring(Redacted.value(text))), keep),
+      "The keyring on standard input"
     )
   )
 
@@ -128,9 +169,12 @@ export const editor = (settings: Settings) =>
  * stores. `user` says who opens them: the service (the default) or a command.
  */
 export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>
-  WrapBudget.layer.pipe(
-    Layer.provideMerge(layer(settings)),
-    Layer.provideMerge(Persistence.layer(settings, user)),
-    Layer.provideMerge(SecureRandom.layerWebCrypto),
-    Layer.provide(validate(settings))
+  Layer.unwrap(
+    Effect.map(opened(settings), (keyring) =>
+      WrapBudget.layer.pipe(
+        Layer.provideMerge(layerOf(keyring)),
+        Layer.provideMerge(Persistence.layer(settings, user)),
+        Layer.provideMerge(SecureRandom.layerWebCrypto)
+      )
+    )
   )

@@ -1,4 +1,5 @@
-import { ByteSize, Duration, Effect, Option, Schema, SchemaTransformation } from "effect"
+import { ByteSize, Config, Duration, Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
+import type { SecretCommand } from "../crypto/keyring/SecretCommand.ts"
 import { isLoopback } from "../port/Links.ts"
 import {
   decodedBy,
@@ -96,6 +97,55 @@ const database = Effect.all({
   pooler: settingOr("DATABASE_POOLER", trueOrFalse, false)
 })
 
+/** A program and its arguments. Without a shell, quotes would be a part of the arguments, so they need JSON. */
+const commandLine = decodedBy(
+  Schema.String.check(Schema.makeFilter((line) => wordsOf(line) !== undefined)),
+  'a program and its arguments, separated by blanks and without quotes, or a JSON array of them such as ["cat", "my file"]'
+)
+
+const isWords = Schema.is(Schema.NonEmptyArray(Schema.NonEmptyString))
+
+const wordsOf = (line: string) => {
+  if (!line.trimStart().startsWith("[")) {
+    const words = line.split(/\s+/).filter((word) => word !== "")
+    return isWords(words) && !/["']/.test(line) ? words : undefined
+  }
+  try {
+    const words: unknown = JSON.parse(line)
+    return isWords(words) ? words : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const variableNames = decodedBy(
+  Schema.String.check(Schema.isPattern(/^\s*[A-Za-z_]\w*(\s+[A-Za-z_]\w*)*\s*$/)),
+  "names of environment variables, separated by blanks"
+)
+
+/** The command that prints the keyring, with PATH, HOME and the variables that a setting names. */
+const keyringCommand = Effect.gen(function* () {
+  const line = yield* setting("BYOK_KEYRING_COMMAND", commandLine)
+  const names = yield* setting("BYOK_KEYRING_COMMAND_ENV", variableNames)
+  const words = Option.getOrUndefined(Option.map(line, wordsOf))
+  if (words === undefined) {
+    return Option.isNone(names)
+      ? Option.none()
+      : yield* refuse("BYOK_KEYRING_COMMAND_ENV goes with BYOK_KEYRING_COMMAND only.")
+  }
+  const env: Record<string, string> = {}
+  for (const name of [
+    "PATH",
+    "HOME",
+    ...Option.match(names, { onNone: () => [], onSome: (list) => list.trim().split(/\s+/) })
+  ]) {
+    const value = yield* Config.option(Config.String(name)).pipe(Effect.orElseSucceed(() => Option.none()))
+    if (Option.isSome(value)) env[name] = value.value
+  }
+  const [program, ...args] = words
+  return Option.some(Redacted.make<SecretCommand>({ program, args, env }))
+})
+
 const allSettings = Effect.all({
   host: settingOr("HOST", text, "127.0.0.1"),
   port: settingOr("PORT", whole(0, 65535), 3000),
@@ -135,6 +185,7 @@ const allSettings = Effect.all({
   dataDirectory: settingOr("BYOK_DATA_DIR", text, ".byok"),
   keyring: secret("BYOK_KEYRING", text),
   keyringFile: setting("BYOK_KEYRING_FILE", text),
+  keyringCommand,
   otlp: readOtlpSettings,
   /** How often to send metrics to the collector. */
   metricsInterval: Effect.map(settingOr("OTEL_METRIC_EXPORT_INTERVAL", whole(1, 9_999_999), 60_000), Duration.millis),
@@ -169,7 +220,7 @@ export const publicUrlOf = (settings: Settings): string | undefined =>
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   const settings = yield* allSettings
   yield* warnOfMisspelt
-  const { database, keyring, keyringFile } = settings
+  const { database, keyring, keyringCommand, keyringFile } = settings
   if (!Duration.isGreaterThan(database.deadline, database.statementTimeout)) {
     return yield* refuse("DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT.")
   }
@@ -178,8 +229,8 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   if (Option.exists(management, (other) => port !== 0 && other.port === port && overlapsHost(other.host))) {
     return yield* refuse("BYOK_MANAGEMENT_PORT and PORT must be different.")
   }
-  if (Option.isSome(keyring) && Option.isSome(keyringFile)) {
-    return yield* refuse("BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set.")
+  if ([keyring, keyringFile, keyringCommand].filter((source) => Option.isSome<unknown>(source)).length > 1) {
+    return yield* refuse("Only one of BYOK_KEYRING_FILE, BYOK_KEYRING_COMMAND and BYOK_KEYRING may be set.")
   }
   return settings
 })

@@ -82,7 +82,7 @@ describe("byok credential", () => {
 
       const withoutKeyring = { DATABASE_URL: settings.DATABASE_URL }
       const refused = yield* runCommand(["credential", "disable", id, "--account", account_id], withoutKeyring)
-      assert.match(refused.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set /)
+      assert.match(refused.stderr, /^BYOK_KEYRING_FILE, BYOK_KEYRING_COMMAND or BYOK_KEYRING must be set /)
       assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
       assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
       assert.strictEqual((yield* runJson("show", id))["revision"], 2)

@@ -104,7 +104,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       assert.notInclude(stderr, canary)
     })
 
-    const missing = "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is"
+    const missing = "BYOK_KEYRING_FILE, BYOK_KEYRING_COMMAND or BYOK_KEYRING must be set when DATABASE_URL is"
     it.effect.each<readonly [args: string, keyring: string, variables: Record<string, string>, sentence: string]>([
       ["serve", "no keyring", {}, missing],
       [

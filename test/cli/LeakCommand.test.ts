@@ -245,7 +245,7 @@ describe("byok leak find and clear", () => {
 
     const without = yield* runCommand(["leak", "find"], { DATABASE_URL }, plain)
     assert.strictEqual(without.code, 1)
-    assert.match(without.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/)
+    assert.match(without.stderr, /^BYOK_KEYRING_FILE, BYOK_KEYRING_COMMAND or BYOK_KEYRING must be set/)
     const id = "01935f6a-0000-7000-8000-000000000000"
     const unknown = yield* runCommand(["leak", "clear", id, "--account", id], { DATABASE_URL })
     assert.deepStrictEqual(unknown, { code: 1, stdout: "", stderr: "There is no such credential.\n" })

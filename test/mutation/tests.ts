@@ -4,10 +4,9 @@ import { it } from "vitest"
 
 const hasDatabase = process.env["MUTATION_DATABASE"] === "true"
 
-/** Tests that need PostgreSQL, a PKCS#11 token, a server that closes slowly, or sources without mutants. */
+/** Tests that need PostgreSQL, a server that closes slowly, or sources without mutants. */
 const exclude = [
   "test/port/*Contract.test.ts",
-  "test/crypto/pkcs11/*.test.ts",
   "test/crypto/keyring/KeyringEditor.test.ts",
   "test/domain/routing/PlantedFaults.test.ts"
 ]

@@ -2,7 +2,7 @@ import { Effect, Layer, Option, Result } from "effect"
 import { KekRegistry, type Rewrapper } from "../../src/port/KekRegistry.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { inOrder, type Made, sealUnder } from "../support/keys/rotating.ts"
+import { type Made, sealUnder } from "../support/keys/rotating.ts"
 import { stores } from "../support/database/stores.ts"
 import { assert, describe, it } from "../support/it.ts"
 
@@ -17,7 +17,6 @@ const stored = Effect.fnUntraced(function* ({ account_id, id }: Made) {
   const repository = yield* CredentialRepository
   return Option.getOrThrow(yield* repository.findSealed(account_id, id))
 })
-const idsOf = (made: ReadonlyArray<Made>) => inOrder(made).map(({ id }) => id)
 
 for (const [name, store] of stores) {
   const fresh = Layer.fresh(store)

@@ -70,6 +70,7 @@ const defaults: Plain = {
   dataDirectory: ".byok",
   keyring: null,
   keyringFile: null,
+  keyringCommand: null,
   "resource.serviceName": "byok",
   "otlp.traces": null,
   "otlp.metrics": null,
@@ -190,6 +191,17 @@ const settings: Record<string, Setting> = {
   BYOK_DATA_DIR: text("dataDirectory"),
   BYOK_KEYRING: text("keyring"),
   BYOK_KEYRING_FILE: text("keyringFile"),
+  BYOK_KEYRING_COMMAND: {
+    good: [
+      ["  keyring  --from a ", { keyringCommand: { program: "keyring", args: ["--from", "a"], env: {} } }],
+      ['["a b","c\\"d"]', { keyringCommand: { program: "a b", args: ['c"d'], env: {} } }]
+    ],
+    bad: {
+      texts: [" ", "cat 'a b'", 'cat "a"', "[]", '["a",1]', '[""]', "[cat]"],
+      sentence: `must be a program and its arguments, separated by blanks and without quotes, or a JSON array of them such as ["cat", "my file"].`
+    }
+  },
+  BYOK_KEYRING_COMMAND_ENV: { good: [] },
   OTEL_EXPORTER_OTLP_ENDPOINT: url(
     ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "https://collector.example.org/otlp/?tenant=1"].map((url) => {
       const at = (signal: string) => new URL(url).href.replace(/\/(?=$|\?)/, `/v1/${signal}`)
@@ -223,6 +235,8 @@ const refusalOf = (env: Variables) =>
     assert.instanceOf(error, InvalidSetting)
     return error.message
   })
+
+const onlyOneKeyring = "Only one of BYOK_KEYRING_FILE, BYOK_KEYRING_COMMAND and BYOK_KEYRING may be set."
 
 describe("reading the settings", () => {
   it.effect("uses the defaults for variables that are unset or empty", function* () {
@@ -314,17 +328,20 @@ describe("reading the settings", () => {
   it.effect.each<readonly [env: Variables, sentence: string]>([
     [{ DATABASE_DEADLINE: "2500 millis" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
     [{ DATABASE_STATEMENT_TIMEOUT: "5 seconds" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
-    [{ BYOK_KEYRING: "a", BYOK_KEYRING_FILE: "b" }, "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set."],
+    [{ BYOK_KEYRING: "a", BYOK_KEYRING_FILE: "b" }, onlyOneKeyring],
+    [{ BYOK_KEYRING: "a", BYOK_KEYRING_COMMAND: "b" }, onlyOneKeyring],
+    [{ BYOK_KEYRING_FILE: "a", BYOK_KEYRING_COMMAND: "b" }, onlyOneKeyring],
+    [{ BYOK_KEYRING_COMMAND_ENV: "A" }, "BYOK_KEYRING_COMMAND_ENV goes with BYOK_KEYRING_COMMAND only."],
+    [
+      { BYOK_KEYRING_COMMAND: "a", BYOK_KEYRING_COMMAND_ENV: "A,B" },
+      "BYOK_KEYRING_COMMAND_ENV must be names of environment variables, separated by blanks."
+    ],
     [{ BYOK_WEBHOOK_URL: "https://a" }, "BYOK_WEBHOOK_URL and BYOK_WEBHOOK_SECRET_FILE must be set together."],
     [{ BYOK_WEBHOOK_SECRET_FILE: "a" }, "BYOK_WEBHOOK_URL and BYOK_WEBHOOK_SECRET_FILE must be set together."],
     [{ TLS_CERT_FILE: "a" }, "TLS_CERT_FILE and TLS_KEY_FILE must be set together."],
     [{ TLS_KEY_FILE: "a", TLS_CERT_FILE: "" }, "TLS_CERT_FILE and TLS_KEY_FILE must be set together."],
     [{ BYOK_MANAGEMENT_PORT: "3000" }, "BYOK_MANAGEMENT_PORT and PORT must be different."],
-    [{ HOST: "0.0.0.0", PORT: "81", BYOK_MANAGEMENT_PORT: "81" }, "BYOK_MANAGEMENT_PORT and PORT must be different."],
-    [
-      { BYOK_PKCS11_PIN: "1", BYOK_PKCS11_PIN_FILE: "b" },
-      "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set."
-    ]
+    [{ HOST: "0.0.0.0", PORT: "81", BYOK_MANAGEMENT_PORT: "81" }, "BYOK_MANAGEMENT_PORT and PORT must be different."]
   ])("refuses %j, and says: %s", function* ([env, sentence]) {
     assert.strictEqual(yield* refusalOf(env), sentence)
   })
@@ -347,7 +364,6 @@ describe("reading the settings", () => {
     const given = {
       DATABASE_URL: "postgres://u:canary@localhost/d",
       BYOK_KEYRING: "canary",
-      BYOK_PKCS11_PIN: "canary",
       OTEL_EXPORTER_OTLP_HEADERS: "a=canary",
       BYOK_DATA_DIR: "kept"
     }
@@ -400,7 +416,6 @@ describe("reading the settings", () => {
       DATABASE_DEADLINE: "3 seconds",
       DATABASE_CONNECTION_MAX_AGE: "10 minutes",
       DATABASE_QUEUE: "2000",
-      BYOK_PKCS11_DEADLINE: "2 seconds",
       BYOK_DATA_DIR: ".byok",
       "LOG_LEVEL, LOG_FORMAT": "info, pretty"
     })

@@ -73,6 +73,17 @@ export const parseKeyring = (text: string): Result.Result<KeyringSnapshot, Inval
       cause instanceof InvalidKeyring ? cause : new InvalidKeyring({ message: "expected one id:base64 per line" })
   })
 
+/** Removes a layer of Base64 from the text of a keyring, if there is one: `aws kms decrypt` prints it. */
+export const decodeKeyring = (text: string): string => {
+  // Each key has a colon, which Base64 never has.
+  if (text.includes(":")) return text
+  const encoded = text.replace(/\s/g, "")
+  const decoded = Buffer.from(encoded, "base64")
+  const plain = decoded.toString("base64") === encoded ? decoded.toString("utf8") : text
+  decoded.fill(0)
+  return plain
+}
+
 /** Generates the text of a keyring with one new key. The default id includes the date. */
 export const generateKeyring = (
   now: Date,

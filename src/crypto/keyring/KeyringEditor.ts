@@ -9,12 +9,17 @@ import {
   parseKeyring,
   type KeyringSnapshot
 } from "./Keyring.ts"
-import { editKeyringFile } from "./KeyringFile.ts"
+import type { UnusableFile } from "../../runtime/SecretFile.ts"
 
 /** The state of the keys does not allow a change, or the change would make the keyring unusable. */
 class KeyringRefusal extends Data.TaggedError("KeyringRefusal")<{ readonly message: string }> {}
 
-/** Changes the keyring file; running instances reload it on SIGHUP. */
+/** Replaces the text of a keyring, wherever it is kept, by the result of `edit`. No change if `edit` fails. */
+export type EditText = <E, R>(
+  edit: (text: string) => Effect.Effect<string, E, R>
+) => Effect.Effect<void, UnusableFile | E, R>
+
+/** Changes a keyring; running instances reload it on SIGHUP. */
 export class KeyringEditor extends Context.Service<
   KeyringEditor,
   {
@@ -31,22 +36,21 @@ const refuse = (message: string) => Effect.fail(new KeyringRefusal({ message }))
 
 const noSuchKey = refuse("There is no such key in the keyring.")
 
-/** The keys of the file, and their lines by id, in the order of the file: the primary key first. */
-interface ParsedFile {
+/** The keys of a keyring, and their lines by id, in order: the primary key first. */
+interface ParsedText {
   readonly ring: KeyringSnapshot
   readonly lines: ReadonlyMap<string, string>
 }
 
-/** Makes the editor of a keyring file. Errors about the file name the setting that has its path. */
-export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, setting: string) {
+/** Makes the editor of a keyring. `name` begins the sentences about its text. */
+export const makeKeyringEditor = Effect.fnUntraced(function* (editText: EditText, name: string) {
   const registry = yield* KekRegistry
 
-  /** Writes the lines that `edit` returns to the file. Changes nothing if `edit` fails. */
-  const changeFile = (
-    edit: (current: ParsedFile) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal, KekRegistry>
+  /** Replaces the keyring by the lines that `edit` returns. Changes nothing if `edit` fails. */
+  const change = (
+    edit: (current: ParsedText) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal, KekRegistry>
   ) =>
-    editKeyringFile(
-      file,
+    editText(
       Effect.fnUntraced(function* (text) {
         const ring = yield* Effect.fromResult(parseKeyring(text))
         const entries = entriesOf(text)
@@ -55,14 +59,14 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
       })
     ).pipe(
       Effect.provideService(KekRegistry, registry),
-      Effect.catchTag(["InvalidKeyring", "UnusableFile"], ({ message }) => refuse(`${setting}: ${message}.`))
+      Effect.catchTag(["InvalidKeyring", "UnusableFile"], ({ message }) => refuse(`${name}: ${message}.`))
     )
 
   return KeyringEditor.of({
     add: Effect.fnUntraced(function* (id) {
       const line = generateKeyring(new Date(yield* Clock.currentTimeMillis), id)
       const [kek_id = ""] = line.split(":")
-      yield* changeFile(
+      yield* change(
         Effect.fnUntraced(function* ({ lines }) {
           if (lines.has(kek_id) || (yield* registry.find([kek_id])).length > 0) {
             return yield* refuse("That id is or was in use: choose another one.")
@@ -76,7 +80,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
     }),
 
     promote: (kek_id) =>
-      changeFile(
+      change(
         Effect.fnUntraced(function* ({ lines, ring }) {
           const [kek, line] = [ring.byId.get(kek_id), lines.get(kek_id)]
           if (kek === undefined || line === undefined) return yield* noSuchKey
@@ -102,7 +106,7 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
       ),
 
     retire: (kek_id) =>
-      changeFile(
+      change(
         Effect.fnUntraced(function* ({ lines, ring }) {
           if (!ring.byId.has(kek_id)) return yield* noSuchKey
           if (ring.primary.kek_id === kek_id) {

@@ -17,7 +17,6 @@ import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import {
   CredentialPools,
   type PoolOwner,
-  type PoolRow,
   type PoolSize,
   type PoolState,
   type PoolVersions,

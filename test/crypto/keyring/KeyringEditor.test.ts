@@ -4,7 +4,7 @@ import { Effect, Layer, Option, Redacted } from "effect"
 import { KeyringEditor } from "../../../src/crypto/keyring/KeyringEditor.ts"
 import * as KeyringLive from "../../../src/wiring/KeyringLive.ts"
 import { storesOn } from "../../support/database/stores.ts"
-import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
+import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
@@ -26,7 +26,10 @@ const begin = Effect.fnUntraced(function* (...ids: ReadonlyArray<string>) {
 
 /** The editor is built for each change, as a command builds it. */
 const edit = <A, E>(settings: Settings, change: (editor: KeyringEditor["Service"]) => Effect.Effect<A, E>) =>
-  Effect.provide(Effect.flatMap(KeyringEditor, change), Layer.fresh(KeyringLive.editor(settings)))
+  Effect.provide(
+    Effect.flatMap(KeyringEditor, change),
+    Layer.fresh(KeyringLive.editor(settings, Layer.effect(KekRegistry, KekRegistry)))
+  )
 const addKey = (settings: Settings, id: string | undefined) => edit(settings, ({ add }) => add(id))
 const promoteKey = (settings: Settings, kek_id: string) => edit(settings, ({ promote }) => promote(kek_id))
 const retireKey = (settings: Settings, kek_id: string) => edit(settings, ({ retire }) => retire(kek_id))
@@ -120,7 +123,7 @@ describe("the commands that change the keyring file (docs/keys.md, Rotate the ke
     const keyring = Option.some(Redacted.make(text()))
     const inEnvironment: Settings = { ...settings, keyring, keyringFile: Option.none() }
     const sentence =
-      "BYOK_KEYRING is not a file, so it cannot be changed here: change it where it is set, and restart the service."
+      "BYOK_KEYRING is not a file, so it cannot be changed here: end the command with - to change the keyring on standard input."
     assert.strictEqual(yield* Effect.provide(told(addKey(inEnvironment, undefined)), stores), sentence)
   })
 })

@@ -256,7 +256,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     assert.strictEqual(yield* rowCount, 1)
   })
 
-  inService("fails when repeated without its key-encryption key, and is replayed once it is back (R10)", function* () {
+  inService("fails when repeated without its key-encryption key, and is replayed once it is back (T10)", function* () {
     const { account_id } = yield* newTenant
     const made = yield* createOnce(account_id, minimal, key)
     const down = yield* instead(Cipher, (cipher) => ({

@@ -1,5 +1,5 @@
 import { inspect } from "node:util"
-import { Cause, Clock, DateTime, Deferred, Effect, Exit, Fiber, Layer, Result } from "effect"
+import { Cause, Clock, DateTime, Deferred, Effect, Fiber, Layer, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { type CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"

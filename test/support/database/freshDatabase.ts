@@ -78,6 +78,7 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   dataDirectory: ".byok",
   keyring: Option.some(Redacted.make(keyring)),
   keyringFile: Option.none(),
+  keyringCommand: Option.none(),
   otlp: {
     resource: { serviceName: "byok", serviceVersion: "0.0.0", attributes: { "service.instance.id": "a test" } },
     headers: Redacted.make({}),

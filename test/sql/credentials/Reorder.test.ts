@@ -11,7 +11,7 @@ const idsOf = (numbers: ReadonlyArray<number>) => numbers.map((n) => CredentialI
 
 /** A pool whose members are routed in the order 13, 14, 12, 11: by `sort_order`, time of creation, id. */
 const open = Effect.gen(function* () {
-  const { admin, repository } = yield* openLossyStore
+  const { admin, proxy, repository } = yield* openLossyStore
   for (const n of [11, 12, 13, 14]) {
     yield* repository.insert(account_id, plainCredential(workspace_id, uuid(n)), plainSealedKey(n))
   }
@@ -25,7 +25,7 @@ const open = Effect.gen(function* () {
   })
   const reorder = (...numbers: ReadonlyArray<number>) =>
     repository.reorder(account_id, { workspace_id, provider, ids: idsOf(numbers) })
-  return { admin, reorder, state }
+  return { admin, proxy, reorder, state }
 })
 
 it.live(
@@ -71,4 +71,13 @@ it.live("a reorder locks the pool before its credentials, like every write", fun
   assert.lengthOf(yield* admin`SELECT FROM credentials FOR UPDATE SKIP LOCKED`, 4)
   yield* release
   assert.deepStrictEqual(yield* Fiber.join(order), Option.none())
+})
+
+it.live("a reorder whose answer is lost is not stored again over a later one (L14)", function* () {
+  const { admin, proxy, reorder, state } = yield* open
+  const later = admin`UPDATE credentials SET sort_order = CASE WHEN id = ${uuid(14)} THEN 9 ELSE sort_order END`
+  proxy.loseAnswer("COMMIT", 0, later)
+  assert.deepStrictEqual(yield* reorder(14, 13, 12, 11), Option.none())
+  assert.strictEqual(proxy.lost(), 1)
+  assert.deepStrictEqual((yield* state).orders, [3, 2, 1, 9])
 })

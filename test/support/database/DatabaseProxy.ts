@@ -9,8 +9,8 @@ export interface DatabaseProxy {
   readonly target: DatabaseTarget
   /** How many times PostgreSQL was asked to cancel a statement. */
   readonly cancels: () => number
-  /** Loses the next answer that contains a text, after skipping `after` of them, and ends the connection. */
-  readonly loseAnswer: (text: string, after?: number) => void
+  /** Loses the next answer that contains a text, after skipping `after` of them, and ends the connection after `meanwhile`. */
+  readonly loseAnswer: (text: string, after?: number, meanwhile?: Effect.Effect<unknown, unknown>) => void
   /** How many answers were lost. */
   readonly lost: () => number
 }
@@ -30,6 +30,7 @@ export const databaseProxy = (
   let cancels = 0
   let losing: string | undefined
   let passing = 0
+  let beforeLoss: Effect.Effect<unknown, unknown> = Effect.void
   let lost = 0
   const serve = (client: Socket) => {
     const database = connectTo(target)
@@ -45,15 +46,16 @@ export const databaseProxy = (
       if (losing === undefined || !bytes.includes(losing) || passing-- > 0) return void client.write(change(bytes))
       losing = undefined
       lost += 1
-      destroy()
+      void Effect.runPromise(Effect.orDie(beforeLoss)).finally(destroy)
     })
   }
   return Effect.map(listen(serve), (port) => ({
     target: { ...target, host: "127.0.0.1", port, tls: undefined },
     cancels: () => cancels,
-    loseAnswer: (text, after = 0) => {
+    loseAnswer: (text, after = 0, meanwhile = Effect.void) => {
       losing = text
       passing = after
+      beforeLoss = meanwhile
     },
     lost: () => lost
   }))

@@ -36,6 +36,3 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: CurrentPrincipal }>()("byok/JsonBody", {
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
-
-/** The annotation of an endpoint whose credential authentication also reads: alone or with its sealed key. */
-export class PrefetchMode extends Context.Service<PrefetchMode, "alone" | "sealed">()("byok/PrefetchMode") {}

@@ -10,7 +10,7 @@ import { RequestedProvider, StoredProvider } from "../domain/Provider.ts"
 import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
-import { JsonBody, PrefetchMode } from "./Middleware.ts"
+import { JsonBody } from "./Middleware.ts"
 
 /** A whole number in a query, in decimal digits; refused if it is empty or repeated (L2). */
 export const integer = (minimum: number, maximum: number) => {
@@ -109,7 +109,6 @@ export const get = <const P extends Params>(params: P) =>
   })
     .annotate(OpenApi.Summary, "Get a credential")
     .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
-    .annotate(PrefetchMode, "alone")
 
 export const list = HttpApiEndpoint.get("list", "/", {
   query: ListQuery,
@@ -158,7 +157,6 @@ const update = <const P extends Params>(params: P) =>
         "body that is not empty must have a known member. An update that changes nothing succeeds, so retries are safe."
       ].join("\n")
     )
-    .annotate(PrefetchMode, "sealed")
     .middleware(JsonBody)
 
 export const remove = <const P extends Params>(params: P) =>

@@ -1,19 +1,16 @@
 import { toIncomingMessage } from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, Layer, Option, Redacted, Result, Schema, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
-import { Authentication, PrefetchMode } from "../contract/Middleware.ts"
+import { Authentication } from "../contract/Middleware.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
-import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
 import { CurrentPrincipal, isAllowed, type Principal } from "../domain/Principal.ts"
 import { hashApiKey, hasWrongChecksum } from "../runtime/ApiKey.ts"
-import { ApiKeys, maxPrefetchedBytes, type ResolvedApiKey } from "../port/ApiKeys.ts"
+import { ApiKeys } from "../port/ApiKeys.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 import { LinkClosed } from "../port/Links.ts"
-import { Prefetched } from "../runtime/Prefetched.ts"
 import { errorResponse } from "./Envelope.ts"
-import { reserveUntilSent } from "./Handlers.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
-import { MemoryBudget } from "../runtime/MemoryBudget.ts"
 import { isRepeated } from "./ArrivingRequest.ts"
 import { CurrentRequestLog } from "./traceAndLog.ts"
 
@@ -52,22 +49,13 @@ type Answering = Effect.Effect<
 
 type Refusal = Effect.Effect<HttpServerResponse.HttpServerResponse>
 
-/** The principal of a token, and the rows that were read with it. */
-export interface Resolved {
-  readonly principal: Extract<Principal, { readonly kind: "api_key" | "link" }>
-  readonly prefetched?: ResolvedApiKey["prefetched"]
-}
-
-/** The credential to read together with the token; none if `id` is undefined. */
-interface Prefetch {
-  readonly id: CredentialId | undefined
-  readonly withSealedKey: boolean
-}
+/** The principal of a token. */
+export type TokenPrincipal = Extract<Principal, { readonly kind: "api_key" | "link" }>
 
 /** How to look up tokens of one kind, and how to answer requests whose token is refused. */
 export interface TokenLookup {
   /** Looks up a token by its hash; returns an answer if it is refused. */
-  readonly resolve: (hash: ApiKeyHash, prefetch: Prefetch) => Answer<Result.Result<Resolved, Refusal>>
+  readonly resolve: (hash: ApiKeyHash) => Answer<Result.Result<TokenPrincipal, Refusal>>
   /** Answers a request without a token, or with several `Authorization` headers. */
   readonly missing: (request: HttpServerRequest.HttpServerRequest) => Refusal
   /** Answers a token whose checksum is wrong. */
@@ -103,20 +91,7 @@ export const makeKnownAccounts = (limit = 100_000) => {
   }
 }
 
-const decodeId = Schema.decodeUnknownOption(CredentialId)
-
-/** Provides the principal, and the rows that were read with it. */
-const asPrincipal = <A, E, R>(
-  app: Effect.Effect<A, E, R>,
-  { prefetched, principal }: Resolved
-): Effect.Effect<A, E, Exclude<R, CurrentPrincipal>> =>
-  Effect.updateContext(
-    app,
-    (context: Context.Context<Exclude<R, CurrentPrincipal>>) =>
-      Context.add(Context.add(context, CurrentPrincipal, principal), Prefetched, prefetched) as Context.Context<R>
-  )
-
-const logContextOf = ({ account_id, ...principal }: Resolved["principal"]) =>
+const logContextOf = ({ account_id, ...principal }: TokenPrincipal) =>
   principal.kind === "link"
     ? { account_id, link_id: principal.link_id }
     : { account_id, api_key_hash: principal.api_key_hash }
@@ -125,7 +100,6 @@ const logContextOf = ({ account_id, ...principal }: Resolved["principal"]) =>
 export const makeAuthentication = Effect.fnUntraced(function* (tokens: TokenLookup) {
   const { reads } = yield* RequestQueues
   const knownAccounts = makeKnownAccounts()
-  const withReservation = reserveUntilSent(yield* MemoryBudget)
   return Authentication.of({
     management_key: (app, { credential: token, endpoint }) =>
       Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Answering => {
@@ -133,38 +107,23 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: TokenLook
         if (Redacted.value(token) === "" || isRepeated(toIncomingMessage(request), "authorization"))
           return tokens.missing(request)
         if (hasWrongChecksum(Redacted.value(token))) return tokens.invalid
-        const { params } = Context.get(context, HttpRouter.RouteContext)
-        const prefetchMode = Context.getOrUndefined(endpoint.annotations, PrefetchMode)
-        const id = prefetchMode === undefined ? undefined : Option.getOrUndefined(decodeId(params["id"]))
         const hash = hashApiKey(token, "latin1")
-        const lookUp = reads(
-          knownAccounts.tenantOf(hash),
-          tokens.resolve(hash, { id, withSealedKey: prefetchMode === "sealed" })
-        )
-        return Effect.flatMap(lookUp, (resolved): Answering => {
+        return Effect.flatMap(reads(knownAccounts.tenantOf(hash), tokens.resolve(hash)), (resolved): Answering => {
           if (Result.isFailure(resolved)) {
             knownAccounts.forget(hash)
             return resolved.failure
           }
-          const { principal } = resolved.success
+          const principal = resolved.success
           knownAccounts.remember(hash, principal.account_id)
           const log = Context.get(context, CurrentRequestLog)
           if (log !== undefined) Object.assign(log, logContextOf(principal))
           if (!isAllowed(principal, endpoint.identifier)) return tokens.forbidden
-          const { bytes = 0 } = resolved.success.prefetched ?? {}
-          // If the credential is too large to be prefetched, `app` reads it, once its memory is reserved.
-          const answer =
-            bytes > maxPrefetchedBytes
-              ? asPrincipal(
-                  withReservation(request, bytes, () => app),
-                  { principal }
-                )
-              : asPrincipal(app, resolved.success)
+          const answer = Effect.provideService(app, CurrentPrincipal, principal)
           if (principal.kind !== "link") return answer
           // If the link was closed meanwhile, looks it up again to answer why.
           return Effect.catchDefect(answer, (defect) =>
             defect instanceof LinkClosed
-              ? Effect.flatMap(tokens.resolve(hash, { id: undefined, withSealedKey: false }), (again): Answering =>
+              ? Effect.flatMap(tokens.resolve(hash), (again): Answering =>
                   Result.isFailure(again) ? again.failure : Effect.die(defect)
                 )
               : Effect.die(defect)
@@ -174,21 +133,17 @@ export const makeAuthentication = Effect.fnUntraced(function* (tokens: TokenLook
   })
 })
 
-/**
- * Authenticates by API key, which it looks up on every request (D2, D3, D4, D42). The same statement prefetches the
- * credential in the path, so that a get takes one statement and an update two.
- */
+/** Authenticates by API key, which it looks up on every request (D2, D3, D4, D42). */
 export const layer = Layer.effect(
   Authentication,
   Effect.flatMap(ApiKeys, ({ find }) =>
     makeAuthentication({
-      resolve: (api_key_hash, { id, withSealedKey }) =>
+      resolve: (api_key_hash) =>
         Effect.map(
-          find(api_key_hash, id, withSealedKey),
+          find(api_key_hash),
           Option.match({
             onNone: () => Result.fail(invalid),
-            onSome: ({ account_id, prefetched, role }) =>
-              Result.succeed({ principal: { kind: "api_key", account_id, api_key_hash, role }, prefetched })
+            onSome: ({ account_id, role }) => Result.succeed({ kind: "api_key", account_id, api_key_hash, role })
           })
         ),
       missing: (request) =>

@@ -41,6 +41,14 @@ export const makeOperations = Effect.gen(function* () {
     }
     return jsonResponse(JSON.stringify({ data, total_count }))
   })
+  /** Answers with one credential. A long answer takes memory until it is sent. */
+  const answer = (request: HttpServerRequest.HttpServerRequest, credential: Credential) => {
+    const response = jsonResponse(credentialBody(credential))
+    const bytes = lengthOf(response)
+    return bytes > maxUnreservedBytes
+      ? withReservation(request, bytes, () => Effect.succeed(response))
+      : Effect.succeed(response)
+  }
   return {
     create: ({
       headers: { "idempotency-key": idempotency_key },
@@ -72,15 +80,15 @@ export const makeOperations = Effect.gen(function* () {
           HttpServerResponse.uint8Array(bytes, { contentType })
         )
       ),
-    // Not queued again: the queued lookup of the API key has usually prefetched the credential.
-    get: ({ params }: ById) => Effect.map(credentials.get(params.id), credentialResponse),
+    get: ({ params, request }: WithRequest<ById>) =>
+      Effect.flatMap(reading(credentials.get(params.id)), (credential) => answer(request, credential)),
     status: ({ params }: ById) => Effect.map(reading(status(params.id)), (data) => ({ data })),
-    update: ({ params, payload }: ById & { readonly payload: CredentialChanges }) =>
-      Effect.map(
+    update: ({ params, payload, request }: WithRequest<ById & { readonly payload: CredentialChanges }>) =>
+      Effect.flatMap(
         Effect.catchTag(writing(credentials.update(params.id, payload)), "StoredKeyUnusable", (unusable) =>
           Effect.andThen(Effect.logError(unusable.message), new StoredKeyUnreadable())
         ),
-        credentialResponse
+        (credential) => answer(request, credential)
       ),
     delete: ({ params }: ById) => Effect.as(writing(credentials.delete(params.id)), deletedResponse)
   }
@@ -99,6 +107,9 @@ const inQueue =
   (queue: RequestQueue) =>
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
     Effect.flatMap(CurrentPrincipal, (principal) => queue(accountOf(principal), operation))
+
+/** The greatest answer with one credential that takes no memory of the budget. */
+const maxUnreservedBytes = 16 * 1024
 
 /**
  * Bytes for the members of a credential that are lists: a page reserves them for each credential from the start, and
@@ -122,7 +133,7 @@ const lengthOf = ({ body }: HttpServerResponse.HttpServerResponse) =>
  * client has left. `make` gets a function that reserves memory for further bytes. Cuts off the client if an account
  * that has reserved less needs the memory.
  */
-export const reserveUntilSent = ({ admit }: MemoryBudget["Service"]) =>
+const reserveUntilSent = ({ admit }: MemoryBudget["Service"]) =>
   Effect.fnUntraced(function* <E, R>(
     request: HttpServerRequest.HttpServerRequest,
     bytes: number,
@@ -148,8 +159,6 @@ export const reserveUntilSent = ({ admit }: MemoryBudget["Service"]) =>
 const contentType = "application/json"
 const jsonResponse = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
   HttpServerResponse.text(body, { contentType, ...options })
-
-const credentialResponse = (credential: Credential) => jsonResponse(credentialBody(credential))
 
 /** The body of an answer with one credential: `{ data: credential }` as JSON. */
 export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })

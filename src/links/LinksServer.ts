@@ -16,7 +16,6 @@ import { group, makeOperations } from "../http/Handlers.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { RequestQueues } from "../runtime/FairQueue.ts"
-import { Prefetched } from "../runtime/Prefetched.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
 import * as Page from "./Page.ts"
@@ -37,7 +36,7 @@ const authentication = Layer.effect(
           if (Option.isNone(record)) return Effect.succeed(Result.fail(unknownLink))
           const { state, ...link } = record.value
           return state === "open"
-            ? Effect.succeed(Result.succeed({ principal: { kind: "link", ...link } as const }))
+            ? Effect.succeed(Result.succeed({ kind: "link", ...link } as const))
             : Effect.map(findStoredCredential(record.value), (credential) =>
                 Result.fail(refusal(LinkRefused.inState(state, Option.getOrUndefined(credential))))
               )
@@ -87,20 +86,13 @@ const handlers = group(
       const credential: Credential = yield* reads(account_id, credentials.get(id))
       return credential.workspace_id === workspace_id ? credential : yield* new NotFound()
     })
-    /** Runs an operation if `credentialOf` finds its credential. Passes the row on, so that it is not read twice. */
+    /** Runs an operation if `credentialOf` finds its credential. */
     const onCredential =
       <Request extends { readonly params: { readonly id: CredentialId } }, A, E, R>(
         operation: (request: Request) => Effect.Effect<A, E, R>
       ) =>
       (request: Request) =>
-        Effect.flatMap(credentialOf(request.params.id), (credential) =>
-          Effect.flatMap(currentLink, ({ account_id }) =>
-            Effect.provideService(operation(request), Prefetched, {
-              account_id,
-              credential: { id: credential.id, row: Option.some(credential) }
-            })
-          )
-        )
+        Effect.andThen(credentialOf(request.params.id), operation(request))
     const inWorkspace = <Input extends object>(input: Input) =>
       Effect.map(currentLink, ({ workspace_id }) => ({ ...input, workspace_id }))
 
@@ -126,7 +118,7 @@ const handlers = group(
         const payload = yield* decodeNewCredential({ ...fields, workspace_id, key })
         return yield* operations.create({ headers, payload })
       }),
-      update: Effect.fnUntraced(function* ({ params, payload: { sealed_key, ...fields } }) {
+      update: Effect.fnUntraced(function* ({ params, payload: { sealed_key, ...fields }, request }) {
         const { provider } = yield* credentialOf(params.id)
         const { purpose } = yield* currentLink
         if (purpose === "replace") {
@@ -135,7 +127,7 @@ const handlers = group(
         }
         const key = sealed_key === undefined ? {} : { key: yield* openSealed(sealed_key, provider, params.id) }
         const payload = yield* decodeCredentialChanges({ ...fields, ...key })
-        return yield* operations.update({ params, payload })
+        return yield* operations.update({ params, payload, request })
       }),
       /** The API keys to which a credential may be restricted: only ordinary keys send requests. */
       apiKeys: Effect.fnUntraced(function* () {

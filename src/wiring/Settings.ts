@@ -91,8 +91,6 @@ const database = Effect.all({
   maxAge: durationSetting("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
   /** Maximum requests of one account, for reads or for writes, that wait or are in progress. */
   queue: settingOr("DATABASE_QUEUE", whole(1, 1_000_000), 2000),
-  /** Whether concurrent requests share statements. */
-  batching: settingOr("DATABASE_BATCHING", trueOrFalse, true),
   /** Whether a transaction pooler such as PgBouncer is between the service and the database. */
   pooler: settingOr("DATABASE_POOLER", trueOrFalse, false)
 })

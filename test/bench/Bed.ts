@@ -65,8 +65,7 @@ export const patientSettings: DatabaseSettings = {
   ...databaseSettings,
   poolSize: 10,
   statementTimeout: Duration.minutes(1),
-  deadline: Duration.seconds(65),
-  batching: true
+  deadline: Duration.seconds(65)
 }
 
 /** Adds an account with a workspace, by default of the same id. */

@@ -57,7 +57,6 @@ const withSettings = (name: string, settings: Record<string, string>): Program =
 
 /** The service with one setting changed at a time. */
 const leversOf = (tracesTo: string): ReadonlyArray<Program> => [
-  withSettings("without batching", { DATABASE_BATCHING: "false" }),
   withSettings("with traces", { OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo })
 ]
 

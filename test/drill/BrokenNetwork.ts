@@ -13,7 +13,7 @@ import { judge, underLoad } from "./underLoad.ts"
 const most = 2 * 10 + 1
 
 const broken =
-  (fault: (proxy: FaultyProxy) => Effect.Effect<unknown>, other: Record<string, string>) => (findings: Findings) =>
+  (fault: (proxy: FaultyProxy) => Effect.Effect<unknown>) => (findings: Findings) =>
     Effect.gen(function* () {
       const cluster = yield* newCluster()
       yield* cluster.start()
@@ -23,7 +23,7 @@ const broken =
         cluster.query(`SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = '${applicationName}'`),
         ([row]) => Number(row?.["n"])
       )
-      yield* underLoad({ findings, bed, clients: 32, other }, function* ({ acked }) {
+      yield* underLoad({ findings, bed, clients: 32 }, function* ({ acked }) {
         yield* fault(proxy)
         proxy.forward()
         const healing = performance.now()
@@ -52,10 +52,4 @@ const faults: ReadonlyArray<readonly [name: string, fault: (proxy: FaultyProxy) 
   ["1 byte a second passes, for 12 s", lasting(12_000, ({ trickle }) => trickle())]
 ]
 
-export const rows: ReadonlyArray<Row> = faults.flatMap(([name, fault]) =>
-  [true, false].map((batching) => ({
-    id: "R4",
-    fault: batching ? name : `${name}, without batching`,
-    run: broken(fault, { DATABASE_BATCHING: String(batching) })
-  }))
-)
+export const rows: ReadonlyArray<Row> = faults.map(([name, fault]) => ({ id: "R4", fault: name, run: broken(fault) }))

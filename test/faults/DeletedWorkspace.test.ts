@@ -24,31 +24,26 @@ const interrupted = Effect.gen(function* () {
   return Context.add(replaced, Credentials, yield* Effect.provideContext(CredentialsLive.make, replaced))
 })
 
-const serviceWith = (batching: boolean) =>
-  TestService.layerWith({
-    settings: (settings) => ({ ...settings, database: { ...settings.database, batching } }),
-    parts: interrupted
-  })
+const service = TestService.layerWith({ parts: interrupted })
 
 const notOurs = { path: ["workspace_id"], message: "is not a workspace of this account" }
 const noDefault = { path: ["workspace_id"], message: "is required: the default workspace is deleted" }
 const withKey: ReadonlyArray<Header> = [["Idempotency-Key", "a-key"]]
 
-const begin = (batching: boolean) =>
-  Effect.gen(function* () {
-    meanwhile = Effect.void
-    const context = yield* Layer.build(serviceWith(batching))
-    const service = Context.get(context, TestService)
-    const accounts = Context.get(context, Accounts)
-    return { ...service, accounts, context, tenant: yield* service.newTenant }
-  })
+const begin = Effect.gen(function* () {
+  meanwhile = Effect.void
+  const context = yield* Layer.build(Layer.fresh(service))
+  const opened = Context.get(context, TestService)
+  const accounts = Context.get(context, Accounts)
+  return { ...opened, accounts, context, tenant: yield* opened.newTenant }
+})
 
-describe.each([true, false])("a create whose workspace is deleted meanwhile (batching: %s)", (batching) => {
+describe("a create whose workspace is deleted meanwhile", () => {
   it.live.each([
     ["without an idempotency key", []],
     ["with an idempotency key", withKey]
   ] as const)("%s is refused as if the workspace had been deleted before (F12, D6, D43)", function* ([, headers]) {
-    const { accounts, rowCount, sql, tenant, url } = yield* begin(batching)
+    const { accounts, rowCount, sql, tenant, url } = yield* begin
     const { account_id, management_key, workspace_id } = tenant
     const other = (yield* Effect.orDie(accounts.createWorkspace(account_id, "w"))).workspace_id
     const deleting = (id: WorkspaceId) => {
@@ -65,8 +60,8 @@ describe.each([true, false])("a create whose workspace is deleted meanwhile (bat
     assert.lengthOf(yield* sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%credential.create%'`, 0)
   })
 
-  it.live("is refused without affecting creates in other workspaces in the same statement (F12)", function* () {
-    const { newTenant, rowCount, sql, tenant, url } = yield* begin(batching)
+  it.live("is refused without affecting concurrent creates in other workspaces (F12)", function* () {
+    const { newTenant, rowCount, sql, tenant, url } = yield* begin
     const lasting = yield* newTenant
     const { workspace_id } = tenant
     let sealed = 0
@@ -83,7 +78,7 @@ describe.each([true, false])("a create whose workspace is deleted meanwhile (bat
   })
 
   it.live("waits for an uncommitted deletion of the workspace, and is refused once that commits (F12)", function* () {
-    const { rowCount, sql, tenant, url } = yield* begin(batching)
+    const { rowCount, sql, tenant, url } = yield* begin
     const { workspace_id } = tenant
     const commit = yield* holdOpen(sql, `UPDATE workspaces SET deleted_at = now() WHERE id = '${workspace_id}'`)
     const answer = yield* Effect.forkChild(create(url, tenant.management_key, minimal))

@@ -25,11 +25,11 @@ const shortDeadlines: DatabaseSettings = {
 }
 
 /** The service on a database that it reaches through a faulty network, with one credential in it. */
-const open = (batching: boolean, times: DatabaseSettings = shortDeadlines) =>
+const open = (times: DatabaseSettings = shortDeadlines) =>
   Effect.gen(function* () {
     const databaseUrl = yield* migratedDatabase
     const proxy = yield* faultyProxy(databaseUrl)
-    const settings = { ...settingsFor(proxy.url), database: { ...times, batching } }
+    const settings = { ...settingsFor(proxy.url), database: times }
     const scope = yield* Scope.make()
     const service = Server.layer(settings).pipe(
       Layer.provideMerge(Byok.layerWith(settings)),
@@ -61,19 +61,17 @@ const open = (batching: boolean, times: DatabaseSettings = shortDeadlines) =>
 const isRight = (first: Answer) => (answer: Answer) =>
   answer.status === 201 || (answer.status === 200 && answer.body === first.body)
 
-const faults: ReadonlyArray<readonly [string, boolean, (proxy: FaultyProxy) => void, boolean]> = [
-  ["cuts every connection, with a statement per request", false, ({ reset }) => reset(), false],
-  ["cuts every connection, with shared statements", true, ({ reset }) => reset(), false],
-  ["drops all data, with a statement per request", false, ({ swallow }) => swallow(), true],
-  ["drops all data, with shared statements", true, ({ swallow }) => swallow(), true]
+const faults: ReadonlyArray<readonly [string, (proxy: FaultyProxy) => void, boolean]> = [
+  ["cuts every connection", ({ reset }) => reset(), false],
+  ["drops all data", ({ swallow }) => swallow(), true]
 ]
 
 describe("a network to the database", () => {
   it.live.each(faults)(
     "that %s: every request is answered, and the service recovers and leaks no connection (R4, D11)",
     function* (row) {
-      const [, batching, fail, silent] = row
-      const { burst, close, connections, first, proxy } = yield* open(batching)
+      const [, fail, silent] = row
+      const { burst, close, connections, first, proxy } = yield* open()
       const right = isRight(first)
       yield* eventually(
         "every request succeeds",
@@ -106,8 +104,8 @@ describe("a network to the database", () => {
     }
   )
 
-  it.live.each([false, true])("that answers 200 ms late, batching %s: no request fails (R4)", function* (batching) {
-    const { burst, connections, first, proxy } = yield* open(batching, { ...databaseSettings, poolSize: 20 })
+  it.live("that answers 200 ms late: no request fails (R4)", function* () {
+    const { burst, connections, first, proxy } = yield* open({ ...databaseSettings, poolSize: 20 })
     const began = performance.now()
     proxy.delay(200)
     const answers = [...(yield* burst), ...(yield* burst)]
@@ -116,10 +114,10 @@ describe("a network to the database", () => {
     assert.isAtMost(yield* connections, 2 * 20 + 1)
   })
 
-  it.live.each([false, true])(
-    "that answers each statement 600 ms late, batching %s: a create fails at its deadline (F10, D11)",
-    function* (batching) {
-      const { key, proxy, url } = yield* open(batching)
+  it.live(
+    "that answers each statement 600 ms late: a create fails at its deadline (F10, D11)",
+    function* () {
+      const { key, proxy, url } = yield* open()
       proxy.delay(600)
       const began = performance.now()
       const answer = yield* create(url, key, minimal, [["Idempotency-Key", "one"]])

@@ -90,7 +90,7 @@ describe("GET /health/ready", () => {
   })
 
   it.live("answers 200 while the queue of tenants' requests is full (F13)", function* () {
-    const service = TestService.withDatabase({ queue: 1, batching: false })
+    const service = TestService.withDatabase({ queue: 1 })
     const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
     const { management_key } = yield* tenant
     const unlock = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")

@@ -14,9 +14,6 @@ import { assert, layerLive } from "../support/it.ts"
 
 const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))
 
-/** Sets batching as in the other tests. */
-const batching = (given: Settings): Settings => ({ ...given, database: { ...given.database, batching: true } })
-
 /** The service, sending traces to a collector of its own. */
 const traced = Layer.unwrap(
   Effect.map(SpanCollector, ({ url }) => {
@@ -24,7 +21,7 @@ const traced = Layer.unwrap(
     const headers = Redacted.make({ "api-key": "the collector's" })
     const resource = { ...settings.otlp.resource, serviceName: "keys" }
     return Layer.provideMerge(
-      TestService.layerWith({ settings: batching }),
+      TestService.layer,
       TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, headers, resource, traces } })
     )
   })

@@ -173,15 +173,15 @@ const once = Effect.gen(function* () {
       DATABASE_URL: `postgres://byok:${password}@127.0.0.1:${target.port}/postgres`,
       BYOK_KEYRING: keyring
     }
-    const [embedded, batching, single] = yield* Effect.all(
+    const [embedded, plain, structured] = yield* Effect.all(
       [
         startService(settings),
         startService({ ...proxied, LOG_FORMAT: "logfmt" }),
-        startService({ ...proxied, LOG_FORMAT: "json", DATABASE_BATCHING: "false" })
+        startService({ ...proxied, LOG_FORMAT: "json" })
       ],
       { concurrency: 2 }
     )
-    const loud = [embedded, batching, single]
+    const loud = [embedded, plain, structured]
     yield* sendAllWhile(loud, sealingIsRefused)
 
     const quiet = yield* Effect.forEach(quieter, (changes) => startService({ ...direct, ...changes }), {
@@ -191,22 +191,22 @@ const once = Effect.gen(function* () {
     const ids = yield* Effect.forEach(keys, (key) =>
       Effect.gen(function* () {
         const id = createdId(yield* call(embedded.url, "nothing", post(token, { ...minimal, key })))
-        yield* call(single.url, "nothing", { path: `/api/v1/byok/${id}`, headers: [bearer(token)] })
+        yield* call(structured.url, "nothing", { path: `/api/v1/byok/${id}`, headers: [bearer(token)] })
         return id
       })
     )
     const replaced = post(token, { ...minimal, key: secretOf("a key that is replaced") })
     const changed = { path: `/api/v1/byok/${createdId(yield* call(embedded.url, "nothing", replaced))}` }
     for (const service of loud) {
-      const body = JSON.stringify({ key: secretOf(`a new key ${service.url}`), disabled: service === single })
+      const body = JSON.stringify({ key: secretOf(`a new key ${service.url}`), disabled: service === structured })
       const update = { ...changed, method: "PATCH", headers: [bearer(token), json], body }
       assert.strictEqual((yield* call(service.url, "nothing", update)).status, 200)
     }
-    yield* call(single.url, "nothing", { ...changed, method: "DELETE", headers: [bearer(token)] })
+    yield* call(structured.url, "nothing", { ...changed, method: "DELETE", headers: [bearer(token)] })
     yield* sendAllWhile([...loud, ...quiet], rowIsRefused)
     yield* Effect.forEach(databaseFailures, (failure) => sendAllWhile(loud, failure))
     yield* Scope.close(proxy, Exit.void)
-    yield* sendAll([batching, single], "connections are refused")
+    yield* sendAll([plain, structured], "connections are refused")
     yield* scrape(loud)
     return { services: [...loud, ...quiet], ids }
   })

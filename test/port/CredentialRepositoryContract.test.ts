@@ -9,7 +9,7 @@ import { insertPlain, plainCredential, plainSealedKey } from "../support/databas
 import { assert, type It, layerLive } from "../support/it.ts"
 import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant } from "../support/database/newTenant.ts"
-import { type Ports, databases } from "../support/database/stores.ts"
+import { type Ports, database } from "../support/database/stores.ts"
 
 const encode = Schema.encodeSync(Credential)
 const hex = ({ kek_id, sealed, wrapped_dek }: SealedKey) =>
@@ -97,4 +97,4 @@ const contract = (it: It<Ports>) => {
   })
 }
 
-for (const [name, store] of databases) layerLive(store)(`the repository of credentials ${name}`, contract)
+layerLive(database)("the repository of credentials on PostgreSQL", contract)

@@ -100,7 +100,6 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
       yield* Effect.forEach(ids, (id) => repository.insert(account_id, { ...credential, id }, sealed), together)
       yield* Effect.forEach(ids, (id) => repository.findById(account_id, id), together)
       yield* Effect.forEach(ids, () => apiKeys.find(hash), together)
-      yield* Effect.forEach(ids, (id) => apiKeys.find(hash, id), together)
       yield* apiKeys.ownedBy(account_id, [hash])
       const wanted = [workspace_id, undefined, workspace_id, undefined]
       yield* Effect.forEach(wanted, (one) => workspaces.resolve(account_id, one), together)

@@ -70,7 +70,6 @@ export const usePorts = Effect.gen(function* () {
   )
   yield* workspaces.resolve(account_id, undefined)
   const apiKeys = yield* ApiKeys
-  yield* Effect.forEach(more, ({ id }) => apiKeys.find(management_key_hash, id), together)
   yield* Effect.forEach(more, () => apiKeys.find(management_key_hash), together)
   yield* apiKeys.ownedBy(account_id, [management_key_hash])
   yield* records.deleteOlderThan(Duration.zero, 10)

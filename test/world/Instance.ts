@@ -26,9 +26,6 @@ import type { Lease } from "../../src/service/routing/Lease.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { TokensOnly } from "../../src/service/tokens/Tokens.ts"
 import type { Walk } from "../../src/service/routing/Walk.ts"
-import { type Batch, makeBatching } from "../../src/sql/connection/Batching.ts"
-import type { PoolMeter } from "../../src/sql/connection/PoolMeter.ts"
-import type { Query } from "../../src/sql/connection/Query.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import type { Fault } from "./History.ts"
 import type { Random, Simulation } from "./Simulation.ts"
@@ -116,35 +113,6 @@ const sealedAs = (n: number, key: string, context: SealingContext): SealedKey =>
 export const isSealedFor = ({ wrapped_dek }: SealedKey, context: SealingContext) =>
   textOf(wrapped_dek).replace(/^\d+ /, "") === context
 
-/** Writes that share statements. */
-const batched = new Set(["insert", "update", "delete"])
-
-/** What a write is of. */
-type Written = UnstoredCredential | { readonly credential: UnstoredCredential } | CredentialId
-
-/** A write that may share its statement. */
-interface Write {
-  readonly act: Act | undefined
-  readonly context: Context.Context<never>
-  readonly pool: string
-  readonly rows: ReadonlyArray<string>
-  readonly statement: Effect.Effect<unknown, unknown>
-}
-
-const unmetered: PoolMeter = {
-  timing: (retrying) => retrying,
-  batched: () => {},
-  waited: () => {},
-  refused: () => {},
-  addQueue: () => {}
-}
-
-/** Fails as a query does that the pool does not repeat. */
-const once = <A>(query: Query<A>) =>
-  Effect.catchDefect(query, (defect) =>
-    defect instanceof DatabaseFailure ? Effect.fail(defect) : Effect.die(defect)
-  ) as Effect.Effect<A, DatabaseFailure>
-
 /** One process: its services, over stores that all share and that fail as the seed has it. */
 export class Instance {
   readonly #shared: Shared
@@ -166,10 +134,6 @@ export class Instance {
   life = 0
   budget = makeMemoryBudget(1)
   services: Context.Context<Services> | undefined
-  readonly #batches = new Map<
-    string,
-    (write: Write) => Effect.Effect<Exit.Exit<unknown, unknown>, ServiceUnavailable>
-  >()
   #scope: Scope.Closeable | undefined
   #isRestarting = false
   readonly #asking = new Set<Fiber.Fiber<unknown, unknown>>()
@@ -290,42 +254,6 @@ export class Instance {
     })
   }
 
-  /** Batches the writes of one kind to credentials, as the pool of connections does. */
-  #batching(batch: Batch, name: string) {
-    const { carriedOut } = this.#shared
-    const writing = (writes: ReadonlyArray<Write>) => {
-      const made = Effect.sync(() =>
-        writes.map(({ act, context, statement }) => Effect.runSyncExitWith(context)(carriedOut(name, act, statement)))
-      )
-      const rows = writes.flatMap(({ rows }) => rows)
-      const acts = writes.map(({ act }) => act)
-      return this.#sent(name, rows, acts, made) as Effect.Effect<unknown> as Query<
-        ReadonlyArray<Exit.Exit<unknown, unknown>>
-      >
-    }
-    return batch<Write, Exit.Exit<unknown, unknown>>({
-      operation: `world.${name}`,
-      lockOf: ({ pool }) => pool,
-      one: (write) => Effect.map(writing([write]), ([exit]) => exit as Exit.Exit<unknown, unknown>),
-      many: writing
-    })
-  }
-
-  /** A write to a credential, alone or in a statement with others. */
-  #write(name: string, rows: ReadonlyArray<string>, statement: Effect.Effect<unknown, unknown>, of: Written) {
-    const { simulation, stores } = this.#shared
-    return Effect.withFiber((fiber) => {
-      const act = fiber.getRef(CurrentAct)
-      if (act?.link !== undefined) return this.#statement(name, rows, statement)
-      const written = typeof of === "string" ? Context.get(stores, Memory).credentials.get(of) : of
-      const { provider = "none", workspace_id = "" } =
-        (written && "credential" in written ? written.credential : written) ?? {}
-      const context = Context.add(fiber.context, Clock.Clock, simulation.wall)
-      const write = { act, context, pool: `${workspace_id} ${provider}`, rows, statement }
-      return Effect.flatten(this.#batches.get(name)?.(write) ?? Effect.interrupt)
-    })
-  }
-
   /** Stores what nobody else has locked, and answers with the rest. */
   #storeFree({ store }: Parkings["Service"], changes: ReadonlyArray<ParkingChange>) {
     return Effect.suspend(() => {
@@ -346,12 +274,9 @@ export class Instance {
         const locks = port.key === Parkings.key && name === "store"
         if (locks)
           return (changes: ReadonlyArray<ParkingChange>) => this.#storeFree(service as Parkings["Service"], changes)
-        const isBatched = port.key === CredentialRepository.key && batched.has(String(name))
         const ask = (statement: unknown, ...given: ReadonlyArray<unknown>) => {
           const isFree = this.#shared.lockedUntil.size === 0
           const rows = (isFree ? [] : given).flatMap((one) => JSON.stringify(one)?.match(/[0-9a-f-]{36}/g) ?? [])
-          if (isBatched)
-            return this.#write(String(name), rows, statement as Effect.Effect<unknown>, given[1] as Written)
           return this.#statement(String(name), rows, statement as Effect.Effect<unknown>)
         }
         return typeof member === "function"
@@ -449,10 +374,6 @@ export class Instance {
     const scope = Scope.makeUnsafe()
     this.#scope = scope
     const built = Effect.gen({ self: this }, function* () {
-      const { batch } = yield* makeBatching({
-        ...{ deadline: Duration.seconds(3), maxWaiting: 100, timedOut: away("57014"), meter: unmetered, retrying: once }
-      })
-      for (const name of batched) this.#batches.set(name, this.#batching(batch, name))
       const credentials = yield* CredentialsLive.make
       const context = yield* Layer.build(Router.layer)
       const router = this.#observed(Context.get(context, Router))

@@ -12,7 +12,6 @@ import { CredentialRepository, type StoredCredential } from "../../port/Credenti
 import { RequestTimeout, timeLeft } from "../../runtime/Deadline.ts"
 import { StoredKeyUnusable } from "../../port/Credentials.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { Prefetched } from "../../runtime/Prefetched.ts"
 import { makeLeakCheck } from "./LeakResponse.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 import { matchesKey, openKey, resealKey } from "./StoredKey.ts"
@@ -101,9 +100,7 @@ export const makeUpdate = Effect.gen(function* () {
     const deadline = performance.now() + (yield* timeLeft(timeout))
     const first = yield* attempt(account_id, id, changes)
     if (Option.isSome(first)) return first.value
-    // The prefetched rows are out of date.
-    const retry = Effect.provideService(attempt(account_id, id, changes), Prefetched, undefined)
-    const retries = Effect.repeat(retry, { until: (result) => Option.isSome(result) || performance.now() >= deadline })
+    const retries = Effect.repeat(attempt(account_id, id, changes), { until: (result) => Option.isSome(result) || performance.now() >= deadline })
     const lock = RcMap.get(locks, `${account_id} ${id}`)
     const updated = yield* Effect.scoped(Effect.flatMap(lock, (semaphore) => semaphore.withPermit(retries)))
     return Option.isSome(updated) ? updated.value : yield* new ServiceUnavailable()

@@ -15,9 +15,8 @@ import {
 import { record, recordEach } from "../audit/auditing.ts"
 import { askExists, askFirst, askRows, type Dated, fromDated, makeLookUp } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
-import { lockDistributedAccount } from "../rows/principalRows.ts"
+import { lockDistributedAccount } from "../rows/lockDistributedAccount.ts"
 import { eraseAccount } from "./eraseAccount.ts"
-import { findDefaultWorkspace } from "../../runtime/Prefetched.ts"
 
 /** When a workspace of an account was deleted, or an API key revoked. */
 interface Ended {
@@ -211,7 +210,7 @@ export const workspaceResolver = Layer.effect(
     })
     return {
       resolve: (account_id, requested) =>
-        requested === undefined ? findDefaultWorkspace(account_id, findDefault) : find({ account_id, id: requested })
+        requested === undefined ? findDefault({ account_id }) : find({ account_id, id: requested })
     }
   })
 )

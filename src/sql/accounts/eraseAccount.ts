@@ -9,7 +9,7 @@ import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { type Recorded, recordedOf } from "../rows/credentialRows.ts"
 import { keyColumns } from "../rows/poolRows.ts"
-import { lockDistributedAccount } from "../rows/principalRows.ts"
+import { lockDistributedAccount } from "../rows/lockDistributedAccount.ts"
 import { erasingRights, missingRights } from "../schema/inspectSession.ts"
 
 const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })

@@ -21,10 +21,8 @@ export interface ConnectionPool {
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query however full the queue is, without a place in it. For occasional queries of the service itself. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
-  /** Makes a function for many concurrent callers, who share statements, but not failures of single rows. */
+  /** Makes a look-up for many concurrent callers. With Citus, each has its own statement, else they share some. */
   readonly batch: Batch
-  /** Runs a statement that takes `lock`, outside batches. Until it ends, batches delay requests for the same lock. */
-  readonly withLock: <A, E, R>(lock: string, statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Whether a statement failed in the last minute because the disk of the database is full. */
   readonly metFullDisk: () => boolean
 }
@@ -36,7 +34,6 @@ export interface PoolSettings {
   readonly poolSize: number
   /** How many connections only `batch` and `probe` use; at least one remains for `ask`. */
   readonly reserved: number
-  readonly batching: boolean
   readonly distributed: boolean
   /** How many commits on this pool were reported as possibly not replicated. */
   readonly unreplicated: () => number
@@ -112,19 +109,17 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       return span === undefined ? answer : onEnd(answer, (exit) => endSpan(span, exit))
     })
   }
-  const unbatched: Batch =
+  const separately: Batch =
     ({ one, operation }) =>
     (request) =>
       run(one(request), operation, retrying)
-  const { batching, distributed } = settings
+  const { distributed } = settings
   return {
     sql,
     distributed,
     metFullDisk,
     ask: (query, operation) => run(query, operation, retryingUnreserved),
     probe: (query, operation) => Effect.orDie(run(query, operation, retrying, false)),
-    ...(batching && !distributed
-      ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) })
-      : { batch: unbatched, withLock: (_lock, statement) => statement })
+    batch: distributed ? separately : yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) })
   } satisfies ConnectionPool
 })

@@ -19,7 +19,6 @@ export interface DatabaseSettings {
   readonly maxAge: Duration.Duration
   /** DATABASE_QUEUE, from which `queueLimits` derives the limits of all queues. */
   readonly queue: number
-  readonly batching: boolean
   /** Whether the target is a transaction pooler, which allows no prepared statements and no session settings. */
   readonly pooler: boolean
 }
@@ -139,7 +138,7 @@ export const layer = (
     // Reserves connections for batched look-ups, as of API keys: long reads of one account could occupy all others.
     reads: poolOf("reads", settings, 2),
     writes: poolOf("writes", settings, 0),
-    background: poolOf("background", { ...settings, poolSize: 1, batching: false }, 0)
+    background: poolOf("background", { ...settings, poolSize: 1 }, 0)
   }
   return Layer.effect(Database, Effect.all(pools))
 }

@@ -92,7 +92,7 @@ interface LookUp<Wanted, Row extends object, A> {
   readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
   readonly select: (values: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
   readonly read: (row: Row & Numbered, wanted: Wanted) => A
-  /** Names the row, so that requests can share it. A SELECT that locks needs names: it locks in their order. */
+  /** Names the row, so that requests can share it. */
   readonly nameOf?: (wanted: Wanted) => string
 }
 
@@ -123,9 +123,8 @@ export const makeLookUp = <Wanted extends object, Row extends object, A>(
     many: (all) => {
       const keyOf = nameOf ?? ((wanted: Wanted) => wanted)
       const distinct = Array.from(new Map(all.map((wanted) => [keyOf(wanted), wanted])).values())
-      const sorted = nameOf === undefined ? distinct : inLockOrder(nameOf, distinct)
-      return Effect.map(many(mapNames((name) => sorted.map((wanted) => wanted[name]))), (rows) => {
-        const rowOf = new Map(rows.map((row) => [keyOf(sorted[row.n - 1] as Wanted), row]))
+      return Effect.map(many(mapNames((name) => distinct.map((wanted) => wanted[name]))), (rows) => {
+        const rowOf = new Map(rows.map((row) => [keyOf(distinct[row.n - 1] as Wanted), row]))
         return all.map((wanted) =>
           Option.map(Option.fromUndefinedOr(rowOf.get(keyOf(wanted))), (row) => read(row, wanted))
         )

@@ -2,7 +2,6 @@ import { Effect, Layer } from "effect"
 import type { Credential } from "../../domain/Credential.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { CredentialRepository, PoolLimits, type StoredCredential } from "../../port/CredentialRepository.ts"
-import { findCredential, findSealed } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/statements.ts"
 import {
@@ -13,9 +12,8 @@ import {
   storedOf,
   type SealedCredentialRow
 } from "../rows/credentialRows.ts"
-import { deleteCredential, reorderCredentials, updateCredential } from "./changeCredential.ts"
-import { createCredential } from "./createCredential.ts"
 import { listCredentials, scanCredentials } from "./listCredentials.ts"
+import { makeWrites } from "./writeCredentials.ts"
 
 interface Wanted {
   readonly account_id: AccountId
@@ -48,14 +46,11 @@ export const layer = Layer.effect(
     })
 
     return {
-      insert: createCredential(writes, limits),
-      findById: (account_id, id) => findCredential(account_id, id, find),
-      findSealed: (account_id, id) => findSealed(account_id, id, findStored),
+      ...makeWrites(writes, limits),
+      findById: (account_id, id) => find({ account_id, id }),
+      findSealed: (account_id, id) => findStored({ account_id, id }),
       list: listCredentials(reads),
-      update: updateCredential(writes, limits),
-      delete: deleteCredential(writes),
-      scan: scanCredentials(reads),
-      reorder: reorderCredentials(writes)
+      scan: scanCredentials(reads)
     }
   })
 )

@@ -2,12 +2,7 @@ import { Duration, Effect, Layer } from "effect"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { Database } from "../connection/Database.ts"
-import { makeLookUp } from "../connection/statements.ts"
-
-interface Wanted {
-  readonly account_id: AccountId
-  readonly key_hash: Uint8Array
-}
+import { askFirst } from "../connection/statements.ts"
 
 interface Row {
   readonly credential_id: CredentialId
@@ -18,19 +13,11 @@ export const layer = Layer.effect(
   IdempotencyRecords,
   Effect.map(Database, ({ writes }) => {
     const { distributed, sql } = writes
-    /** Locks the record: a write, so that the look-up's commit waits for the same replicas as the record's insert. */
-    const find = makeLookUp<Wanted, Row, Row>(writes, {
-      operation: "idempotency_records.find",
-      by: { account_id: "uuid", key_hash: "bytea" },
-      select: ({ account_id, key_hash }) => sql<Row>`
+    return {
+      /** Locks the record: a write, so that the look-up's commit waits for the same replicas as the record's insert. */
+      find: (account_id: AccountId, key_hash) => askFirst(writes, "idempotency_records.find")<Row>`
         SELECT credential_id, fingerprint FROM idempotency_records
         WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
-      read: ({ credential_id, fingerprint }) => ({ credential_id, fingerprint }),
-      nameOf: ({ account_id, key_hash }) => `${account_id} ${Buffer.from(key_hash).toString("hex")}`
-    })
-
-    return {
-      find: (account_id, key_hash) => find({ account_id, key_hash }),
       /**
        * Deletes by `ctid` and key, because `ctid` alone is ambiguous in a partitioned table. On Citus, which cannot
        * lock rows of several nodes, deletes by key alone and without locks.

@@ -7,7 +7,6 @@ import { multiSecretProviders } from "../../domain/Provider.ts"
 import type { SealedKey, BoundCredential } from "../../domain/SealedKey.ts"
 import { type KeyReference, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import { recordEach, recordOnce } from "../audit/auditing.ts"
-import { hasLeakMarks } from "../../runtime/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp, tableOf } from "../connection/statements.ts"
 import {
@@ -158,8 +157,8 @@ export const layer = Layer.effect(
           WHERE account_id = ${account_id} AND id = ANY(ARRAY(
             SELECT credential_id FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked'
           )) AND ${isSuspected(sql, labels())} AND ${isMarkedAsLeaked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
-        return Effect.flatMap(hasLeakMarks(account_id, findMark), (has_marks) =>
-          has_marks
+        return Effect.flatMap(findMark({ account_id }), (mark) =>
+          Option.isSome(mark)
             ? Effect.map(ask(rows(), "leaked_keys.marked"), (suspects) => suspects.map(suspectOf))
             : Effect.succeed([])
         )

@@ -1,4 +1,4 @@
-import { DateTime, Effect, Record } from "effect"
+import { DateTime, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { listNames } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
@@ -10,7 +10,6 @@ import type {
   ScannedCredential
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { compileOnce, tableOf } from "../connection/statements.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { listBytes, credentialColumns, credentialOf, type CredentialRow } from "../rows/credentialRows.ts"
 import { isMarkedAsLeaked } from "../rows/parkingRows.ts"
@@ -45,32 +44,14 @@ type Listed = Effect.Success<ReturnType<CredentialRepository["Service"]["list"]>
 
 const isList = (column: string) => (listNames as ReadonlyArray<string>).includes(column)
 
-/**
- * The parameters of a page: `offset` and `limit` choose its rows; it has lists only if they have at most `max_bytes`
- * together.
- */
-const paging = {
-  account_id: "uuid",
-  workspace_id: "uuid",
-  limit: "integer",
-  offset: "integer",
-  max_bytes: "integer"
-} as const
-type Paging = keyof typeof paging
-const pagingNames = Object.keys(paging) as ReadonlyArray<Paging>
 type PageRequest = Pick<CredentialPage, "limit" | "offset" | "workspace_id"> & {
   readonly account_id: AccountId
+  /** The page has lists only if they have at most so many bytes together. */
   readonly max_bytes: number
 }
 
 /** More than the bytes of any page's lists. */
 const unbounded = 2_147_483_647
-
-/** The greatest offset of pages that share a statement: a long skip would delay the others. */
-const maxSharedOffset = 1000
-
-/** The usual bytes of a row without its lists. */
-const rowBytes = 1024
 
 /** The page that rows make up, and the bytes of its lists, whether they were read or not. */
 const pageOf = (rows: ReadonlyArray<Row>) => ({
@@ -82,15 +63,15 @@ const pageOf = (rows: ReadonlyArray<Row>) => ({
  * Lists in one statement, so that page and count are of one snapshot. The count is the sum of `members` in `pools`,
  * unless there are filters besides the provider. The index `credentials_list` finds the first row after the offset.
  */
-export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
+export const listCredentials = ({ ask, sql }: ConnectionPool) => {
   const select = (
-    valueOf: (name: Paging) => Statement.Fragment,
-    provider?: string,
-    filters: ReadonlyArray<Statement.Fragment> = []
+    { account_id, limit, max_bytes, offset, workspace_id }: PageRequest,
+    provider: string | undefined,
+    filters: ReadonlyArray<Statement.Fragment>
   ) => {
     const isInWorkspace = sql.and([
-      sql`account_id = ${valueOf("account_id")}`,
-      sql`workspace_id = ${valueOf("workspace_id")}`,
+      sql`account_id = ${account_id}`,
+      sql`workspace_id = ${workspace_id}`,
       ...(provider === undefined ? [] : [sql`provider = ${provider}`])
     ])
     const isListed = sql.and([isInWorkspace, ...filters])
@@ -101,44 +82,19 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
     const values = credentialColumns.map((column) => {
       const value = sql`${sql(column)}`
       return isList(column)
-        ? sql`CASE WHEN sum(list_bytes) OVER () <= ${valueOf("max_bytes")} THEN ${value} END AS ${value}`
+        ? sql`CASE WHEN sum(list_bytes) OVER () <= ${max_bytes} THEN ${value} END AS ${value}`
         : value
     })
-    return sql`
+    return sql<Row>`
       SELECT total_count, page.* FROM (${counted}) AS counted LEFT JOIN (
         SELECT (sum(list_bytes) OVER ())::integer AS bytes, ${sql.csv(values)} FROM (
           SELECT ${sql.csv(credentialColumns)}, ${listBytes(sql)} AS list_bytes FROM credentials
           WHERE ${isListed} AND (created_at, id) >= (
-            SELECT created_at, id FROM credentials WHERE ${isListed} ORDER BY created_at, id LIMIT 1 OFFSET ${valueOf("offset")}
-          ) ORDER BY created_at, id LIMIT ${valueOf("limit")}
+            SELECT created_at, id FROM credentials WHERE ${isListed} ORDER BY created_at, id LIMIT 1 OFFSET ${offset}
+          ) ORDER BY created_at, id LIMIT ${limit}
         ) AS sized
-      ) AS page ON true`
+      ) AS page ON true ORDER BY created_at, id`
   }
-  const one = compileOnce(
-    sql,
-    pagingNames,
-    (parameters) =>
-      sql<Row>`${select((name) => sql`${parameters[name]}::${sql.literal(paging[name])}`)} ORDER BY created_at, id`
-  )
-  const many = compileOnce(
-    sql,
-    pagingNames,
-    (parameters) => sql<Row & { readonly n: number }>`
-      SELECT wanted.n::int AS n, listed.* FROM ${tableOf(sql, "wanted", paging, (name) => parameters[name])},
-      LATERAL (${select((name) => sql`wanted.${sql(name)}`)}) AS listed ORDER BY n, created_at, id`
-  )
-  const readInBatch = batch<PageRequest, ReturnType<typeof pageOf>>({
-    operation: "credentials.list",
-    one: (request) => Effect.map(one(request), pageOf),
-    many: (requests) => {
-      const parameters = Record.map(paging, (_, name) => requests.map((request) => request[name]))
-      return Effect.map(many(parameters), (rows) => {
-        const rowsOf = Map.groupBy(rows, ({ n }) => n)
-        return requests.map((_, index) => pageOf(rowsOf.get(index + 1) ?? []))
-      })
-    },
-    sizeOf: ({ limit, max_bytes }) => max_bytes + limit * rowBytes
-  })
 
   return (account_id: AccountId, { memory, provider, q, state, ...page }: CredentialPage): Answer<Listed> => {
     const filters = [
@@ -150,22 +106,16 @@ export const listCredentials = ({ ask, batch, sql }: ConnectionPool) => {
               OR right(lower(label), char_length(${q})) = lower(${q}))`
           ])
     ]
-    const isFiltered = filters.length > 0 || provider !== undefined
-    const readAlone = (request: PageRequest) => {
-      const rows = sql<Row>`${select((name) => sql`${request[name]}`, provider, filters)} ORDER BY created_at, id`
-      return Effect.map(ask(rows, "credentials.list"), pageOf)
-    }
-    /** Reads again, with more memory, if the lists exceed `maxBytes`. */
-    const list = (maxBytes: number, read: typeof readAlone): Answer<Listed> =>
-      Effect.flatMap(read({ account_id, max_bytes: maxBytes, ...page }), ({ bytes, listed }) =>
-        memory !== undefined && bytes > maxBytes
-          ? Effect.andThen(memory.admit(bytes), list(bytes, readAlone))
+    /** Reads again, with more memory, if the lists exceed `max_bytes`. */
+    const list = (max_bytes: number): Answer<Listed> => {
+      const rows = ask(select({ account_id, max_bytes, ...page }, provider, filters), "credentials.list")
+      return Effect.flatMap(Effect.map(rows, pageOf), ({ bytes, listed }) =>
+        memory !== undefined && bytes > max_bytes
+          ? Effect.andThen(memory.admit(bytes), list(bytes))
           : Effect.succeed(listed)
       )
-    return list(
-      memory?.reserved ?? unbounded,
-      isFiltered || memory === undefined || page.offset > maxSharedOffset ? readAlone : readInBatch
-    )
+    }
+    return list(memory?.reserved ?? unbounded)
   }
 }
 

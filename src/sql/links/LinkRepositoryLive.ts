@@ -1,4 +1,5 @@
 import { Array as Arr, DateTime, Effect, Layer, Option } from "effect"
+import type { SqlClient } from "effect/sql"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
 import type { Link } from "../../domain/Link.ts"
@@ -7,18 +8,30 @@ import { type LinkRecord, type LinkKeyPair, LinkRepository } from "../../port/Li
 import { record, recordEach } from "../audit/auditing.ts"
 import { askExists, askFirst, askRows, type Dated, fromDated } from "../connection/statements.ts"
 import { Database } from "../connection/Database.ts"
-import {
-  linkKeyColumns,
-  lockDistributedAccount,
-  lockOpenLink,
-  clearLinkKeys,
-  isOpenLink
-} from "../rows/principalRows.ts"
+import { lockDistributedAccount } from "../rows/lockDistributedAccount.ts"
 
 type Row = Dated<LinkRecord>
 type Names = Record<"account_name" | "workspace_name", string>
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
+
+/** The columns of a link's key pair: public key and sealed private key. */
+const linkKeyColumns = ["public_key", "kek_id", "wrapped_dek", "sealed"] as const
+
+/** The assignments that delete a link's key pair. */
+const clearLinkKeys = (sql: SqlClient.SqlClient) =>
+  sql.csv(linkKeyColumns.map((column) => sql`${sql(column)} = NULL`))
+
+/** The condition that a row is this link, and that the link is open. */
+const isOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
+  sql`account_id = ${account_id} AND id = ${link_id} AND ended IS NULL AND expires_at > now()`
+
+/** Locks a link until the transaction ends, if it is open. Returns whether it is. */
+const lockOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
+  Effect.map(
+    sql`SELECT 1 FROM links WHERE ${isOpenLink(sql, account_id, link_id)} FOR UPDATE`,
+    ({ length }) => length > 0
+  )
 
 export const layer = Layer.effect(
   LinkRepository,

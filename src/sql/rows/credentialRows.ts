@@ -1,6 +1,6 @@
 import { DateTime } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { type Column, type Credential, listNames, memberNames, members, membersOf } from "../../domain/Credential.ts"
+import { type Credential, listNames, memberNames, membersOf } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { boundNames, type SealedKey } from "../../domain/SealedKey.ts"
 import type { StoredCredential, UnstoredCredential } from "../../port/CredentialRepository.ts"
@@ -72,41 +72,16 @@ export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Re
   label
 })
 
-/**
- * How much a row adds to the bytes of its pool: the sizes of its lists and its sealed key. Counts like `memberBytes` in
- * SQL, except that `sealed` is null in an update that keeps the key.
- */
-export const memberBytesOf = (
-  row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed?: Uint8Array | null }
-) =>
-  listNames
-    .flatMap((list) => row[list] ?? [])
-    .reduce((sum, element) => sum + Buffer.byteLength(element), row.sealed?.length ?? 0)
-
 /** Maximum bytes of a page in a scan of all accounts' credentials. A first row with more is a page by itself. */
 export const pageBytes = 8 * 1024 * 1024
 
-/** SQL for the bytes of the lists in a row; `table` qualifies its columns, if set. */
-export const listBytes = (sql: SqlClient.SqlClient, table?: string) => {
-  const prefix = table === undefined ? "" : `${table}.`
-  const bytesOf = (list: string) => `coalesce(octet_length(array_to_string(${prefix}${list}, '')), 0)`
-  return sql.literal(listNames.map(bytesOf).join(" + "))
-}
+/** SQL for the bytes of the lists in a row. */
+export const listBytes = (sql: SqlClient.SqlClient) =>
+  sql.literal(listNames.map((list) => `coalesce(octet_length(array_to_string(${list}, '')), 0)`).join(" + "))
 
 /** SQL for how many elements the lists in a row have together. */
 export const listElements = (sql: SqlClient.SqlClient) =>
   sql.literal(listNames.map((list) => `coalesce(cardinality(${list}), 0)`).join(" + "))
-
-/** The type in PostgreSQL of each member, and of the other columns that a new row sets. */
-const types: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(memberNames.map((name) => [name, members[name].column])),
-  ...{ account_id: "uuid", kek_id: "text", wrapped_dek: "bytea", sealed: "bytea" }
-}
-
-/** The types of `newColumns`. */
-export const columnTypes = Object.fromEntries(newColumns.map((column) => [column, types[column]])) as Readonly<
-  Record<keyof NewRow, Exclude<Column, "timestamptz"> | "bytea">
->
 
 /** The primary key of a row of credentials. Scans of all accounts read the rows in its order. */
 export interface CredentialKey {

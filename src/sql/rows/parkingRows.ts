@@ -4,7 +4,7 @@ import type { CredentialReference } from "../../domain/Identifiers.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Query } from "../connection/Query.ts"
 import { inLockOrder, tableOf } from "../connection/statements.ts"
-import { type AndAccount, keyColumns, samePool } from "./poolRows.ts"
+import { keyColumns, samePool } from "./poolRows.ts"
 
 /** References to credentials as a table `wanted`. */
 export const referencesOf = (sql: SqlClient.SqlClient, credentials: ReadonlyArray<CredentialReference>) =>
@@ -19,6 +19,9 @@ export const setOf = (credentials: ReadonlyArray<CredentialReference>) => {
   const names = new Map(credentials.map((one) => [nameOf(one), one]))
   return { has: (one: CredentialReference) => names.has(nameOf(one)), distinct: Array.from(names.values()) }
 }
+
+/** With Citus, the condition that a table's rows are of one account, so that one node runs the statement; else empty. */
+type InAccount = (table: string) => Statement.Fragment
 
 /** The credentials whose pools this transaction has locked, and those that it skipped. */
 interface LockResult {
@@ -38,24 +41,24 @@ export const changeHealth = <A>(
   skipLocked = false
 ): Query<A> => {
   const columns = sql`credentials.account_id, credentials.id AS credential_id`
-  const rowsOf = (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) => sql`
+  const rowsOf = (references: ReadonlyArray<CredentialReference>, inAccount: InAccount) => sql`
     credentials JOIN ${referencesOf(sql, references)}
-    ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${andAccount("credentials")}`
-  const lock = (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) => sql<CredentialReference>`
-    SELECT ${columns} FROM ${rowsOf(references, andAccount)}
-    JOIN pools ON ${samePool(sql, "pools", "credentials")} ${andAccount("pools")}
+    ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id ${inAccount("credentials")}`
+  const lock = (references: ReadonlyArray<CredentialReference>, inAccount: InAccount) => sql<CredentialReference>`
+    SELECT ${columns} FROM ${rowsOf(references, inAccount)}
+    JOIN pools ON ${samePool(sql, "pools", "credentials")} ${inAccount("pools")}
     ORDER BY ${keyColumns(sql, "pools")}
     FOR NO KEY UPDATE OF pools ${skipLocked ? sql`SKIP LOCKED FOR KEY SHARE OF credentials SKIP LOCKED` : sql``}`
-  const find = (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) =>
-    sql<CredentialReference>`SELECT ${columns} FROM ${rowsOf(references, andAccount)}`
-  const raise = (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) => sql<never>`
+  const find = (references: ReadonlyArray<CredentialReference>, inAccount: InAccount) =>
+    sql<CredentialReference>`SELECT ${columns} FROM ${rowsOf(references, inAccount)}`
+  const raise = (references: ReadonlyArray<CredentialReference>, inAccount: InAccount) => sql<never>`
     UPDATE pools SET health = health + 1
-    FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rowsOf(references, andAccount)}) AS changed
-    WHERE ${samePool(sql, "pools", "changed")} ${andAccount("pools")}`
+    FROM (SELECT DISTINCT ${keyColumns(sql, "credentials")} FROM ${rowsOf(references, inAccount)}) AS changed
+    WHERE ${samePool(sql, "pools", "changed")} ${inAccount("pools")}`
 
   /** Runs a statement for credentials. With Citus, one for each account, which it names, so that one node runs it. */
   const run = <Row>(
-    statement: (references: ReadonlyArray<CredentialReference>, andAccount: AndAccount) => Query<ReadonlyArray<Row>>,
+    statement: (references: ReadonlyArray<CredentialReference>, inAccount: InAccount) => Query<ReadonlyArray<Row>>,
     references: ReadonlyArray<CredentialReference>
   ): Query<ReadonlyArray<Row>> => {
     if (references.length === 0) return Effect.succeed([])

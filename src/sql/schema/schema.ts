@@ -1,5 +1,7 @@
+import { writes } from "./writes.ts"
+
 /**
- * The statements that create the whole schema. Constraints repeat the domain's rules, against faulty programs and
+ * The statements that create the whole schema, with the functions that write credentials. Constraints repeat the domain's rules, against faulty programs and
  * direct SQL. Keys of the tables that `distribute` spreads over nodes contain the account, as Citus requires.
  */
 export const schema: ReadonlyArray<string> = [
@@ -211,5 +213,7 @@ export const schema: ReadonlyArray<string> = [
     last_seq bigint NOT NULL,
     digests bytea NOT NULL,
     hash bytea NOT NULL CHECK (octet_length(hash) = 32)
-  )`
+  )`,
+
+  ...writes
 ]

@@ -10,7 +10,7 @@ import { assert, describe, it } from "../../support/it.ts"
 import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const open = Effect.gen(function* () {
-  const { ports, sql, url } = yield* openStore()
+  const { ports, sql, url } = yield* openStore
   const instances = [ports, yield* storesOn(url)]
   const logs = yield* Effect.forEach(instances, (ports) => Effect.provide(AuditLog, ports))
   const events = yield* Effect.forEach(logs, (log) =>

@@ -20,7 +20,7 @@ const entries = 8
 const deliver = (answers: ReadonlyArray<Answer>, moveOnFailure = false) =>
   Effect.scoped(
     Effect.gen(function* () {
-      const { ports, sql, url: database } = yield* openStore()
+      const { ports, sql, url: database } = yield* openStore
       const { open, received, url } = yield* receiver(answers)
       const endpoint = Layer.succeed(Webhook.WebhookEndpoint, Option.some({ url, secrets: redacted }))
       yield* sql`INSERT INTO event_cursors (id, seq) VALUES (1, (SELECT coalesce(max(seq), 0) FROM audit_entries))`
@@ -114,7 +114,7 @@ describe("the cursor of the webhook", () => {
   it.live(
     "has one holder at a time, until freed or until the hold ends; each failure doubles the pause, up to 5 minutes",
     function* () {
-      const { ports, sql } = yield* openStore()
+      const { ports, sql } = yield* openStore
       const cursor = yield* Effect.provide(EventCursor, ports)
       const [one, other] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
       assert.isTrue(Option.isNone(yield* cursor.state))

@@ -22,7 +22,6 @@ import { Cipher, SealingRefused, UnknownKeyId } from "../../../src/port/Cipher.t
 import { RequestTimeout } from "../../../src/runtime/Deadline.ts"
 import { CredentialRepository, type StoredCredential } from "../../../src/port/CredentialRepository.ts"
 import { Credentials, StoredKeyUnusable } from "../../../src/port/Credentials.ts"
-import { Prefetched } from "../../../src/runtime/Prefetched.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { contextOf } from "../../../src/domain/SealedKey.ts"
 import { addApiKey, newHash, newTenant } from "../../support/database/newTenant.ts"
@@ -119,16 +118,6 @@ const contract = (it: It<Parts>) => {
     },
     { arbitrary: { runs: 40 } }
   )
-
-  it.effect("rereads a credential that changed after it was prefetched with the API key (L9)", function* () {
-    const { account_id, credential } = yield* made()
-    const { id } = credential
-    const sealed = { id, row: Option.some(yield* stored(account_id, id)) }
-    yield* update({ account_id }, id, { name: "n" })
-    const updated = update({ account_id }, id, { disabled: true })
-    const answered = yield* Effect.provideService(updated, Prefetched, { account_id, sealed })
-    assert.deepEqual(answered, { ...credential, name: "n", disabled: true })
-  })
 
   it.effect("replaces the key and its label, and keeps id, creation time and order (L10)", function* () {
     const { account_id, credential } = yield* made({ provider: "cohere", key, name: "n", disabled: true })

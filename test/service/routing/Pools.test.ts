@@ -153,7 +153,7 @@ describe("pools", () => {
   it.live(
     "exclude a row with an edited sealed column, and with it shared capacity, in any pool (Q20, E16)",
     function* () {
-      const { ports, sql } = yield* openStore()
+      const { ports, sql } = yield* openStore
       yield* Effect.gen(function* () {
         assert.deepStrictEqual(
           yield* afterEdits(sql),
@@ -169,7 +169,7 @@ describe("pools", () => {
   )
 
   it.live("do not detect edited columns with a cipher without AAD (Q20, control)", function* () {
-    const { ports, sql } = yield* openStore()
+    const { ports, sql } = yield* openStore
     yield* Effect.gen(function* () {
       const found = [...(yield* afterEdits(sql)), ...(yield* afterMoves(sql))]
       assert.lengthOf(found, edits.length + moves.length)

@@ -123,7 +123,7 @@ const perform = (ids: Ids, { kind, one, other }: Operation) =>
     }
   })
 
-const statements = (batching: boolean) => (it: It<Ports | Store>) => {
+layerLive(Store.layer)("operations", (it) => {
   it.effect("concurrent operations write one audit event for each stored change (SECURITY.md, Audit)", function* () {
     const { sql } = yield* Store
     const together = { concurrency: "unbounded", discard: true } as const
@@ -194,15 +194,12 @@ const statements = (batching: boolean) => (it: It<Ports | Store>) => {
           action
         )
       }
-    }).pipe(Effect.provide(Store.layer(batching)))
+    }).pipe(Effect.provide(Store.layer))
   )
-}
-
-layerLive(Store.layer())("operations in batches", statements(true))
-layerLive(Store.layer(false))("operations, each with a statement of its own", statements(false))
+})
 
 describe("an audit entry (SECURITY.md, Audit)", () => {
-  it.live("has all events of a transaction on one account; each create in a batch has its own entry", () =>
+  it.live("has all events of a transaction on one account; each create has its own entry", () =>
     Effect.gen(function* () {
       const { sql } = yield* Store
       const { account_id, workspace_id } = yield* newTenant
@@ -217,7 +214,7 @@ describe("an audit entry (SECURITY.md, Audit)", () => {
       for (const [create, ...others] of batches) {
         assert.deepStrictEqual([create?.action, ...others], ["credential.create"])
       }
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   )
 
   it.live("counts the credentials per old key for each batch of a rewrap", () =>
@@ -237,7 +234,7 @@ describe("an audit entry (SECURITY.md, Audit)", () => {
       const total = (kek_id: string) => batches.reduce((sum, { from }) => sum + (from[kek_id] ?? 0), 0)
       assert.deepStrictEqual([total("old"), Object.keys(batches[0]?.from ?? {}).length > 0], [5, true])
       assert.isTrue(batches.every(({ kek_id }) => kek_id === "new"))
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   )
 })
 

@@ -7,7 +7,7 @@ import { holdOpen } from "../../support/database/transactions.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 const open = Effect.gen(function* () {
-  const { ports, sql, url } = yield* openStore()
+  const { ports, sql, url } = yield* openStore
   return {
     sql,
     log: yield* Effect.provide(AuditLog, ports),

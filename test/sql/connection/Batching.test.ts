@@ -1,6 +1,5 @@
 import {
   Cause,
-  Deferred,
   Duration,
   Effect,
   Exit,
@@ -8,7 +7,6 @@ import {
   Layer,
   Metric,
   Option,
-  Scheduler,
   Scope,
   type Tracer
 } from "effect"
@@ -24,7 +22,6 @@ import { eventually } from "../../support/process/eventually.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 const timedOut = Exit.die("timedOut")
-const broken = new DatabaseFailure({ kind: "ConstraintError", sqlstate: "23514", constraint: "t_check" })
 const gone = new DatabaseFailure({ kind: "ConnectionError", sqlstate: undefined, constraint: undefined })
 
 /** A request for which building a shared statement throws. */
@@ -47,7 +44,7 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
       }
       return asked.map((one) => `answer to ${one}`)
     }).pipe(Effect.withSpan("sql.execute"))
-  const { batch, withLock } = yield* makeBatching({
+  const batch = yield* makeBatching({
     deadline: Duration.millis(options.deadline ?? 20_000),
     maxWaiting: options.queue ?? 1000,
     timedOut,
@@ -57,33 +54,15 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
       return asked as unknown as Effect.Effect<A, DatabaseFailure>
     }
   })
-  const sizeOf = (kibibytes: number) => kibibytes * 1024
-  const asking = (
-    operation: Operation,
-    { lockOf, sizeOf: size }: { lockOf?: (asked: number) => string; sizeOf?: typeof sizeOf } = { sizeOf }
-  ) =>
-    batch<number, string>({
-      operation,
-      lockOf,
-      sizeOf: size,
-      one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
-      many: (asked) => {
-        if (asked.includes(unwritable)) throw new RangeError("Invalid string length")
-        return query(asked) as unknown as Query<ReadonlyArray<string>>
-      }
-    })
-  const byParity = (asked: number) => (asked % 2 === 0 ? "even" : "odd")
-  return {
-    ask: asking("tests.ask"),
-    askSmall: asking("tests.ask_small", {}),
-    change: asking("tests.change", { lockOf: byParity, sizeOf }),
-    remove: asking("tests.remove", { lockOf: byParity, sizeOf }),
-    create: asking("tests.create", { lockOf: String, sizeOf }),
-    withLock,
-    state,
-    statements,
-    untils
-  }
+  const ask = batch<number, string>({
+    operation: "tests.ask",
+    one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
+    many: (asked) => {
+      if (asked.includes(unwritable)) throw new RangeError("Invalid string length")
+      return query(asked) as unknown as Query<ReadonlyArray<string>>
+    }
+  })
+  return { ask, state, statements, untils }
 })
 
 const turnOver = Effect.promise(() => new Promise((resolve) => setImmediate(() => setImmediate(resolve))))
@@ -92,7 +71,7 @@ const leave = <A, E>(caller: Fiber.Fiber<A, E>) => Effect.forkChild(Fiber.interr
 
 const all = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(effects, { concurrency: "unbounded" })
 
-describe("requests that can be batched", () => {
+describe("look-ups", () => {
   it.live("share an SQL statement if they are concurrent, and each gets its own answer", function* () {
     const { ask, statements } = yield* pool()
     const answers = yield* all([3, 1, 2].map(ask))
@@ -137,62 +116,12 @@ describe("requests that can be batched", () => {
     assert.deepStrictEqual(statements, [[1], [2], [3, 4, 5]])
   })
 
-  it.live("wait while another batch, even of another operation, holds their lock", function* () {
-    const { change, remove, state, statements } = yield* pool()
-    state.held = true
-    const asked: Array<Fiber.Fiber<unknown, unknown>> = []
-    for (const one of [change(1), change(2), remove(3), change(5), remove(4), change(7)]) {
-      asked.push(yield* Effect.forkChild(one, { startImmediately: true }))
-      yield* turnOver
-    }
-    assert.deepStrictEqual(statements, [[1], [2]])
-    state.held = false
-    yield* Fiber.awaitAll(asked)
-    assert.deepStrictEqual(statements.slice(2).flat().sort(), [3, 4, 5, 7])
-  })
-
-  it.live("wait while a statement outside batches holds their lock", function* () {
-    const { change, withLock, statements } = yield* pool()
-    const end = yield* Deferred.make<boolean>()
-    const own = yield* Effect.forkChild(withLock("odd", Deferred.await(end)), { startImmediately: true })
-    const asked = yield* Effect.forkChild(all([1, 2, 3].map(change)), { startImmediately: true })
-    yield* turnOver
-    assert.deepStrictEqual(statements, [[2]])
-    yield* Deferred.succeed(end, true)
-    yield* Fiber.joinAll([own, asked])
-    assert.deepStrictEqual(statements, [[2], [1, 3]])
-  })
-
-  it.live("do not wait for the lock of an interrupted statement, wherever it was interrupted", function* () {
-    const { change, withLock } = yield* pool({ deadline: 500 })
-    for (let operations = 2; operations < 12; operations += 1) {
-      const statement = Effect.provideService(withLock("odd", Effect.never), Scheduler.MaxOpsBeforeYield, operations)
-      const own = yield* Effect.forkChild(statement, { startImmediately: true })
-      yield* Fiber.interrupt(own)
-      assert.isTrue(Exit.isSuccess(yield* Effect.exit(change(1))), `after ${operations} operations`)
-    }
-  })
-
-  it.live("fail individually if they violate a constraint, while the others in their statement succeed", function* () {
-    const { ask, state, statements } = yield* pool()
-    state.failing = (asked) => (asked === 2 ? broken : undefined)
-    const exits = yield* all([1, 2, 3].map((asked) => Effect.exit(ask(asked))))
-    assert.deepStrictEqual(exits, [Exit.succeed("answer to 1"), Exit.die(broken), Exit.succeed("answer to 3")])
-    assert.deepStrictEqual(statements, [[1, 2, 3], [1], [2], [3]])
-  })
-
   it.live("fail together if their shared statement loses its connection, and are not repeated", function* () {
     const { ask, state, statements } = yield* pool()
     state.failing = () => gone
     const exits = yield* all([1, 2].map((asked) => Effect.exit(ask(asked))))
     assert.deepStrictEqual(exits, [Exit.die(gone), Exit.die(gone)])
     assert.deepStrictEqual(statements, [[1, 2]])
-  })
-
-  it.live("share statements of at most 4 MiB, while a larger request has its own", function* () {
-    const { ask, statements } = yield* pool()
-    yield* all([3072, 1024, 1024, 5120, 1024, 2048].map(ask))
-    assert.deepStrictEqual(statements, [[3072, 1024], [1024], [5120], [1024, 2048]])
   })
 
   it.live("all fail if building their shared statement throws, and later requests succeed", function* () {
@@ -212,21 +141,6 @@ describe("requests that can be batched", () => {
     assert.strictEqual(yield* Fiber.join(staying), "answer to 2")
     yield* Fiber.join(left)
   })
-
-  it.live(
-    "that reserve memory end, if interrupted, only with their statement, which uses that memory until then",
-    function* () {
-      const { ask, askSmall, state, statements } = yield* pool()
-      state.held = true
-      const callers = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(askSmall(2))]
-      yield* eventually("both are in progress", () => statements.length === 2)
-      const [left, leftSmall] = yield* Effect.forEach(callers, leave)
-      yield* turnOver
-      assert.deepStrictEqual([left?.pollUnsafe(), leftSmall?.pollUnsafe()?._tag], [undefined, "Success"])
-      state.held = false
-      yield* Fiber.join(left as NonNullable<typeof left>)
-    }
-  )
 
   it.live("are not sent if their caller was interrupted before", function* () {
     const { ask, statements } = yield* pool()
@@ -276,58 +190,9 @@ describe("requests that can be batched", () => {
 })
 
 const numbers = (length: number) => Array.from({ length }, (_, n) => n)
-const sqlError = (kind: DatabaseFailure["kind"], sqlstate?: string) =>
-  new DatabaseFailure({ kind, sqlstate, constraint: undefined })
 const within = (millis: number) => Effect.provideService(CurrentDeadline, { until: performance.now() + millis })
 
 describe("a batch", () => {
-  it.live.each<readonly [failure: DatabaseFailure, retry: string, statements: number]>([
-    [sqlError("UniqueViolation", "23505"), "sends each request in a statement of its own, two at a time", 1 + 2],
-    [sqlError("ConstraintError", "23502"), "sends each request in a statement of its own, two at a time", 1 + 2],
-    [sqlError("SqlError", "22003"), "sends each request in a statement of its own, two at a time", 1 + 2],
-    [sqlError("SqlError", "40P01"), "sends each request in a statement of its own, all concurrently", 1 + 5],
-    [sqlError("SqlError", "55P03"), "sends each request in a statement of its own, all concurrently", 1 + 5],
-    [sqlError("SqlError", "57014"), "sends each request in a statement of its own, all concurrently", 1 + 5],
-    [sqlError("SqlError", "42P01"), "sends no request again", 1],
-    [sqlError("SqlError"), "sends no request again", 1]
-  ])("that fails with %s %s", ([failure, , begun]) =>
-    Effect.gen(function* () {
-      const { ask, state, statements } = yield* pool()
-      state.failing = () => {
-        state.held = true
-        state.failing = () => undefined
-        return failure
-      }
-      const asked = yield* Effect.forkChild(all(numbers(5).map((one) => Effect.exit(ask(one)))))
-      yield* eventually("it has failed", () => state.held)
-      yield* Effect.sleep("30 millis")
-      assert.lengthOf(statements, begun)
-      state.held = false
-      const exits = yield* Fiber.join(asked)
-      for (const [one, exit] of exits.entries()) {
-        assert.deepStrictEqual(exit, begun === 1 ? Exit.die(failure) : Exit.succeed(`answer to ${one}`))
-      }
-    })
-  )
-
-  it.live("is split if more than 32 of its requests take locks, and not otherwise", function* () {
-    const { ask, create, statements } = yield* pool()
-    for (const [make, count, sizes] of [
-      [create, 100, [50, 32, 18]],
-      [create, 66, [33, 32, 1]],
-      [create, 40, [32, 8]],
-      [create, 32, [32]],
-      [ask, 100, [100]]
-    ] as const) {
-      statements.length = 0
-      yield* all(numbers(count).map((one) => make(one % 4 === 0 ? 0.001 * one : one % 40)))
-      assert.deepStrictEqual(
-        statements.map(({ length }) => length).sort((one, other) => other - one),
-        [...sizes]
-      )
-    }
-  })
-
   it.live("is retried until the latest deadline of the callers that still wait", function* () {
     const { ask, state, untils } = yield* pool({ deadline: 5_000 })
     state.held = true
@@ -364,21 +229,6 @@ describe("a batch", () => {
     yield* Fiber.interrupt(waiting)
     state.held = false
     assert.strictEqual(yield* ask(4), "answer to 4", "who has left makes room")
-  })
-
-  it.live("waits for all statements that hold its lock", function* () {
-    const { change, withLock, statements } = yield* pool()
-    const ends = [yield* Deferred.make<boolean>(), yield* Deferred.make<boolean>()]
-    const held = yield* Effect.forEach(ends, (end) =>
-      Effect.forkChild(withLock("odd", Deferred.await(end)), { startImmediately: true })
-    )
-    const asked = yield* Effect.forkChild(change(1), { startImmediately: true })
-    for (const [n, end] of ends.entries()) {
-      yield* Effect.sleep("20 millis")
-      assert.lengthOf(statements, 0, `${n} have ended`)
-      yield* Deferred.succeed(end, true)
-    }
-    yield* Fiber.joinAll([...held, asked])
   })
 
   it.live("has its deadlines checked by one timer of its pool, until the pool's scope closes", function* () {
@@ -448,7 +298,7 @@ describe("a batch", () => {
           ])
         })
       const top = ["root internal", "none", [], undefined, "Success"]
-      const { ask, askSmall, state } = yield* pool().pipe(Effect.withTracer(tracer))
+      const { ask, state } = yield* pool().pipe(Effect.withTracer(tracer))
       const three = all([1, 2, 3].map((one) => Effect.exit(ask(one))))
       assert.deepStrictEqual(yield* root(three), [
         top,
@@ -469,11 +319,11 @@ describe("a batch", () => {
       ])
       state.held = true
       const leaving = Effect.gen(function* () {
-        const caller = yield* Effect.forkChild(askSmall(1), { startImmediately: true })
+        const caller = yield* Effect.forkChild(ask(1), { startImmediately: true })
         yield* Effect.yieldNow
         yield* Fiber.interrupt(caller)
       })
-      assert.deepStrictEqual((yield* root(leaving))[1], ["tests.ask_small internal", 0, [], undefined, "Failure"])
+      assert.deepStrictEqual((yield* root(leaving))[1], ["tests.ask internal", 0, [], undefined, "Failure"])
       state.held = false
       assert.deepStrictEqual(
         yield* Effect.andThen(

@@ -9,7 +9,7 @@ import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
 /** A pool of three connections, one of them reserved, whose queries run while `held`. */
-const open = (batching: boolean, queue = 1000) =>
+const open = (queue = 1000) =>
   Effect.gen(function* () {
     const sent: Array<string> = []
     const state = { held: true }
@@ -24,7 +24,6 @@ const open = (batching: boolean, queue = 1000) =>
       maxWaiting: queue,
       poolSize: 3,
       reserved: 1,
-      batching,
       distributed: false,
       unreplicated: () => 0,
       meter: yield* makePoolMeter("reads")
@@ -32,12 +31,9 @@ const open = (batching: boolean, queue = 1000) =>
     return { pool, query, sent, state }
   })
 
-describe.each([
-  ["with batching", true],
-  ["without batching", false]
-] as const)("a pool of connections, %s", (_, batching) => {
+describe("a pool of connections", () => {
   it.live("sends no query whose deadline passed before it had a connection", function* () {
-    const { pool, query, sent, state } = yield* open(batching)
+    const { pool, query, sent, state } = yield* open()
     const advance = yield* stopMonotonicClock
     for (const name of ["first", "second"]) yield* Effect.forkChild(pool.ask(query(name), "tests.ask"))
     yield* eventually("they have the connections", () => sent.length === 2)
@@ -52,7 +48,7 @@ describe.each([
   })
 
   it.live("frees the place of an interrupted query in the queue, wherever it was interrupted", function* () {
-    const { pool, query } = yield* open(batching, 1)
+    const { pool, query } = yield* open(1)
     for (let operations = 2; operations < 20; operations += 1) {
       const asked = pool.ask(query("left", false), "tests.ask")
       const asking = Effect.provideService(asked, Scheduler.MaxOpsBeforeYield, operations)
@@ -66,7 +62,7 @@ describe.each([
   })
 
   it.live("ends an interrupted request with its query, or at once if it has no connection yet", function* () {
-    const { pool, query, sent, state } = yield* open(batching)
+    const { pool, query, sent, state } = yield* open()
     const request = (name: string) =>
       Effect.forkChild(withDeadline(Duration.seconds(20))(pool.ask(query(name), "tests.ask")))
     const running = [yield* request("first"), yield* request("second")]
@@ -82,7 +78,7 @@ describe.each([
   })
 
   it.live("keeps a connection for look-ups, however many long queries wait", function* () {
-    const { pool, query, sent, state } = yield* open(batching)
+    const { pool, query, sent, state } = yield* open()
     const lists = Array.from({ length: 900 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list"))
     const listing = yield* Effect.forkChild(Effect.all(lists, { concurrency: "unbounded" }))
     yield* eventually("they have what connections they may have", () => sent.length === 2)

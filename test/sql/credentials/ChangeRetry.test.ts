@@ -2,7 +2,7 @@ import { Cause, Effect, Exit, Fiber } from "effect"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { CredentialUpdate } from "../../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
-import { account_id, openLossyStoreWith, uuid, ways, workspace_id } from "../../support/database/lossyStore.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { disconnectWaiting, holdOpen, refuseInserts, untilWaiting } from "../../support/database/transactions.ts"
 import { assert, describe, it } from "../../support/it.ts"
@@ -10,8 +10,8 @@ import { assert, describe, it } from "../../support/it.ts"
 const id = CredentialId.make(uuid(3))
 
 /** A stored credential, with operations on it through a proxy and by SQL. */
-const openWith = Effect.fnUntraced(function* (distributed: boolean) {
-  const { admin, proxy, repository, stored } = yield* openLossyStoreWith(distributed)
+const open = Effect.gen(function* () {
+  const { admin, proxy, repository, stored } = yield* openLossyStore
   const credential = yield* insertInto(repository)(account_id, plainCredential(workspace_id, id), plainSealedKey(1))
   return {
     admin,
@@ -39,9 +39,7 @@ const openWith = Effect.fnUntraced(function* (distributed: boolean) {
 const rotated = { sealed: plainSealedKey(2), key_version: 2, fields: ["key", "name"] } as const
 const renamed = {}
 
-describe.each(ways)("an update, written %s", (_, distributed) => {
-  const open = openWith(distributed)
-
+describe("an update", () => {
   it.live.each([
     ["of the name", renamed, "new 2 1", ["credential.update"]],
     ["of the key", rotated, "new 2 2", ["credential.update", "credential.rotate"]]
@@ -73,7 +71,7 @@ describe.each(ways)("an update, written %s", (_, distributed) => {
     assert.strictEqual(yield* row, "new 2 2")
   })
 
-  it.live("locks its pool again only if the database's answer is lost, to wait for the replicas", function* () {
+  it.live("locks its pool again if the database's answer is lost, to wait for the replicas", function* () {
     const { admin, proxy, stored, update } = yield* open
     const lockedSince = Effect.map(
       admin<{ since: boolean }>`SELECT xmax::text NOT IN ('0', xmin::text) AS since FROM pools`,
@@ -112,13 +110,11 @@ describe.each(ways)("an update, written %s", (_, distributed) => {
   })
 })
 
-describe.each(ways)("a deletion, written %s", (_, distributed) => {
-  const open = openWith(distributed)
-
+describe("a deletion", () => {
   it.live("is audited once and reported as done if the database's answer is lost (L11)", function* () {
     const { acts, proxy, remove, row, stored } = yield* open
     // The first answer with this text is that of the earlier look-up.
-    proxy.loseAnswer(stored, distributed ? 0 : 1)
+    proxy.loseAnswer(stored, 1)
     assert.isTrue(yield* remove)
     assert.strictEqual(proxy.lost(), 1)
     assert.isUndefined(yield* row)

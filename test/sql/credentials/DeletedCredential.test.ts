@@ -14,7 +14,7 @@ import { defaultSettings } from "../../support/service/defaultSettings.ts"
 
 const service = CredentialsLive.layer.pipe(
   Layer.provide([cipherOn(ringOf("kek")), NodeCrypto.layerSecureRandom, defaultSettings]),
-  Layer.provideMerge(Store.layer())
+  Layer.provideMerge(Store.layer)
 )
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")

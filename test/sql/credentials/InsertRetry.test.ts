@@ -1,7 +1,7 @@
 import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
-import { account_id, openLossyStoreWith, uuid, ways, workspace_id } from "../../support/database/lossyStore.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { disconnectWaiting, holdOpen, lockTable, untilWaiting } from "../../support/database/transactions.ts"
 import { assert, describe, it } from "../../support/it.ts"
@@ -15,8 +15,8 @@ const credential = (n: number) => ({
 
 const record = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
 
-const openWith = Effect.fnUntraced(function* (distributed: boolean) {
-  const { admin, proxy, repository, stored } = yield* openLossyStoreWith(distributed)
+const open = Effect.gen(function* () {
+  const { admin, proxy, repository, stored } = yield* openLossyStore
   const insert = insertInto(repository)
   /** Inserts under one idempotency key. */
   const insertOnce = (n: number) => repository.insert(account_id, credential(n), plainSealedKey(n), record)
@@ -38,8 +38,7 @@ const openWith = Effect.fnUntraced(function* (distributed: boolean) {
   return { admin, asStored, insert, insertOnce, plain, recorded, proxy, rows, stored }
 })
 
-describe.each(ways)("an insert of a credential, written %s", (_, distributed) => {
-  const open = openWith(distributed)
+describe("an insert of a credential", () => {
   const kinds = [
     ["without an idempotency record", "plain", "credentials"],
     ["with an idempotency record", "recorded", "idempotency_records"]
@@ -62,8 +61,7 @@ describe.each(ways)("an insert of a credential, written %s", (_, distributed) =>
   })
 })
 
-describe.each(ways)("an idempotent insert, written %s (SECURITY.md, Idempotency records)", (_, distributed) => {
-  const open = openWith(distributed)
+describe("an idempotent insert (SECURITY.md, Idempotency records)", () => {
   const taking = `
     INSERT INTO idempotency_records VALUES (
       '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()
@@ -98,36 +96,7 @@ describe.each(ways)("an idempotent insert, written %s (SECURITY.md, Idempotency 
   })
 })
 
-describe("inserts with idempotency records in one statement", () => {
-  it.live("store all but those whose idempotency key is taken, even by an uncommitted insert", function* () {
-    const { admin, repository } = yield* openLossyStoreWith(false)
-    const recordOf = (n: number) => ({ key_hash: new Uint8Array(32).fill(n), fingerprint: new Uint8Array(32) })
-    const insert = (n: number, key = n) =>
-      repository.insert(account_id, credential(n), plainSealedKey(n), recordOf(key))
-    yield* insert(11)
-    const inserting = (n: number) => `
-      INSERT INTO idempotency_records (account_id, key_hash, credential_id, fingerprint, created_at)
-      VALUES ('${account_id}', decode('${Buffer.from(recordOf(n).key_hash).toString("hex")}', 'hex'), '${uuid(99)}',
-        decode('${"00".repeat(32)}', 'hex'), now())`
-    const commit = yield* holdOpen(admin, inserting(12))
-    const together = yield* Effect.forkChild(
-      Effect.all([insert(21, 11), insert(22, 12), insert(23), insert(24), insert(25)], { concurrency: "unbounded" })
-    )
-    yield* untilWaiting(admin, 1)
-    yield* commit
-    const stored = (yield* Fiber.join(together)).map(Option.isSome)
-    assert.deepStrictEqual(stored, [false, false, true, true, true])
-    const rows = yield* admin`
-      SELECT DISTINCT xmin::text FROM credentials WHERE id IN (${uuid(23)}, ${uuid(24)}, ${uuid(25)})`
-    assert.lengthOf(rows, 1, "they share a statement")
-    const [pool] = yield* admin`SELECT members, next_order FROM pools`
-    assert.deepStrictEqual(pool, { members: 4, next_order: 4 })
-  })
-})
-
-describe.each(ways)("an insert, written %s, under an id that is taken", (_, distributed) => {
-  const open = openWith(distributed)
-
+describe("an insert under an id that is taken", () => {
   it.live("fails and changes nothing, unless only another account has the id (T6)", function* () {
     const { admin, insert, rows } = yield* open
     yield* insert(account_id, credential(11), plainSealedKey(1))

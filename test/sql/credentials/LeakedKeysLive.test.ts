@@ -53,7 +53,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
       assert.sameMembers(yield* all(undefined), ids)
       assert.lengthOf(yield* all(["sk-...AbCd"]), 5 + 5 + 1, "with the label, JSON, and one that hides everything")
       assert.lengthOf(yield* all([]), 5 + 1)
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   )
 
   it.live("reads pages of limited bytes, as a rewrap does, and misses no credential with long lists", () =>
@@ -83,7 +83,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
       const counts = batches.map(({ rewrapped }) => rewrapped)
       assert.strictEqual(sum(counts), ids.length)
       assert.isAtMost(Math.max(...counts), 9)
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   )
 
   it.live("treats the same labels as inconclusive as the domain does (L15)", function* () {

@@ -1,7 +1,7 @@
 import { DateTime, Effect, Option } from "effect"
 import { WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { type CredentialUpdate, PoolFull, PoolLimits, WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
-import { account_id, openLossyStoreWith, uuid, ways, workspace_id } from "../../support/database/lossyStore.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
@@ -17,9 +17,9 @@ const full = {
   credentials: new PoolFull({ unit: "credentials", limit: limits.credentials })
 }
 
-describe.each(ways)("the limits of a pool, whose credentials are written %s (D52)", (_, distributed) => {
+describe("the limits of a pool (D52)", () => {
   const open = Effect.gen(function* () {
-    const { admin, repository } = yield* Effect.provideService(openLossyStoreWith(distributed), PoolLimits, limits)
+    const { admin, repository } = yield* Effect.provideService(openLossyStore, PoolLimits, limits)
     const insert = (n: number, provider: string, allowed_models: ReadonlyArray<string> | null = null, once = false) => {
       const record = { key_hash: new Uint8Array(32).fill(n), fingerprint: new Uint8Array(32) }
       const row = { ...plainCredential(workspace_id, uuid(n)), provider, allowed_models }

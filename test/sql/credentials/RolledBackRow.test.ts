@@ -27,6 +27,6 @@ describe("the limits of sealing (T2c; SECURITY.md, Out of scope)", () => {
       yield* sql`DELETE FROM credentials`
       yield* sql`INSERT INTO credentials SELECT * FROM older`
       assert.deepStrictEqual(yield* openedWith(ring, made), keysOf(made))
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   )
 })

@@ -29,7 +29,7 @@ const sealedUnder = (kek_id: string) =>
     yield* insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id })
   })
 
-layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (it) => {
+layerLive(Store.layer)("the registry of key-encryption keys on PostgreSQL", (it) => {
   it.effect("accepts one of several different keys that are registered under one id at once (T12)", function* () {
     const { register } = yield* KekRegistry
     for (const round of Array.from({ length: 20 }, (_, n) => `race-${n}`)) {

@@ -50,7 +50,7 @@ const withCredentials = <A, E>(
   ) => Effect.Effect<A, E, StoredPorts | Scope.Scope>
 ) =>
   Effect.gen(function* () {
-    const { ports, sql, url } = yield* openStore()
+    const { ports, sql, url } = yield* openStore
     const scope = yield* Effect.scope
     const another = Effect.flatMap(Scope.provide(storesOn(url), scope), (ports) =>
       Effect.provide(rotationWith(rotated), ports)

@@ -14,7 +14,7 @@ const link_id = LinkId.make(uuid(9))
 
 /** A link for a purpose, and creates by it. */
 const open = Effect.fnUntraced(function* (purpose: Purpose) {
-  const { admin, proxy, repository } = yield* openLossyStore
+  const { admin, proxy, repository, stored } = yield* openLossyStore
   yield* admin`
     INSERT INTO links (id, account_id, workspace_id, purpose, hash, created_at, expires_at)
     VALUES (${link_id}, ${account_id}, ${workspace_id}, ${purpose}, decode(repeat('07', 32), 'hex'), now(), now() + interval '1 hour')`
@@ -30,14 +30,14 @@ const open = Effect.fnUntraced(function* (purpose: Purpose) {
     admin<{ ended: string | null }>`SELECT ended FROM links WHERE id = ${link_id}`,
     ([row]) => row?.ended
   )
-  return { admin, byLink, ended, insertByLink, proxy, repository }
+  return { admin, byLink, ended, insertByLink, proxy, repository, stored }
 })
 
 it.live.each(["connect", "manage"] as const)(
   "a create by a link to %s is stored once if the database's answer is lost",
   function* (purpose) {
-    const { admin, ended, insertByLink, proxy } = yield* open(purpose)
-    proxy.loseAnswer("COMMIT")
+    const { admin, ended, insertByLink, proxy, stored } = yield* open(purpose)
+    proxy.loseAnswer(stored)
     assert.isTrue(Option.isSome(yield* insertByLink(3)))
     assert.strictEqual(proxy.lost(), 1)
     const events = yield* eventsIn(admin)

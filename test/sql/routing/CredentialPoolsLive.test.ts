@@ -38,7 +38,7 @@ describe("a pool of credentials in the database", () => {
   ] as const)(
     "takes no more memory once it is read than is reserved, with %s texts in lists (R4)",
     function* ([, list, limitsOf]) {
-      const { ports } = yield* openStore()
+      const { ports } = yield* openStore
       yield* Effect.gen(function* () {
         const owner = yield* newTenant
         const { insert } = yield* CredentialRepository
@@ -63,7 +63,7 @@ describe("a pool of credentials in the database", () => {
   )
 
   it.live("can be loaded even if the parkings of its keys take 20 MB together", function* () {
-    const { ports, sql } = yield* openStore()
+    const { ports, sql } = yield* openStore
     yield* Effect.gen(function* () {
       const owner = yield* newTenant
       const { insert } = yield* CredentialRepository
@@ -89,7 +89,7 @@ describe("a pool of credentials in the database", () => {
   })
 
   it.live("has its version read by prepared statements that PostgreSQL plans only once", function* () {
-    const { ports } = yield* openStore()
+    const { ports } = yield* openStore
     yield* Effect.gen(function* () {
       const owner = yield* newTenant
       const { versions } = yield* CredentialPools

@@ -45,7 +45,7 @@ describe("parkings that are stored together", () => {
         assert.sameMembers(yield* parked, [one.credential_id, other.credential_id])
         const raised = yield* sql`SELECT 1 FROM pools WHERE health > 0`
         assert.lengthOf(raised, 2)
-      }).pipe(Effect.provide(Store.layer()))
+      }).pipe(Effect.provide(Store.layer))
     }
   )
 
@@ -61,6 +61,6 @@ describe("parkings that are stored together", () => {
       yield* sql`UPDATE credential_parkings SET parked_at = now() - interval '1 day', until = now() - interval '1 day'`
       yield* store([change])
       assert.deepStrictEqual(yield* stored, [{ epoch: 0 }])
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   })
 })

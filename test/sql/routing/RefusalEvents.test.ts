@@ -66,7 +66,7 @@ describe("audit events of refused keys", () => {
         "credential.recovered quota_exhausted null 1",
         "credential.rejected rejected null 1"
       ])
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   )
 
   it.live("are written once for a refusal of many models, until it ends or the key recovers", () =>
@@ -98,7 +98,7 @@ describe("audit events of refused keys", () => {
       yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second' WHERE until IS NOT NULL`
       yield* seen(forbidden(101))
       yield* expect(refused(101))
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   )
 
   it.live("are stored together with the parking, or neither is stored", () =>
@@ -111,6 +111,6 @@ describe("audit events of refused keys", () => {
       yield* seen({})
       assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings`, 1)
       assert.lengthOf(yield* events, 1)
-    }).pipe(Effect.provide(Store.layer()))
+    }).pipe(Effect.provide(Store.layer))
   )
 })

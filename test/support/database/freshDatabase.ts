@@ -15,7 +15,6 @@ export const databaseSettings: DatabaseSettings = {
   deadline: Duration.seconds(3),
   maxAge: Duration.minutes(10),
   queue: 2000,
-  batching: process.env["DATABASE_BATCHING"] !== "false",
   pooler: false
 }
 

@@ -24,21 +24,19 @@ const writing = Layer.mergeAll(
   ParkingsLive.layer
 )
 
-const behindProxy = Effect.fnUntraced(function* (distributed: boolean) {
+/** The ports that write, behind a proxy that loses answers, and a client behind the service's back. */
+export const openBehindProxy = Effect.gen(function* () {
   const url = yield* migratedDatabase
   const proxy = yield* databaseProxy(url)
   const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
-  const database = DatabaseLive.layer(proxy.target, settings, {}, distributed)
+  const database = DatabaseLive.layer(proxy.target, settings)
   const ports = yield* Layer.build(Layer.provide(writing, Layer.merge(database, defaultSettings)))
   return { ports, proxy, sql: yield* adminClient(url) }
 })
 
-/** The ports that write, behind a proxy that loses answers, and a client behind the service's back. */
-export const openBehindProxy = behindProxy(false)
-
-/** A lossy store, or one that writes with the statements for Citus, which PostgreSQL runs as well. */
-export const openLossyStoreWith = Effect.fnUntraced(function* (distributed: boolean) {
-  const { ports, proxy, sql: admin } = yield* behindProxy(distributed)
+/** Stores of credentials behind a proxy that loses answers, with one workspace, and a client behind the service's back. */
+export const openLossyStore = Effect.gen(function* () {
+  const { ports, proxy, sql: admin } = yield* openBehindProxy
   yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
   yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
   return {
@@ -46,16 +44,7 @@ export const openLossyStoreWith = Effect.fnUntraced(function* (distributed: bool
     proxy,
     accounts: Context.get(ports, AccountRepository),
     repository: Context.get(ports, CredentialRepository),
-    /** An answer that is lost when a write of one credential is stored. */
-    stored: distributed ? "COMMIT" : "SELECT 1"
+    /** The answer to a function that has stored a write. */
+    stored: "SELECT 1"
   }
 })
-
-/** Stores of credentials behind a proxy that loses answers, with one workspace, and a client behind the service's back. */
-export const openLossyStore = openLossyStoreWith(false)
-
-/** Both ways to write, for `describe.each`. */
-export const ways = [
-  ["in one statement", false],
-  ["in several statements for Citus", true]
-] as const

@@ -30,44 +30,39 @@ export type Ports =
 /** The ports on a database, and its connections, with which tests change rows directly. */
 export type StoredPorts = Ports | LinkRepository | Database
 
-const onDatabase = (url: string, batching: boolean, patience: Partial<DatabaseSettings> = {}) => {
+const onDatabase = (url: string, patience: Partial<DatabaseSettings> = {}) => {
   const { database, ...settings } = settingsFor(url)
-  return Layer.fresh(Persistence.layer({ ...settings, database: { ...database, batching, ...patience } }))
+  return Layer.fresh(Persistence.layer({ ...settings, database: { ...database, ...patience } }))
 }
 
-/** The implementations that also have the operations of operators. */
-export const databases: ReadonlyArray<readonly [name: string, store: Layer.Layer<StoredPorts>]> = [true, false].map(
-  (batching) => {
-    const name = batching ? "on PostgreSQL" : "on PostgreSQL, each request with a statement of its own"
-    const store = Layer.unwrap(Effect.map(migratedDatabase, (url) => onDatabase(url, batching)))
-    return [name, Layer.orDie(store)] as const
-  }
+/** The implementation that also has the operations of operators. */
+export const database: Layer.Layer<StoredPorts> = Layer.fresh(
+  Layer.orDie(Layer.unwrap(Effect.map(migratedDatabase, (url) => onDatabase(url))))
 )
 
 /** Every implementation of the ports that store something; all have the same contract. */
 export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Ports>]> = [
   ["in memory", Memory.layer],
-  ...databases
+  ["on PostgreSQL", database]
 ]
 
 /** Every port on a database, as a process of its own has them. */
-export const storesOn = (url: string, batching = true, patience: Partial<DatabaseSettings> = {}) =>
-  Effect.orDie(Layer.build(onDatabase(url, batching, patience)))
+export const storesOn = (url: string, patience: Partial<DatabaseSettings> = {}) =>
+  Effect.orDie(Layer.build(onDatabase(url, patience)))
 
 /** Every port on a new database, and a client with which tests change rows directly. */
-export const openStore = Effect.fnUntraced(function* (batching: boolean = true) {
+export const openStore = Effect.gen(function* () {
   const url = yield* migratedDatabase
-  return { url, sql: yield* adminClient(url), ports: yield* storesOn(url, batching) }
+  return { url, sql: yield* adminClient(url), ports: yield* storesOn(url) }
 })
 
 /** A store on a database of its own, and its ports, for one test or a group of them. */
-export class Store extends Context.Service<Store, Effect.Success<ReturnType<typeof openStore>>>()("byok/test/Store") {
-  static readonly layer = (batching?: boolean) =>
+export class Store extends Context.Service<Store, Effect.Success<typeof openStore>>()("byok/test/Store") {
+  static readonly layer = Layer.fresh(
     Layer.unwrap(
-      Effect.map(openStore(batching), (store) =>
-        Layer.merge(Layer.succeedContext(store.ports), Layer.succeed(this, store))
-      )
+      Effect.map(openStore, (store) => Layer.merge(Layer.succeedContext(store.ports), Layer.succeed(this, store)))
     )
+  )
 }
 
 /** Longer timeouts for many concurrent changes on a busy machine. */
@@ -85,7 +80,7 @@ export class ThreeInstances extends Context.Service<
     this,
     Effect.gen(function* () {
       const url = yield* migratedDatabase
-      const instance = storesOn(url, true, patience)
+      const instance = storesOn(url, patience)
       return { ports: [yield* instance, yield* instance, yield* instance] as const, sql: yield* adminClient(url) }
     })
   )

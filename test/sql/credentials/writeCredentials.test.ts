@@ -3,13 +3,11 @@ import { CredentialId, type WorkspaceId } from "../../../src/domain/Identifiers.
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
-import { account_id, openLossyStore, workspace_id } from "../../support/database/lossyStore.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
-import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
-import { holdOpen, untilWaiting, waitingForLock } from "../../support/database/transactions.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { assert, describe, it } from "../../support/it.ts"
-import { eventually } from "../../support/process/eventually.ts"
 
 const limits = { credentials: 3, bytes: 4000 }
 const providers = ["azure", "openai", "xai"] as const
@@ -23,25 +21,18 @@ const act = Arbitrary.all({
 const history = Arbitrary.array(Arbitrary.array(act, { minLength: 1, maxLength: 12 }), { minLength: 1, maxLength: 6 })
 type Act = typeof act extends Arbitrary.Arbitrary<infer A> ? A : never
 
-const openWith = Effect.fnUntraced(function* (batching: boolean) {
+const open = Effect.gen(function* () {
   const url = yield* migratedDatabase
   const settings = settingsFor(url)
-  const database = { ...settings.database, batching }
-  // Two instances: their batches meet in the database only.
-  const stores = [
-    Persistence.layer({ ...settings, database, poolLimits: limits }),
-    Persistence.layer({ ...settings, database, poolLimits: limits })
-  ]
+  // Two instances: their writes meet in the database only.
+  const stores = [1, 2].map(() => Persistence.layer({ ...settings, poolLimits: limits }))
   const ports = yield* Effect.forEach(stores, (store) => Layer.build(Layer.fresh(store)))
   return { ports, sql: yield* adminClient(url) }
 })
 
 describe("writes of credentials", () => {
-  it.live.each([
-    ["in batches", true],
-    ["each with a statement of its own", false]
-  ] as const)("keep the pool's counts exact and within its limits, %s", function* ([, batching]) {
-    const { ports, sql } = yield* openWith(batching)
+  it.live("keep the pool's counts exact and within its limits", function* () {
+    const { ports, sql } = yield* open
     const [first = assert.fail()] = ports
     const repositories = ports.map((each) => Context.get(each, CredentialRepository))
     const run = Effect.fnUntraced(function* (moments: ReadonlyArray<ReadonlyArray<Act>>) {
@@ -93,11 +84,8 @@ describe("writes of credentials", () => {
     assert.strictEqual(deadlocks, 0)
   })
 
-  it.live.each([
-    ["in batches", true],
-    ["each with a statement of its own", false]
-  ] as const)("succeed in a pool beyond its limit if they do not grow it, %s", function* ([, batching]) {
-    const { ports, sql } = yield* openWith(batching)
+  it.live("succeed in a pool beyond its limit if they do not grow it", function* () {
+    const { ports, sql } = yield* open
     const [store = assert.fail()] = ports
     const repository = Context.get(store, CredentialRepository)
     const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
@@ -113,8 +101,7 @@ describe("writes of credentials", () => {
     assert.lengthOf(made, 2, "beside one that grows, and is refused")
     const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
     const meeting = yield* Effect.forkChild(Effect.all([change(0), change(1), change(2)], { concurrency: 3 }))
-    // A batch passes over rows that are locked, and then waits for each alone.
-    yield* eventually("statements wait", waitingForLock(sql), (n) => (batching ? n > 0 : n === 3))
+    yield* untilWaiting(sql, 3)
     yield* release
     assert.deepStrictEqual(yield* Fiber.join(meeting), [true, true, true])
     // This update loses: its revision was read before the previous change.
@@ -127,7 +114,7 @@ describe("writes of credentials", () => {
   })
 
   it.live("are refused if they lose the race for the last place in a pool", function* () {
-    const { ports, sql } = yield* openWith(true)
+    const { ports, sql } = yield* open
     const [store = assert.fail()] = ports
     const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
     const create = make(Context.get(store, CredentialRepository), "create", account_id, workspace_id)
@@ -139,41 +126,13 @@ describe("writes of credentials", () => {
         { concurrency: 4 }
       )
     )
-    // The first write runs alone. The other three fit one at a time, but only one place remains.
-    yield* untilWaiting(sql, 1)
+    yield* untilWaiting(sql, 4)
     yield* release
     assert.deepStrictEqual((yield* Fiber.join(creates)).toSorted(), [false, false, true, true])
   })
 
-  it.live("lock the pools of a batch in the order of the pools' keys, not of the batch's rows", function* () {
-    const { admin, repository } = yield* openLossyStore
-    const create = (provider: string) =>
-      repository.insert(account_id, { ...plainCredential(workspace_id), provider }, plainSealedKey(1))
-    const together = Effect.forEach(["xai", "azure", "xai"], create, { concurrency: "unbounded" })
-    yield* together
-    const release = yield* holdOpen(admin, "SELECT FROM pools WHERE provider = 'xai' FOR UPDATE")
-    const batch = yield* Effect.forkChild(together)
-    yield* untilWaiting(admin, 1)
-    const free = yield* admin`SELECT 1 FROM pools WHERE provider = 'azure' FOR UPDATE SKIP LOCKED`
-    assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
-    yield* release
-    assert.isTrue((yield* Fiber.join(batch)).every(Option.isSome))
-  })
-
-  it.live("give concurrent creates their positions in the order of the requests (D32)", function* () {
-    const { admin, repository } = yield* openLossyStore
-    const create = () => insertInto(repository)(account_id, plainCredential(workspace_id), plainSealedKey(1))
-    const created = yield* Effect.forEach(Array.from({ length: 6 }), create, { concurrency: "unbounded" })
-    assert.deepStrictEqual(
-      created.map(({ sort_order }) => sort_order),
-      [0, 1, 2, 3, 4, 5]
-    )
-    const found = yield* admin`SELECT 1 FROM pools WHERE xmax::text NOT IN ('0', xmin::text)`
-    assert.lengthOf(found, 0, "none is asked for again: that would lock the pool")
-  })
-
   it.live("delete a credential that a concurrent update has made larger than its pool was", function* () {
-    const { ports, sql } = yield* openWith(true)
+    const { ports, sql } = yield* open
     const [first = assert.fail(), second = assert.fail()] = ports
     const [one, other] = [Context.get(first, CredentialRepository), Context.get(second, CredentialRepository)]
     const { account_id, workspace_id } = yield* Effect.provide(newTenant, first)

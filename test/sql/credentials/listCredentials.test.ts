@@ -32,24 +32,6 @@ const open = Effect.gen(function* () {
 const times = <A>(count: number, one: A) => Array.from({ length: count }, () => one)
 
 it.live(
-  "concurrent lists with reserved memory share a statement, unless filtered or at an offset over 1,000 (R13)",
-  function* () {
-    const { page, statements, unlimited } = yield* open
-    assert.deepStrictEqual(yield* statements(times(3, page({ offset: 1000 }))), [3])
-    for (const alone of [page({ offset: 1001 }), page({ provider: "openai" }), page({ q: "n" }), unlimited]) {
-      assert.deepStrictEqual(yield* statements(times(3, alone)), [1, 1, 1])
-    }
-  }
-)
-
-it.live("concurrent lists share a statement up to 4 MiB, counting their reserved bytes and 1 KiB a row", function* () {
-  const { memory, page, statements } = yield* open
-  const eighth = page({ limit: 100, memory: memory((512 - 100) * kibibyte) })
-  assert.deepStrictEqual(yield* statements(times(8, eighth)), [8])
-  assert.deepStrictEqual(yield* statements(times(9, eighth)), [8, 1])
-})
-
-it.live(
   "a page that exceeds its reserved memory is read again once the memory it needs is admitted (R13)",
   function* () {
     const { asked, list, memory, page, repository, statements } = yield* open

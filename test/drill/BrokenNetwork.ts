@@ -12,29 +12,28 @@ import { judge, underLoad } from "./underLoad.ts"
 /** Connections for reads, as many for writes, and one for background work. */
 const most = 2 * 10 + 1
 
-const broken =
-  (fault: (proxy: FaultyProxy) => Effect.Effect<unknown>) => (findings: Findings) =>
-    Effect.gen(function* () {
-      const cluster = yield* newCluster()
-      yield* cluster.start()
-      const proxy = yield* faultyProxy(cluster.url)
-      const bed = yield* newBed({ url: proxy.url })
-      const connections = Effect.map(
-        cluster.query(`SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = '${applicationName}'`),
-        ([row]) => Number(row?.["n"])
-      )
-      yield* underLoad({ findings, bed, clients: 32 }, function* ({ acked }) {
-        yield* fault(proxy)
-        proxy.forward()
-        const healing = performance.now()
-        yield* untilAcked(findings.ledger, 1)
-        findings.show(`healed after ${(performance.now() - healing).toFixed(0)} ms`)
-        yield* acked
-        yield* eventually(`at most ${most} connections are left: more have leaked`, connections, (n) => n <= most)
-      })
-      yield* eventually("the stopped service has no connection left", connections, (n) => n === 0)
-      yield* judge(findings, bed)
+const broken = (fault: (proxy: FaultyProxy) => Effect.Effect<unknown>) => (findings: Findings) =>
+  Effect.gen(function* () {
+    const cluster = yield* newCluster()
+    yield* cluster.start()
+    const proxy = yield* faultyProxy(cluster.url)
+    const bed = yield* newBed({ url: proxy.url })
+    const connections = Effect.map(
+      cluster.query(`SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = '${applicationName}'`),
+      ([row]) => Number(row?.["n"])
+    )
+    yield* underLoad({ findings, bed, clients: 32 }, function* ({ acked }) {
+      yield* fault(proxy)
+      proxy.forward()
+      const healing = performance.now()
+      yield* untilAcked(findings.ledger, 1)
+      findings.show(`healed after ${(performance.now() - healing).toFixed(0)} ms`)
+      yield* acked
+      yield* eventually(`at most ${most} connections are left: more have leaked`, connections, (n) => n <= most)
     })
+    yield* eventually("the stopped service has no connection left", connections, (n) => n === 0)
+    yield* judge(findings, bed)
+  })
 
 const lasting = (milliseconds: number, begin: (proxy: FaultyProxy) => void) => (proxy: FaultyProxy) =>
   Effect.andThen(

@@ -114,17 +114,14 @@ describe("a network to the database", () => {
     assert.isAtMost(yield* connections, 2 * 20 + 1)
   })
 
-  it.live(
-    "that answers each statement 600 ms late: a create fails at its deadline (F10, D11)",
-    function* () {
-      const { key, proxy, url } = yield* open()
-      proxy.delay(600)
-      const began = performance.now()
-      const answer = yield* create(url, key, minimal, [["Idempotency-Key", "one"]])
-      // No statement is as late as its own deadline, so that only the request's can refuse it.
-      assert.isBelow(600, Duration.toMillis(shortDeadlines.statementTimeout))
-      assertRefused(answer, "InternalError")
-      assert.isAtLeast(performance.now() - began, Duration.toMillis(shortDeadlines.deadline) - 100)
-    }
-  )
+  it.live("that answers each statement 600 ms late: a create fails at its deadline (F10, D11)", function* () {
+    const { key, proxy, url } = yield* open()
+    proxy.delay(600)
+    const began = performance.now()
+    const answer = yield* create(url, key, minimal, [["Idempotency-Key", "one"]])
+    // No statement is as late as its own deadline, so that only the request's can refuse it.
+    assert.isBelow(600, Duration.toMillis(shortDeadlines.statementTimeout))
+    assertRefused(answer, "InternalError")
+    assert.isAtLeast(performance.now() - began, Duration.toMillis(shortDeadlines.deadline) - 100)
+  })
 })

@@ -35,13 +35,16 @@ layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statement
     assert.deepStrictEqual([answer.status, statements.length], [200, 3])
   })
 
-  it.effect("create looks up the API key, the workspace and marks of leaked keys, and writes: four SQL statements", function* () {
-    const tenant = yield* TestService.tenant
-    yield* tenant.create(minimal)
-    const first = yield* statementsOf(tenant.create(minimal))
-    assert.deepStrictEqual([first.answer.status, first.statements.length], [201, 4])
-    const { workspace_id } = tenant
-    const named = yield* statementsOf(tenant.create({ ...minimal, workspace_id }))
-    assert.deepStrictEqual([named.answer.status, named.statements.length], [201, 4])
-  })
+  it.effect(
+    "create looks up the API key, the workspace and marks of leaked keys, and writes: four SQL statements",
+    function* () {
+      const tenant = yield* TestService.tenant
+      yield* tenant.create(minimal)
+      const first = yield* statementsOf(tenant.create(minimal))
+      assert.deepStrictEqual([first.answer.status, first.statements.length], [201, 4])
+      const { workspace_id } = tenant
+      const named = yield* statementsOf(tenant.create({ ...minimal, workspace_id }))
+      assert.deepStrictEqual([named.answer.status, named.statements.length], [201, 4])
+    }
+  )
 })

@@ -35,12 +35,12 @@ const areas = [
   },
   {
     tests:
-      "test/{sql/credentials/{makeWrite,ChangeRetry,InsertRetry,PoolRoom,Reorder,UpdateBatch},sql/links/*,port/CredentialRepositoryContract}.test.ts",
-    sources: "src/sql/credentials/{makeWrite,createCredential,changeCredential}.ts",
+      "test/{sql/credentials/{writeCredentials,ChangeRetry,InsertRetry,PoolRoom,Reorder},sql/links/*,port/CredentialRepositoryContract}.test.ts",
+    sources: "src/sql/credentials/writeCredentials.ts",
     database: true
   },
   {
-    tests: "test/{sql/credentials/SharedLists,http/List,port/StoresContract,cli/CredentialCommand}.test.ts",
+    tests: "test/{sql/credentials/listCredentials,http/List,port/StoresContract,cli/CredentialCommand}.test.ts",
     sources: "src/sql/credentials/listCredentials.ts",
     database: true
   },

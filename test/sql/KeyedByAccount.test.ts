@@ -2,6 +2,7 @@ import { Effect, Layer } from "effect"
 import { Statements } from "../support/database/Statements.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
+import { writes } from "../../src/sql/schema/writes.ts"
 import { isDefinition, onAllAccounts, usePorts } from "./usePorts.ts"
 
 /** Unique indexes of tables whose rows belong to an account, which do not begin with it. */
@@ -42,6 +43,19 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
       )
     assert.isAtLeast(seen.length, 45)
   })
+
+  it.effect("every SQL statement of a function that writes names the account", () =>
+    Effect.sync(() => {
+      const statements = writes
+        .flatMap((text) => text.split(/;|CREATE FUNCTION .*\(/))
+        .filter((text) => /\b(FROM|INTO|UPDATE)\b/.test(text))
+      assert.isAtLeast(statements.length, 15)
+      assert.deepStrictEqual(
+        statements.filter((text) => namesTenantTable.test(text) && !namesAccount.test(text)),
+        []
+      )
+    })
+  )
 
   it.effect("the check finds a statement that selects by an id without the account (control)", () =>
     Effect.sync(() => {

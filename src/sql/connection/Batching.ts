@@ -101,14 +101,22 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, maxWaiting,
       for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
       meter.batched(operation, entries.length)
       const query = Effect.suspend((): Query<ReadonlyArray<Answer>> =>
-        entries.length > 1 ? many(Arr.map(entries, ({ request }) => request)) : Effect.map(one(entries[0].request), Arr.of)
+        entries.length > 1
+          ? many(Arr.map(entries, ({ request }) => request))
+          : Effect.map(one(entries[0].request), Arr.of)
       )
       const statement = Effect.orDie(retrying(query, () => lastDeadline(entries), operation))
-      const span = beginStatement(Arr.flatMap(entries, ({ span }) => (span === undefined ? [] : [span])), entries.length)
+      const span = beginStatement(
+        Arr.flatMap(entries, ({ span }) => (span === undefined ? [] : [span])),
+        entries.length
+      )
       fork(span === undefined ? statement : onEnd(statement, (exit) => endSpan(span, exit))).addObserver((exit) => {
         running.delete(entries)
         entries.forEach((entry, index) =>
-          settle(entry, Exit.map(exit, (answers) => answers[index] as Answer))
+          settle(
+            entry,
+            Exit.map(exit, (answers) => answers[index] as Answer)
+          )
         )
         flush()
       })

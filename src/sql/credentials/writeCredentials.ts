@@ -23,7 +23,14 @@ import { entryOf } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { Operation } from "../connection/Query.ts"
 import { askFirst } from "../connection/statements.ts"
-import { credentialOf, newColumns, type NewRow, type Recorded, recordedColumns, recordedOf } from "../rows/credentialRows.ts"
+import {
+  credentialOf,
+  newColumns,
+  type NewRow,
+  type Recorded,
+  recordedColumns,
+  recordedOf
+} from "../rows/credentialRows.ts"
 
 /** The columns that an update may change, except the sealed key and the versions. */
 const changeableColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
@@ -42,7 +49,6 @@ const jsonOf = (row: Readonly<Record<string, unknown>>, names: ReadonlyArray<str
 /** The defect of a new credential whose id another credential has. */
 const idTaken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
 
-
 interface Created {
   readonly sort_order: number
   readonly created_at: Date
@@ -52,7 +58,7 @@ interface Created {
  * The writes of credentials: each calls its function of `src/sql/schema/writes.ts`, which states their invariants, and
  * names itself by `operation`, so that a repeat after a lost answer is recognised.
  */
-export const makeWrites = (pool: ConnectionPool, limits: PoolLimits) => {
+export const makeWrites = (pool: ConnectionPool, limits: PoolLimits["Service"]) => {
   const { ask, sql } = pool
 
   /** Calls a function with `call`, whose last arguments are the link, the operation and the audit entry. */
@@ -152,7 +158,10 @@ export const makeWrites = (pool: ConnectionPool, limits: PoolLimits) => {
   /** Stores the order of a pool; none if it has that order now. Stores nothing and returns a mismatch. */
   const reorder = (account_id: AccountId, { ids, provider, workspace_id }: CredentialOrder) => {
     const act: AuditAct = { action: "credential.reorder", account_id, workspace_id, provider, credential_ids: [...ids] }
-    const ordered = write<"stored" | "unchanged" | "mismatch", { missing: OrderMismatch["missing"]; foreign_ids: OrderMismatch["foreign"] }>(
+    const ordered = write<
+      "stored" | "unchanged" | "mismatch",
+      { missing: OrderMismatch["missing"]; foreign_ids: OrderMismatch["foreign"] }
+    >(
       "credentials.reorder",
       [act],
       (audited) => sql`

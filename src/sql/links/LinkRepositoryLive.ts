@@ -19,8 +19,7 @@ const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 const linkKeyColumns = ["public_key", "kek_id", "wrapped_dek", "sealed"] as const
 
 /** The assignments that delete a link's key pair. */
-const clearLinkKeys = (sql: SqlClient.SqlClient) =>
-  sql.csv(linkKeyColumns.map((column) => sql`${sql(column)} = NULL`))
+const clearLinkKeys = (sql: SqlClient.SqlClient) => sql.csv(linkKeyColumns.map((column) => sql`${sql(column)} = NULL`))
 
 /** The condition that a row is this link, and that the link is open. */
 const isOpenLink = (sql: SqlClient.SqlClient, account_id: AccountId, link_id: LinkId) =>
@@ -104,9 +103,10 @@ export const layer = Layer.effect(
         SELECT accounts.name AS account_name, workspaces.name AS workspace_name
         FROM accounts JOIN workspaces ON workspaces.account_id = accounts.id
         WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
+      /** A retry, whose earlier attempt was stored, finds its own hash. */
       replaceHash: ({ account_id, hash, link_id }, next) => askExists(writes, "links.replace_hash")`
-        UPDATE links SET hash = ${bytes(next)} WHERE ${isOpenLink(sql, account_id, link_id)} AND hash = ${bytes(hash)}
-        RETURNING 1`,
+        UPDATE links SET hash = ${bytes(next)}
+        WHERE ${isOpenLink(sql, account_id, link_id)} AND hash IN (${bytes(hash)}, ${bytes(next)}) RETURNING 1`,
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
       deleteExpired: Effect.asVoid(askRows(background, "links.forget")`
         WITH deleted AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')

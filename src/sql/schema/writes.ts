@@ -12,7 +12,7 @@
  * - A link's write commits while the link is open; a link for one write ends with it.
  *
  * `outcome` tells what was done; for all but 'stored', nothing was. With Citus, the coordinator runs the function and
- * each statement names one account, so that one node runs it. Members that `credential` lacks are null in a new row and
+ * each statement names one account, and computes nothing by a function of ours, so that one node runs it. Members that `credential` lacks are null in a new row and
  * unchanged in a stored one: so a later migration may add columns while instances of this version still write.
  */
 export const writes: ReadonlyArray<string> = [
@@ -67,6 +67,7 @@ export const writes: ReadonlyArray<string> = [
   #variable_conflict use_column
   DECLARE
     new credentials := json_populate_record(NULL::credentials, credential);
+    size bigint := member_bytes(new);
     is_open boolean := lock_link(new.account_id, link);
     has_workspace boolean;
     pool pools;
@@ -90,7 +91,7 @@ export const writes: ReadonlyArray<string> = [
       WHEN NOT is_open THEN 'link_closed'
       WHEN NOT has_workspace THEN 'workspace_gone'
       WHEN pool.members >= max_members THEN 'too_many'
-      WHEN pool.bytes + member_bytes(new) > max_bytes THEN 'too_large'
+      WHEN pool.bytes + size > max_bytes THEN 'too_large'
       ELSE 'stored'
     END;
     IF outcome <> 'stored' THEN RETURN; END IF;
@@ -101,7 +102,7 @@ export const writes: ReadonlyArray<string> = [
       IF NOT FOUND THEN outcome := 'taken'; RETURN; END IF;
     END IF;
     UPDATE pools SET version = version + 1, members = members + 1, next_order = next_order + 1,
-      bytes = pool.bytes + member_bytes(new)
+      bytes = pool.bytes + size
     WHERE account_id = new.account_id AND workspace_id = new.workspace_id AND provider = new.provider;
     new.revision := 1;
     new.key_version := 1;
@@ -162,9 +163,11 @@ export const writes: ReadonlyArray<string> = [
     is_open boolean := lock_link(of_account, link);
     pool pools := lock_pool(of_account, of_workspace, of_provider);
     stored credentials;
+    size bigint;
   BEGIN
     IF was_made(of_account, operation) THEN outcome := 'stored'; RETURN; END IF;
     SELECT * INTO stored FROM credentials WHERE account_id = of_account AND id = of_id FOR UPDATE;
+    size := member_bytes(stored);
     outcome := CASE
       WHEN NOT is_open THEN 'link_closed'
       WHEN stored.revision IS DISTINCT FROM read_revision THEN 'changed'
@@ -173,7 +176,7 @@ export const writes: ReadonlyArray<string> = [
     IF outcome <> 'stored' THEN RETURN; END IF;
 
     DELETE FROM credentials WHERE account_id = of_account AND id = of_id;
-    UPDATE pools SET version = version + 1, members = members - 1, bytes = pool.bytes - member_bytes(stored)
+    UPDATE pools SET version = version + 1, members = members - 1, bytes = pool.bytes - size
     WHERE account_id = of_account AND workspace_id = of_workspace AND provider = of_provider;
     INSERT INTO audit_entries (account_id, operation, events) VALUES (of_account, operation, events);
   END $$`,

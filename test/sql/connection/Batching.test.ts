@@ -1,15 +1,4 @@
-import {
-  Cause,
-  Duration,
-  Effect,
-  Exit,
-  Fiber,
-  Layer,
-  Metric,
-  Option,
-  Scope,
-  type Tracer
-} from "effect"
+import { Cause, Duration, Effect, Exit, Fiber, Layer, Metric, Option, Scope, type Tracer } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import { makeBatching } from "../../../src/sql/connection/Batching.ts"

@@ -14,7 +14,7 @@ const link_id = LinkId.make(uuid(9))
 
 /** A link for a purpose, and creates by it. */
 const open = Effect.fnUntraced(function* (purpose: Purpose) {
-  const { admin, proxy, repository, stored } = yield* openLossyStore
+  const { admin, links, proxy, repository, stored } = yield* openLossyStore
   yield* admin`
     INSERT INTO links (id, account_id, workspace_id, purpose, hash, created_at, expires_at)
     VALUES (${link_id}, ${account_id}, ${workspace_id}, ${purpose}, decode(repeat('07', 32), 'hex'), now(), now() + interval '1 hour')`
@@ -30,7 +30,7 @@ const open = Effect.fnUntraced(function* (purpose: Purpose) {
     admin<{ ended: string | null }>`SELECT ended FROM links WHERE id = ${link_id}`,
     ([row]) => row?.ended
   )
-  return { admin, byLink, ended, insertByLink, proxy, repository, stored }
+  return { admin, byLink, ended, insertByLink, links, principal, proxy, repository, stored }
 })
 
 it.live.each(["connect", "manage"] as const)(
@@ -67,6 +67,15 @@ it.live("a link to connect can still be used after a create by it stored nothing
   yield* admin`UPDATE workspaces SET deleted_at = NULL`
   assert.isTrue(Option.isSome(yield* insertByLink(3)))
   assert.strictEqual(yield* ended, "used")
+})
+
+it.live("the exchange of a link's token succeeds if the database's answer is lost", function* () {
+  const { links, principal, proxy } = yield* open("manage")
+  const [next, another] = [ApiKeyHash.make("08".repeat(32)), ApiKeyHash.make("09".repeat(32))]
+  proxy.loseAnswer("UPDATE 1")
+  assert.isTrue(yield* links.replaceHash(principal, next))
+  assert.strictEqual(proxy.lost(), 1)
+  assert.isFalse(yield* links.replaceHash(principal, another), "the token was exchanged before")
 })
 
 describe("a reorder of credentials by a link", () => {

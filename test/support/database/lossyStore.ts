@@ -6,6 +6,8 @@ import * as AccountRepositoryLive from "../../../src/sql/accounts/AccountReposit
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import * as CredentialRepositoryLive from "../../../src/sql/credentials/CredentialRepositoryLive.ts"
 import * as KekRegistryLive from "../../../src/sql/keyring/KekRegistryLive.ts"
+import { LinkRepository } from "../../../src/port/Links.ts"
+import * as LinkRepositoryLive from "../../../src/sql/links/LinkRepositoryLive.ts"
 import * as LeakedKeysLive from "../../../src/sql/credentials/LeakedKeysLive.ts"
 import * as ParkingsLive from "../../../src/sql/routing/ParkingsLive.ts"
 import { databaseProxy } from "./DatabaseProxy.ts"
@@ -21,6 +23,7 @@ const writing = Layer.mergeAll(
   CredentialRepositoryLive.layer,
   KekRegistryLive.layer,
   LeakedKeysLive.layer,
+  LinkRepositoryLive.layer,
   ParkingsLive.layer
 )
 
@@ -43,6 +46,7 @@ export const openLossyStore = Effect.gen(function* () {
     admin,
     proxy,
     accounts: Context.get(ports, AccountRepository),
+    links: Context.get(ports, LinkRepository),
     repository: Context.get(ports, CredentialRepository),
     /** The answer to a function that has stored a write. */
     stored: "SELECT 1"

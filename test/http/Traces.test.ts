@@ -35,21 +35,23 @@ const treeOf = (spans: ReadonlyArray<ReceivedSpan>, parent: string | undefined):
     .filter(({ parentSpanId }) => parentSpanId === parent)
     .map(({ kind, name, spanId }) => [`${kinds[kind]} ${name}`, ...treeOf(spans, spanId)])
 
-const lookUp = ["internal api_keys.find", ["client api_keys.find"]]
-const reading = ["internal api_keys.find_with_credential", ["client api_keys.find_with_credential"]]
+const lookUpOf = (name: string) => [`internal ${name}`, [`client ${name}`]]
 
 const route = "/api/v1/byok/:id"
 const parentOf = (traceId: string, flags: string): Header => ["traceparent", `00-${traceId}-${"b".repeat(16)}-${flags}`]
 
 layerLive(Layer.provideMerge(traced, SpanCollector.layer))("traces of requests", (it) => {
-  it.effect("the trace of a get has one look-up and its SQL statement", function* () {
+  it.effect("the trace of a get has its look-ups and their SQL statements", function* () {
     const { headers, traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))
     const answer = yield* tenant.get(id)
     const spans = yield* traceOf(`GET ${route}`)
-    assert.deepStrictEqual(treeOf(spans, undefined), [[`server GET ${route}`, reading]])
-    const [statement, waiting, request] = spans
+    assert.deepStrictEqual(treeOf(spans, undefined), [
+      [`server GET ${route}`, lookUpOf("api_keys.find"), lookUpOf("credentials.find")]
+    ])
+    const [statement, waiting] = spans
+    const request = spans.at(-1)
     assert.deepStrictEqual(request?.attributes, {
       "http.request.method": "GET",
       "http.route": route,
@@ -58,7 +60,7 @@ layerLive(Layer.provideMerge(traced, SpanCollector.layer))("traces of requests",
     })
     assert.deepStrictEqual(waiting?.attributes, {})
     assert.deepStrictEqual(statement?.attributes, {
-      "db.operation.name": "api_keys.find_with_credential",
+      "db.operation.name": "api_keys.find",
       "db.system.name": "postgresql"
     })
     for (const span of spans) {
@@ -71,18 +73,24 @@ layerLive(Layer.provideMerge(traced, SpanCollector.layer))("traces of requests",
     assert.notInclude(JSON.stringify(spans), tenant.management_key)
   })
 
-  it.effect("the trace of a create has the API key's look-up and the INSERT, under the caller's span", function* () {
+  it.effect("the trace of a create has its look-ups and the write, under the caller's span", function* () {
     const { traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const traceId = "c".repeat(32)
     yield* tenant.create(minimal, [parentOf(traceId, "01")])
     const spans = yield* traceOf("POST /api/v1/byok", traceId)
     assert.deepStrictEqual(treeOf(spans, "b".repeat(16)), [
-      ["server POST /api/v1/byok", lookUp, ["internal credentials.insert", ["client credentials.insert"]]]
+      [
+        "server POST /api/v1/byok",
+        lookUpOf("api_keys.find"),
+        lookUpOf("workspaces.resolve"),
+        lookUpOf("leaked_keys.exist"),
+        ["client credentials.insert"]
+      ]
     ])
   })
 
-  it.effect("the trace of an update that is not batched has its statement directly under the request", function* () {
+  it.effect("the trace of an update has its write directly under the request", function* () {
     const { traceOf } = yield* SpanCollector
     const tenant = yield* TestService.tenant
     const id = createdId(yield* tenant.create(minimal))

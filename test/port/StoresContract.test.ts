@@ -208,7 +208,11 @@ const reads: Readonly<Record<string, Ask>> = {
   listApiKeys: ({ account_id }) => AccountRepository.use(({ listApiKeys }) => listApiKeys(account_id)),
   resolve: ({ account_id, n, workspace }) =>
     WorkspaceResolver.use(({ resolve }) => resolve(account_id, n === 0 ? undefined : workspace.id)),
-  findKey: ({ key }) => ApiKeys.use(({ find }) => find(key.hash)),
+  findKey: ({ key }) =>
+    Effect.map(
+      ApiKeys.use(({ find }) => find(key.hash)),
+      Option.map(({ account_id, role }) => ({ account_id, role }))
+    ),
   ownedBy: ({ account_id, hashes, n }) => ApiKeys.use(({ ownedBy }) => ownedBy(account_id, among(hashes.slice(n)))),
   findById: ({ account_id, id }) => CredentialRepository.use(({ findById }) => findById(account_id, id)),
   findOwn: ({ id, owner }) => CredentialRepository.use(({ findById }) => findById(owner, id)),

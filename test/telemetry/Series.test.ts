@@ -157,7 +157,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     const { sql } = yield* TestService
     const { create, get } = yield* TestService.tenant
     const id = createdId(yield* create(minimal))
-    const size = { db_operation_name: "api_keys.find_with_credential" }
+    const size = { db_operation_name: "credentials.find" }
     const gets = Effect.gen(function* () {
       const release = yield* lockTable(sql, "credentials")
       const asked = yield* Effect.forkChild(
@@ -174,7 +174,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
       [12, "byok_db_queue_wait_duration_seconds_count", { lane: "reads" }]
     )
     const statements = ((yield* read("byok_db_batch_size_count", size)) ?? 0) - before
-    if (process.env["DATABASE_BATCHING"] !== "false") assert.isBelow(statements, 12)
+    assert.isBelow(statements, 12)
     yield* holds("byok_db_queue_depth", 0, { lane: "reads" })
   })
 

@@ -100,7 +100,9 @@ export const makeUpdate = Effect.gen(function* () {
     const deadline = performance.now() + (yield* timeLeft(timeout))
     const first = yield* attempt(account_id, id, changes)
     if (Option.isSome(first)) return first.value
-    const retries = Effect.repeat(attempt(account_id, id, changes), { until: (result) => Option.isSome(result) || performance.now() >= deadline })
+    const retries = Effect.repeat(attempt(account_id, id, changes), {
+      until: (result) => Option.isSome(result) || performance.now() >= deadline
+    })
     const lock = RcMap.get(locks, `${account_id} ${id}`)
     const updated = yield* Effect.scoped(Effect.flatMap(lock, (semaphore) => semaphore.withPermit(retries)))
     return Option.isSome(updated) ? updated.value : yield* new ServiceUnavailable()

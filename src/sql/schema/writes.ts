@@ -11,17 +11,17 @@
  * - A write that members or plans depend on raises the `version` of the pool, and keeps its counts exact.
  * - A link's write commits while the link is open; a link for one write ends with it.
  *
- * `outcome` tells what was done; for all but 'stored', nothing was. With Citus, the coordinator runs the function and
- * each statement names one account, and computes nothing by a function of ours, so that one node runs it. Members that `credential` lacks are null in a new row and
- * unchanged in a stored one: so a later migration may add columns while instances of this version still write.
+ * `outcome` tells what was done; for all but 'stored', nothing was. With Citus, the coordinator runs the function; each
+ * statement in it names one account and calls no function of ours, so that one node runs it. No parameter has the type
+ * of a table, because the way back from Citus makes the tables anew. Members that `credential` lacks are null in a new
+ * row and unchanged in a stored one, so that a later migration may add columns while this version still writes.
  */
 export const writes: ReadonlyArray<string> = [
   // The size of a credential's lists and sealed key, which `pools.bytes` adds up.
-  `CREATE FUNCTION member_bytes(member credentials) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT coalesce(octet_length(array_to_string(member.allowed_api_key_hashes, '')), 0)
-      + coalesce(octet_length(array_to_string(member.allowed_models, '')), 0)
-      + coalesce(octet_length(array_to_string(member.allowed_user_ids, '')), 0)
-      + octet_length(member.sealed)
+  `CREATE FUNCTION member_bytes(hashes text[], models text[], user_ids text[], sealed bytea) RETURNS bigint
+  LANGUAGE sql STABLE AS $$
+    SELECT coalesce(octet_length(array_to_string(hashes, '')), 0) + coalesce(octet_length(array_to_string(models, '')), 0)
+      + coalesce(octet_length(array_to_string(user_ids, '')), 0) + octet_length(sealed)
   $$`,
 
   // Locks the link, if any, that a write is made by. Returns whether the write may be made.
@@ -42,15 +42,6 @@ export const writes: ReadonlyArray<string> = [
     WHERE account_id = of_account AND id = link AND purpose IN ('connect', 'replace');
   END $$`,
 
-  `CREATE FUNCTION lock_pool(of_account uuid, of_workspace uuid, of_provider text) RETURNS pools LANGUAGE plpgsql AS $$
-  DECLARE
-    pool pools;
-  BEGIN
-    SELECT * INTO pool FROM pools
-    WHERE account_id = of_account AND workspace_id = of_workspace AND provider = of_provider FOR NO KEY UPDATE;
-    RETURN pool;
-  END $$`,
-
   // Whether an earlier attempt has made the write.
   `CREATE FUNCTION was_made(of_account uuid, of_operation uuid) RETURNS boolean LANGUAGE plpgsql AS $$
   BEGIN
@@ -67,7 +58,7 @@ export const writes: ReadonlyArray<string> = [
   #variable_conflict use_column
   DECLARE
     new credentials := json_populate_record(NULL::credentials, credential);
-    size bigint := member_bytes(new);
+    size bigint := member_bytes(new.allowed_api_key_hashes, new.allowed_models, new.allowed_user_ids, new.sealed);
     is_open boolean := lock_link(new.account_id, link);
     has_workspace boolean;
     pool pools;
@@ -79,7 +70,8 @@ export const writes: ReadonlyArray<string> = [
       INSERT INTO pools (account_id, workspace_id, provider) VALUES (new.account_id, new.workspace_id, new.provider)
       ON CONFLICT DO NOTHING;
     END IF;
-    pool := lock_pool(new.account_id, new.workspace_id, new.provider);
+    SELECT * INTO pool FROM pools
+    WHERE account_id = new.account_id AND workspace_id = new.workspace_id AND provider = new.provider FOR NO KEY UPDATE;
 
     IF was_made(new.account_id, operation) THEN
       SELECT 'stored', credentials.sort_order, credentials.created_at INTO outcome, sort_order, created_at
@@ -124,14 +116,17 @@ export const writes: ReadonlyArray<string> = [
   DECLARE
     new credentials := json_populate_record(NULL::credentials, credential);
     is_open boolean := lock_link(new.account_id, link);
-    pool pools := lock_pool(new.account_id, new.workspace_id, new.provider);
+    pool pools;
     stored credentials;
     growth bigint;
   BEGIN
+    SELECT * INTO pool FROM pools
+    WHERE account_id = new.account_id AND workspace_id = new.workspace_id AND provider = new.provider FOR NO KEY UPDATE;
     IF was_made(new.account_id, operation) THEN outcome := 'stored'; RETURN; END IF;
     SELECT * INTO stored FROM credentials WHERE account_id = new.account_id AND id = new.id FOR NO KEY UPDATE;
     new := json_populate_record(stored, credential);
-    growth := member_bytes(new) - member_bytes(stored);
+    growth := member_bytes(new.allowed_api_key_hashes, new.allowed_models, new.allowed_user_ids, new.sealed)
+      - member_bytes(stored.allowed_api_key_hashes, stored.allowed_models, stored.allowed_user_ids, stored.sealed);
     outcome := CASE
       WHEN NOT is_open THEN 'link_closed'
       WHEN stored.revision IS DISTINCT FROM read_revision THEN 'changed'
@@ -161,13 +156,15 @@ export const writes: ReadonlyArray<string> = [
   #variable_conflict use_column
   DECLARE
     is_open boolean := lock_link(of_account, link);
-    pool pools := lock_pool(of_account, of_workspace, of_provider);
+    pool pools;
     stored credentials;
     size bigint;
   BEGIN
+    SELECT * INTO pool FROM pools
+    WHERE account_id = of_account AND workspace_id = of_workspace AND provider = of_provider FOR NO KEY UPDATE;
     IF was_made(of_account, operation) THEN outcome := 'stored'; RETURN; END IF;
     SELECT * INTO stored FROM credentials WHERE account_id = of_account AND id = of_id FOR UPDATE;
-    size := member_bytes(stored);
+    size := member_bytes(stored.allowed_api_key_hashes, stored.allowed_models, stored.allowed_user_ids, stored.sealed);
     outcome := CASE
       WHEN NOT is_open THEN 'link_closed'
       WHEN stored.revision IS DISTINCT FROM read_revision THEN 'changed'
@@ -190,9 +187,10 @@ export const writes: ReadonlyArray<string> = [
   #variable_conflict use_column
   DECLARE
     is_open boolean := lock_link(of_account, link);
-    pool pools := lock_pool(of_account, of_workspace, of_provider);
     stored uuid[];
   BEGIN
+    PERFORM FROM pools
+    WHERE account_id = of_account AND workspace_id = of_workspace AND provider = of_provider FOR NO KEY UPDATE;
     IF was_made(of_account, operation) THEN outcome := 'stored'; RETURN; END IF;
     stored := ARRAY(
       SELECT id FROM credentials

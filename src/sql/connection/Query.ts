@@ -12,7 +12,7 @@ export type Operation = `${string}.${string}`
 export type Query<A> = Effect.Effect<A, QueryError>
 
 /** SQLSTATE of a deadlock. */
-export const deadlock = "40P01"
+const deadlock = "40P01"
 
 /** Milliseconds before a retry. The first is immediate, because the pool may have returned a dead connection. */
 const defaultPause = 100

@@ -40,7 +40,7 @@ export const fromDated = <A extends object>(row: Dated<A>) =>
  * Compiles a statement once, for calls with different values. Sends each value once, however often the statement uses
  * it. `statement` gets its parameters by name.
  */
-export const compileOnce = <Name extends string, Row extends object>(
+const compileOnce = <Name extends string, Row extends object>(
   sql: SqlClient.SqlClient,
   names: ReadonlyArray<Name>,
   statement: (parameters: Readonly<Record<Name, string>>) => Statement.Statement<Row>

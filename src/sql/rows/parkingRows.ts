@@ -97,7 +97,3 @@ export const isMarkedAsLeaked = (
     WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
     AND parked.key_version = ${key_version} AND ${isLeakMark(sql)}
   )`
-
-/** Whether a key of the account is marked as leaked, perhaps a replaced one. Uses an index. */
-export const hasMarks = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) => sql`
-  EXISTS (SELECT FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked')`

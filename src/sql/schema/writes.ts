@@ -142,13 +142,14 @@ export const writes: ReadonlyArray<string> = [
       declared_zdr = new.declared_zdr, kek_id = new.kek_id, wrapped_dek = new.wrapped_dek, sealed = new.sealed,
       key_version = new.key_version, revision = read_revision + 1
     WHERE account_id = new.account_id AND id = new.id;
-    UPDATE pools SET version = version + 1, bytes = pool.bytes + growth
+    UPDATE pools SET version = version + 1, bytes = greatest(pool.bytes + growth, 0)
     WHERE account_id = new.account_id AND workspace_id = new.workspace_id AND provider = new.provider;
     PERFORM end_link(new.account_id, link, new.id);
     INSERT INTO audit_entries (account_id, operation, events) VALUES (new.account_id, operation, events);
   END $$`,
 
-  // Deletes a credential, if the stored revision is the one that was read; else 'changed'.
+  // Deletes a credential, if the stored revision is the one that was read; else 'changed'. The size of a row that somebody
+  // edited in the database may exceed the pool's.
   `CREATE FUNCTION delete_credential(
     of_account uuid, of_workspace uuid, of_provider text, of_id uuid, read_revision integer,
     link uuid, operation uuid, events json, OUT outcome text
@@ -173,7 +174,7 @@ export const writes: ReadonlyArray<string> = [
     IF outcome <> 'stored' THEN RETURN; END IF;
 
     DELETE FROM credentials WHERE account_id = of_account AND id = of_id;
-    UPDATE pools SET version = version + 1, members = members - 1, bytes = pool.bytes - size
+    UPDATE pools SET version = version + 1, members = members - 1, bytes = greatest(pool.bytes - size, 0)
     WHERE account_id = of_account AND workspace_id = of_workspace AND provider = of_provider;
     INSERT INTO audit_entries (account_id, operation, events) VALUES (of_account, operation, events);
   END $$`,

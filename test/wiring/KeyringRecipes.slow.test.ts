@@ -2,7 +2,7 @@ import { chmodSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Result, type Scope } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
-import { type CloudRequest, crc32c, isSignedBy, makeBox, serveAs, serveAt } from "../support/keys/FakeCloud.ts"
+import { type CloudRequest, isSignedBy, makeBox, serveAs } from "../support/keys/FakeCloud.ts"
 import { parsed } from "../support/keys/keyrings.ts"
 import { installedPrograms } from "../support/process/installedPrograms.ts"
 import { runShell } from "../support/process/runByok.ts"
@@ -49,7 +49,7 @@ interface Row {
 
 const plain = makeBox()
 
-const aws = { AWS_REGION: "eu-central-1", AWS_ACCESS_KEY_ID: "AKIAFAKE", AWS_SECRET_ACCESS_KEY: "a-secret" }
+const aws = { AWS_DEFAULT_REGION: "eu-central-1", AWS_ACCESS_KEY_ID: "AKIAFAKE", AWS_SECRET_ACCESS_KEY: "a-secret" }
 
 const kms = (request: CloudRequest) => {
   if (request.url.hostname !== "kms.eu-central-1.amazonaws.com") return 404
@@ -62,23 +62,6 @@ const kms = (request: CloudRequest) => {
   }
   const Plaintext = plain.decrypt(asked["CiphertextBlob"] ?? "", bound)
   return Plaintext === undefined ? 400 : { Plaintext, KeyId: "byok" }
-}
-
-const base64 = (text: string) => Buffer.from(text, "base64")
-
-const googleKms = ({ body, headers, url }: CloudRequest) => {
-  if (headers.authorization !== "Bearer a-google-token") return 401
-  const key = "projects/a-project/locations/global/keyRings/byok/cryptoKeys/keyring"
-  const asked = JSON.parse(body) as { readonly plaintext?: string; readonly ciphertext?: string } & Variables
-  if (url.pathname === `/v1/${key}:encrypt` && asked.plaintext !== undefined) {
-    if (asked["plaintextCrc32c"] !== crc32c(base64(asked.plaintext))) return 400
-    const ciphertext = plain.encrypt(asked.plaintext, key)
-    return { name: key, ciphertext, ciphertextCrc32c: crc32c(base64(ciphertext)), verifiedPlaintextCrc32c: true }
-  }
-  if (url.pathname !== `/v1/${key}:decrypt` || asked.ciphertext === undefined) return 404
-  if (asked["ciphertextCrc32c"] !== crc32c(base64(asked.ciphertext))) return 400
-  const plaintext = plain.decrypt(asked.ciphertext, key)
-  return plaintext === undefined ? 400 : { plaintext, plaintextCrc32c: crc32c(base64(plaintext)) }
 }
 
 const azure =
@@ -116,7 +99,7 @@ const rows: ReadonlyArray<Row> = [
   {
     title: "age",
     programs: ["age", "age-keygen"],
-    refused: ["keyring.age", "identity", /^.*: age ended with exit code 1/]
+    refused: ["keyring.age", "identity", /age ended with exit code 1/]
   },
   {
     title: "AWS KMS",
@@ -129,19 +112,6 @@ const rows: ReadonlyArray<Row> = [
       }))
     },
     refused: ["use=byok", "use=another", /aws ended with exit code \d+: /]
-  },
-  {
-    title: "Google Cloud KMS",
-    programs: ["gcloud"],
-    begin: (directory) =>
-      Effect.map(serveAt(googleKms), (url) => ({
-        CLOUDSDK_CONFIG: join(directory, "gcloud"),
-        CLOUDSDK_CORE_PROJECT: "a-project",
-        CLOUDSDK_AUTH_ACCESS_TOKEN: "a-google-token",
-        CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS: `${url}/`,
-        CLOUDSDK_CORE_DISABLE_USAGE_REPORTING: "true"
-      })),
-    refused: ["--key=keyring", "--key=another", /gcloud ended with exit code 1/]
   },
   {
     title: "Azure Key Vault",
@@ -281,10 +251,13 @@ describe("the recipes of docs/keys.md for keyrings from a command", () => {
         const shown = yield* status(recipe.settings)
         assert.strictEqual(shown.code, 0, shown.stderr)
         const sql = yield* adminClient(DATABASE_URL)
-        const registered = yield* sql<{ kek_id: string; check_value: Buffer }>`SELECT kek_id, check_value FROM keks`
+        const registered = yield* sql<{
+          kek_id: string
+          check_value: Uint8Array
+        }>`SELECT id AS kek_id, check_value FROM keks`
         const { check_value, kek_id } = parsed(keyring).primary
         assert.deepStrictEqual(
-          registered.map((one) => [one.kek_id, one.check_value.toString("hex")]),
+          registered.map((one) => [one.kek_id, Buffer.from(one.check_value).toString("hex")]),
           [[kek_id, Buffer.from(check_value).toString("hex")]]
         )
 

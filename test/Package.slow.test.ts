@@ -132,7 +132,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
       files.filter((file) => !file.includes("/")),
       [...ours, "dist"]
     )
-    const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/LICENCES.txt"]
+    const program = ["dist/bin.js", "dist/main.js", "dist/LICENCES.txt"]
     assert.includeMembers([...files], [...program, "dist/wiring/Byok.js", "dist/contract/TenantsApi.d.ts"])
     assert.includeMembers(
       [...files],

@@ -1,4 +1,3 @@
-import { Context } from "effect"
 import { HttpApiMiddleware, HttpApiSecurity, OpenApi } from "effect/http-api"
 import { Forbidden, InternalError, InvalidParams, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import type { CurrentPrincipal } from "../domain/Principal.ts"

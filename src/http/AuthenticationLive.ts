@@ -1,5 +1,5 @@
 import { toIncomingMessage } from "@effect/platform-node/NodeHttpServerRequest"
-import { Context, Effect, Layer, Option, Redacted, Result, Schema, type Types } from "effect"
+import { Context, Effect, Layer, Option, Redacted, Result, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
 import { Authentication } from "../contract/Middleware.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"

@@ -75,8 +75,9 @@ layerLive(service)("byok explain", (it) => {
 
   it.effect("byok explain accepts an option for every property of a request", function* () {
     const tenant = yield* TestService.newTenant
-    const hash = "a".repeat(64)
-    const made = yield* (yield* Accounts).createWorkspace(tenant.account_id, "another")
+    const { createWorkspace, issueApiKey } = yield* Accounts
+    const made = yield* createWorkspace(tenant.account_id, "another")
+    const { hash } = yield* issueApiKey(tenant.account_id, { name: "caller", role: "ordinary" })
     const { code, stdout } = yield* explain(tenant, [
       ...["--provider", "azure,openai", "--model", "m", "--workspace", made.workspace_id, "--api-key-hash", hash],
       ...["--user", "ann", "--host", "europe", "--zdr", "--kind", "pinned", "--endpoint-region", "europe"],
@@ -94,6 +95,9 @@ layerLive(service)("byok explain", (it) => {
         { kind: "shared", provider: "openai" }
       ]
     })
+    const unknown = yield* explain(tenant, ["--api-key-hash", "a".repeat(64)])
+    assert.strictEqual(unknown.code, 1)
+    assert.include(unknown.stderr, "api_key_hash is not an API key of this account")
     const unshared = yield* explain(tenant, ["--no-shared"])
     assert.include(
       unshared.stdout,

@@ -10,7 +10,7 @@ const internalError = { status: 500, body: '{"error":{"code":500,"message":"Inte
 describe("while the synchronous standby is away", () => {
   it.live("create fails with 500, even if its wait is cancelled or its session ends; get succeeds (R6)", function* () {
     const settings = yield* newDirectory
-    const { key, stderr, url } = yield* firstStart({ ...settings, DATABASE_BATCHING: "false" })
+    const { key, stderr, url } = yield* firstStart(settings)
     const create = createOver(url, key, minimal)
     const first = yield* create
     assert.strictEqual(first.status, 201)

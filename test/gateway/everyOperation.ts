@@ -42,13 +42,13 @@ export const call = (to: Address, method: string, path: string, body?: object, t
     request.end(body === undefined ? undefined : JSON.stringify(body))
   })
 
-type State = Record<string, string>
+type State = Readonly<Record<string, string>>
 
 /** What a call sends, by what earlier calls answered, and what of its answer later calls need. */
 interface Step {
   readonly params?: (state: State) => State
   readonly query?: (state: State) => string
-  readonly body?: (state: State, about: Effect.Effect<never>) => object | Effect.Effect<object>
+  readonly body?: (state: State, about: Effect.Effect<never>) => Effect.Effect<object>
   readonly keep?: (data: never) => State
 }
 
@@ -56,10 +56,11 @@ const target = { provider: "azure" }
 const key = "sk-fake-0123456789-0123456789-AbCd"
 const ofCredential: Step = { params: ({ credential = "" }) => ({ id: credential }) }
 const ofRoute = ({ route = "" }: State) => ({ id: route, n: "1" })
-const routing = { body: ({ account_id }: State) => ({ account_id, model: "a/model", targets: [target] }) }
-const planning = { body: () => ({ model: "a/model", targets: [target] }) }
-const ordering = { body: ({ credential }: State) => ({ ...target, ids: [credential] }) }
-const named = { body: () => ({ name: "a name" }) }
+const sending = (body: (state: State) => object) => ({ body: (state: State) => Effect.sync(() => body(state)) })
+const routing = sending(({ account_id }) => ({ account_id, model: "a/model", targets: [target] }))
+const planning = sending(() => ({ model: "a/model", targets: [target] }))
+const ordering = sending(({ credential }) => ({ ...target, ids: [credential] }))
+const named = sending(() => ({ name: "a name" }))
 const keepCredential = ({ id }: { id: string }) => ({ credential: id })
 const keepRoute = ({ route }: { route: string }) => ({ route })
 
@@ -73,7 +74,7 @@ const steps: ReadonlyArray<readonly [name: string, step: Step]> = [
   ["accounts.deleteWorkspace", {}],
   ["accounts.createApiKey", { ...named, keep: ({ hash }: { hash: string }) => ({ hash }) }],
   ["accounts.listApiKeys", {}],
-  ["credentials.create", { body: () => ({ ...target, key }), keep: keepCredential }],
+  ["credentials.create", { ...sending(() => ({ ...target, key })), keep: keepCredential }],
   ["credentials.list", {}],
   ["credentials.plan", planning],
   ["credentials.order", ordering],
@@ -82,14 +83,14 @@ const steps: ReadonlyArray<readonly [name: string, step: Step]> = [
   ["credentials.status", ofCredential],
   ["credentials.update", { ...ofCredential, ...named }],
   ["routes.open", { ...routing, keep: keepRoute }],
-  ["routes.report", { params: ofRoute, body: () => ({ status: 200 }) }],
+  ["routes.report", { params: ofRoute, ...sending(() => ({ status: 200 })) }],
   ["routes.open", { ...routing, keep: keepRoute }],
   ["routes.abandon", { params: ofRoute }],
   ["credentials.delete", ofCredential],
   [
     "links.create",
     {
-      body: () => ({ purpose: "manage" }),
+      ...sending(() => ({ purpose: "manage" })),
       keep: ({ link_id, url }: { link_id: string; url: string }) => ({ link_id, url, token: url.split("#")[1] ?? "" })
     }
   ],
@@ -114,7 +115,7 @@ const steps: ReadonlyArray<readonly [name: string, step: Step]> = [
   ["page.get", ofCredential],
   ["page.status", ofCredential],
   ["page.delete", ofCredential],
-  ["page.replaceToken", { body: () => ({ token: randomBytes(32).toString("base64url") }) }],
+  ["page.replaceToken", sending(() => ({ token: randomBytes(32).toString("base64url") }))],
   ["links.revoke", {}],
   ["accounts.revokeApiKey", {}],
   ["accounts.delete", {}],
@@ -150,8 +151,7 @@ export const callEveryOperation = Effect.fnUntraced(function* (socket: Address, 
     const { method, path } = endpoints.get(name) ?? assert.fail(name)
     const values: State = { ...state, ...params?.(state) }
     const filled = path.replace(/:(\w+)/g, (_, parameter: string) => values[parameter] ?? assert.fail(parameter))
-    const made = body?.(state, about)
-    const sent: object | undefined = Effect.isEffect(made) ? yield* made as Effect.Effect<object> : made
+    const sent = body === undefined ? undefined : yield* body(state, about)
     const to = name.startsWith("page.") ? port : socket
     const { data, status, text } = yield* call(
       to,

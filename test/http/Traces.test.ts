@@ -1,7 +1,6 @@
 import { Effect, Layer, Option, Redacted } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { prometheusText } from "../../src/management/ManagementServer.ts"
-import type { Settings } from "../../src/wiring/Settings.ts"
 import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"

@@ -23,8 +23,7 @@ layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
       const { key, settings } = yield* StartedBefore
       const timeouts = {
         DATABASE_STATEMENT_TIMEOUT: "20 seconds",
-        DATABASE_DEADLINE: "25 seconds",
-        DATABASE_BATCHING: "false"
+        DATABASE_DEADLINE: "25 seconds"
       }
       const { ended, stderr, url, ...service } = yield* startService({ ...settings, ...timeouts })
       const postmaster = postmasterOf(settings.BYOK_DATA_DIR)

@@ -171,7 +171,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     yield* raises(
       gets,
       [12, "byok_db_batch_size_sum", size],
-      [12, "byok_db_queue_wait_duration_seconds_count", { lane: "reads" }]
+      [24, "byok_db_queue_wait_duration_seconds_count", { lane: "reads" }]
     )
     const statements = ((yield* read("byok_db_batch_size_count", size)) ?? 0) - before
     assert.isBelow(statements, 12)

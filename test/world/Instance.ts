@@ -9,7 +9,7 @@ import { AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepo
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { AuthenticationFailed, Cipher, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type StoredParking } from "../../src/port/CredentialPools.ts"
-import { CredentialRepository, PoolLimits, type UnstoredCredential } from "../../src/port/CredentialRepository.ts"
+import { CredentialRepository, PoolLimits } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"

@@ -280,14 +280,15 @@ export class Plans {
     step: OwnStep,
     reason: string,
     from: Moment,
-    { freshness, request }: PlannedRequest
+    { freshness, key, request }: PlannedRequest
   ) {
     const { credential_id, provider, row } = step
     if (reason === "changed") {
       const states = this.#scene.log.statesSince(poolNameOf(request, provider), from, Math.max(second, freshness))
       const isSame = ({ isGone, rows }: State) =>
         !isGone && rows.find(({ credential }) => credential.id === credential_id)?.row === row
-      if (states.every(isSame)) broken(`a lease was refused as changed, and nothing has`)
+      const isRevoked = key !== undefined && this.#scene.revoked.has(key.api_key_hash)
+      if (!isRevoked && states.every(isSame)) broken(`a lease was refused as changed, and nothing has`)
     }
     const isAlone = this.#opening.get(credential_id) === 1 && this.#routing === 0 && this.#routed < from.ran
     if (reason === "on_trial" && isAlone) {

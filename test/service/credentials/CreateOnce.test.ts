@@ -150,7 +150,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
   const forgetful = [
     [
       "accepts any provider key as the stored one",
-      instead(Cipher, (cipher) => ({ ...cipher, matches: () => Effect.succeed(true) }))
+      instead(Cipher, (cipher) => ({ ...cipher, read: () => Result.succeed(true as never) }))
     ],
     [
       "keeps no idempotency records",

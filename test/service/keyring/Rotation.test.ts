@@ -231,7 +231,7 @@ describe("a rewrap (T10; docs/keys.md, Rotate the keyring)", () => {
     const made = yield* sealUnder(ringOf("old"), 6)
     const { rewrap } = yield* rotationWith(rotated, { block: 1, warn: 10, refuse: 4 })
     const refused = yield* finished(Effect.flip(rewrap({ batch: 2, rate: unhurried })))
-    assert.strictEqual(refused._tag, "KeyStoreUnavailable")
+    assert.strictEqual(refused._tag, "SealingRefused")
     assert.strictEqual((yield* named).filter((kek_id) => kek_id === "new").length, 4)
     assert.deepStrictEqual(yield* openedWith(rotated, made), keysOf(made))
   })

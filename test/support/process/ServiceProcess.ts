@@ -76,13 +76,6 @@ export const isRunning = (pid: number): boolean => {
   }
 }
 
-/** The processes that this thread has started and that still run, on Linux: other threads run other tests. */
-export const childProcesses = (): ReadonlyArray<number> =>
-  readFileSync("/proc/thread-self/children", "utf8")
-    .split(" ")
-    .filter((pid) => pid !== "")
-    .map(Number)
-
 /** Where a service that logs at `info` has its management port, once it says so. */
 export const managementUrl = Effect.fnUntraced(function* ({ stderr }: Pick<ServiceProcess, "stderr">) {
   const found = () => /management port listens on (http:\/\/[\w.:[\]]+)/.exec(stderr())?.[1]

@@ -10,13 +10,12 @@ export interface Finished {
   readonly stderr: string
 }
 
-/** None of the developer's own settings except the one for batching, room for many credentials, and a cache of compiled modules. */
+/** None of the developer's own settings, room for many credentials, and a cache of compiled modules. */
 export const environment = {
   PATH: `${dirname(process.execPath)}:${process.env["PATH"] ?? "/usr/bin:/bin"}`,
   TMPDIR: tmpdir(),
   NODE_COMPILE_CACHE: join(import.meta.dirname, "../../../node_modules/.cache/compile"),
-  MAX_CREDENTIALS: "1000000",
-  DATABASE_BATCHING: process.env["DATABASE_BATCHING"] ?? "true"
+  MAX_CREDENTIALS: "1000000"
 }
 
 /** Runs a program to its end. */

@@ -272,7 +272,10 @@ const makeOpenOrStart = (
         }
         if (isRunning && server.isStarting()) deadline = Date.now() + startTimeout
         const started = isRunning ? undefined : yield* Effect.result(server.start)
-        startedHere ||= started?._tag === "Success"
+        if (started?._tag === "Success" && !startedHere) {
+          startedHere = true
+          deadline = Date.now() + startTimeout
+        }
         const log = started?._tag === "Failure" ? started.failure : ""
         if (Date.now() > deadline || (log !== "" && !stillOccupied.test(log))) {
           return yield* EmbeddedPostgresError.of(

@@ -2,7 +2,7 @@ import { chmodSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Result, type Scope } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
-import { type CloudRequest, isSignedBy, makeBox, serveAs } from "../support/keys/FakeCloud.ts"
+import { type CloudRequest, crc32c, isSignedBy, makeBox, serveAs, serveAt } from "../support/keys/FakeCloud.ts"
 import { parsed } from "../support/keys/keyrings.ts"
 import { installedPrograms } from "../support/process/installedPrograms.ts"
 import { runShell } from "../support/process/runByok.ts"
@@ -64,6 +64,24 @@ const kms = (request: CloudRequest) => {
   return Plaintext === undefined ? 400 : { Plaintext, KeyId: "byok" }
 }
 
+const base64 = (text: string) => Buffer.from(text, "base64")
+
+const googleKms = ({ body, headers, url }: CloudRequest) => {
+  if (headers.authorization !== "Bearer a-google-token") return 401
+  const key = "projects/a-project/locations/global/keyRings/byok/cryptoKeys/keyring"
+  const asked = JSON.parse(body) as { readonly plaintext?: string; readonly ciphertext?: string } & Variables
+  if (url.pathname === `/v1/${key}:encrypt` && asked.plaintext !== undefined) {
+    if (asked["plaintextCrc32c"] !== crc32c(base64(asked.plaintext))) return 400
+    const ciphertext = plain.encrypt(asked.plaintext, key)
+    const verified = { verifiedPlaintextCrc32c: true, verifiedAdditionalAuthenticatedDataCrc32c: true }
+    return { name: `${key}/cryptoKeyVersions/1`, ciphertext, ciphertextCrc32c: crc32c(base64(ciphertext)), ...verified }
+  }
+  if (url.pathname !== `/v1/${key}:decrypt` || asked.ciphertext === undefined) return 404
+  if (asked["ciphertextCrc32c"] !== crc32c(base64(asked.ciphertext))) return 400
+  const plaintext = plain.decrypt(asked.ciphertext, key)
+  return plaintext === undefined ? 400 : { plaintext, plaintextCrc32c: crc32c(base64(plaintext)) }
+}
+
 const azure =
   (keyring: string) =>
   ({ headers, url }: CloudRequest) => {
@@ -112,6 +130,19 @@ const rows: ReadonlyArray<Row> = [
       }))
     },
     refused: ["use=byok", "use=another", /aws ended with exit code \d+: /]
+  },
+  {
+    title: "Google Cloud KMS",
+    programs: ["gcloud"],
+    begin: (directory) =>
+      Effect.map(serveAt(googleKms), (url) => ({
+        CLOUDSDK_CONFIG: join(directory, "gcloud"),
+        CLOUDSDK_CORE_PROJECT: "a-project",
+        CLOUDSDK_AUTH_ACCESS_TOKEN: "a-google-token",
+        CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS: `${url}/`,
+        CLOUDSDK_CORE_DISABLE_USAGE_REPORTING: "true"
+      })),
+    refused: ["--key=keyring", "--key=another", /gcloud ended with exit code 1/]
   },
   {
     title: "Azure Key Vault",

@@ -47,6 +47,10 @@ const listening = (server: Server) =>
       })
   )
 
+/** Serves at a URL of its own. */
+export const serveAt = (service: Service) =>
+  listening(createHttpServer((request, response) => void answering(service, "http")(request, response)))
+
 /**
  * Serves `host` over TLS, and every host in the clear, as a proxy that clients are told to use: so they run with the
  * addresses of the real services. Writes the certificate to `file`.
@@ -97,4 +101,14 @@ export const isSignedBy = (
   const text = ["AWS4-HMAC-SHA256", time, scope.join("/"), sha256(canonical)].join("\n")
   const age = Date.now() - Date.parse(time.replace(/^(....)(..)(..T..)(..)(..Z)$/, "$1-$2-$3:$4:$5"))
   return id === accessKey && time.startsWith(date) && age < 300_000 && hmac(key, text).toString("hex") === signature
+}
+
+/** CRC32C (Castagnoli), as a decimal text. */
+export const crc32c = (bytes: Uint8Array): string => {
+  let crc = ~0
+  for (const byte of bytes) {
+    crc ^= byte
+    for (let bit = 0; bit < 8; bit += 1) crc = (crc >>> 1) ^ (crc & 1 ? 0x82f63b78 : 0)
+  }
+  return String(~crc >>> 0)
 }

@@ -10,8 +10,16 @@ import { assert, layerLive } from "../support/it.ts"
 const mebibyte = 1024 * 1024
 const bodyBytes = 256 * 1024
 
+/** Reading 10 MB may take longer on a busy machine than a request usually may. */
+const patient = { statementTimeout: Duration.seconds(25), deadline: Duration.seconds(30) }
+
 const small = TestService.layerWith({
-  settings: (settings) => ({ ...settings, memoryBudget: 160 * mebibyte, sendTimeout: Duration.minutes(1) })
+  settings: (settings) => ({
+    ...settings,
+    memoryBudget: 160 * mebibyte,
+    sendTimeout: Duration.minutes(1),
+    database: { ...settings.database, ...patient }
+  })
 })
 
 /** A tenant whose list is 10 MB of text, which is more than the kernel takes for a client that does not read. */

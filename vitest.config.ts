@@ -9,8 +9,7 @@ const heap = ["test/faults/Heap.test.ts"]
 /** What leaves its process as it was: these files share threads, one after another. */
 const shared = [
   "test/{cli,client,contract,crypto,domain,http,links,port,runtime,serve,service,sql,telemetry,wiring,world}/**/*.test.ts",
-  "test/bench/Picture.test.ts",
-  "test/gateway/OpenRoutes.test.ts"
+  "test/bench/Picture.test.ts"
 ]
 
 export default defineConfig({

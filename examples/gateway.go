@@ -14,20 +14,20 @@ func ask(route string, body object) object {
 func main() {
 	if len(os.Args) != 4 || !strings.HasPrefix(os.Args[3], "http") { log.Fatal("usage: go run gateway.go SOCKET ACCOUNT URL") }
 	targets := []object{{"provider": "openai", "endpoint": object{"shared": false}}}
-	opened := ask("/v1/routes", object{"account_id": os.Args[2], "model": "openai/gpt-4o", "targets": targets, "explain": true, "keys": "tokens"})
-	for answer := opened; answer["next"] != nil; {
-		attempt, report, text := answer["next"].(object), object{"status": nil}, []byte{}
+	asked := object{"account_id": os.Args[2], "model": "openai/gpt-4o", "targets": targets, "keys": "tokens"}
+	answer := ask("/v1/attempts", asked)
+	for answer["next"] != nil {
+		attempt, text := answer["next"].(object), []byte{}
+		after := object{"attempt": attempt["attempt"], "status": nil}; asked["after"] = after
 		request, _ := http.NewRequest("POST", os.Args[3], strings.NewReader("{}"))
 		request.Header.Set("Authorization", "Bearer "+attempt["key"].(string))
 		response, err := upstream.Do(request)
 		if err == nil {
-			var refusal struct { Error struct { Code, Type, Status any; Details []struct { Reason any } } }
-			if response.StatusCode >= 400 { text, _ = io.ReadAll(response.Body); json.Unmarshal(text, &refusal) }
-			codes := []any{refusal.Error.Code, refusal.Error.Type, refusal.Error.Status}
-			for _, detail := range refusal.Error.Details { codes = append(codes, detail.Reason) }
-			report = object{"status": response.StatusCode, "retry_after": response.Header.Get("Retry-After"), "codes": codes}
+			if response.StatusCode >= 400 { text, _ = io.ReadAll(response.Body) }
+			after["status"], after["retry_after"] = response.StatusCode, response.Header.Get("Retry-After")
+			after["body"] = fmt.Sprintf("%.8192s", text)
 		}
-		answer = ask(fmt.Sprintf("/v1/routes/%v/attempts/%v", opened["route"], attempt["attempt"]), report)
+		answer = ask("/v1/attempts", asked)
 		fmt.Fprintln(os.Stderr, attempt["label"], answer["outcome"])
 		if answer["outcome"] != "succeeded" && answer["outcome"] != "request_refused" { continue }
 		lines := bufio.NewScanner(io.MultiReader(bytes.NewReader(text), response.Body))
@@ -35,6 +35,6 @@ func main() {
 		for lines.Buffer(nil, 1<<30); lines.Scan(); { fmt.Println(strings.ReplaceAll(lines.Text(), attempt["key"].(string), "<key>")) }
 		os.Exit(map[any]int{"request_refused": 1}[answer["outcome"]])
 	}
-	reasons, _ := json.Marshal(opened["providers"])
+	reasons, _ := json.Marshal(answer["providers"])
 	log.Fatalf("no key could serve the request: %s", reasons)
 }

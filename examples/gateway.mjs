@@ -17,18 +17,16 @@ const ask = async (path, body) => {
 }
 const targets = [{ provider: "openai", endpoint: { shared: false } }]
 const keys = "tokens" // Short-lived ones, where the stored key signs them; other keys come as they are.
-const asked = { account_id, model: "openai/gpt-4o", targets, explain: true, keys }
-let { next, outcome, providers, route } = await ask("/v1/routes", asked)
+const asked = { account_id, model: "openai/gpt-4o", targets, keys }
+let { next, outcome, providers } = await ask("/v1/attempts", asked)
 while (next) {
   const { attempt, key, label } = next
   const sent = { method: "POST", headers: { authorization: `Bearer ${key}` }, body: "{}" }
   const answer = await fetch(upstream, sent).catch(() => undefined)
-  const refusal = answer?.ok === false ? await answer.text().catch(() => "") : "{}"
-  const { error } = await new Response(refusal).json().then(Object, Object)
-  const report = { status: answer?.status ?? null, retry_after: answer?.headers.get("retry-after") ?? null }
-  const reasons = [error?.details].flat().map((detail) => detail?.reason)
-  const codes = [error?.code, error?.type, error?.status, ...reasons]
-  ;({ next, outcome } = await ask(`/v1/routes/${route}/attempts/${attempt}`, { ...report, codes }))
+  const refusal = answer?.ok === false ? await answer.text().catch(() => "") : ""
+  const retry_after = answer?.headers.get("retry-after") ?? null
+  const after = { attempt, status: answer?.status ?? null, retry_after, body: refusal.slice(0, 8192) }
+  ;({ next, outcome, providers } = await ask("/v1/attempts", { ...asked, after }))
   console.error(label, outcome)
   const body = { succeeded: answer?.body, request_refused: [refusal] }[String(outcome)] ?? []
   // Upstreams repeat keys; a line break never cuts one in two.

@@ -12,29 +12,25 @@ def ask(route, body):
         answer = json.loads(byok.getresponse().read())
     except (OSError, http.client.HTTPException) as error: sys.exit(f"byok does not answer on {path}: {error}")
     return answer["data"] if "data" in answer else sys.exit(f"byok refused: {json.dumps(answer['error'])}")
-def codes_in(text):
-    try:
-        error = json.loads(text)["error"]
-        return [error.get(k) for k in ("code", "type", "status")] + [d.get("reason") for d in error.get("details") or []]
-    except (ValueError, LookupError, TypeError, AttributeError): return []
-
 targets = [{"provider": "openai", "endpoint": {"shared": False}}]
 form = {"keys": "tokens"}  # Short-lived ones, where the stored key signs them; other keys come as they are.
-answer = opened = ask("/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets, "explain": True, **form})
+request = {"account_id": account, "model": "openai/gpt-4o", "targets": targets, **form}
+answer = ask("/v1/attempts", request)
 while attempt := answer["next"]:
-    key, lines, report = attempt["key"], [], {"status": None}
+    key, lines, result = attempt["key"], [], {"status": None}
     try:
-        request = urllib.request.Request(upstream, b"{}", {"authorization": "Bearer " + key})
-        lines = response = urllib.request.urlopen(request, timeout=60)
-        report = {"status": response.status}
+        sent = urllib.request.Request(upstream, b"{}", {"authorization": "Bearer " + key})
+        lines = response = urllib.request.urlopen(sent, timeout=60)
+        result = {"status": response.status}
     except urllib.error.HTTPError as error:
         lines = [error.read()]
-        report = {"status": error.code, "retry_after": error.headers["retry-after"], "codes": codes_in(lines[0])}
+        body = lines[0].decode(errors="replace")[:8192]
+        result = {"status": error.code, "retry_after": error.headers["retry-after"], "body": body}
     except (OSError, http.client.HTTPException, ValueError): pass
-    answer = ask(f"/v1/routes/{opened['route']}/attempts/{attempt['attempt']}", report)
+    answer = ask("/v1/attempts", {**request, "after": {"attempt": attempt["attempt"], **result}})
     print(attempt["label"], answer["outcome"], file=sys.stderr)
     if answer["outcome"] in ("succeeded", "request_refused"):
         for line in lines:  # Upstreams repeat keys; a line break never cuts one in two.
             print(line.replace(key.encode(), b"<key>").decode(errors="replace"), end="", flush=True)
         sys.exit(answer["outcome"] == "request_refused")
-sys.exit(f"no key could serve the request: {json.dumps(opened['providers'])}")
+sys.exit(f"no key could serve the request: {json.dumps(answer['providers'])}")

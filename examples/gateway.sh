@@ -11,8 +11,8 @@ pass_on() { KEY=$key jq -Rr --unbuffered 'split(env.KEY) | join("<key>")'; }
 
 # Tries the key of $answer, and the next ones after it.
 try() {
-  n=$(of '.data.next.attempt // empty') key=$(of .data.next.key) label=$(of .data.next.label)
-  [ "$n" ] || fail "no key could serve the request: $reasons"
+  attempt=$(of '.data.next.attempt // empty') key=$(of .data.next.key) label=$(of .data.next.label)
+  [ "$attempt" ] || fail "no key could serve the request: $(of .data.providers)"
   # Through standard input: everybody on the machine can see the arguments of a process.
   of '"header = \"Authorization: Bearer \(.data.next.key)\""' | curl -sSNi -y 60 -K - "$upstream" -d '{}' | {
     status=null retry='' refusal=''
@@ -20,9 +20,9 @@ try() {
       case $name in HTTP/*) status=${value%%[!0-9]*} ;; [Rr]etry-[Aa]fter:) retry=$value ;; esac
     done
     [ "$status" = null ] || [ "$status" -lt 400 ] || refusal=$(cat)
-    report=$(printf %s "$refusal" | jq -Rsc --argjson status "$status" --arg retry_after "$retry" \
-      '{$status, $retry_after, codes: [fromjson? | .error? | objects | .code, .type, .status, .details[]?.reason?]}')
-    answer=$(ask "/v1/routes/$route/attempts/$n" "$report") || fail "byok did not take the report: $answer"
+    after=$(printf %s "$refusal" | jq -Rsc --arg attempt "$attempt" --argjson status "$status" --arg retry_after "$retry" \
+      '{$attempt, $status, $retry_after, body: .[:8192]}')
+    answer=$(ask /v1/attempts "{$asked,\"after\":$after}") || fail "byok did not take the report: $answer"
     echo "$label $(of .data.outcome)" >&2
     case $(of .data.outcome) in
       succeeded) pass_on ;;
@@ -33,7 +33,6 @@ try() {
 }
 targets='[{"provider":"openai","endpoint":{"shared":false}}]'
 form='"keys":"tokens"' # Short-lived ones, where the stored key signs them; other keys come as they are.
-answer=$(ask /v1/routes "{\"account_id\":\"$account\",\"model\":\"openai/gpt-4o\",\"targets\":$targets,\"explain\":true,$form}") ||
-  fail "byok did not open a route on $socket: $answer"
-route=$(of .data.route) reasons=$(of .data.providers)
+asked="\"account_id\":\"$account\",\"model\":\"openai/gpt-4o\",\"targets\":$targets,$form"
+answer=$(ask /v1/attempts "{$asked}") || fail "byok gave no attempt on $socket: $answer"
 try

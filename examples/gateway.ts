@@ -1,7 +1,8 @@
 import { DateTime, Effect, Redacted, Schema, Stream } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import type { AccountId, WorkspaceId } from "../src/domain/Identifiers.ts"
-import { errorCodesIn, outcomeOf } from "../src/domain/routing/Outcome.ts"
+import { outcomeOf } from "../src/domain/routing/Outcome.ts"
+import type { ProviderPlan } from "../src/domain/routing/Plan.ts"
 import { RoutingRequest } from "../src/domain/routing/RoutingRequest.ts"
 import { redactKey } from "../src/service/routing/redactKey.ts"
 import { Router } from "../src/service/routing/Router.ts"
@@ -33,28 +34,29 @@ const errorIn = async (body: ReadableStream<Uint8Array> | null | undefined) => {
   return Buffer.concat(chunks).subarray(0, maxError).toString()
 }
 
+/** Says why no key could serve a request. */
+const unserved = (providers: ReadonlyArray<ProviderPlan>) => {
+  const reasons = providers.flatMap(({ credentials }) =>
+    credentials.flatMap(({ credential_id, exclusions }) => exclusions.map(({ reason }) => `${credential_id} ${reason}`))
+  )
+  return ["no key could serve the request", ...reasons].join("; ")
+}
+
 /** An OpenAI-like gateway with one route, which streams. It tries the customer's keys in the order of the plan. */
 export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway) =>
   HttpRouter.add(
     "POST",
     "/v1/chat/completions",
     Effect.gen(function* () {
-      const { plan, redact, run } = yield* Router
+      const { redact, run } = yield* Router
       const body = yield* (yield* HttpServerRequest.HttpServerRequest).text
       const { model } = yield* Schema.decodeUnknownEffect(Schema.fromJsonString(Body))(body)
       const targets = [{ provider: "openai", endpoint: { shared: shared !== undefined } }]
       // A short-lived token, where the stored key signs one; other keys come as they are.
       const request = { account_id, workspace_id, model, targets, keys: "tokens" }
-      const planned = yield* plan(yield* Schema.decodeUnknownEffect(RoutingRequest)(request))
+      const routed = yield* Schema.decodeUnknownEffect(RoutingRequest)(request)
 
-      const reasons = planned.providers.flatMap(({ credentials }) =>
-        credentials.flatMap(({ credential_id, exclusions }) =>
-          exclusions.map(({ reason }) => `${credential_id} ${reason}`)
-        )
-      )
-      const unserved = ["no key could serve the request", ...reasons].join("; ")
-
-      return yield* run(planned, (_step, lease) =>
+      return yield* run(routed, (_step, lease) =>
         Effect.gen(function* () {
           const leaving = new AbortController()
           const headers = { authorization: `Bearer ${lease?.text() ?? shared}`, "content-type": "application/json" }
@@ -79,17 +81,23 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
             shared === undefined ? ownRedacted : redactKey(ownRedacted, "openai", Redacted.make(shared), "<shared>")
           yield* Effect.logWarning(`upstream answered ${answer?.status ?? "nothing"}: ${safe.slice(0, 500)}`)
           const retry_after = answer?.headers.get("retry-after") ?? null
-          const outcome = outcomeOf({ status: answer?.status ?? null, codes: errorCodesIn(text), retry_after }, now)
+          const outcome = outcomeOf({ status: answer?.status ?? null, body: text, retry_after }, now)
           return { outcome, value: HttpServerResponse.text(safe, { status: answer?.status ?? 502 }) }
         })
       ).pipe(
-        Effect.catchTag("Exhausted", ({ retry_at }) => Effect.succeed(failure(retry_at === null ? 502 : 429, unserved)))
+        Effect.catchTag("Exhausted", ({ providers, retry_at }) =>
+          Effect.succeed(failure(retry_at === null ? 502 : 429, unserved(providers)))
+        )
       )
     }).pipe(
       Effect.catchTags({
         // byok cannot tell whether shared capacity is allowed, so it is not used either.
         PoolsUnavailable: () => Effect.succeed(failure(503, "try again")),
         UnknownWorkspace: () => Effect.succeed(failure(403, "the workspace does not exist any more")),
+        TooManyCredentials: () => Effect.succeed(failure(400, "the providers have too many keys")),
+        // Not for a request that names its account.
+        UnknownApiKey: Effect.die,
+        ApiKeyMayNotRoute: Effect.die,
         SchemaError: () => Effect.succeed(failure(400, "the body must be JSON with a model of 1 to 255 characters"))
       })
     )

@@ -18,8 +18,8 @@ import { NewLink, Purpose } from "../domain/Link.ts"
 import { actorKinds, ApiKeyRole, type CurrentPrincipal } from "../domain/Principal.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
-import { checkInput, NonEmptyShortText } from "../domain/checkInput.ts"
-import { outcomeNames } from "../domain/routing/Outcome.ts"
+import { checkInput, decoderOf, NonEmptyShortText } from "../domain/checkInput.ts"
+import { maxBody, outcomeNames } from "../domain/routing/Outcome.ts"
 import { flag, longestFreshness, routingFields } from "../domain/routing/RoutingRequest.ts"
 
 /** 403: the API key that names the account is a management key or a viewer's. */
@@ -27,13 +27,6 @@ export class NotForRouting extends Schema.Error<NotForRouting>("NotForRouting")(
   ...fixedMessage(403, "This API key cannot route requests", "The API key is a management key or a viewer's.")
 ) {
   readonly _tag = "NotForRouting"
-}
-
-/** 409: the reported attempt is not the open one of its route. */
-export class AnotherAttemptOpen extends Schema.Error<AnotherAttemptOpen>("AnotherAttemptOpen")(
-  ...fixedMessage(409, "Another attempt of this route is open", "Only the open attempt can be reported.")
-) {
-  readonly _tag = "AnotherAttemptOpen"
 }
 
 /** 409: this account or another already has an API key with this hash. */
@@ -73,8 +66,8 @@ export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureN
 }
 
 /**
- * Declares the errors of every call under `/v1`. While the database does not answer, calls get 503; but POSTs outside
- * `/routes` get 500, because their commit may have succeeded.
+ * Declares the errors of every call under `/v1`. While the database does not answer, calls get 503; but POSTs other than
+ * of attempts and reports get 500, because their commit may have succeeded.
  */
 export class GatewayFailures extends HttpApiMiddleware.Service<GatewayFailures>()("byok/GatewayFailures", {
   error: [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge]
@@ -88,7 +81,9 @@ export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requir
 const freshnessMessage = `must be a whole number from 0 to ${longestFreshness}`
 
 const Attempt = Schema.Struct({
-  attempt: Schema.Int.annotate({ description: "Number of the attempt, from 1." }),
+  attempt: Schema.String.annotate({
+    description: "What to report it by: opaque, valid for an hour, on every instance. Some 60 bytes longer each time."
+  }),
   step: Schema.Literals(["own", "shared"]),
   provider: Provider,
   credential_id: Schema.NullOr(CredentialId),
@@ -138,35 +133,18 @@ const Refusal = Schema.StructWithRest(Schema.Struct({ code: Schema.Int, message:
   Schema.Record(Schema.String, Schema.Unknown)
 ])
 
-const Route = Schema.Struct({
-  route: Schema.String,
-  expires_at: timestamp("When the route ends by itself."),
-  next,
-  providers: Schema.optionalKey(
-    Schema.Array(Verdicts).annotate({ description: "Only with `explain: true`, or if there is no attempt." })
-  ),
-  reports: Schema.optionalKey(
-    Schema.Array(Schema.NullOr(Schema.Struct({ error: Refusal }))).annotate({
-      description: "For each report in the request: null, or why it was refused."
-    })
-  ),
-  retry_at
-}).annotate({ identifier: "Route" })
-
 /** Whether a report has either a status or `abandoned: true`, not both. */
 const hasOneResult = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
   (status !== undefined) !== (abandoned === true)
 
 const statusMessage = "must be a whole number, or null if the upstream did not answer"
 
-/** A list whose elements are not decoded: 131,000 of them, as many as a body holds, would take 30 ms. */
-const anyList: Schema.Codec<ReadonlyArray<unknown>> = Schema.Any
-const documentedCodes = Schema.Array(Schema.Unknown).annotate({
-  description:
-    "`code`, `type` and `status` of the upstream's error as they are, and each `reason` in its `details`. Only strings count."
-})
+const maxTookMillis = 3_600_000
+const tookMessage = `must be a whole number from 0 to ${maxTookMillis}`
 
-const reportFields = {
+/** The result of an attempt: the upstream's answer, or that it was abandoned. */
+const Report = Schema.Struct({
+  attempt: Schema.String.annotate({ message: "must be a string", description: "`attempt` of the attempt." }),
   status: Schema.optionalKey(
     Schema.NullOr(Schema.Int).annotate({
       message: statusMessage,
@@ -179,28 +157,37 @@ const reportFields = {
       description: "The header `Retry-After`."
     })
   ),
-  codes: Schema.optionalKey(anyList.pipe(checkInput(Array.isArray, "must be a list", documentedCodes))),
+  body: Schema.optionalKey(
+    Schema.NullOr(Schema.String).annotate({
+      message: "must be a string or null",
+      description: `The body of an error as it is, of which the first ${maxBody} characters count.`
+    })
+  ),
+  took_ms: Schema.optionalKey(
+    Schema.Int.annotate({
+      message: tookMessage,
+      description:
+        "Milliseconds from this service's answer to the upstream's. Without it, the first report counts as then."
+    }).check(Schema.isBetween({ minimum: 0, maximum: maxTookMillis }, { message: tookMessage }))
+  ),
   abandoned: Schema.optionalKey(Schema.Boolean.annotate({ message: "must be true or false" }))
-}
-const eitherMessage = "must have either status or abandoned: true"
-
-/** The result of an attempt: the upstream's answer, or that it was abandoned. */
-export const Report = Schema.Struct(reportFields)
-  .check(Schema.makeFilter(hasOneResult, { message: eitherMessage }))
+})
+  .check(Schema.makeFilter(hasOneResult, { message: "must have either status or abandoned: true" }))
   .annotate({ identifier: "Report" })
+export type Report = typeof Report.Type
 
-/** A report of another route's attempt, enclosed in a request that opens a route. */
-export const RouteReport = Schema.Struct({
-  route: Schema.String.annotate({ message: "must be the id of a route" }),
-  attempt: Schema.Int.annotate({ message: "must be the number of an attempt" }),
-  ...reportFields
-}).check(Schema.makeFilter(hasOneResult, { message: eitherMessage }))
+/** Decodes one report; refuses undeclared members. */
+export const decodeReport = decoderOf(Report, { onExcessProperty: "error" })
 
-/** Documents `reports`. Each is decoded on its own, so that a malformed one refuses no others. */
-const DocumentedReports = Schema.Array(RouteReport)
-  .annotate({ description: "Reports that end other routes. Each is accepted or refused by itself." })
+const DocumentedReports = Schema.Array(Report)
+  .annotate({ description: "Results of attempts after which no other follows. Each is accepted or refused by itself." })
   .check(Schema.isMaxLength(100))
 const isShortList = (input: unknown) => Array.isArray(input) && input.length <= 100
+
+/** Reports of which each is decoded on its own, so that a malformed one refuses no others. */
+const Reports = Schema.Array(Schema.Unknown).pipe(
+  checkInput(isShortList, "must be a list of at most 100", DocumentedReports)
+)
 
 /** Whether a request names its account: by `account_id`, by `api_key_hash` or by both, or else by `api_key` alone. */
 const namesOneAccount = ({
@@ -214,8 +201,8 @@ const namesOneAccount = ({
   return account_id === undefined && api_key_hash === null
 }
 
-/** The body that opens a route: a `RoutingRequest` with its account, reports of other routes, and how to answer. */
-export const NewRoute = Schema.Struct({
+/** The body that asks for an attempt: a `RoutingRequest` with its account, what was tried, and how to answer. */
+export const AttemptRequest = Schema.Struct({
   ...routingFields,
   account_id: Schema.optionalKey(AccountId),
   api_key: Schema.optionalKey(
@@ -237,24 +224,43 @@ export const NewRoute = Schema.Struct({
     .check(Schema.isBetween({ minimum: 0, maximum: longestFreshness }, { message: freshnessMessage }))
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(0))),
   explain: flag(false, "Whether the answer says why each key is used or not, even if there is a first attempt."),
-  reports: Schema.Array(Schema.Unknown)
-    .pipe(checkInput(isShortList, "must be a list of at most 100", DocumentedReports))
-    .pipe(Schema.withDecodingDefaultKey(Effect.succeed([])))
+  request_id: Schema.optionalKey(
+    NonEmptyShortText.annotate({
+      description: "Names the request, so that repeating its first call gets the same key that is on trial."
+    })
+  ),
+  after: Schema.optionalKey(
+    Report.annotate({ description: "The result of this request's last attempt; left out at first." })
+  ),
+  reports: Reports.pipe(Schema.withDecodingDefaultKey(Effect.succeed([])))
 })
   .check(
     Schema.makeFilter(namesOneAccount, {
       message: "must name the account by account_id, with or without api_key_hash, or by api_key, or by api_key_hash"
     })
   )
-  .annotate({ identifier: "NewRoute" })
+  .annotate({ identifier: "AttemptRequest" })
 
-const ReportAnswer = Schema.Struct({ outcome: Schema.Literals(Object.values(outcomeNames)), next, retry_at })
+const outcome = Schema.Literals(Object.values(outcomeNames))
+const reportResults = Schema.Array(Schema.Union([Schema.Struct({ outcome }), Schema.Struct({ error: Refusal })]))
+
+const AttemptAnswer = Schema.Struct({
+  outcome: Schema.NullOr(outcome).annotate({ description: "What the result in `after` came to; null without one." }),
+  next,
+  retry_at,
+  providers: Schema.optionalKey(
+    Schema.Array(Verdicts).annotate({ description: "Only with `explain: true`, or if a plan has no further attempt." })
+  ),
+  reports: Schema.optionalKey(
+    reportResults.annotate({ description: "For each report in the request, its outcome, or why it was refused." })
+  )
+}).annotate({ identifier: "AttemptAnswer" })
 
 const Named = Schema.Struct({ name: NonEmptyShortText })
 const time = timestamp("In UTC, to the millisecond.")
 const key = Schema.String.annotate({ description: "The key, shown this once." })
 const role = ApiKeyRole.annotate({
-  description: "`management` may manage credentials, `viewer` read them, `ordinary` open routes.",
+  description: "`management` may manage credentials, `viewer` read them, `ordinary` ask for attempts.",
   default: "ordinary"
 }).pipe(Schema.withDecodingDefaultKey(Effect.succeed("ordinary" as const)))
 
@@ -266,27 +272,20 @@ const deleted = Schema.Struct({ deleted: Schema.Literal(true) })
 const inAccount = { account_id: AccountId }
 const summary = (text: string) => OpenApi.annotations({ summary: text })
 
-class RoutesGroup extends HttpApiGroup.make("routes").add(
-  HttpApiEndpoint.post("open", "/routes", {
-    payload: NewRoute,
-    success: created(Route),
+class AttemptsGroup extends HttpApiGroup.make("attempts").add(
+  HttpApiEndpoint.post("next", "/attempts", {
+    payload: AttemptRequest,
+    success: withData(AttemptAnswer),
     error: [Unauthorized, NotForRouting]
   })
     .middleware(GatewayBody)
-    .annotateMerge(summary("Plan a request and get the first key")),
-  HttpApiEndpoint.post("report", "/routes/:id/attempts/:n", {
-    params: { id: Schema.String, n: Schema.FiniteFromString },
-    payload: Report,
-    success: withData(ReportAnswer),
-    error: [AnotherAttemptOpen, NotFound]
+    .annotateMerge(summary("Get the first key for a request, or report an attempt and get the next one")),
+  HttpApiEndpoint.post("report", "/reports", {
+    payload: Schema.Struct({ reports: Reports }),
+    success: withData(Schema.Struct({ reports: reportResults }))
   })
     .middleware(GatewayBody)
-    .annotateMerge(summary("Report an attempt and get the next key")),
-  HttpApiEndpoint.delete("abandon", "/routes/:id", {
-    params: { id: Schema.String },
-    success: deleted,
-    error: NotFound
-  }).annotateMerge(summary("End a route whose client left"))
+    .annotateMerge(summary("Report attempts after which no other follows"))
 ) {}
 
 class AccountsGroup extends HttpApiGroup.make("accounts").add(
@@ -465,7 +464,7 @@ class HealthGroup extends HttpApiGroup.make("health").add(ready) {}
 
 /** The API for gateways in any language. Answers hold provider keys, so only the Unix socket serves it. */
 export class GatewayApi extends HttpApi.make("byok-gateway")
-  .add(RoutesGroup, AccountsGroup, LinksGroup, EventsGroup, CredentialsGroup)
+  .add(AttemptsGroup, AccountsGroup, LinksGroup, EventsGroup, CredentialsGroup)
   .middleware(GatewayFailures)
   .prefix("/v1")
   .add(HealthGroup)

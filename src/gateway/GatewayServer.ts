@@ -46,8 +46,8 @@ const routes = Layer.merge(
   Layer.fresh(Envelope.layer)
 )
 
-/** Whether repeating a request does no harm: of POSTs, only those that open a route or report an attempt. */
-const isSafe = (method: string, path: string) => method !== "POST" || path.startsWith("/v1/routes")
+/** Whether repeating a request does no harm: of POSTs, only those of attempts and reports. */
+const isSafe = (method: string, path: string) => method !== "POST" || path === "/v1/attempts" || path === "/v1/reports"
 
 /**
  * Requires that only this user or root can replace the socket, and removes a stale one. Renames the stale socket first

@@ -26,26 +26,24 @@ import {
   GatewayFailures,
   HashInUse
 } from "../contract/GatewayApi.ts"
-import { OpenRoutes } from "./OpenRoutes.ts"
-import { makeRoutes, type RouteResponse } from "./Routes.ts"
+import { Attempts } from "../service/routing/Attempts.ts"
+import { makeAttempts } from "./makeAttempts.ts"
 
-const json = ({ body, status }: RouteResponse) =>
-  HttpServerResponse.text(body, { status, contentType: "application/json" })
+const json = (body: string, status = 200) => HttpServerResponse.text(body, { status, contentType: "application/json" })
 
 const envelope = <A>(data: A) => ({ data })
 const asNotFound = { NotKnown: () => new NotFound() }
 const deleted = { deleted: true } as const
 
-const routes = group(
+const attempts = group(
   GatewayApi,
-  "routes",
+  "attempts",
   Effect.fnUntraced(function* (handlers) {
-    const { abandon } = yield* OpenRoutes
-    const { open, report } = yield* makeRoutes
+    const { next, report } = yield* makeAttempts
     return handlers.handleAll({
-      open: ({ payload, request }) => Effect.map(open(payload, toServerResponse(request) as ServerResponse), json),
-      report: ({ params: { id, n }, payload }) => Effect.map(report(id, n, payload), json),
-      abandon: ({ params }) => Effect.as(abandon(params.id), deleted)
+      next: ({ payload, request }) =>
+        Effect.map(next(payload, toServerResponse(request) as ServerResponse), (body) => json(body)),
+      report: ({ payload }) => Effect.map(report(payload.reports), (body) => json(body))
     })
   })
 )
@@ -69,7 +67,7 @@ const accounts = group(
                 AccountDeleted: () => new AccountGone()
               })
         const data = { account_id, workspace_id, management_key: Redacted.value(management_key), ...rest }
-        const response = json({ status: 201, body: JSON.stringify(envelope(data)) })
+        const response = json(JSON.stringify(envelope(data)), 201)
         return replayed ? HttpServerResponse.setHeader(response, "idempotent-replayed", "true") : response
       }),
       list: ({ query }) => Effect.map(accounts.listPage(query.after), envelope),
@@ -192,13 +190,13 @@ const bodyDecoding = Layer.effect(
 /** Does nothing: the middleware only declares the errors of every call. */
 const declaredFailures = Layer.succeed(GatewayFailures, (app) => app)
 
-const groups = Layer.mergeAll(routes, accounts, links, events, credentials, health).pipe(
+const groups = Layer.mergeAll(attempts, accounts, links, events, credentials, health).pipe(
   Layer.provide([bodyDecoding, declaredFailures, accountCaller, RequestQueues.layer]),
-  Layer.provide(OpenRoutes.layer)
+  Layer.provide(Attempts.layer)
 )
 
 /** The services that the handlers need. Excludes one that their types list, but the contract's schemas do not use. */
 type Requirements = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>
 
-/** Handles every operation of `GatewayApi`: routes, accounts, links, events, credentials and health. */
+/** Handles every operation of `GatewayApi`: attempts, accounts, links, events, credentials and health. */
 export const layer = groups as Layer.Layer<Layer.Success<typeof groups>, never, Requirements>

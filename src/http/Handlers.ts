@@ -25,7 +25,7 @@ import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 /** Makes the contract's operations, which translate between requests of the `CurrentPrincipal` and the services. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
-  const { explainedBody, status, statuses } = yield* Explanations
+  const { explain, status, statuses } = yield* Explanations
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
   const withReservation = reserveUntilSent(yield* MemoryBudget)
@@ -76,9 +76,8 @@ export const makeOperations = Effect.gen(function* () {
       Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
     plan: ({ payload, request }: WithRequest<{ readonly payload: PlanRequest }>) =>
       withReservation(request, 0, (admit) =>
-        Effect.map(reading(explainedBody(payload, { reserved: 0, admit })), (bytes) =>
-          HttpServerResponse.uint8Array(bytes, { contentType })
-        )
+        // A `DateTime` serializes itself as the schema encodes it.
+        Effect.map(reading(explain(payload, { reserved: 0, admit })), (data) => jsonResponse(JSON.stringify({ data })))
       ),
     get: ({ params, request }: WithRequest<ById>) =>
       Effect.flatMap(reading(credentials.get(params.id)), (credential) => answer(request, credential)),

@@ -127,8 +127,7 @@ export const makeNodeServer = (
     // If the rest is too long to discard, the connection ends.
     request.discard(() => linger(socket))
     if (hasArrived && connection.latest === response) connection.latest = undefined
-    // Node 22 also finishes a response whose socket is destroyed while it is sent.
-    if (connection.current === response) connection.end(response.writableFinished && !socket.destroyed)
+    if (connection.current === response) connection.end()
     if (!socket.writable) return
     if (isLast && hasArrived) return socket.destroySoon()
     if (isLast) return linger(socket)
@@ -251,11 +250,9 @@ export const makeNodeServer = (
       onParsed(result)
     }
     socket
-      .once("close", (hadError) => {
+      .once("close", () => {
         connections.delete(socket)
-        // A client that closes without error when nothing is pending has read every answer.
-        const isRead = !hadError && connection.current === undefined
-        for (const response of connection.close(isRead)) response.emit("close")
+        for (const response of connection.close()) response.emit("close")
       })
       // Node resumes the socket after every answer.
       .on("resume", () => {

@@ -11,6 +11,8 @@ import type { Answer } from "./DatabaseFailure.ts"
 export class CredentialPools extends Context.Service<
   CredentialPools,
   {
+    /** The database's time, in milliseconds since 1970. */
+    readonly time: Answer<number>
     /**
      * The states of a workspace's pools in the order of the providers, by default of the default workspace.
      * None if the workspace is unknown or deleted (E19). Takes no longer for large pools.

@@ -16,13 +16,11 @@ import type { Answer } from "./DatabaseFailure.ts"
 export class Explanations extends Context.Service<
   Explanations,
   {
-    /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
-    readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentPrincipal>
-    /** The encoded answer of `explain`, cached until a pool or its health changes or a cooldown ends. */
-    readonly explainedBody: (
+    /** Fails with `InvalidParams` for a workspace that create would refuse (E19), or for too many credentials. */
+    readonly explain: (
       request: PlanRequest,
-      memory: PageMemory
-    ) => Answer<Uint8Array, InvalidParams, CurrentPrincipal>
+      memory?: PageMemory
+    ) => Answer<Explanation, InvalidParams, CurrentPrincipal>
     readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentPrincipal>
     /** The statuses of credentials of one workspace; null for a credential that was deleted meanwhile. */
     readonly statuses: (

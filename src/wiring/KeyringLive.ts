@@ -2,6 +2,7 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { Cause, Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import { SecureRandom } from "effect/crypto"
+import * as AttemptMacLive from "../crypto/keyring/AttemptMacLive.ts"
 import {
   decodeKeyring,
   generateKeyring,
@@ -171,7 +172,7 @@ export const filter = (text: Redacted.Redacted, keep: (edited: string) => void) 
 export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>
   Layer.unwrap(
     Effect.map(opened(settings), (keyring) =>
-      WrapBudget.layer.pipe(
+      Layer.merge(WrapBudget.layer, AttemptMacLive.layer).pipe(
         Layer.provideMerge(layerOf(keyring)),
         Layer.provideMerge(Persistence.layer(settings, user)),
         Layer.provideMerge(SecureRandom.layerWebCrypto)

@@ -165,14 +165,14 @@ const allSettings = Effect.all({
   /** How long to go on serving after a signal to stop, while not ready. */
   drainDelay: durationSetting("DRAIN_DELAY", "0 seconds", "0 millis"),
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
-  /** How many bytes of memory requests, routes and pools may use together. */
+  /** How many bytes of memory requests and pools may use together. */
   memoryBudget: Effect.map(setting("MEMORY_BUDGET", memory), (size) =>
     Option.match(size, { onNone: defaultBudget, onSome: ByteSize.toNumberUnsafe })
   ),
   /** Limits of a pool: the credentials of one provider in a workspace. */
   poolLimits: Effect.all({
-    credentials: settingOr("MAX_CREDENTIALS", whole(1, 5_000_000), 1000),
-    bytes: settingOr("MAX_POOL_BYTES", whole(1_048_576, 67_108_864), 16_777_216)
+    credentials: settingOr("MAX_CREDENTIALS", whole(1, 1000), 256),
+    bytes: settingOr("MAX_POOL_BYTES", whole(1_048_576, 4_194_304), 4_194_304)
   }),
   database,
   /** None for the embedded database. */

@@ -36,7 +36,7 @@ export const keyring = `kek-service:${randomBytes(32).toString("base64")}`
 export const service: Program = {
   name: "byok",
   arguments: ["src/bin.js", "serve"],
-  environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error", MAX_CREDENTIALS: "5000000" }
+  environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error", MAX_CREDENTIALS: "1000" }
 }
 
 /** Starts a program and waits until it is ready. Stops it when this process ends, if it still runs. */

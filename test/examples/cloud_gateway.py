@@ -11,8 +11,8 @@ def ask(route, body):
     return json.loads(byok.getresponse().read())["data"]
 
 targets = [{"provider": provider, "endpoint": {"shared": False}}]
-opened = ask("/v1/routes", {"account_id": account, "model": "a/model", "targets": targets, "keys": keys})
-attempt = opened["next"]
+asked = {"account_id": account, "model": "a/model", "targets": targets, "keys": keys}
+attempt = ask("/v1/attempts", asked)["next"]
 cloud = attempt.get("cloud") or {}
 region, project = cloud.get("region"), cloud.get("project_id")
 if provider == "amazon-bedrock":
@@ -26,5 +26,5 @@ print(attempt["label"], attempt.get("key_kind"), attempt.get("key_expires_at"), 
 try:
     response = urllib.request.urlopen(urllib.request.Request(upstream + target, b"{}", headers), timeout=60)
 except urllib.error.HTTPError as error: response = error
-answer = ask(f"/v1/routes/{opened['route']}/attempts/{attempt['attempt']}", {"status": response.status})
+answer = ask("/v1/attempts", {**asked, "after": {"attempt": attempt["attempt"], "status": response.status}})
 print(answer["outcome"], response.read().decode())

@@ -10,7 +10,7 @@ import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Router } from "../../src/service/routing/Router.ts"
-import type { Attempt } from "../../src/service/routing/Walk.ts"
+import type { Attempt } from "../../src/service/routing/run.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
@@ -94,7 +94,7 @@ const gatewayOn = Effect.fnUntraced(function* (
     Router,
     Effect.map(Router, (router) => ({
       ...router,
-      run: (plan, attempt) => router.run(plan, recorded(attempt))
+      run: (request, attempt, freshness) => router.run(request, recorded(attempt), freshness)
     }))
   ).pipe(
     Layer.provide(Layer.fresh(Router.layer)),

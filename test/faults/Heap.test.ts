@@ -68,9 +68,8 @@ const bodies: Record<"port" | "socket" | "links", Record<string, object | undefi
     "GET /health/ready": none
   },
   socket: {
-    "POST /v1/routes": { ...routing, reports: [{ route: textOf(30_000), attempt: 1, status: 200 }] },
-    "POST /v1/routes/:id/attempts/:n": report,
-    "DELETE /v1/routes/:id": none,
+    "POST /v1/attempts": { ...routing, reports: [{ attempt: textOf(30_000), status: 200 }] },
+    "POST /v1/reports": { reports: [report] },
     "POST /v1/accounts": named,
     "GET /v1/accounts": none,
     "DELETE /v1/accounts/:account_id": none,
@@ -150,11 +149,12 @@ const addressOf = ({ socketPath, url }: Bed, way: Way) =>
 /** The bytes of the n-th request to an endpoint of a way. */
 const requestsTo = ({ ids, keys }: Bed, way: Way, endpoint: string) => {
   const [method = "", template = ""] = endpoint.split(" ")
-  const path = template.replace(/:(\w+)/g, (_, name: string) =>
-    name === "n" ? "1" : ((method === "DELETE" ? undefined : ids[name]) ?? unknownId)
+  const path = template.replace(
+    /:(\w+)/g,
+    (_, name: string) => (method === "DELETE" ? undefined : ids[name]) ?? unknownId
   )
   const made = bodies[way][endpoint]
-  const body = path === "/v1/routes" ? { ...made, account_id: ids["account_id"] } : made
+  const body = path === "/v1/attempts" ? { ...made, account_id: ids["account_id"] } : made
   const authorization =
     way === "socket" ? [] : [["Authorization", `Bearer ${way === "links" ? keys.link : keys.noisy}`] as const]
   const whole = render({
@@ -291,19 +291,15 @@ const manners: Record<string, Manner> = {
   }
 }
 
-/** Asks endpoints of a way from all connections in a manner. Answers with the routes that were opened. */
+/** Asks endpoints of a way from all connections in a manner. */
 const disturb = async (bed: Bed, way: Way, endpoints: ReadonlyArray<string>, { begin, seconds }: Manner) => {
   const until = performance.now() + seconds * 1000
   const open: Array<Socket> = []
-  const routes: Array<string> = []
   const one = () => {
     const socket = connect(addressOf(bed, way))
       .pause()
       .on("error", () => {})
-    socket.on("data", (part: Buffer) => {
-      const id = /"route":"([^"]+)"/.exec(part.toString("latin1"))?.[1]
-      if (id !== undefined) routes.push(id)
-    })
+    socket.on("data", () => {})
     open.push(socket)
     return socket.pause()
   }
@@ -315,7 +311,6 @@ const disturb = async (bed: Bed, way: Way, endpoints: ReadonlyArray<string>, { b
     })
   )
   for (const socket of open) socket.destroy()
-  return routes
 }
 
 /** An idle server in a separate process: its latency shows how busy the machine is. */
@@ -449,10 +444,9 @@ const measure = (way: Way, endpoints: ReadonlyArray<string>, manner: Manner, pro
     const memory = peakMemory(pid)
 
     const disturbing = () => disturb(bed, way, endpoints, manner)
-    const [calm, routes] = yield* Effect.promise(() => beside(disturbing, calmly))
+    const [calm] = yield* Effect.promise(() => beside(disturbing, calmly))
     assert.isTrue(isRunning(pid), stderr().slice(-1000))
     const growth = peakMemory(pid) - memory
-    for (const route of routes) yield* ask(socketPath, "DELETE", `/v1/routes/${route}`)
     let left = Infinity
     for (const giveUp = performance.now() + 15_000; left > mostLeft && performance.now() < giveUp;) {
       yield* Effect.sleep("300 millis")

@@ -2,6 +2,7 @@ import { Context, Duration, Effect, Exit, Fiber, Layer, Schedule, Scope } from "
 import type { SqlClient } from "effect/sql"
 import * as Byok from "../../src/wiring/Byok.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
+import type { Step } from "../../src/domain/routing/Plan.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
@@ -11,7 +12,7 @@ import { lockTable } from "../support/database/transactions.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { create } from "../support/service/asTenant.ts"
-import { ownStep, planOf } from "../support/service/planning.ts"
+import { planOf } from "../support/service/planning.ts"
 import { assert, describe, it } from "../support/it.ts"
 
 const count = 12
@@ -23,15 +24,18 @@ const begin = Effect.fnUntraced(function* (url: string, database: Partial<Settin
   const service = Byok.layerWith({ ...settings, database: { ...settings.database, ...database } })
   const layer = Layer.provideMerge(service, Recording.layer)
   const parts = yield* Layer.buildWithScope(Layer.fresh(layer), scope)
-  const plan = yield* Effect.gen(function* () {
+  const { request, steps } = yield* Effect.gen(function* () {
     const owner = yield* newTenant
     for (let n = 0; n < count; n += 1) yield* create(owner)
     return yield* planOf(owner)
   }).pipe(Effect.provideContext(parts))
-  const { lease, report } = Context.get(parts, Router)
-  const reportAll = Effect.forEach(Array.from({ length: count }).keys(), (n) =>
-    Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan, n)), (leased) => report(leased, { _tag: "Rejected" })))
-  )
+  const { nextAttempt, report } = Context.get(parts, Router)
+  const reportOne = Effect.fnUntraced(function* (step: Step) {
+    const tested = step._tag === "Own" ? { ...request, credential_id: step.credential_id } : request
+    const { attempt } = yield* nextAttempt(tested, [])
+    yield* report(attempt?.lease ?? assert.fail("no lease"), { _tag: "Rejected" })
+  }, Effect.scoped)
+  const reportAll = Effect.forEach(steps.slice(0, count), reportOne)
   const { logs } = Context.get(parts, Recording)
   const errors = () => logs.filter(({ level }) => level === "Error").map(({ text }) => text.split("\n")[0] ?? "")
   return { reportAll, errors, stop: Scope.close(scope, Exit.void) }

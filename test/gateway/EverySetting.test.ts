@@ -158,13 +158,13 @@ const changesIn = (directory: string, ports: ReadonlyArray<number>, collector: s
       "true",
       ({ account, socket }) =>
         Effect.map(
-          call(socket, "POST", "/v1/routes", {
+          call(socket, "POST", "/v1/attempts", {
             ...{ account_id: account, model: "a/model", targets: [{ provider: "azure" }], keys: "as_stored" }
           }),
           ({ status }) => status
         ),
       400,
-      201
+      200
     ),
     MAX_CREDENTIALS: change("8", roomFor({ provider: "cohere" }, 9), 8, 9),
     MAX_POOL_BYTES: change(

@@ -24,7 +24,7 @@ const keyring = generateKeyring(new Date())
 const settings = <S extends object>(given: S) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
 
 const nextIn = (text: string) =>
-  (JSON.parse(text) as { data: { route: string; next: { key?: string; step: string } | null } }).data
+  (JSON.parse(text) as { data: { next: { attempt: string; key?: string; step: string } | null } }).data
 
 layerLive(TestService.layerWith({ settings }))("the socket for gateways, with other processes", (it) => {
   it.effect.each([
@@ -126,7 +126,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
       /^\$ (?:([A-Z]+)=(\S+)|(curl (?:.*\\\n)*.*)\n([^$`]*))$/gm
     )) {
       if (name !== undefined) {
-        const member = { ACCOUNT: "account_id", KEY: "management_key", ROUTE: "route" }[name] ?? assert.fail(name)
+        const member = { ACCOUNT: "account_id", KEY: "management_key", ATTEMPT: "attempt" }[name] ?? assert.fail(name)
         known[name] = new RegExp(`"${member}":"([^"]+)"`).exec(said)?.[1] ?? assert.fail(`${member} in ${said}`)
         if (name === "KEY") yield* createAs(url, known[name], { provider: "google-vertex", key: account })
         continue
@@ -139,7 +139,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
           )
       )
       let rest = said
-      for (const part of (answer ?? "").replaceAll(/\n|019a(?=…)|5f0c(?=…)/g, "").split("…")) {
+      for (const part of (answer ?? "").replaceAll(/\n|019a(?=…)|aBcD(?=…)/g, "").split("…")) {
         assert.include(rest, part, `${command}: ${said}`)
         rest = rest.slice(rest.indexOf(part) + part.length)
       }
@@ -163,11 +163,12 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
     yield* Effect.all([started(path, databaseUrl), started(other, proxied.href)], { concurrency: 2 })
 
     const shared = { account_id, model: "a/model", targets: [{ provider: "azure" }] }
-    const opened = (socket: string) => ask(socket, "POST", "/v1/routes", shared)
+    const first = (socket: string) => ask(socket, "POST", "/v1/attempts", shared)
 
-    const ends = (socket: string, route: string) =>
-      ask(socket, "POST", `/v1/routes/${route}/attempts/1`, { status: 500 })
-    const [without, control] = [yield* opened(other), yield* opened(path)].map(({ text }) => nextIn(text).route)
+    const goOn = (socket: string, attempt: string, status: number) =>
+      ask(socket, "POST", "/v1/attempts", { ...shared, after: { attempt, status } })
+    const attemptIn = ({ text }: { readonly text: string }) => nextIn(text).next?.attempt ?? assert.fail("no attempt")
+    const [without, control] = [attemptIn(yield* first(other)), attemptIn(yield* first(path))]
     const account = `/v1/accounts/${account_id}`
     const [hash, unknown] = ["b".repeat(64), "c".repeat(64)]
     const managed = (socket: string) =>
@@ -188,13 +189,14 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
       )
 
     yield* Scope.close(cut, Exit.void)
-    const refused = yield* opened(other)
-    const reported = yield* ends(other, without ?? "")
+    const refused = yield* first(other)
+    const reported = yield* goOn(other, without, 500)
     for (const { status, text } of [refused, reported]) {
       assert.strictEqual(status, 503, text)
       assert.notInclude(text, "shared")
     }
-    assert.strictEqual(nextIn((yield* ends(path, control ?? "")).text).next?.step, "shared", "control")
+    assert.include((yield* goOn(other, without, 200)).text, '"outcome":"succeeded"', "asks no database")
+    assert.strictEqual(nextIn((yield* goOn(path, control, 500)).text).next?.step, "shared", "control")
 
     const mayBeDone = Array.from({ length: 4 }, () => 500)
     assert.deepStrictEqual(yield* managed(other), [...mayBeDone, 503, 503, 503, 503, 503])
@@ -202,46 +204,49 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, with ot
   })
 
   it.effect(
-    "frees a key on trial when its route is deleted; after kill -9 neither trial nor route remains (Q24, E17)",
+    "frees a key on trial when it is abandoned; kill -9 leaves no trial, and texts that are taken (Q24)",
     function* () {
       const { databaseUrl, sql } = yield* TestService
       const { account_id, create } = yield* TestService.newTenant
       const id = createdId(yield* create({ provider: "azure", key }))
       const path = yield* socketPath
-      const opened = Effect.map(
-        ask(path, "POST", "/v1/routes", { account_id, model: "a/model", targets: [own] }),
-        ({ text }) => nextIn(text)
-      )
+      const next = (members: object = {}) =>
+        Effect.map(
+          ask(path, "POST", "/v1/attempts", { account_id, model: "a/model", targets: [own], ...members }),
+          ({ text }) => nextIn(text)
+        )
+      const report = (after: object) => next({ after })
       const start = startService({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET: path })
       yield* Effect.scoped(
         Effect.gen(function* () {
           yield* listening(path)
-          const { route } = yield* opened
-          yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 401 })
+          yield* report({ attempt: (yield* next()).next?.attempt, status: 401 })
           const end = sql`UPDATE credential_parkings SET until = now() - interval '1 second'
-            WHERE credential_id = ${id} RETURNING 1`
+          WHERE credential_id = ${id} RETURNING 1`
           yield* eventually("the parking is stored", end, (rows) => rows.length === 1)
         })
       )
       const left = yield* Effect.scoped(
         Effect.gen(function* () {
           const killed = yield* start
-          const { next, route } = yield* opened
-          assert.strictEqual(next?.key, key)
-          assert.isNull((yield* opened).next, "one trial at a time (control)")
-          assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${route}`)).status, 200)
-          const again = yield* opened
+          const { next: tried } = yield* next()
+          assert.strictEqual(tried?.key, key)
+          assert.isNull((yield* next()).next, "one trial at a time (control)")
+          yield* report({ attempt: tried?.attempt, abandoned: true })
+          const again = yield* next()
           assert.strictEqual(again.next?.key, key, "given back")
-          assert.isNull((yield* opened).next, "on trial again (control)")
+          assert.isNull((yield* next()).next, "on trial again (control)")
           yield* killed.signal("SIGKILL")
           yield* killed.ended
-          return again.route
+          return again.next?.attempt
         })
       )
       assert.isTrue(existsSync(path), "left behind")
       yield* start
-      assert.strictEqual((yield* ask(path, "POST", `/v1/routes/${left}/attempts/1`, { status: 401 })).status, 404)
-      assert.strictEqual((yield* opened).next?.key, key)
+      assert.strictEqual((yield* next()).next?.key, key)
+      const after = yield* ask(path, "POST", "/v1/reports", { reports: [{ attempt: left, status: 401 }] })
+      assert.include(after.text, '"outcome":"rejected"')
+      assert.isNull((yield* next()).next, "parked by the report of an attempt from before")
     }
   )
 })

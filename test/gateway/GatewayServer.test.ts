@@ -10,11 +10,10 @@ import {
   writeFileSync
 } from "node:fs"
 import { randomUUID } from "node:crypto"
-import { connect, createServer, Server } from "node:net"
+import { createServer, Server } from "node:net"
 import { join } from "node:path"
-import { Deferred, Effect, Redacted } from "effect"
+import { Effect, Redacted } from "effect"
 import { hashApiKey } from "../../src/runtime/ApiKey.ts"
-import { MemoryBudget } from "../../src/runtime/MemoryBudget.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
 import { create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import type { Issue } from "../support/http/Refusal.ts"
@@ -29,15 +28,6 @@ const close: Header = ["Connection", "close"]
 const key = "sk-0123456789-0123456789-AbCd"
 const bad = "sk-rejected-0123456789-0123456789"
 
-interface Opened {
-  readonly route: string
-  readonly next: { readonly key: string } | null
-  readonly providers?: ReadonlyArray<object>
-  readonly reports?: ReadonlyArray<{
-    readonly error: { readonly code: number; readonly metadata?: { readonly issues: ReadonlyArray<Issue> } }
-  } | null>
-}
-
 const refusedAs = ({ status, text }: { readonly status: number; readonly text: string }, message: string) =>
   assert.deepStrictEqual([status, JSON.parse(text)], [409, { error: { code: 409, message } }])
 
@@ -50,7 +40,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const requests = members.map((member) =>
       render({
         method: "POST",
-        path: "/v1/routes",
+        path: "/v1/attempts",
         headers: member === "last" ? [json, close] : [json],
         body: JSON.stringify({ [member]: 1 })
       })
@@ -151,7 +141,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
   it.effect("shares no path with the port of the API but /health/ready (control)", function* () {
     const { url } = yield* TestService
     const path = yield* openSocket
-    for (const route of ["/v1/accounts", "/v1/routes"]) {
+    for (const route of ["/v1/accounts", "/v1/attempts"]) {
       assert.notStrictEqual((yield* ask(path, "GET", route)).status, 404)
       assert.strictEqual((yield* send(url, { path: route })).status, 404)
     }
@@ -179,155 +169,6 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     yield* turnsTo(200)
   })
 
-  it.effect("hands out one key after the other, and parks a rejected one", function* () {
-    const { account_id, create } = yield* TestService.newTenant
-    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
-    const path = yield* openSocket
-    const route = { account_id, model: "a/model", targets: [own] }
-    const opened = yield* ask(path, "POST", "/v1/routes", route)
-    assert.strictEqual(opened.status, 201, opened.text)
-    const { data } = JSON.parse(opened.text) as { data: { route: string; next: { key: string; attempt: number } } }
-    assert.deepStrictEqual([data.next.key, data.next.attempt], [bad, 1])
-    const attempts = `/v1/routes/${data.route}/attempts`
-    refusedAs(yield* ask(path, "POST", `${attempts}/2`, { status: 401 }), "Another attempt of this route is open")
-    assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, {})).status, 400)
-    const { text } = yield* ask(path, "POST", `${attempts}/1`, { status: 401, codes: "invalid_api_key" })
-    assert.include(text, '{"path":["codes"],"message":"must be a list"}')
-    const first = yield* ask(path, "POST", `${attempts}/1`, { status: 401 })
-    assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/1`, { status: 200 }), first, "the first counts")
-    assert.match(first.text, /"outcome":"rejected","next":\{"attempt":2,"step":"own"/)
-    assert.include(first.text, key)
-    const last = yield* ask(path, "POST", `${attempts}/2`, { status: 200 })
-    assert.strictEqual(last.text, '{"data":{"outcome":"succeeded","next":null,"retry_at":null}}')
-    assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/2`, { status: 500 }), last)
-    assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, { status: 401 })).status, 404)
-    assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${data.route}`)).status, 404)
-    const nobody = { ...route, account_id: "00000000-0000-7000-8000-000000000000" }
-    const unknown = yield* ask(path, "POST", "/v1/routes", nobody)
-    assert.match(unknown.text, /"code":400.*"path":\["account_id"\],"message":"must be an account whose default/)
-    const again = yield* ask(path, "POST", "/v1/routes", { ...route, explain: true })
-    assert.include(again.text, `"key":"${key}"`)
-    assert.notInclude(again.text, bad)
-    assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
-  })
-
-  it.effect("ends a route whose client disconnects before it has read the answer, but not afterwards", function* () {
-    const { held } = yield* MemoryBudget
-    const { account_id, create } = yield* TestService.newTenant
-    createdId(yield* create({ provider: "azure", key }))
-    const path = yield* openSocket
-    const body = JSON.stringify({ account_id, model: "a/model", targets: [own] })
-    const asked = { method: "POST", path: "/v1/routes", headers: [json], body }
-    const before = held.route
-    const first = yield* Deferred.make<string>()
-    // What comes after the first answer stays in the kernel, which says so when the connection is closed.
-    const callback = (size: number, bytes: Uint8Array) => {
-      Deferred.doneUnsafe(first, Effect.succeed(Buffer.from(bytes).toString("utf8", 0, size)))
-      return false
-    }
-    const client = connect({ path, onread: { buffer: Buffer.alloc(65_536), callback } })
-    client.write(render(asked))
-    const answer = yield* Deferred.await(first)
-    client.write(render(asked))
-    const one = held.route - before
-    yield* eventually("the second is open", () => held.route === before + 2 * one)
-    assert.strictEqual((yield* send(path, asked)).status, 201, "which took as long as the answer to the second")
-    client.destroy()
-    yield* eventually("the second has ended", () => held.route === before + 2 * one)
-    const { route } = (JSON.parse(answer.split("\r\n\r\n")[1] ?? "") as { data: Opened }).data
-    assert.strictEqual((yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 200 })).status, 200)
-    assert.strictEqual(held.route, before + one)
-  })
-
-  it.effect("checks again that credentials allow the gateway's own capacity before it offers that (Q19)", function* () {
-    const { account_id, create, update } = yield* TestService.newTenant
-    const id = createdId(yield* create({ provider: "azure", key: bad }))
-    const path = yield* openSocket
-    const open = ask(path, "POST", "/v1/routes", { account_id, model: "a/model", targets: [{ provider: "azure" }] })
-    const [first, control] = [dataOf(yield* open)["route"], dataOf(yield* open)["route"]]
-    const failed = (route?: string) => ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 401 })
-    assert.include((yield* failed(control)).text, '"step":"shared"', "control")
-    yield* update(id, { is_required: true })
-    // Open routes know of the change at once when another one opens, otherwise within a second.
-    yield* open
-    assert.include((yield* failed(first)).text, '"next":null')
-  })
-
-  it.effect("gives a route no further key once the API key that opened it was revoked", function* () {
-    const { account_id, create, ordinaryKey } = yield* TestService.newTenant
-    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
-    const path = yield* openSocket
-    const openWith = Effect.fnUntraced(function* (api_key: string) {
-      const { text } = yield* ask(path, "POST", "/v1/routes", { api_key, model: "a/model", targets: [own] })
-      assert.include(text, bad)
-      return `/v1/routes/${dataOf({ text })["route"]}/attempts/1`
-    })
-    const revoked = yield* ordinaryKey
-    const [attempt, control] = [yield* openWith(revoked), yield* openWith(yield* ordinaryKey)]
-    const hash = hashApiKey(Redacted.make(revoked))
-    assert.strictEqual((yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${hash}`)).status, 200)
-    // For a second after it was confirmed, the API key is not looked up again.
-    yield* Effect.sleep("1 second")
-    const next = (reported: string) => Effect.map(ask(path, "POST", reported, { status: 500 }), ({ text }) => text)
-    assert.strictEqual(yield* next(attempt), '{"data":{"outcome":"upstream_failed","next":null,"retry_at":null}}')
-    assert.include(yield* next(control), key, "control")
-  })
-
-  it.effect("accepts a report although its sender disconnects, and answers its repetition", function* () {
-    const { account_id, create } = yield* TestService.newTenant
-    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
-    const path = yield* openSocket
-    const open = ask(path, "POST", "/v1/routes", { account_id, model: "a/model", targets: [own] })
-    const attempt = `/v1/routes/${dataOf(yield* open)["route"]}/attempts/1`
-    const report = render({ method: "POST", path: attempt, headers: [json], body: JSON.stringify({ status: 401 }) })
-    const client = connect(path, () => client.write(report, () => client.destroy()))
-    yield* eventually("the report counts", open, ({ text }) => text.includes(key))
-    const { text } = yield* ask(path, "POST", attempt, { status: 200 })
-    assert.include(text, '"outcome":"rejected","next":{"attempt":2,"step":"own"')
-    assert.include(text, key)
-  })
-
-  it.effect("applies the reports in a route request before planning; an invalid one fails alone", function* () {
-    const { account_id, create } = yield* TestService.newTenant
-    for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
-    const path = yield* openSocket
-    const asked = { account_id, model: "a/model", targets: [own] }
-    const open = (members: object = {}) =>
-      Effect.map(ask(path, "POST", "/v1/routes", { ...asked, ...members }), ({ status, text }) => {
-        assert.strictEqual(status, 201, text)
-        return (JSON.parse(text) as { readonly data: Opened }).data
-      })
-    const [one, other] = [yield* open(), yield* open()]
-    assert.deepStrictEqual([one.next?.key, one.providers, one.reports], [bad, undefined, undefined])
-    const { next, reports } = yield* open({
-      reports: [
-        { route: one.route, attempt: 1, status: 401 },
-        { route: other.route, attempt: 2, status: 200 },
-        { route: "none", attempt: 1, status: 200 },
-        { route: other.route, attempt: 1, status: "200", zdr: true }
-      ]
-    })
-    assert.strictEqual(next?.key, key, "it was rejected")
-    const [taken, ...refused] = reports ?? []
-    assert.isNull(taken)
-    assert.deepStrictEqual(
-      refused.map((refusal) => refusal?.error.code),
-      [409, 404, 400]
-    )
-    assert.deepStrictEqual(
-      refused.at(-1)?.error.metadata?.issues.map(({ path }) => path),
-      [["zdr"], ["status"]]
-    )
-    const repeated = yield* ask(path, "POST", `/v1/routes/${one.route}/attempts/1`, { status: 200 })
-    assert.strictEqual(repeated.text, '{"data":{"outcome":"rejected","next":null,"retry_at":null}}', "it has ended")
-    const tooMany = { ...asked, reports: Array(101).fill({ route: other.route, attempt: 1, status: 200 }) }
-    assert.include((yield* ask(path, "POST", "/v1/routes", tooMany)).text, "must be a list of at most 100")
-    assert.isArray((yield* open({ explain: true })).providers)
-    const { account_id: empty } = yield* TestService.newTenant
-    const none = yield* open({ account_id: empty })
-    assert.deepStrictEqual([none.next, none.providers?.length], [null, 1])
-  })
-
   it.effect("takes the account and its permissions from the client's API key or its hash", function* () {
     const { newTenant, url } = yield* TestService
     const tenant = yield* newTenant
@@ -339,10 +180,10 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const path = yield* openSocket
     const { account_id, workspace_id } = tenant
     const open = (named: object) =>
-      ask(path, "POST", "/v1/routes", { model: "a/model", targets: [own], explain: true, ...named })
+      ask(path, "POST", "/v1/attempts", { model: "a/model", targets: [own], explain: true, ...named })
     for (const named of [{ api_key }, { api_key_hash }, { api_key, workspace_id }, { account_id, api_key_hash }]) {
       const { status, text } = yield* open(named)
-      assert.strictEqual(status, 201, text)
+      assert.strictEqual(status, 200, text)
       assert.include(text, `"key":"${key}"`)
       assert.notInclude(text, api_key)
     }
@@ -378,7 +219,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       const { status, text } = yield* open(named)
       assert.deepStrictEqual([status, text], [401, refused.body], JSON.stringify(named))
     }
-    assert.strictEqual((yield* open({ api_key: yield* tenant.ordinaryKey })).status, 201, "control")
+    assert.strictEqual((yield* open({ api_key: yield* tenant.ordinaryKey })).status, 200, "control")
   })
 
   it.effect("tries a requested credential alone, even a parked one, but no disabled or leaked one", function* () {
@@ -389,30 +230,29 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const path = yield* openSocket
     const route = { account_id, model: "a/model", targets: [{ provider: "azure" }], explain: true }
     const open = (asked: object) =>
-      Effect.map(ask(path, "POST", "/v1/routes", { ...route, ...asked }), ({ status, text }) => {
-        assert.strictEqual(status, 201, text)
-        return { text, ...(JSON.parse(text) as { data: { route: string; next: { key?: string } | null } }).data }
+      Effect.map(ask(path, "POST", "/v1/attempts", { ...route, ...asked }), ({ status, text }) => {
+        assert.strictEqual(status, 200, text)
+        type Next = { readonly attempt: string; readonly key?: string } | null
+        return { text, ...(JSON.parse(text) as { data: { next: Next } }).data }
       })
-    const report = (id: string, said: object) => ask(path, "POST", `/v1/routes/${id}/attempts/1`, said)
     const alone = { credential_id, targets: [{ provider: "azure" }, { provider: "openai" }] }
+    const tested = (said: object) =>
+      Effect.flatMap(open(alone), ({ next }) => {
+        assert.strictEqual(next?.key, key)
+        return open({ ...alone, after: { attempt: next?.attempt, ...said } })
+      })
     for (const [said, outcome] of [
       [{ status: 401 }, "rejected"],
       [{ status: 401 }, "rejected"],
-      [
-        { status: 429, codes: [...Array<null>(1000).fill(null), 1, { code: 1 }, [], true, "insufficient_quota"] },
-        "quota_exhausted"
-      ],
-      [{ status: 999 }, "upstream_failed"],
+      [{ status: 429, body: '{"error":{"code":"insufficient_quota"}}' }, "quota_exhausted"],
       [{ status: 0 }, "upstream_failed"],
       [{ abandoned: true }, "abandoned"]
     ] as const) {
-      const tested = yield* open(alone)
-      assert.strictEqual(tested.next?.key, key)
-      const { text } = yield* report(tested.route, said)
+      const { text } = yield* tested(said)
       assert.include(text, `"outcome":"${outcome}","next":null`, "no other key, and no shared capacity")
     }
     assert.strictEqual((yield* open({})).next?.key, bad, "control: it is parked for the others")
-    yield* report((yield* open(alone)).route, { status: 200 })
+    yield* tested({ status: 200 })
     assert.strictEqual((yield* open({})).next?.key, key, "the success counts")
     yield* update(credential_id, { disabled: true })
     const off = yield* open(alone)
@@ -430,7 +270,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const stranger = yield* newTenant
     const foreign = createdId(yield* stranger.create({ provider: "azure", key }))
     for (const named of [{ credential_id: foreign }, { ...alone, targets: [{ provider: "openai" }] }]) {
-      const { status, text } = yield* ask(path, "POST", "/v1/routes", { ...route, ...named })
+      const { status, text } = yield* ask(path, "POST", "/v1/attempts", { ...route, ...named })
       assert.strictEqual(status, 400)
       assert.include(text, '"path":["credential_id"],"message":"must be a credential of the workspace, and ')
     }
@@ -442,11 +282,19 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     const path = yield* openSocket
     const route = { account_id, model: "a/model", targets: [own] }
     const refusals: ReadonlyArray<readonly [where: string, body: object, ...path: ReadonlyArray<string | number>]> = [
-      ["routes", { ...route, zdr: true }, "zdr"],
-      ["routes", { ...route, requires_ZDR: true }, "requires_ZDR"],
-      ["routes", { ...route, targets: [{ provider: "azure", shared: false }] }, "targets", 0, "shared"],
-      ["routes", { ...route, targets: [{ ...own, endpoint: { Shared: false } }] }, "targets", 0, "endpoint", "Shared"],
-      ["routes/none/attempts/1", { status: 429, code: ["insufficient_quota"] }, "code"],
+      ["attempts", { ...route, zdr: true }, "zdr"],
+      ["attempts", { ...route, requires_ZDR: true }, "requires_ZDR"],
+      ["attempts", { ...route, targets: [{ provider: "azure", shared: false }] }, "targets", 0, "shared"],
+      [
+        "attempts",
+        { ...route, targets: [{ ...own, endpoint: { Shared: false } }] },
+        "targets",
+        0,
+        "endpoint",
+        "Shared"
+      ],
+      ["attempts", { ...route, after: { attempt: "none", status: 429, codes: [] } }, "after", "codes"],
+      ["reports", { reports: [], report: 1 }, "report"],
       ["accounts", { name: "a customer", names: 1 }, "names"]
     ]
     for (const [where, body, ...named] of refusals) {
@@ -456,7 +304,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       assert.deepStrictEqual([status, issue?.path, other], [400, named, undefined], text)
       assert.match(issue?.message ?? "", /^unknown member; known: /)
     }
-    assert.strictEqual((yield* ask(path, "POST", "/v1/routes", route)).status, 201, "control")
+    assert.strictEqual((yield* ask(path, "POST", "/v1/attempts", route)).status, 200, "control")
   })
 
   it.effect("creates one account for all repetitions of a request with an idempotency key", function* () {

@@ -18,11 +18,11 @@ const endless = Effect.suspend(() => {
   return Effect.onInterrupt(Effect.never, () => Effect.sync(() => void (left += 1)))
 })
 
-/** Parts in which creates and plans never end. */
+/** Parts in which creates and attempts never end. */
 const waiting = Effect.map(Effect.context<Parts>(), (parts) =>
   parts.pipe(
     Context.add(Credentials, { ...Context.get(parts, Credentials), create: () => endless }),
-    Context.add(Router, { ...Context.get(parts, Router), plan: () => endless })
+    Context.add(Router, { ...Context.get(parts, Router), nextAttempt: () => endless })
   )
 )
 
@@ -36,7 +36,7 @@ const onPort = Effect.gen(function* () {
 const onSocket = Effect.gen(function* () {
   const to = yield* openSocket
   const body = JSON.stringify({ account_id: unknownId, model: "a/model", targets: [own] })
-  return { to, path: "/v1/routes", headers: [json], body, use: "gateway" as const }
+  return { to, path: "/v1/attempts", headers: [json], body, use: "gateway" as const }
 })
 
 const places = [

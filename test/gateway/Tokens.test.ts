@@ -7,7 +7,6 @@ import { assert, layerLive } from "../support/it.ts"
 import { ask, listening, socketPath } from "./socket.ts"
 
 interface Opened {
-  readonly route: string
   readonly next: Readonly<Record<string, unknown>> | null
 }
 const model = "a/model"
@@ -26,19 +25,13 @@ const scene = Effect.gen(function* () {
   const path = yield* socketPath
   const targets = keys.map(([provider]) => ({ provider, endpoint: { shared: false } }))
   const open = (body: object) =>
-    ask(path, "POST", "/v1/routes", { account_id: tenant.account_id, model, targets, ...body })
-  const report = ({ next, route }: Opened) =>
-    Effect.map(
-      ask(path, "POST", `/v1/routes/${route}/attempts/${Number(next?.["attempt"])}`, { status: 500 }),
-      (answer) => ({
-        ...openedIn(answer),
-        route
-      })
-    )
+    ask(path, "POST", "/v1/attempts", { account_id: tenant.account_id, model, targets, ...body })
+  const report = ({ next }: Opened, asked: object) =>
+    Effect.map(open({ ...asked, after: { attempt: next?.["attempt"], status: 500 } }), openedIn)
   return { ids, keys, open, path, report }
 })
 
-layerLive(TestService.layer)("opening a route (D58)", (it) => {
+layerLive(TestService.layer)("an attempt (D58)", (it) => {
   it.effect("if asked for tokens, returns them with expiry and cloud details, and plain keys as stored", function* () {
     const { ids, keys, open, path, report } = yield* scene
     yield* listening(path)
@@ -47,7 +40,7 @@ layerLive(TestService.layer)("opening a route (D58)", (it) => {
     const { key, key_expires_at, ...rest } = vertex.next ?? {}
     assert.deepStrictEqual(rest, {
       ...{
-        attempt: 1,
+        attempt: vertex.next?.["attempt"],
         step: "own",
         provider: "google-vertex",
         credential_id: ids[0],
@@ -63,10 +56,10 @@ layerLive(TestService.layer)("opening a route (D58)", (it) => {
     assert.strictEqual(key_expires_at, new Date(Number(payload.exp) * 1000).toISOString())
     assert.isAtLeast(Date.parse(String(key_expires_at)), before - 1000 + 3_600_000)
 
-    const bedrock = yield* report(vertex)
+    const bedrock = yield* report(vertex, { keys: "tokens" })
     assert.match(String(bedrock.next?.["key"]), /^bedrock-api-key-/)
     assert.deepInclude(bedrock.next, { key_kind: "token", label: "AK...AB", cloud: { region: "us-east-1" } })
-    const plain = yield* report(bedrock)
+    const plain = yield* report(bedrock, { keys: "tokens" })
     const stored = { key_kind: "stored", key_expires_at: null, cloud: null }
     assert.deepInclude(plain.next, { provider: "openai", key: keys[2][1], ...stored })
 

@@ -55,14 +55,13 @@ interface Step {
 const target = { provider: "azure" }
 const key = "sk-fake-0123456789-0123456789-AbCd"
 const ofCredential: Step = { params: ({ credential = "" }) => ({ id: credential }) }
-const ofRoute = ({ route = "" }: State) => ({ id: route, n: "1" })
 const sending = (body: (state: State) => object) => ({ body: (state: State) => Effect.sync(() => body(state)) })
 const routing = sending(({ account_id }) => ({ account_id, model: "a/model", targets: [target] }))
 const planning = sending(() => ({ model: "a/model", targets: [target] }))
 const ordering = sending(({ credential }) => ({ ...target, ids: [credential] }))
 const named = sending(() => ({ name: "a name" }))
 const keepCredential = ({ id }: { id: string }) => ({ credential: id })
-const keepRoute = ({ route }: { route: string }) => ({ route })
+const keepAttempt = ({ next }: { next: { attempt: string } }) => ({ attempt: next.attempt })
 
 /** Every operation of the socket, and of the links API (`page`), in an order in which each succeeds. */
 const steps: ReadonlyArray<readonly [name: string, step: Step]> = [
@@ -82,10 +81,8 @@ const steps: ReadonlyArray<readonly [name: string, step: Step]> = [
   ["credentials.get", ofCredential],
   ["credentials.status", ofCredential],
   ["credentials.update", { ...ofCredential, ...named }],
-  ["routes.open", { ...routing, keep: keepRoute }],
-  ["routes.report", { params: ofRoute, ...sending(() => ({ status: 200 })) }],
-  ["routes.open", { ...routing, keep: keepRoute }],
-  ["routes.abandon", { params: ofRoute }],
+  ["attempts.next", { ...routing, keep: keepAttempt }],
+  ["attempts.report", sending(({ attempt }) => ({ reports: [{ attempt, status: 200 }] }))],
   ["credentials.delete", ofCredential],
   [
     "links.create",

@@ -8,7 +8,7 @@ import { TestService } from "../support/http/TestService.ts"
 import { assert, layerLive } from "../support/it.ts"
 
 const limit = 40
-const bytes = 16_777_216
+const bytes = 4_194_304
 
 const under = (idempotency_key: string): ReadonlyArray<Header> => [["Idempotency-Key", idempotency_key]]
 

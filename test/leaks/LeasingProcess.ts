@@ -27,17 +27,14 @@ const program = Effect.gen(function* () {
   for (const [name, key] of Object.entries(keys)) {
     const { credential } = yield* asOwner(create(Schema.decodeUnknownSync(NewCredential)({ provider: "groq", key })))
     const { id, workspace_id } = credential
-    const planned = yield* plan(
-      Schema.decodeUnknownSync(RoutingRequest)({
-        ...{ account_id, workspace_id, model: "a/model" },
-        targets: [{ provider: "groq" }]
-      })
-    )
-    const step = planned.steps.find((step) => step._tag === "Own" && step.credential_id === id)
-    if (step?._tag !== "Own") return yield* Effect.die(new Error("it is not planned"))
+    const request = Schema.decodeUnknownSync(RoutingRequest)({
+      ...{ account_id, workspace_id, credential_id: id, model: "a/model" },
+      targets: [{ provider: "groq" }]
+    })
+    const planned = yield* plan(request)
     const change = Effect.asVoid(Effect.orDie(asOwner(update(id, { disabled: true }))))
     const use = leaseUses[name] ?? leasePlants[name]?.use ?? (() => Effect.die(new Error("no such use")))
-    yield* Effect.withSpan(use({ plan: planned, step, change }), "use")
+    yield* Effect.withSpan(use({ plan: planned, request, change }), "use")
   }
 })
 

@@ -238,14 +238,16 @@ const once = Effect.gen(function* () {
     const keys = Gateways.attempts.map((name) => secretOf(name))
     for (const key of keys) createdId(yield* call(service.url, "the socket", post(owner, { provider: "groq", key })))
 
-    const request = Gateways.post("/v1/routes", { account_id, model: "a/model", targets: [{ provider: "groq" }] })
+    const asked = { account_id, model: "a/model", targets: [{ provider: "groq" }] }
+    const request = Gateways.post("/v1/attempts", asked)
+    const goOn = (after: object) => Gateways.post("/v1/attempts", { ...asked, after })
+    const attemptIn = (body: string) => Gateways.routedIn(body).data?.next?.attempt ?? ""
     const named = ["X-Request-Id", secretOf("the id of a request over the socket", newId(20))] as const
     const opened = yield* call(socket, "the socket", { ...request, headers: [json, named] }, Gateways.withoutKey)
-    const { data } = Gateways.routedIn(opened.body)
-    const reports = `/v1/routes/${data?.route}/attempts`
-    const misplaced = Gateways.misplaced(secretOf("a secret that a gateway misplaces"), account_id, data?.route ?? "")
+    const attempt = attemptIn(opened.body)
+    const misplaced = Gateways.misplaced(secretOf("a secret that a gateway misplaces"), account_id, attempt)
     yield* Effect.forEach(misplaced, (request) => ask(request))
-    const second = yield* ask(Gateways.post(`${reports}/1`, { status: 429, retry_after: "30" }))
+    const second = yield* ask(goOn({ attempt, status: 429, retry_after: "30" }))
     for (const { begin } of databaseFailures) {
       yield* Effect.scoped(
         Effect.andThen(
@@ -254,7 +256,7 @@ const once = Effect.gen(function* () {
         )
       )
     }
-    const last = yield* ask(Gateways.post(`${reports}/2`, { status: null }), (body) => body)
+    const last = yield* ask(goOn({ attempt: attemptIn(second.body), status: null }), (body) => body)
     const handedOut = [opened, second, last].map(({ body }) => Gateways.routedIn(body).data?.next?.key)
     assert.deepStrictEqual(handedOut, keys)
     yield* scrape([service])

@@ -1,15 +1,15 @@
 import { inspect } from "node:util"
 import { Console, Effect } from "effect"
 import type { Lease } from "../../src/service/routing/Lease.ts"
-import type { OwnStep } from "../../src/domain/routing/Plan.ts"
-import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts"
+import type { RoutingRequest } from "../../src/domain/routing/RoutingRequest.ts"
+import type { PlannedRequest } from "../../src/service/routing/RouterRequest.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Channel } from "./Channel.ts"
 
-/** A plan with a step for the key, and a change after which its lease is refused. */
+/** A request for the key alone, its plan, and a change after which it is not leased. */
 interface Leasable {
   readonly plan: PlannedRequest
-  readonly step: OwnStep
+  readonly request: RoutingRequest
   readonly change: Effect.Effect<void>
 }
 
@@ -28,22 +28,24 @@ const show = (what: unknown) =>
     { discard: true }
   )
 
-/** A plan for the key of a step alone. */
-const alone = ({ request }: PlannedRequest, { credential_id }: OwnStep) =>
-  Effect.flatMap(Router, ({ plan }) => plan({ ...request, credential_id }))
+const leaseOf = (request: RoutingRequest) =>
+  Effect.gen(function* () {
+    const { attempt } = yield* (yield* Router).nextAttempt(request, [])
+    return attempt?.lease ?? (yield* Effect.die(new Error("no lease")))
+  })
 
 const leasing =
   <E>(use: (lease: Lease) => Effect.Effect<unknown, E, Router>): Use =>
-  ({ plan, step }) =>
-    Effect.scoped(Effect.flatMap(Router, (router) => Effect.flatMap(router.lease(plan, step), use)))
+  ({ request }) =>
+    Effect.scoped(Effect.flatMap(leaseOf(request), use))
 
 /** Runs an attempt that fails in some way, and shows its end. */
 const attempting =
   (fail: (lease: Lease) => Effect.Effect<never, unknown, Router>): Use =>
-  ({ plan, step }) =>
+  ({ request }) =>
     Effect.gen(function* () {
       const router = yield* Router
-      const attempts = router.run(yield* alone(plan, step), (_step, lease) =>
+      const attempts = router.run(request, (_step, lease) =>
         lease === undefined ? Effect.die(new Error("no lease")) : Effect.withSpan(fail(lease), "attempt")
       )
       yield* show(yield* Effect.exit(attempts))
@@ -55,23 +57,21 @@ const upstreamSays = (lease: Lease) => `Incorrect API key provided: ${lease.text
 export const leaseUses: Readonly<Record<string, Use>> = {
   "the key of a lease that is shown": leasing(show),
   "the key of a plan that is shown": ({ plan }) => show(plan),
-  "the key of a lease that has ended": (given) =>
-    Effect.flatMap(Effect.scoped(Effect.flatMap(Router, ({ lease }) => lease(given.plan, given.step))), (ended) =>
+  "the key of a lease that has ended": ({ request }) =>
+    Effect.flatMap(Effect.scoped(leaseOf(request)), (ended) =>
       Effect.andThen(show(ended), Effect.exit(Effect.sync(() => ended.text())).pipe(Effect.flatMap(show)))
     ),
-  "the key of a refused lease": ({ change, plan, step }) =>
+  "the key of a refused lease": ({ change, request }) =>
     Effect.gen(function* () {
-      const router = yield* Router
       yield* change
-      yield* router.plan(plan.request)
-      const refused = yield* Effect.exit(Effect.withSpan(Effect.scoped(router.lease(plan, step)), "refused"))
+      const refused = yield* Effect.exit(Effect.withSpan(Effect.scoped(leaseOf(request)), "refused"))
       if (refused._tag === "Success") return yield* Effect.die(new Error("it was leased"))
       yield* show(refused)
     }),
-  "the key of an attempt that is rejected": ({ plan, step }) =>
+  "the key of an attempt that is rejected": ({ request }) =>
     Effect.gen(function* () {
       const { redact, run } = yield* Router
-      const attempts = run(yield* alone(plan, step), (_step, lease) =>
+      const attempts = run(request, (_step, lease) =>
         Effect.gen(function* () {
           if (lease === undefined) return yield* Effect.die(new Error("no lease"))
           yield* show(redact(upstreamSays(lease), lease))

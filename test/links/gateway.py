@@ -27,14 +27,15 @@ def hear(action):
 
 def serve():
     targets = [{"provider": "openai", "endpoint": {"shared": False}}]
-    opened = answer = ask("POST", "/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets})["data"]
+    asked = {"account_id": account, "model": "openai/gpt-4o", "targets": targets}
+    answer = ask("POST", "/v1/attempts", asked)["data"]
     while attempt := answer["next"]:
         try:
             request = urllib.request.Request(upstream, b"{}", {"authorization": "Bearer " + attempt["key"]})
             report = {"status": urllib.request.urlopen(request, timeout=60).status}
         except urllib.error.HTTPError as error:
-            report = {"status": error.code, "codes": ["invalid_api_key"]}
-        answer = ask("POST", f"/v1/routes/{opened['route']}/attempts/{attempt['attempt']}", report)["data"]
+            report = {"status": error.code}
+        answer = ask("POST", "/v1/attempts", {**asked, "after": {"attempt": attempt["attempt"], **report}})["data"]
         print("route", attempt["label"], answer["outcome"], flush=True)
 
 send({"purpose": "connect", "provider": "openai"})

@@ -52,7 +52,6 @@ const operations = Effect.gen(function* () {
     }),
     ...of(explanations, {
       explain: ["plan", () => explanations.explain(request)],
-      explainedBody: ["plan", () => explanations.explainedBody(request, memory)],
       status: ["status", (stored) => explanations.status(stored.id)],
       statuses: ["status", (stored) => explanations.statuses([stored])]
     }),

@@ -97,8 +97,9 @@ export const usePorts = Effect.gen(function* () {
     marked: marked(account_id, () => [credential.label]),
     clear: clear(account_id, id)
   }
-  const { load, versions, versionsOfKey } = yield* CredentialPools
+  const { load, time, versions, versionsOfKey } = yield* CredentialPools
   const pools: UsesOf<CredentialPools["Service"]> = {
+    time,
     versions: Effect.forEach(
       [tenant, other, { account_id }, { account_id: other.account_id }],
       (owner) => versions(owner, ["openai"]),

@@ -37,33 +37,35 @@ describe("the metric series of a router", () => {
     Effect.gen(function* () {
       const owner = yield* newTenant
       const { id } = yield* create(owner)
-      const plan = yield* planOf(owner)
-      yield* attempt(plan, { _tag: "Succeeded" })
+      yield* attempt(owner, { _tag: "Succeeded" })
       assert.deepStrictEqual(yield* samples, {
         'byok_router_plans_total{result="ok"}': 1,
         'byok_router_leases_total{result="ok"}': 1
       })
-      yield* attempt(plan, { _tag: "Rejected" })
-      yield* Effect.flip(attempt(plan, { _tag: "Succeeded" }))
-      yield* planOf(owner)
+      yield* attempt(owner, { _tag: "Rejected" })
+      const { nextAttempt } = yield* Router
+      const next = Effect.scoped(nextAttempt(requestOf(owner), []))
+      yield* next
       assert.deepStrictEqual(yield* samples, {
-        'byok_router_plans_total{result="ok"}': 2,
+        'byok_router_plans_total{result="ok"}': 3,
         'byok_router_leases_total{result="ok"}': 2,
-        'byok_router_leases_total{result="parked"}': 1,
         'byok_router_exclusions_total{reason="parked"}': 1,
         'byok_router_parkings_total{cause="rejected"}': 1
       })
       yield* update(owner, id, { disabled: true })
-      yield* planOf(owner)
-      yield* Effect.flip(attempt(plan, { _tag: "Succeeded" }))
+      yield* next
       const found = yield* samples
-      assert.strictEqual(found['byok_router_leases_total{result="changed"}'], 1)
       assert.strictEqual(found['byok_router_exclusions_total{reason="disabled"}'], 1)
       const elsewhere = WorkspaceId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")
       yield* Effect.flip(planOf({ ...owner, workspace_id: elsewhere }))
       assert.strictEqual((yield* samples)['byok_router_plans_total{result="unknown_workspace"}'], 1)
       const api_key_hash = ApiKeyHash.make("0".repeat(64))
-      yield* Effect.flip(Effect.flatMap(Router, ({ planForKey }) => planForKey({ ...requestOf(owner), api_key_hash })))
+      yield* Effect.flip(
+        Effect.flatMap(Router, ({ plan }) => {
+          const { account_id: _, ...request } = requestOf(owner)
+          return plan({ ...request, api_key_hash })
+        })
+      )
       assert.strictEqual((yield* samples)['byok_router_plans_total{result="unknown_api_key"}'], 1)
     }).pipe(Effect.provide(service()))
   )
@@ -72,11 +74,12 @@ describe("the metric series of a router", () => {
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner, { is_byok_only: true })
-      yield* attempt(yield* planOf(owner), { _tag: "Rejected" })
+      yield* attempt(owner, { _tag: "Rejected" })
       yield* planOf(owner)
       assert.strictEqual((yield* samples)['byok_router_plans_total{result="exhausted"}'], 1)
 
       const away = Layer.succeed(CredentialPools, {
+        time: Effect.fail(new ServiceUnavailable()),
         versions: () => Effect.fail(new ServiceUnavailable()),
         versionsOfKey: () => Effect.succeedNone,
         load: () => Effect.succeed(Option.none())

@@ -48,8 +48,8 @@ const defaults: Plain = {
   tls: null,
   maxConnections: 10_000,
   memoryBudget: Math.min(192 * 1024 * 1024, process.constrainedMemory() / 4 || Number.POSITIVE_INFINITY),
-  "poolLimits.credentials": 1000,
-  "poolLimits.bytes": 16_777_216,
+  "poolLimits.credentials": 256,
+  "poolLimits.bytes": 4_194_304,
   keepAliveTimeout: 5000,
   sendTimeout: 10_000,
   drainDelay: 0,
@@ -165,8 +165,8 @@ const settings: Record<string, Setting> = {
       sentence: 'must be a size from "16 MiB" to "64 GiB".'
     }
   },
-  MAX_CREDENTIALS: whole(1, 5_000_000, "poolLimits.credentials"),
-  MAX_POOL_BYTES: whole(1_048_576, 67_108_864, "poolLimits.bytes"),
+  MAX_CREDENTIALS: whole(1, 1000, "poolLimits.credentials"),
+  MAX_POOL_BYTES: whole(1_048_576, 4_194_304, "poolLimits.bytes"),
   KEEP_ALIVE_TIMEOUT: duration("keepAliveTimeout", { "65 seconds": 65_000 }),
   SEND_TIMEOUT: duration("sendTimeout", { "250 millis": 250 }),
   DRAIN_DELAY: duration("drainDelay", { "0 seconds": 0, "15 seconds": 15_000 }),

@@ -46,6 +46,8 @@ const longWaits = [
   10 * minute,
   13 * minute,
   20 * minute,
+  59 * minute,
+  61 * minute,
   67 * minute,
   130 * minute,
   5 * hour
@@ -58,7 +60,9 @@ const drawn = <A extends object>(weight: number, draw: (random: Random) => A) =>
 const pick = (random: Random) => ({ pick: random.below(8) })
 const tenant = (random: Random) => (random.once(4) ? 1 : 0)
 const pool = (random: Random) => ({ tenant: tenant(random), provider: random.once(3) ? 1 : 0 })
-const route = (random: Random) => ({ route: random.below(4) })
+const handed = (random: Random) => ({
+  ...{ attempt: random.pick([0, 0, 0, 1, 2, 3]), outcome: random.once(3) ? failed : random.pick(outcomes) }
+})
 /** A request of a tenant, on behalf of one of its API keys or of nobody. */
 const request = (random: Random) => ({
   ...{ tenant: tenant(random), model: random.once(3) ? 1 : 0, freshness: random.pick(freshnesses) },
@@ -81,20 +85,12 @@ const deeds = {
     ...{ ...request(random), step: random.once(3) ? 1 : 0, outcome: random.pick(outcomes) },
     takes: random.pick([0, 0, 0, 3, 31 * second])
   })),
-  open: drawn(12, request),
-  report: drawn(24, (random) => ({
-    ...{ ...route(random), outcome: random.once(3) ? failed : random.pick(outcomes), twice: random.once(5) },
-    ...{ off: random.pick([0, 0, 0, 0, 0, -1, -1, -2, 1]), goesOn: !random.once(6) }
-  })),
-  abandon: drawn(3, route),
-  /** The answer that opened a route is lost on its way. */
-  lose: drawn(3, route),
-  /** Reports so many milliseconds after the route was opened. */
-  "report late": drawn(0.7, (random) => ({ ...route(random), after: random.pick([599_999, 600_000, 600_001]) })),
-  /** Asks for the last answer of a route so many milliseconds after it was given. */
-  "ask again": drawn(6, (random) => ({
-    ...{ ...route(random), after: random.pick([100, 59_999, 59_999, 61_000, 61_001, 62_000]) }
-  })),
+  /** A gateway asks for the first attempt of a request. */
+  ask: drawn(12, request),
+  /** A gateway reports an attempt and asks for the next one, of any instance; again if it has done so before. */
+  "go on": drawn(30, (random) => ({ ...handed(random), twice: random.once(5), foreign: random.once(20) })),
+  /** A gateway reports an attempt, and asks for no other. */
+  settle: drawn(10, handed),
   "refuse models": drawn(0.05, (random) => ({ tenant: tenant(random) })),
   leak: drawn(1, (random) => ({ ...pick(random), other: random.below(8) })),
   alter: drawn(1, pick),
@@ -125,8 +121,8 @@ const total = names.reduce((sum, name) => sum + deeds[name].weight, 0)
 
 /** What a gateway does, some of it often. */
 const ofGateways = [
-  ...(["open", "open", "open", "report", "report", "report", "report", "report"] as const),
-  ...(["abandon", "lose", "ask again", "revoke"] as const)
+  ...(["ask", "ask", "ask", "go on", "go on", "go on", "go on", "go on", "go on"] as const),
+  ...(["settle", "settle", "revoke"] as const)
 ]
 
 const anyDeed = (random: Random, isGateway: boolean): Deed => {

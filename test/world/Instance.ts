@@ -1,10 +1,10 @@
+import { createHmac } from "node:crypto"
 import { Clock, Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Result, Scope } from "effect"
 import { SecureRandom } from "effect/crypto"
 import type { CredentialId } from "../../src/domain/Identifiers.ts"
 import type { Link } from "../../src/domain/Link.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
 import { AccountRepository, WorkspaceResolver } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { AuthenticationFailed, Cipher, UnknownKeyId } from "../../src/port/Cipher.ts"
@@ -21,14 +21,16 @@ import { makeMemoryBudget, MemoryBudget } from "../../src/runtime/MemoryBudget.t
 import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
+import type { Past } from "../../src/domain/routing/Past.ts"
 import { Links } from "../../src/service/links/Links.ts"
-import type { Lease } from "../../src/service/routing/Lease.ts"
-import { Router } from "../../src/service/routing/Router.ts"
+import { AttemptMac } from "../../src/port/AttemptMac.ts"
+import { Attempts } from "../../src/service/routing/Attempts.ts"
+import { type AttemptedKey, type AttemptOptions, type NextAttempt, Router } from "../../src/service/routing/Router.ts"
+import type { RouterRequest } from "../../src/service/routing/RouterRequest.ts"
 import { TokensOnly } from "../../src/service/tokens/Tokens.ts"
-import type { Walk } from "../../src/service/routing/Walk.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import type { Fault } from "./History.ts"
-import type { Random, Simulation } from "./Simulation.ts"
+import { type Random, type Simulation } from "./Simulation.ts"
 
 /** What somebody has asked for, and what it has met. */
 export interface Act {
@@ -72,10 +74,16 @@ export interface Shared {
   seals: number
   background: number
   readonly linkKeys: LinkKeys["Service"]
-  /** Told while a route opens an attempt. */
-  readonly opening: (instance: Instance, next: Walk["next"]) => Walk["next"]
-  /** Told of each attempt of a route that ends, just before it does. */
-  readonly closed: (instance: Instance, lease: Lease, outcome: Outcome) => void
+  /** Told while an instance looks for an attempt. */
+  readonly finding: <E, R>(
+    instance: Instance,
+    request: RouterRequest,
+    past: Past,
+    options: AttemptOptions,
+    found: Effect.Effect<NextAttempt, E, R>
+  ) => Effect.Effect<NextAttempt, E, R>
+  /** Told of each report just before it counts, with the time of the upstream's answer. */
+  readonly reported: (instance: Instance, attempt: AttemptedKey, outcome: Outcome, at: number) => void
   /** Told before and after a statement is carried out, whoever gets the answer. */
   readonly carriedOut: <A, E>(name: string, act: Act | undefined, statement: Effect.Effect<A, E>) => Effect.Effect<A, E>
 }
@@ -89,7 +97,10 @@ export interface Told {
   readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
 }
 
-export type Services = Credentials | Links | OpenRoutes | Router
+export type Services = Attempts | Credentials | Links | Router
+
+/** How far an instance's idea of the database's time may be off, in milliseconds: half of what one statement takes. */
+export const clockError = 150
 
 /** The most credentials of one provider. */
 export const mostMembers = 5
@@ -112,6 +123,11 @@ const sealedAs = (n: number, key: string, context: SealingContext): SealedKey =>
 
 export const isSealedFor = ({ wrapped_dek }: SealedKey, context: SealingContext) =>
   textOf(wrapped_dek).replace(/^\d+ /, "") === context
+
+const mac: AttemptMac["Service"] = {
+  kekId: () => "kek-2",
+  macOf: (kek_id, bytes) => createHmac("sha256", kek_id).update(bytes).digest().subarray(0, 16)
+}
 
 /** One process: its services, over stores that all share and that fail as the seed has it. */
 export class Instance {
@@ -287,11 +303,24 @@ export class Instance {
     return Context.make(port, through)
   }
 
+  /** Notes how long the first answer took that told the database's time. */
+  #timed<A, E>(time: Effect.Effect<A, E>): Effect.Effect<A, E> {
+    return Effect.suspend(() => {
+      const [asked, { life }] = [this.now, this]
+      return Effect.tap(time, () =>
+        Effect.sync(() => {
+          if (life === this.life && this.toldTimeWithin === Infinity) this.toldTimeWithin = this.now - asked
+        })
+      )
+    })
+  }
+
   /** What an instance was told of pools, which its plans go by. */
   #pools(): Context.Context<CredentialPools> {
     const pools = Context.get(this.#through(CredentialPools), CredentialPools)
     return Context.make(CredentialPools, {
       ...pools,
+      time: this.#timed(pools.time),
       versions: pools.versions,
       versionsOfKey: pools.versionsOfKey,
       load: (owner, provider, known, admit) =>
@@ -321,26 +350,26 @@ export class Instance {
     }
   }
 
-  /** Tells of each attempt that ends by its route. */
+  /** Within how many milliseconds the database first told it its time; until then it goes by its own clock. */
+  toldTimeWithin = Number.POSITIVE_INFINITY
+
+  get isSynchronized() {
+    return this.toldTimeWithin <= 2 * clockError
+  }
+
+  /** Tells of each attempt and report. */
   #observed(router: Router["Service"]): Router["Service"] {
     return {
       ...router,
-      walk: (plan) => {
-        const walk = router.walk(plan)
-        let lease: Lease | undefined
-        return {
-          ...walk,
-          next: this.#shared.opening(
-            this,
-            Effect.tap(walk.next, (attempt) => Effect.sync(() => void (lease = attempt?.lease)))
-          ),
-          close: (outcome) => {
-            if (lease?.hasEnded === false) this.#shared.closed(this, lease, outcome)
-            lease = undefined
-            walk.close(outcome)
-          }
-        }
-      }
+      nextAttempt: (request, past, options = {}) =>
+        this.#shared.finding(this, request, past, options, router.nextAttempt(request, past, options)),
+      report: (attempt, outcome, answered_at) =>
+        Effect.sync(() => {
+          if (!this.isAlive) return
+          const ago = answered_at === undefined ? 0 : Math.max(0, router.now() - answered_at)
+          this.#shared.reported(this, attempt, outcome, this.now - ago)
+          Effect.runSync(router.report(attempt, outcome, answered_at))
+        })
     }
   }
 
@@ -349,6 +378,7 @@ export class Instance {
     this.isAlive = true
     this.life += 1
     this.told = []
+    this.toldTimeWithin = Number.POSITIVE_INFINITY
     this.budget = makeMemoryBudget(64 * 1024 * 1024)
     const provided = Context.mergeAll(
       this.#through(AccountRepository),
@@ -364,6 +394,7 @@ export class Instance {
       Context.make(Cipher, this.#cipher),
       Context.make(LinkKeys, this.#shared.linkKeys),
       Context.make(SecureRandom.SecureRandom, this.#shared.simulation.secureRandom(1000 * this.#seed + this.life)),
+      Context.make(AttemptMac, mac),
       Context.make(MemoryBudget, this.budget),
       Context.make(RequestTimeout, Duration.seconds(3)),
       Context.make(PublicUrl, "http://127.0.0.1:3000"),
@@ -377,12 +408,12 @@ export class Instance {
       const credentials = yield* CredentialsLive.make
       const context = yield* Layer.build(Router.layer)
       const router = this.#observed(Context.get(context, Router))
-      const routes = yield* Effect.provideService(OpenRoutes.make, Router, router)
+      const attempts = yield* Effect.provideService(Attempts.make, Router, router)
       this.services = provided.pipe(
         Context.add(Credentials, credentials),
         Context.add(Links, yield* Links.make),
-        Context.add(Router, Context.get(context, Router)),
-        Context.add(OpenRoutes, routes)
+        Context.add(Router, router),
+        Context.add(Attempts, attempts)
       )
     })
     return built.pipe(Scope.provide(scope), Effect.provideContext(provided))

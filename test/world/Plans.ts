@@ -1,18 +1,20 @@
-import { Duration, Effect, Exit, Result, Scope } from "effect"
+import { Duration, Effect, Exit, Result } from "effect"
 import { isDeepStrictEqual } from "node:util"
 import type { CredentialId } from "../../src/domain/Identifiers.ts"
 import { parseCloudKey } from "../../src/domain/KeyMaterial.ts"
 import { signsTokens } from "../../src/domain/Provider.ts"
-import type { OwnStep } from "../../src/domain/routing/Plan.ts"
+import type { Past } from "../../src/domain/routing/Past.ts"
+import type { Plan, Step } from "../../src/domain/routing/Plan.ts"
 import { contextOf } from "../../src/domain/SealedKey.ts"
 import type { Lease } from "../../src/service/routing/Lease.ts"
-import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts"
-import { Router } from "../../src/service/routing/Router.ts"
+import { type AttemptOptions, type NextAttempt, Router } from "../../src/service/routing/Router.ts"
+import type { ResolvedRequest, RouterRequest } from "../../src/service/routing/RouterRequest.ts"
 import { mint } from "../../src/service/tokens/mint.ts"
 import { inWords, planByTheBook } from "../domain/routing/planByTheBook.ts"
+import type { Handed } from "./Attempts.ts"
 import { broken, isAway, type Moment, tagOf } from "./Broken.ts"
 import type { DeedOf } from "./History.ts"
-import { type Instance, isSealedFor, poolNameOf, type Shared, textOf, type Told } from "./Instance.ts"
+import { clockError, type Instance, isSealedFor, poolNameOf, type Shared, textOf, type Told } from "./Instance.ts"
 import { availabilityBy } from "./Reference.ts"
 import type { Deeds, Scene } from "./Scene.ts"
 import type { State } from "./StoreLog.ts"
@@ -24,10 +26,14 @@ const second = 1000
 /** For how long a token of Bedrock is handed out, of the time that it lives. */
 const tokens = { kept: 720 * second, life: 900 * second }
 
+type Planned = Plan & { readonly request: ResolvedRequest }
+
 interface Leased {
   readonly instance: Instance
   readonly life: number
   readonly lease: Lease
+  /** Whether its trial outlasts it. */
+  readonly isKept: boolean
   readonly at: number
   /** When it was reported or ended, in tasks. */
   endedAt: number | undefined
@@ -45,40 +51,34 @@ const scopesOf = ({ terms: { model } }: Lease) =>
     ["model", model]
   ] as const
 
-/** The laws of plans and of the leases of their steps. */
+/** A request, of an account or of an API key. */
+export const routed = ({ apiKey, first, model, tenant }: Omit<DeedOf<"ask">, "do" | "freshness">): RouterRequest => {
+  const request = requestAt(tenant, model, first)
+  const api_key_hash = apiKey === null ? undefined : tenantAt(tenant).apiKeys[apiKey]
+  if (api_key_hash === undefined) return request
+  const { account_id: _, ...rest } = request
+  return { ...rest, api_key_hash }
+}
+
+/** The laws of plans, of the leases of their steps, and of reports. */
 export class Plans {
   readonly #scene: Scene
   readonly #leased: Array<Leased> = []
-  /** By credential: how many leases are being asked for. */
-  readonly #opening = new Map<CredentialId, number>()
-  /** How many routes may be about to lease a key, and when one last was, in tasks. */
-  #routing = 0
-  #routed = 0
+  /** The attempts over the socket, oldest first. */
+  readonly handed: Array<Handed> = []
+  /** How many attempts are being made, and how often one was left before its answer came, by instance. */
+  readonly #busy = new Map<Instance, number>()
+  readonly #leftAt = new Map<Instance, number>()
+  /** How many reports an instance has heard. */
+  readonly #reports = new Map<Instance, number>()
 
   constructor(scene: Scene) {
     this.#scene = scene
   }
 
-  /** The plan of a request, for an API key if it names one. What happens `before` it runs comes after it was asked for. */
-  planning(
-    { apiKey, first, freshness, model, tenant }: Omit<DeedOf<"open">, "do">,
-    before: Effect.Effect<void> = Effect.void
-  ) {
-    const { account_id: _, ...request } = requestAt(tenant, model, first)
-    const duration = freshness === 0 ? "now" : Duration.millis(freshness)
-    const api_key_hash = apiKey === null ? undefined : tenantAt(tenant).apiKeys[apiKey]
-    return Router.use(({ plan, planForKey }) => {
-      const planned =
-        api_key_hash === undefined
-          ? plan(requestAt(tenant, model, first), duration)
-          : planForKey({ ...request, api_key_hash }, duration)
-      return Effect.andThen(before, planned)
-    })
-  }
-
   /** A plan is refused for a reason that there is, and never made for an API key that was revoked before. */
   checkPlanned(
-    { apiKey, tenant: t }: Pick<DeedOf<"open">, "apiKey" | "tenant">,
+    { apiKey, tenant: t }: Pick<DeedOf<"ask">, "apiKey" | "tenant">,
     exit: Exit.Exit<unknown, unknown>,
     from: Moment
   ) {
@@ -108,7 +108,7 @@ export class Plans {
   }
 
   /** The rows of a state as the book takes them, with what an instance knows of their health. */
-  #rowsOf(instance: Instance, plan: PlannedRequest, { state, told }: { state: State; told: Told }) {
+  #rowsOf(instance: Instance, plan: Planned, { state, told }: { state: State; told: Told }) {
     const { account_id, model } = plan.request
     // Whether a key could not be opened is remembered for a while.
     const hasFailed = instance.unopenedAt >= this.#scene.simulation.now - 15 * second
@@ -132,7 +132,7 @@ export class Plans {
   }
 
   /** A plan is that of the book, on a state that its freshness allows. */
-  checkPlan(instance: Instance, plan: PlannedRequest, from: Moment, freshness: number) {
+  #checkPlan(instance: Instance, plan: Planned, from: Moment, freshness: number) {
     this.#scene.counts.plans += 1
     const { request } = plan
     const steps = plan.steps.map((step) => (step._tag === "Own" ? { ...step, row: withoutKek(step.row) } : step))
@@ -170,32 +170,35 @@ export class Plans {
 
   /**
    * A lease is of a row that its freshness allows and holds the key of that row or a token of it, under what is known of
-   * its key, and one of a trial.
+   * its key, and the only request that tries it.
    */
-  checkLease(
+  #checkLease(
     instance: Instance,
     lease: Lease,
-    row: string | undefined,
+    row: string,
     from: Moment,
-    { freshness, request }: Pick<PlannedRequest, "freshness" | "request">
+    {
+      freshness,
+      isKept,
+      request
+    }: { readonly freshness: number; readonly isKept: boolean; readonly request: ResolvedRequest }
   ) {
-    if (lease.hasEnded) return
-    const { counts, health } = this.#scene
+    const { counts, health, simulation } = this.#scene
     counts.leases += 1
-    const { account_id, credential_id, key_version, provider } = lease.terms
-    const age = Math.max(second, freshness)
-    const wanted = row === undefined ? undefined : withoutKek(row)
-    const fitting = this.#toldSince(instance, poolNameOf(request, provider), from, age).flatMap(({ state, told }) => {
+    const { account_id, credential_id, key_version, provider, request_id } = lease.terms
+    const pool = poolNameOf(request, provider)
+    const fitting = this.#toldSince(instance, pool, from, freshness).flatMap(({ state, told }) => {
       const member = state.rows.find(({ credential }) => credential.id === credential_id)
       const fits =
         member?.key_version === key_version &&
-        (wanted === undefined || withoutKek(member.row) === wanted) &&
+        withoutKek(member.row) === withoutKek(row) &&
         !state.leaked.has(credential_id) &&
         isSealed(member, account_id)
       return fits ? [{ member, told }] : []
     })
     const [first] = fitting
-    if (first === undefined) return broken(`a lease of ${credential_id}, which no state allows that is ${age} ms old`)
+    if (first === undefined)
+      return broken(`a lease of ${credential_id}, which no state allows that is ${freshness} ms old`)
     this.#checkKey(instance, lease, textOf(first.member.sealed.sealed), from)
     for (const [name, scope] of scopesOf(lease)) {
       const is = health.of(instance, lease, name)
@@ -205,24 +208,18 @@ export class Plans {
       }
     }
     const trials = this.#trialsOf(instance, lease)
-    const begun = this.#leased.find((one) => one.lease === lease)?.at ?? from.at
     const isTried = this.#leased.some(
       (one) =>
         one.instance === instance &&
         one.life === instance.life &&
         one.endedAt === undefined &&
-        !one.lease.hasEnded &&
-        Math.abs(begun - one.at) < 26 * second &&
-        one.lease !== lease &&
+        (one.isKept || !one.lease.hasEnded) &&
+        simulation.now - one.at < 26 * second &&
+        one.lease.terms.request_id !== request_id &&
         this.#trialsOf(instance, one.lease).some((name) => trials.includes(name))
     )
     if (isTried) broken(`two trials at once of ${credential_id}`)
-    this.#note(instance, lease, from.at)
-  }
-
-  #note(instance: Instance, lease: Lease, at: number) {
-    if (this.#leased.some((one) => one.lease === lease)) return
-    this.#leased.push({ instance, life: instance.life, lease, at, endedAt: undefined })
+    this.#leased.push({ instance, life: instance.life, lease, isKept, at: from.at, endedAt: undefined })
   }
 
   /** A lease holds the stored key, or a token that this key has signed and that is good for a while; no key that cannot be opened. */
@@ -247,64 +244,114 @@ export class Plans {
     if (now < minted_at || asked >= minted_at + tokens.kept) broken("a token is handed out that is old")
   }
 
-  readonly closed: Shared["closed"] = (instance, lease, outcome) => {
-    this.#ended(lease)
-    this.#scene.health.report(instance, lease, outcome)
-  }
-
-  #ended(lease: Lease | undefined) {
-    for (const one of this.#leased) if (one.lease === lease) one.endedAt ??= this.#scene.simulation.ran
-  }
-
-  #countRoutes(change: number) {
-    return Effect.sync(() => {
-      this.#routing += change
-      this.#routed = this.#scene.simulation.ran
-    })
-  }
-
-  /** Notes while a route may be about to lease a key, and what it leases, whoever gets the answer. */
-  readonly opening: Shared["opening"] = (instance, next) =>
-    Effect.acquireUseRelease(
-      Effect.map(this.#countRoutes(1), () => this.#scene.simulation.now),
-      () => next,
-      (at, exit) =>
-        Effect.map(this.#countRoutes(-1), () => {
-          if (Exit.isSuccess(exit) && exit.value?.lease !== undefined) this.#note(instance, exit.value.lease, at)
+  /** Runs while an instance looks for an attempt, and checks what it finds before its scope closes. */
+  readonly finding: Shared["finding"] = (instance, request, past, options, found) =>
+    Effect.suspend(() => {
+      const { simulation } = this.#scene
+      const from = this.#scene.now
+      const reports = this.#reports.get(instance)
+      const count = (change: number) => this.#busy.set(instance, (this.#busy.get(instance) ?? 0) + change)
+      count(1)
+      return Effect.onExit(found, (exit) =>
+        Effect.sync(() => {
+          const isAlone = this.#busy.get(instance) === 1
+          count(-1)
+          if (Exit.isFailure(exit)) {
+            this.#leftAt.set(instance, simulation.now)
+            return
+          }
+          if (!instance.isAlive) return
+          const isSettled = simulation.now === from.at && this.#reports.get(instance) === reports
+          this.#checkFound(instance, exit.value, past, from, options, {
+            isAlone,
+            isSettled,
+            isNamed: "account_id" in request
+          })
         })
-    )
-
-  /** A lease is refused for a reason that there is. */
-  #checkRefusal(
-    instance: Instance,
-    step: OwnStep,
-    reason: string,
-    from: Moment,
-    { freshness, key, request }: PlannedRequest
-  ) {
-    const { credential_id, provider, row } = step
-    if (reason === "changed") {
-      const states = this.#scene.log.statesSince(poolNameOf(request, provider), from, Math.max(second, freshness))
-      const isSame = ({ isGone, rows }: State) =>
-        !isGone && rows.find(({ credential }) => credential.id === credential_id)?.row === row
-      const isRevoked = key !== undefined && this.#scene.revoked.has(key.api_key_hash)
-      if (!isRevoked && states.every(isSame)) broken(`a lease was refused as changed, and nothing has`)
-    }
-    const isAlone = this.#opening.get(credential_id) === 1 && this.#routing === 0 && this.#routed < from.ran
-    if (reason === "on_trial" && isAlone) {
-      const isTried = this.#leased.some(
-        ({ endedAt = Infinity, instance: other, lease, life }) =>
-          other === instance &&
-          life === other.life &&
-          lease.terms.credential_id === credential_id &&
-          endedAt >= from.ran
       )
-      if (!isTried) broken(`a lease was refused as on trial, and nobody tries it`)
+    })
+
+  /** An attempt is the first step of a plan of the book that was not tried, and a key is passed over for a reason that there is. */
+  #checkFound(
+    instance: Instance,
+    next: NextAttempt,
+    past: Past,
+    from: Moment,
+    { freshness = "now", keepTrial: isKept = false, request_id }: AttemptOptions,
+    {
+      isAlone,
+      isNamed,
+      isSettled
+    }: { readonly isAlone: boolean; readonly isNamed: boolean; readonly isSettled: boolean }
+  ) {
+    const { attempt, request } = next
+    const age = freshness === "now" || !isNamed ? 0 : Duration.toMillis(freshness)
+    const refused = next.past.slice(past.length)
+    for (const { credential_id, result } of refused) {
+      if (result === "on_trial") this.#checkOnTrial(instance, credential_id, request_id, from, isAlone)
+      const wasClosed = instance.unopenedAt >= from.at - 15 * second
+      if (result === "unknown_key" && !wasClosed) broken("a key is refused although its keyring is there")
+    }
+    if (isSettled) {
+      const plan = { ...next.plan(), request }
+      this.#checkPlan(instance, plan, from, age)
+      const expected = plan.steps.find((step) => mayBeTried(past, refused, step))
+      if (nameOf(expected) !== nameOf(attempt?.step)) {
+        broken(`the next attempt is ${nameOf(attempt?.step)}, not ${nameOf(expected)}`)
+      }
+    }
+    if (attempt !== undefined && !mayBeTried(past, refused, attempt.step)) broken("a step is tried that may not be")
+    if (attempt?.step._tag === "Own" && attempt.lease?.hasEnded === false) {
+      this.#checkLease(instance, attempt.lease, attempt.step.row, from, { freshness: age, isKept, request })
     }
   }
 
-  #open(credential_id: CredentialId, change: number) {
-    return Effect.sync(() => this.#opening.set(credential_id, (this.#opening.get(credential_id) ?? 0) + change))
+  #checkOnTrial(
+    instance: Instance,
+    credential_id: CredentialId | null,
+    request_id: string | undefined,
+    from: Moment,
+    isAlone: boolean
+  ) {
+    const { simulation } = this.#scene
+    // What was left before its answer came may have claimed a trial that nobody noted.
+    if (!isAlone || simulation.now - (this.#leftAt.get(instance) ?? -Infinity) < 31 * second) return
+    const isTried = this.#leased.some(
+      ({ at, endedAt = Infinity, instance: other, isKept, lease, life }) =>
+        other === instance &&
+        life === other.life &&
+        lease.terms.credential_id === credential_id &&
+        lease.terms.request_id !== request_id &&
+        (endedAt >= from.ran || !lease.hasEnded) &&
+        (!isKept || simulation.now - at < 31 * second)
+    )
+    if (!isTried) broken("a key is refused as on trial, and nobody tries it")
+  }
+
+  /** A report counts as of the upstream's answer, however late, often and to whichever instance it comes. */
+  readonly reported: Shared["reported"] = (instance, attempt, outcome, at) => {
+    const { credential_id, request_id } = attempt.terms
+    const { now, ran } = this.#scene.simulation
+    this.#reports.set(instance, (this.#reports.get(instance) ?? 0) + 1)
+    for (const one of this.#leased) {
+      const { terms } = one.lease
+      const isSame = terms.request_id === request_id && terms.credential_id === credential_id
+      if (isSame && one.instance === instance && one.life === instance.life) one.endedAt ??= ran
+    }
+    const name = `${request_id} ${credential_id}`
+    const life = `${this.#scene.instances.indexOf(instance)} ${instance.life}`
+    const truths = this.handed.flatMap((one) => {
+      if (one.name !== name || !one.isReported) return []
+      if (one.took !== null) return [Math.min(one.at + one.took, now)]
+      const heard = one.heard.get(life) ?? now
+      one.heard.set(life, heard)
+      return [heard]
+    })
+    const isInTime = instance.isSynchronized && this.handed.every((one) => one.name !== name || one.isInTime)
+    const isTrue = truths.length === 0 ? at === now : truths.some((truth) => Math.abs(truth - at) <= clockError)
+    if (isInTime && !isTrue)
+      broken(`a report counts as of ${now - at} ms ago, not of ${truths.map((truth) => now - truth).join()}`)
+    this.#scene.health.report(instance, attempt, outcome, at)
   }
 
   /** Everything that was leased has ended. */
@@ -314,93 +361,88 @@ export class Plans {
 
   readonly deeds: Deeds<"plan" | "attempt" | "refuse models"> = {
     plan: (deed, act, instance) => {
-      const { random } = this.#scene
+      const { random, simulation } = this.#scene
       let from = this.#scene.now
+      let reports = this.#reports.get(instance)
       // What was asked for acts when it is run.
       const late = random.once(4) ? Effect.sleep(random.pick([1, 1500])) : Effect.void
-      const before = Effect.andThen(
-        late,
-        Effect.sync(() => void (from = this.#scene.now))
-      )
-      const planned = Effect.onExit(this.planning(deed, before), (exit) =>
-        Effect.sync(() => {
-          if (Exit.hasInterrupts(exit)) return
-          this.checkPlanned(deed, exit, from)
-          if (Exit.isSuccess(exit))
-            this.checkPlan(instance, exit.value, from, deed.apiKey === null ? deed.freshness : 0)
-        })
+      const before = Effect.sync(() => {
+        from = this.#scene.now
+        reports = this.#reports.get(instance)
+      })
+      const planned = Effect.onExit(
+        Router.use(({ plan }) => {
+          const planning = plan(routed(deed), deed.freshness === 0 ? "now" : Duration.millis(deed.freshness))
+          return Effect.andThen(Effect.andThen(late, before), planning)
+        }),
+        (exit) =>
+          Effect.sync(() => {
+            if (Exit.hasInterrupts(exit)) return
+            this.checkPlanned(deed, exit, from)
+            const isSettled = simulation.now === from.at && this.#reports.get(instance) === reports
+            if (Exit.isSuccess(exit) && isSettled)
+              this.#checkPlan(instance, exit.value, from, deed.apiKey === null ? deed.freshness : 0)
+          })
       )
       return this.#scene.ask(instance, act, planned)
     },
 
     attempt: (deed, act, instance) => {
-      const { apiKey, freshness, outcome, step: n, takes } = deed
-      const asked = Effect.gen({ self: this }, function* () {
+      const { freshness, outcome, step: n, takes } = deed
+      const asked = Effect.gen(function* () {
         const router = yield* Router
-        const from = this.#scene.now
         const { life } = instance
         const isOver = () => instance.life !== life || !instance.isAlive
-        const planned = yield* this.planning(deed)
-        this.checkPlan(instance, planned, from, apiKey === null ? freshness : 0)
-        const own = planned.steps.filter((one): one is OwnStep => one._tag === "Own")
-        const step = own[n % Math.max(1, own.length)]
-        if (step === undefined) return
-        if (takes > 0 && n === 0) yield* Effect.sleep(takes === 3 ? 1200 : 3)
-        const leasing = this.#scene.now
-        const scope = yield* Scope.make()
-        let lease: Lease | undefined
-        const ended = Effect.andThen(
-          Scope.close(scope, Exit.void),
-          Effect.sync(() => {
-            this.#ended(lease)
-            if (lease?.hasEnded === false) broken("a lease outlives its scope")
-          })
-        )
-        const used = Effect.gen({ self: this }, function* () {
-          lease = yield* Scope.provide(router.lease(planned, step), scope)
-          if (isOver()) return
-          this.checkLease(instance, lease, step.row, leasing, planned)
+        const request = routed(deed)
+        const { steps } = yield* router.plan(request, Duration.millis(freshness))
+        const past = steps.slice(0, n).map(triedOf)
+        let leased: Lease | undefined
+        const used = Effect.gen(function* () {
+          const { attempt } = yield* router.nextAttempt(request, past, { freshness: Duration.millis(freshness) })
+          if (attempt?.lease === undefined || isOver()) return
+          leased = attempt.lease
           yield* Effect.sleep(takes)
           if (isOver() || outcome._tag === "Abandoned") return
-          this.closed(instance, lease, outcome)
-          Effect.runSync(router.report(lease, outcome))
+          yield* router.report(attempt.lease, outcome)
         })
-        const refused = Effect.catchTag(used, "LeaseRefused", ({ reason }) =>
-          Effect.sync(() => this.#checkRefusal(instance, step, reason, leasing, planned))
-        )
-        const { credential_id } = step
-        yield* Effect.onExit(Effect.andThen(this.#open(credential_id, 1), refused), () =>
-          Effect.andThen(this.#open(credential_id, -1), ended)
-        )
+        yield* Effect.scoped(used)
+        if (leased?.hasEnded === false) broken("a lease outlives its scope")
       })
       return this.#scene.ask(instance, act, asked)
     },
 
     "refuse models": ({ tenant }, act, instance) => {
-      const asked = Effect.gen({ self: this }, function* () {
+      const asked = Effect.gen(function* () {
         const router = yield* Router
         for (let n = 0; n < 101; n += 1) {
-          const planned = yield* router.plan({ ...requestAt(tenant, 0), model: `made/up ${n}` }, Duration.minutes(1))
-          const step = planned.steps.find((one): one is OwnStep => one._tag === "Own")
-          if (step === undefined) return
-          const refused = Effect.gen({ self: this }, function* () {
-            const lease = yield* router.lease(planned, step)
-            this.closed(instance, lease, { _tag: "Forbidden" })
-            Effect.runSync(router.report(lease, { _tag: "Forbidden" }))
+          const request = { ...requestAt(tenant, 0), model: `made/up ${n}` }
+          const refused = Effect.gen(function* () {
+            const { attempt } = yield* router.nextAttempt(request, [], { freshness: Duration.minutes(1) })
+            if (attempt?.lease !== undefined) yield* router.report(attempt.lease, { _tag: "Forbidden" })
           })
-          // The key is on trial meanwhile.
-          yield* Effect.acquireUseRelease(
-            this.#countRoutes(1),
-            () => Effect.scoped(refused),
-            () => this.#countRoutes(-1)
-          )
+          yield* Effect.scoped(refused)
         }
       })
-      return this.#scene.ask(
-        instance,
-        act,
-        Effect.catchTag(asked, "LeaseRefused", () => Effect.void)
-      )
+      return this.#scene.ask(instance, act, asked)
     }
   }
+}
+
+const triedOf = (step: Step): Past[number] => ({
+  provider: step.provider,
+  credential_id: step._tag === "Own" ? step.credential_id : null,
+  result: "Rejected"
+})
+
+const nameOf = (step: Step | undefined) =>
+  step === undefined ? "none" : step._tag === "Own" ? step.credential_id : `${step.provider} shared`
+
+/** Whether a step may be tried: not twice, not of a provider that is down, and not shared behind a key that does not open. */
+const mayBeTried = (past: Past, refused: Past, step: Step): boolean => {
+  const ofProvider = past.filter(({ provider }) => provider === step.provider)
+  const isDown = ofProvider.length > 1 && ofProvider.slice(-2).every(({ result }) => result === "UpstreamFailed")
+  const id = step._tag === "Own" ? step.credential_id : null
+  const isTried = [...ofProvider, ...refused].some((one) => one.provider === step.provider && one.credential_id === id)
+  const isWithheld = refused.some(({ provider, result }) => provider === step.provider && result !== "on_trial")
+  return !isDown && !isTried && !(step._tag === "Shared" && isWithheld)
 }

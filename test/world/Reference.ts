@@ -2,7 +2,7 @@ import type { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import type { Availability, CooldownCause } from "../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import type { PoolRow } from "../../src/port/CredentialPools.ts"
-import type { Lease } from "../../src/service/routing/Lease.ts"
+import type { AttemptedKey } from "../../src/service/routing/Router.ts"
 import type { Memory } from "../support/memory/Memory.ts"
 import { broken } from "./Broken.ts"
 import type { Instance, Told } from "./Instance.ts"
@@ -115,12 +115,13 @@ export class HealthReference {
   }
 
   /** The cooldown of a lease, by the time of the simulation. */
-  of(instance: Instance, { health }: Lease, scope: "whole" | "model"): Cooldown {
+  of(instance: Instance, { health }: Pick<AttemptedKey, "health">, scope: "whole" | "model"): Cooldown {
     const { cause, epoch, key_version, strikes, until } = health[scope]
     return { cause, epoch, key_version, strikes, until: until - originOf(instance.skew) }
   }
 
-  report(instance: Instance, lease: Lease, outcome: Outcome): void {
+  /** Notes a report of an attempt, which the upstream answered at a time of the simulation. */
+  report(instance: Instance, lease: AttemptedKey, outcome: Outcome, answered_at: number): void {
     const { now } = instance
     const { account_id, credential_id, model } = lease.terms
     const isApart = this.#isApart(instance, credential_id, model)
@@ -129,7 +130,7 @@ export class HealthReference {
       ["model", model]
     ] as const) {
       const at = this.of(instance, lease, name)
-      const cooldown = after(at, scope === "", isApart, outcome, now)
+      const cooldown = after(at, scope === "", isApart, outcome, answered_at)
       if (cooldown === undefined) continue
       const own = this.#of(instance, credential_id, scope)
       const before = joined(own.at(-1)?.cooldown ?? at, at)

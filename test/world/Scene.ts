@@ -19,7 +19,7 @@ export interface Counts {
   acts: number
   plans: number
   leases: number
-  routes: number
+  attempts: number
 }
 
 /** What the laws of one history go by. */

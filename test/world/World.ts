@@ -1,6 +1,7 @@
 import { Cause, Context, DateTime, Effect, Exit, Fiber } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { layer as memoryStore, Memory } from "../support/memory/Memory.ts"
+import { Attempts } from "./Attempts.ts"
 import { broken, takeBroken } from "./Broken.ts"
 import { credentialDeeds } from "./Credentials.ts"
 import type { Deed, History, Step } from "./History.ts"
@@ -8,7 +9,6 @@ import { Instance, type Act, type Shared } from "./Instance.ts"
 import { linkDeeds, linkKeys } from "./Links.ts"
 import { operatorDeeds } from "./Operators.ts"
 import { Plans } from "./Plans.ts"
-import { Routes } from "./Routes.ts"
 import { type Counts, type Deeds, Scene } from "./Scene.ts"
 import { Random, Simulation } from "./Simulation.ts"
 import { StoreLog } from "./StoreLog.ts"
@@ -31,7 +31,7 @@ const emptyStores = () => {
 export class World {
   readonly history: History
   readonly simulation: Simulation
-  readonly counts: Counts = { steps: 0, tasks: 0, faults: 0, acts: 0, plans: 0, leases: 0, routes: 0 }
+  readonly counts: Counts = { steps: 0, tasks: 0, faults: 0, acts: 0, plans: 0, leases: 0, attempts: 0 }
   readonly #random: Random
 
   constructor(history: History) {
@@ -60,7 +60,7 @@ export class World {
     const log: StoreLog = new StoreLog(memory, stores, () => ({ n: log.n, at: simulation.now, ran: simulation.ran }))
     const scene = new Scene({ ...{ simulation, random, counts, memory, stores, log } })
     const plans = new Plans(scene)
-    const routes = new Routes(scene, plans)
+    const attempts = new Attempts(scene, plans)
     /** Nothing is swept that an instance still remembers. */
     const sweeps = (parked: typeof memory.parkings) => {
       for (const [name, { credential_id, key_version, model, parked_at = 0 }] of parked) {
@@ -83,8 +83,8 @@ export class World {
         statements: 0,
         seals: 0,
         linkKeys: linkKeys(),
-        opening: plans.opening,
-        closed: plans.closed
+        finding: plans.finding,
+        reported: plans.reported
       },
       carriedOut: log.carriedOut(sweeps)
     }
@@ -92,9 +92,9 @@ export class World {
     scene.instances = Array.from({ length: instances }, (_, n) => new Instance(scene.shared, skews[n] ?? 0, n))
     for (const instance of scene.instances) yield* instance.start
     const deeds: Deeds<Deed["do"]> = {
-      ...{ ...credentialDeeds(scene), ...linkDeeds(scene), ...operatorDeeds(scene), ...plans.deeds, ...routes.deeds }
+      ...{ ...credentialDeeds(scene), ...linkDeeds(scene), ...operatorDeeds(scene), ...plans.deeds, ...attempts.deeds }
     }
-    return { deeds, plans, routes, scene }
+    return { deeds, plans, scene }
   })
 
   /** Simulates only the first and last seconds of a long time, and jumps over the rest: waits that end there end late. */
@@ -143,7 +143,7 @@ export class World {
 
   readonly #play = Effect.gen({ self: this }, function* () {
     const founded = yield* this.#founded
-    const { deeds, routes, scene } = founded
+    const { deeds, scene } = founded
     let acts = 0
     const carryOut = ({ deed, faults, instance: n }: Pick<Step, "deed" | "faults" | "instance">) => {
       const act: Act = { n: (acts += 1), faults: new Map(faults), statements: 0, hasMet: false }
@@ -155,9 +155,7 @@ export class World {
     let failed: Error | undefined
     const joined = Effect.suspend(() => Effect.forEach(running.splice(0), Fiber.await, { discard: true }))
     const checked = Effect.suspend(() => {
-      if (failed !== undefined) return Effect.die(failed)
-      routes.check()
-      return Effect.void
+      return failed === undefined ? Effect.void : Effect.die(failed)
     })
     for (const step of this.history.steps) {
       if (step.joins) yield* joined

@@ -4,10 +4,12 @@ import { CredentialId, WorkspaceId } from "../Identifiers.ts"
 import { Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { parkedCauses } from "./Health.ts"
+import { sections } from "./Plan.ts"
+import { untrustedSeals } from "./Pool.ts"
 import { Strategy } from "./RoutingRequest.ts"
 
 const Name = Schema.NullOr(Schema.String)
-const SectionName = Schema.Literals(["prioritized", "fallback"])
+const SectionName = Schema.Literals(sections)
 const Position = Schema.NullOr(Schema.Int).annotate({ description: "Index in `steps`; null if it is not used." })
 const message = Schema.String.annotate({ description: "The reason as a sentence." })
 
@@ -30,9 +32,9 @@ const reasonSchema = <Reason extends Schema.Constraint, Fields extends Schema.St
   fields: Fields
 ) => Schema.Struct({ reason, message, ...fields })
 
-const UntrustedSeal = Schema.Literals(["altered", "unknown_key", "unsupported"])
+const UntrustedSeal = Schema.Literals(untrustedSeals)
 
-/** Why a credential is not used. */
+/** An `Exclusion` with its sentence. */
 const Excluded = Schema.Union([
   reasonSchema(Schema.Literals(["no_token", "disabled", "api_key_not_allowed", "user_not_allowed"]), {}),
   reasonSchema(Schema.tag("model_not_allowed"), {
@@ -50,7 +52,7 @@ const Excluded = Schema.Union([
 ])
 export type Excluded = typeof Excluded.Type
 
-/** Why a provider's shared endpoint is not used. */
+/** A `SharedReason` with its sentence. */
 const Removed = Schema.Union([
   reasonSchema(Schema.Literals(["none_there", "region", "zdr"]), {}),
   reasonSchema(Schema.Literals(["is_required", "is_byok_only"]), { credential_id: CredentialId }),
@@ -87,6 +89,3 @@ export const Explanation = Schema.Struct({
   )
 }).annotate({ identifier: "Explanation" })
 export type Explanation = typeof Explanation.Type
-
-/** Encodes `{ data }` as JSON. Equals the schema's encoding, because a `DateTime` serializes itself. */
-export const explanationBody = (data: Explanation): Uint8Array => Buffer.from(JSON.stringify({ data }))

@@ -98,6 +98,13 @@ export const initialCooldown = (key_version: number): Cooldown => ({
   cause: null
 })
 
+/** The cooldown when a lease began, as far as a report depends on it. */
+export const cooldownAt = (key_version: number, { epoch, strikes }: Pick<Cooldown, "epoch" | "strikes">): Cooldown => ({
+  ...initialCooldown(key_version),
+  epoch,
+  strikes
+})
+
 /** Orders cooldowns: negative if `one` is below `other`. Strikes and cause break ties. */
 export const compare = (one: Cooldown, other: Cooldown): number =>
   one.key_version - other.key_version ||
@@ -140,14 +147,19 @@ const afterSuccess = (before: Cooldown): Cooldown =>
 
 /**
  * The health after an outcome, to be joined with what other reports say. Computed only from the health when the lease
- * began, so that concurrent refusals count once. `parksWholeKey` applies a refusal of the model to the whole key,
- * because the upstream refuses too many of its models.
+ * began and from when the upstream answered, so that concurrent refusals and repeated reports count once.
+ * `parksWholeKey` applies a refusal of the model to the whole key, because the upstream refuses too many of its models.
  */
-export const contributionOf = (atLease: Health, outcome: Outcome, now: number, parksWholeKey = false): Health => {
+export const contributionOf = (
+  atLease: Health,
+  outcome: Outcome,
+  answered_at: number,
+  parksWholeKey = false
+): Health => {
   if (outcome._tag === "Succeeded") return { whole: afterSuccess(atLease.whole), model: afterSuccess(atLease.model) }
   if (!isRefusal(outcome)) return atLease
   const scope = parksWholeKey ? "whole" : refusals[outcome._tag].scope
-  return { ...atLease, [scope]: afterRefusal(atLease[scope], outcome, now) }
+  return { ...atLease, [scope]: afterRefusal(atLease[scope], outcome, answered_at) }
 }
 
 /** The cooldown with strikes that ends last; undefined if neither cooldown has strikes. */

@@ -30,8 +30,8 @@ export const outcomeNames = {
 export interface UpstreamAnswer {
   /** Null without an answer. */
   readonly status: number | null
-  /** Error codes in upper or lower case, from `errorCodesIn`. */
-  readonly codes: ReadonlyArray<string>
+  /** The start of an error's body; null if it has none. */
+  readonly body: string | null
   /** The header `Retry-After`. */
   readonly retry_after: string | null
 }
@@ -78,6 +78,9 @@ const retryAfterMillis = (header: string | null, now: number): number | null => 
   return wait > 0 ? wait : null
 }
 
+/** Characters of an error's body that are read. */
+export const maxBody = 8192
+
 /** The statuses with which `keyCodes` and `quotaCodes` count. With others, the body may echo the request. */
 const keyStatuses = [400, 401, 403]
 const quotaStatuses = [400, 401, 402, 403, 429]
@@ -86,9 +89,10 @@ const quotaStatuses = [400, 401, 402, 403, 429]
  * Classifies an upstream's answer; `now` is in milliseconds since 1970. Codes that count outrank the status: a spent
  * quota is often a 429.
  */
-export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
+export const outcomeOf = ({ body, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
   if (status === null || status < 200 || status === 408 || status >= 500) return { _tag: "UpstreamFailed" }
   if (status < 400) return { _tag: "Succeeded" }
+  const codes = errorCodesIn((body ?? "").slice(0, maxBody))
   const hasCodeIn = (set: ReadonlySet<string>) => codes.some((code) => set.has(code.toLowerCase()))
   if (status === 402 || (quotaStatuses.includes(status) && hasCodeIn(quotaCodes))) return { _tag: "QuotaExhausted" }
   if (status === 401 || (keyStatuses.includes(status) && hasCodeIn(keyCodes))) return { _tag: "Rejected" }

@@ -1,20 +1,39 @@
 import type { CredentialId } from "../Identifiers.ts"
 import type { Provider } from "../Provider.ts"
 import type { Region } from "../Region.ts"
-import type { Excluded, Removed } from "./Explanation.ts"
+import type { ParkedCause } from "./Health.ts"
+import type { UntrustedSeal } from "./Pool.ts"
 
 /** Whether a credential is tried before the provider's shared endpoint, or after it (E1). */
-export type Section = "prioritized" | "fallback"
+export const sections = ["prioritized", "fallback"] as const
+export type Section = (typeof sections)[number]
 
-/** A reason without its sentence and hint, and with `until` in milliseconds since 1970. */
-type WithoutMessage<Reason> = Reason extends { readonly until: unknown }
-  ? Omit<Reason, "message" | "until"> & { readonly until: number | null }
-  : Omit<Reason, "message" | "hint">
+/** Every reason why a credential is not used. */
+export const exclusionReasons = [
+  "disabled",
+  "api_key_not_allowed",
+  "user_not_allowed",
+  "no_token",
+  "model_not_allowed",
+  "region",
+  "zdr",
+  "seal",
+  "parked"
+] as const
 
-/** Why a credential is not used. */
-export type Exclusion = WithoutMessage<Excluded>
+/** Why a credential is not used. `until` is in milliseconds since 1970; null without an end. */
+export type Exclusion =
+  | { readonly reason: Exclude<(typeof exclusionReasons)[number], "region" | "zdr" | "seal" | "parked"> }
+  | { readonly reason: "region"; readonly declared: Region | null; readonly host: Region }
+  | { readonly reason: "zdr"; readonly declared: boolean | null }
+  | { readonly reason: "seal"; readonly seal: UntrustedSeal }
+  | { readonly reason: "parked"; readonly cause: ParkedCause; readonly until: number | null }
+
 /** Why a provider's shared endpoint is not used. */
-export type SharedReason = WithoutMessage<Removed>
+export type SharedReason =
+  | { readonly reason: "none_there" | "region" | "zdr" }
+  | { readonly reason: "is_required" | "is_byok_only"; readonly credential_id: CredentialId }
+  | { readonly reason: "seal"; readonly credential_id: CredentialId; readonly seal: UntrustedSeal }
 
 /**
  * One attempt, with a credential's key or on the shared endpoint. `region` is the one that the credential declares; the
@@ -31,7 +50,11 @@ export type Step =
       readonly region: Exclude<Region, "global"> | null
       readonly on_trial: boolean
     }
-  | { readonly _tag: "Shared"; readonly provider: Provider }
+  | SharedStep
+export interface SharedStep {
+  readonly _tag: "Shared"
+  readonly provider: Provider
+}
 
 /** A step that uses a credential's key. */
 export type OwnStep = Extract<Step, { readonly _tag: "Own" }>

@@ -6,7 +6,11 @@ import type { Cooldowns } from "./Health.ts"
  * keyring use `unverified` ones. Any other result excludes the credential, and also removes the provider's shared
  * capacity: the credential may forbid that, and what its row says about it cannot be trusted (E16, E17).
  */
-export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported"
+export type Seal = "verified" | "unverified" | UntrustedSeal
+
+/** The seals of rows that plans do not use. */
+export const untrustedSeals = ["altered", "unknown_key", "unsupported"] as const
+export type UntrustedSeal = (typeof untrustedSeals)[number]
 
 /** Whether an allow list of the credential allows the request's value; pass null if the request has none. */
 type Allows = (value: string | null) => boolean
@@ -28,7 +32,7 @@ export interface PooledCredential {
   readonly allowsModel: Allows
 }
 
-/** The credentials of a workspace and provider in the order of attempts. */
+/** The credentials of a workspace and provider, each section in the order of attempts. */
 export type Pool = ReadonlyArray<PooledCredential>
 
 /** Longer lists become sets, because searching a list of 100 models takes longer than the rest of a plan. */
@@ -45,9 +49,8 @@ const allows = (list: ReadonlyArray<string | null> | null): Allows => {
 type Predicate = "allowsApiKey" | "allowsUser" | "allowsModel"
 type UnindexedCredential = Omit<PooledCredential, Predicate>
 
-/** Orders prioritized before fallback, then `sort_order`, `created_at` and `id` (D32). */
+/** Orders by `sort_order`, `created_at` and `id` (D32). */
 const compare = ({ credential: a }: UnindexedCredential, { credential: b }: UnindexedCredential): number =>
-  Number(a.is_fallback) - Number(b.is_fallback) ||
   a.sort_order - b.sort_order ||
   a.created_at.epochMilliseconds - b.created_at.epochMilliseconds ||
   (a.id < b.id ? -1 : 1)

@@ -1,10 +1,9 @@
 import type { Credential } from "../Credential.ts"
-import type { CredentialId } from "../Identifiers.ts"
 import type { Provider } from "../Provider.ts"
 import type { Endpoint, EndpointKind, RoutingRequest } from "./RoutingRequest.ts"
 import type { Availability } from "./Health.ts"
-import type { Exclusion, Plan, ProviderPlan, Section, SharedReason, Step } from "./Plan.ts"
-import type { Pool, PooledCredential, Seal } from "./Pool.ts"
+import type { Exclusion, OwnStep, Plan, ProviderPlan, Section, SharedReason, SharedStep, Step } from "./Plan.ts"
+import type { Pool, PooledCredential, Seal, UntrustedSeal } from "./Pool.ts"
 
 /** Which declarations of a credential each kind of endpoint honours (E11, E13). */
 const honoursDeclared: Record<EndpointKind, { readonly region: boolean; readonly zdr: boolean }> = {
@@ -42,7 +41,7 @@ const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, dec
   return declared
 }
 
-const isTrusted = (seal: Seal) => seal === "verified" || seal === "unverified"
+const isUntrusted = (seal: Seal): seal is UntrustedSeal => seal !== "verified" && seal !== "unverified"
 
 /** Why a credential is not used. Returns every reason, so that an owner who removes one does not meet another. */
 const exclusionsOf = (
@@ -53,7 +52,7 @@ const exclusionsOf = (
 ): ReadonlyArray<Exclusion> => {
   const { declared_region, declared_zdr, disabled } = credential
   const exclusions: Array<Exclusion> = []
-  if (!isTrusted(seal)) exclusions.push({ reason: "seal", seal })
+  if (isUntrusted(seal)) exclusions.push({ reason: "seal", seal })
   if (cannotSign) exclusions.push({ reason: "no_token" })
   if (disabled) exclusions.push({ reason: "disabled" })
   if (!allowsApiKey(request.api_key_hash)) exclusions.push({ reason: "api_key_not_allowed" })
@@ -76,7 +75,7 @@ const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): Re
   if (!meetsZdr(request, endpoint, null)) reasons.push({ reason: "zdr" })
   for (const { allowsApiKey, allowsModel, allowsUser, credential, seal } of pool) {
     const { id: credential_id, disabled, is_byok_only, is_required } = credential
-    if (!isTrusted(seal)) reasons.push({ reason: "seal", credential_id, seal })
+    if (isUntrusted(seal)) reasons.push({ reason: "seal", credential_id, seal })
     if (disabled || !allowsApiKey(request.api_key_hash) || !allowsUser(request.user_id)) continue
     if (is_required) reasons.push({ reason: "is_required", credential_id })
     if (is_byok_only && allowsModel(request.model)) reasons.push({ reason: "is_byok_only", credential_id })
@@ -84,19 +83,40 @@ const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): Re
   return reasons
 }
 
-/** A step that the plan will have, and the verdict to fill with its index there. */
-interface Offer {
-  readonly step: Step
-  readonly verdict: { position: number | null }
-}
-
 /** What to try of each provider, in this order. */
 const phases = ["prioritized", "shared", "fallback"] as const
 
-/** What a provider offers in each phase, and its verdicts. */
-type ProviderOffers = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
+/** The phases of the providers in the order of attempts. */
+const turnsOf = ({ strategy, targets }: RoutingRequest) =>
+  strategy === "byok_first"
+    ? phases.flatMap((phase) => targets.map((target) => ({ phase, target })))
+    : targets.flatMap((target) => phases.map((phase) => ({ phase, target })))
 
-const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability): Step => {
+/** A request, its pools, and which of their keys may be tried now. */
+export interface PlanInputs<Member extends PooledCredential = PooledCredential> {
+  readonly request: RoutingRequest
+  readonly poolOf: (provider: Provider) => ReadonlyArray<Member>
+  readonly availabilityOf: (pooled: Member) => Availability
+}
+
+/** What a plan says of a credential or of shared capacity: a step, or every reason against it. */
+export type Decision<Member> =
+  | {
+      readonly _tag: "Own"
+      readonly provider: Provider
+      readonly member: Member
+      readonly section: Section
+      readonly step: OwnStep | undefined
+      readonly exclusions: ReadonlyArray<Exclusion>
+    }
+  | {
+      readonly _tag: "Shared"
+      readonly provider: Provider
+      readonly step: SharedStep | undefined
+      readonly removed: ReadonlyArray<SharedReason>
+    }
+
+const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability) => {
   const { declared_region, id } = pooled.credential
   return {
     _tag: "Own",
@@ -107,32 +127,30 @@ const ownStep = (provider: Provider, section: Section, pooled: PooledCredential,
     row: pooled.row,
     region: declared_region === "global" ? null : declared_region,
     on_trial: availability._tag === "OnTrial"
-  }
+  } as const
 }
 
-/** Decides on every credential of a provider and on its shared endpoint. */
-const offersOf = (
-  request: RoutingRequest,
-  { endpoint, provider }: RoutingRequest["targets"][number],
-  pool: Pool,
-  availabilityOf: (pooled: PooledCredential) => Availability
-): ProviderOffers => {
-  const offers = { prioritized: Array<Offer>(), fallback: Array<Offer>() }
-  const credentials = pool.map((member) => {
-    const availability = availabilityOf(member)
-    const section = member.credential.is_fallback ? "fallback" : "prioritized"
-    const exclusions = exclusionsOf(request, endpoint, member, availability)
-    const verdict = { credential_id: member.credential.id, section, position: null, exclusions } as const
-    if (exclusions.length === 0)
-      offers[section].push({ step: ownStep(provider, section, member, availability), verdict })
-    return verdict
-  })
-  const shared = { position: null, removed: removalsOf(request, endpoint, pool) }
-  const sharedStep = { step: { _tag: "Shared", provider }, verdict: shared } as const
-  return {
-    ...offers,
-    shared: shared.removed.length === 0 ? [sharedStep] : [],
-    plan: { provider, credentials, shared }
+/** Decides on every credential and shared endpoint, in the order of attempts: the first step is the one to try first. */
+export function* decisionsOn<Member extends PooledCredential>({
+  availabilityOf,
+  poolOf,
+  request
+}: PlanInputs<Member>): Generator<Decision<Member>, void> {
+  for (const { phase, target } of turnsOf(request)) {
+    const { endpoint, provider } = target
+    const pool = poolOf(provider)
+    if (phase === "shared") {
+      const removed = removalsOf(request, endpoint, pool)
+      yield { _tag: "Shared", provider, removed, step: removed.length > 0 ? undefined : { _tag: "Shared", provider } }
+      continue
+    }
+    for (const member of pool) {
+      if (member.credential.is_fallback !== (phase === "fallback")) continue
+      const availability = availabilityOf(member)
+      const exclusions = exclusionsOf(request, endpoint, member, availability)
+      const step = exclusions.length > 0 ? undefined : ownStep(provider, phase, member, availability)
+      yield { _tag: "Own", provider, member, section: phase, exclusions, step }
+    }
   }
 }
 
@@ -151,93 +169,25 @@ const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
 }
 
 /** Plans a request: which credentials and shared endpoints may serve it, in order, and why the others may not. */
-export const planFor = (
-  request: RoutingRequest,
-  poolOfProvider: (provider: Provider) => Pool,
-  availabilityOf: (pooled: PooledCredential) => Availability
-): Plan => {
-  const offersByTarget = request.targets.map((target) =>
-    offersOf(request, target, poolOfProvider(target.provider), availabilityOf)
-  )
+export const planFor = <Member extends PooledCredential>(inputs: PlanInputs<Member>): Plan => {
   const steps: Array<Step> = []
-  const addStep = ({ step, verdict }: Offer) => {
-    verdict.position = steps.push(step) - 1
+  const credentials = new Map(inputs.request.targets.map(({ provider }) => [provider, Array<Verdict>()]))
+  const shared = new Map<Provider, ProviderPlan["shared"]>()
+  for (const decision of decisionsOn(inputs)) {
+    const { provider, step } = decision
+    const position = step === undefined ? null : steps.push(step) - 1
+    if (decision._tag === "Shared") shared.set(provider, { position, removed: decision.removed })
+    else {
+      const { exclusions, member, section } = decision
+      credentials.get(provider)?.push({ credential_id: member.credential.id, section, position, exclusions })
+    }
   }
-  if (request.strategy === "byok_first") {
-    for (const phase of phases) for (const offers of offersByTarget) offers[phase].forEach(addStep)
-  } else {
-    for (const offers of offersByTarget) for (const phase of phases) offers[phase].forEach(addStep)
-  }
-  const providers = offersByTarget.map(({ plan }) => plan)
+  const providers = Array.from(credentials, ([provider, verdicts]) => ({
+    provider,
+    credentials: verdicts,
+    shared: shared.get(provider) ?? { position: null, removed: [] }
+  }))
   return { steps, providers, retry_at: steps.length === 0 ? earliestEnd(providers) : null }
 }
 
-/** Where a search continues: the turn (one phase of one provider) and the index in that provider's pool. */
-export interface SearchPosition {
-  readonly turn: number
-  readonly index: number
-}
-
-export const searchStart: SearchPosition = { turn: 0, index: 0 }
-
-/** The arguments of `planFor`, and what a search looks for and reports. */
-export interface Search {
-  readonly request: RoutingRequest
-  readonly poolOfProvider: (provider: Provider) => Pool
-  readonly availabilityOf: (pooled: PooledCredential) => Availability
-  /** Whether a step with a credential of a provider, or on its shared endpoint (undefined), is wanted. */
-  readonly isWanted: (provider: Provider, credential_id: CredentialId | undefined) => boolean
-  /** Called for each wanted credential that is excluded, with the reasons. */
-  readonly onExcluded: (exclusions: ReadonlyArray<Exclusion>) => void
-}
-
-/** The next step and its position. Without a step, `position` is where a paused search continues. */
-export interface SearchResult {
-  readonly step: Step | undefined
-  readonly position: SearchPosition
-  /** Whether the search stopped at its limit, so that a step may follow. */
-  readonly isPaused: boolean
-}
-
-/** The target and phase of a turn; one of them is undefined after the last turn. */
-const turnOf = ({ strategy, targets }: RoutingRequest, turn: number) =>
-  strategy === "byok_first"
-    ? { target: targets[turn % targets.length], phase: phases[Math.floor(turn / targets.length)] }
-    : { target: targets[Math.floor(turn / phases.length)], phase: phases[turn % phases.length] }
-
-/** Finds the next wanted step of the plan from a position on. Pauses after `maxExamined` credentials, in any phase. */
-export const nextStep = (
-  { availabilityOf, onExcluded, isWanted, poolOfProvider, request }: Search,
-  from: SearchPosition,
-  maxExamined: number
-): SearchResult => {
-  let remaining = maxExamined
-  let { index, turn } = from
-  for (; ; turn += 1, index = 0) {
-    const { phase, target } = turnOf(request, turn)
-    if (phase === undefined || target === undefined)
-      return { step: undefined, position: { turn, index }, isPaused: false }
-    const { endpoint, provider } = target
-    const pool = poolOfProvider(provider)
-    if (phase === "shared") {
-      if (!isWanted(provider, undefined)) continue
-      const examined = pool.slice(index, index + remaining)
-      remaining -= examined.length
-      if (removalsOf(request, endpoint, examined).length > 0) continue
-      index += examined.length
-      if (index < pool.length) return { step: undefined, position: { turn, index }, isPaused: true }
-      return { step: { _tag: "Shared", provider }, position: { turn, index: 0 }, isPaused: false }
-    }
-    for (; index < pool.length; index += 1) {
-      if (remaining === 0) return { step: undefined, position: { turn, index }, isPaused: true }
-      remaining -= 1
-      const member = pool[index] as PooledCredential
-      const { id, is_fallback } = member.credential
-      if (is_fallback !== (phase === "fallback") || !isWanted(provider, id)) continue
-      const availability = availabilityOf(member)
-      const exclusions = exclusionsOf(request, endpoint, member, availability)
-      if (exclusions.length > 0) onExcluded(exclusions)
-      else return { step: ownStep(provider, phase, member, availability), position: { turn, index }, isPaused: false }
-    }
-  }
-}
+type Verdict = ProviderPlan["credentials"][number]

@@ -13,10 +13,11 @@ import {
 } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 
-/** A key version, and the model for which it is leased. */
+/** A key version, the model for which it is leased, and the request that leases it. */
 export interface LeasedKey extends CredentialReference {
   readonly key_version: number
   readonly model: string
+  readonly request_id: string
 }
 
 /** A cooldown that grew in this process and is not stored yet. */
@@ -27,15 +28,23 @@ export interface PendingCooldown extends CredentialReference {
 
 /**
  * Makes this process's memory of refused keys, which it joins with stored cooldowns. A key that an upstream refuses is
- * parked until its cooldown ends; then one lease tries it. Invariants: a remembered cooldown only grows; each key
- * version, epoch and number of strikes has at most one trial at a time; a refusal for a model beyond `maxModels` of its
- * key parks the whole key. Times are in milliseconds of the monotonic clock.
+ * parked until its cooldown ends; then one request tries it. Invariants: a remembered cooldown only grows; each key
+ * version, epoch and number of strikes is on trial by at most one request at a time; a refusal for a model beyond
+ * `maxModels` of its key parks the whole key. Times are in milliseconds of the monotonic clock.
  */
 export const makeHealthState = (maxModels = 100) => {
   /** Cooldowns by credential and model. The credential that was reported last comes last. */
   const reports = new Map<string, Map<string, ReportedCooldown>>()
-  /** Leases on trial, by the name of the trial. */
-  const trials = new Map<string, { readonly lease: object; readonly began_at: number }>()
+  /** Trials by name, the one claimed last at the end. */
+  const trials = new Map<string, { readonly request_id: string; readonly claimed_at: number }>()
+
+  /** Drops the trials that nobody settled in time. */
+  const sweepTrials = (now: number) => {
+    for (const [name, { claimed_at }] of trials) {
+      if (now < claimed_at + trialTimeout) return
+      trials.delete(name)
+    }
+  }
 
   /** The names of the trials of a lease. Omits `until`, which differs between reads: it is converted between clocks. */
   const trialNamesOf = (key: LeasedKey, health: Health): ReadonlyArray<string> =>
@@ -97,7 +106,7 @@ export const makeHealthState = (maxModels = 100) => {
 
   return {
     /** The health of a key: for each scope, its stored cooldown joined with the remembered one. */
-    healthOf: (key: LeasedKey, stored: Cooldowns, now: number): Health => {
+    healthOf: (key: Omit<LeasedKey, "request_id">, stored: Cooldowns, now: number): Health => {
       const { key_version, model } = key
       const models = reports.get(nameOf(key))
       return {
@@ -105,21 +114,40 @@ export const makeHealthState = (maxModels = 100) => {
         model: cooldownOf(models?.get(model), key_version, stored.get(model), now)
       }
     },
-    /** Claims the trial of a key, if it is on trial. Returns false if another lease has it. */
-    claimTrial: (key: LeasedKey, health: Health, lease: object, now: number): boolean => {
+    /**
+     * Claims the trial of a key, if it is on trial, for `trialTimeout`. A request that claims it again gets it again.
+     * Returns false if another request has it.
+     */
+    claimTrial: (key: LeasedKey, health: Health, now: number): boolean => {
+      sweepTrials(now)
+      const { request_id } = key
       const names = trialNamesOf(key, health)
-      if (names.some((name) => now < (trials.get(name)?.began_at ?? -Infinity) + trialTimeout)) return false
-      for (const name of names) trials.set(name, { lease, began_at: now })
+      if (names.some((name) => (trials.get(name)?.request_id ?? request_id) !== request_id)) return false
+      for (const name of names) {
+        trials.delete(name)
+        trials.set(name, { request_id, claimed_at: now })
+      }
       return true
     },
-    /** Ends the trial of a lease, if it has one. */
-    releaseTrial: (key: LeasedKey, health: Health, lease: object) => {
-      for (const name of trialNamesOf(key, health)) if (trials.get(name)?.lease === lease) trials.delete(name)
+    /** Ends the trial of a key, if its request has it. */
+    releaseTrial: (key: LeasedKey, health: Health) => {
+      for (const name of trialNamesOf(key, health)) {
+        if (trials.get(name)?.request_id === key.request_id) trials.delete(name)
+      }
     },
-    /** Applies the outcome of a lease that began with health `atLease`. Returns the cooldowns that grew. */
-    report: (key: LeasedKey, atLease: Health, outcome: Outcome, now: number): ReadonlyArray<PendingCooldown> => {
+    /**
+     * Applies the outcome of a lease that began with health `atLease`, as of when the upstream answered: a repeated
+     * report changes nothing. Returns the cooldowns that grew.
+     */
+    report: (
+      key: LeasedKey,
+      atLease: Health,
+      outcome: Outcome,
+      answered_at: number,
+      now: number
+    ): ReadonlyArray<PendingCooldown> => {
       const { account_id, credential_id } = key
-      const contribution = contributionOf(atLease, outcome, now, !mayRemember(key, now))
+      const contribution = contributionOf(atLease, outcome, answered_at, !mayRemember(key, now))
       return scopes
         .filter((scope) => raise(key, modelOf(key, scope), atLease[scope], contribution[scope], now))
         .map((scope) => ({ account_id, credential_id, model: modelOf(key, scope), cooldown: contribution[scope] }))
@@ -127,13 +155,13 @@ export const makeHealthState = (maxModels = 100) => {
   }
 }
 
-/** How long a lease on trial excludes others, in milliseconds. */
+/** How long a request that tries a key excludes others, in milliseconds. */
 const trialTimeout = 30_000
 
 const scopes = ["whole", "model"] as const
 type Scope = (typeof scopes)[number]
 
-const modelOf = ({ model }: LeasedKey, scope: Scope) => (scope === "whole" ? wholeKey : model)
+const modelOf = ({ model }: Pick<LeasedKey, "model">, scope: Scope) => (scope === "whole" ? wholeKey : model)
 
 const nameOf = ({ account_id, credential_id }: CredentialReference) => `${account_id} ${credential_id}`
 

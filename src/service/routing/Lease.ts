@@ -18,6 +18,8 @@ export interface LeaseTerms extends CredentialReference {
   readonly region: Exclude<Region, "global"> | null
   /** The requested form: the stored key, or a token that it signs (D58). */
   readonly keys: "as_stored" | "tokens"
+  /** The request that the attempt is for. Only this request may repeat a trial. */
+  readonly request_id: string
   /** In milliseconds since 1970. */
   readonly leased_at: number
 }

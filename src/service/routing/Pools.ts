@@ -25,10 +25,9 @@ import {
 } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../runtime/Deadline.ts"
-import { makeRequestQueue } from "../../runtime/FairQueue.ts"
 import { type Reservation, MemoryBudget } from "../../runtime/MemoryBudget.ts"
 import { Tokens, TokensOnly } from "../tokens/Tokens.ts"
-import { ApiKeyMayNotRoute, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
+import { ApiKeyMayNotRoute, TooManyCredentials, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 
 /** A workspace of an account, the default one unless `workspace_id` is set. */
 type WorkspaceSelector = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId }
@@ -44,26 +43,23 @@ type KeySelector = Partial<WorkspaceSelector> & { readonly api_key_hash: ApiKeyH
  */
 export class Pools extends Context.Service<
   Pools,
-  Effect.Success<typeof makeTurns> & {
+  {
     /**
      * The pools of a workspace with every change acknowledged before the call. If the workspace is named, the last
-     * `freshness` milliseconds of changes may be missing. Fails if a pool does not fit into memory.
+     * `freshness` milliseconds of changes may be missing. Fails before reading any if they have too many credentials.
      */
     readonly current: (
       workspace: WorkspaceSelector,
       providers: ReadonlyArray<Provider>,
       freshness?: number
-    ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace>
+    ) => Effect.Effect<WorkspacePools, PoolsFailure>
     /** The pools for an API key. Queries the database each time: the key may be revoked. Fails for another account's. */
     readonly currentForKey: (
       key: KeySelector,
       providers: ReadonlyArray<Provider>
-    ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace | UnknownApiKey | ApiKeyMayNotRoute>
-    /** Reads a pool again, at most once a second, after a key in it did not open: it may have been rewrapped. */
-    readonly reread: (
-      owner: PoolOwner,
-      provider: Provider
-    ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace>
+    ) => Effect.Effect<WorkspacePools, PoolsFailure | UnknownApiKey | ApiKeyMayNotRoute>
+    /** Makes the next call read a pool anew, at most once a second, because a key in it did not open. */
+    readonly expire: (owner: PoolOwner, provider: Provider) => void
   }
 >()("byok/Pools") {
   /**
@@ -87,20 +83,16 @@ export class Pools extends Context.Service<
   )
 }
 
-/**
- * Keeps work that takes longer for larger pools from blocking requests. `inTurn` runs one effect at a time, of one
- * account after another. `throttled` runs synchronous work, and then pauses for as long as the work took.
- */
-export const makeTurns = Effect.map(Clock.Clock, (clock) => ({
-  inTurn: makeRequestQueue({ inProgress: 1, waiting: Number.POSITIVE_INFINITY }),
-  throttled: <A>(work: () => A): Effect.Effect<A> =>
-    Effect.suspend(() => {
-      const began = monotonicMillis(clock)
-      const result = work()
-      const took = monotonicMillis(clock) - began
-      return Effect.as(took < 0.5 ? Effect.yieldNow : Effect.sleep(took), result)
-    })
-}))
+type PoolsFailure = ServiceUnavailable | UnknownWorkspace | TooManyCredentials
+
+/** Maximum credentials of the providers of one request together: planning 1,000 takes half a millisecond. */
+export const maxCredentials = 5000
+
+/** The issue of a request whose providers have more. */
+export const tooManyCredentials = {
+  path: ["targets"],
+  message: `must name fewer providers: these have more than ${maxCredentials} credentials`
+}
 
 /** The pools of a workspace, in the order of the requested providers. */
 export interface WorkspacePools extends PoolOwner {
@@ -109,8 +101,6 @@ export interface WorkspacePools extends PoolOwner {
 
 /** A pool as it was read. Times are in milliseconds of the monotonic clock. */
 export interface Snapshot extends Pick<PoolState, "version" | "health"> {
-  /** The serial number of the query that read it. */
-  readonly serial: number
   /** In the order of attempts. */
   readonly pool: ReadonlyArray<Member>
   readonly byId: ReadonlyMap<CredentialId, Member>
@@ -125,7 +115,8 @@ export interface Snapshot extends Pick<PoolState, "version" | "health"> {
   validated: Query
 }
 
-type Member = PooledCredential & { readonly sealed: SealedKey }
+/** A credential of a pool with its sealed key. */
+export type Member = PooledCredential & { readonly sealed: SealedKey }
 
 /** When a query of the database began. The serial number orders queries of the same moment. */
 interface Query {
@@ -188,6 +179,8 @@ const orUnknownWorkspace = <A, E>(lookup: Effect.Effect<Option.Option<A>, E>): E
   Effect.flatMap(lookup, (option): Effect.Effect<A, UnknownWorkspace> =>
     Option.isSome(option) ? Effect.succeed(option.value) : Effect.fail(new UnknownWorkspace())
   )
+
+const sumOf = (numbers: ReadonlyArray<number>) => numbers.reduce((sum, one) => sum + one, 0)
 
 const poolKeyOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
   `${account_id} ${workspace_id} ${provider}`
@@ -331,14 +324,12 @@ const make = Effect.fnUntraced(function* (check: Check) {
       })
     })
 
-  const reread: Pools["Service"]["reread"] = (owner, provider) =>
-    Effect.suspend(() => {
-      const snapshot = cache.get(poolKeyOf(owner, provider))?.snapshot
-      if (snapshot !== undefined && monotonicMillis(clock) >= snapshot.read_at + unverifiedMaxAge) {
-        snapshot.read_at = Number.NEGATIVE_INFINITY
-      }
-      return current(owner, [provider])
-    })
+  const expire: Pools["Service"]["expire"] = (owner, provider) => {
+    const snapshot = cache.get(poolKeyOf(owner, provider))?.snapshot
+    if (snapshot !== undefined && monotonicMillis(clock) >= snapshot.read_at + unverifiedMaxAge) {
+      snapshot.read_at = Number.NEGATIVE_INFINITY
+    }
+  }
 
   /** The cached pools, if all were validated within `freshness`. */
   const freshPools = (
@@ -352,7 +343,8 @@ const make = Effect.fnUntraced(function* (check: Check) {
     const snapshots = providers.map((provider) => cache.get(poolKeyOf(owner, provider))?.snapshot)
     const isFresh = (snapshot: Snapshot | undefined): snapshot is Snapshot =>
       snapshot !== undefined && now <= snapshot.validated.at + freshness && isChecked(snapshot, now)
-    return snapshots.every(isFresh) ? { ...owner, snapshots } : undefined
+    const isSmall = sumOf(snapshots.map((snapshot) => snapshot?.pool.length ?? 0)) <= maxCredentials
+    return snapshots.every(isFresh) && isSmall ? { ...owner, snapshots } : undefined
   }
 
   /** Returns the pools in the states that `query` returned. Reads those that the cache lacks, several at a time. */
@@ -361,7 +353,8 @@ const make = Effect.fnUntraced(function* (check: Check) {
     account_id: AccountId,
     providers: ReadonlyArray<Provider>,
     query: Query
-  ): Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace> => {
+  ): Effect.Effect<WorkspacePools, PoolsFailure> => {
+    if (sumOf(pools.map(({ members }) => members)) > maxCredentials) return Effect.fail(new TooManyCredentials())
     const owner = { account_id, workspace_id }
     const wanted = pools.map((state, index): WantedPool => {
       const provider = providers[index] as Provider
@@ -444,7 +437,6 @@ const make = Effect.fnUntraced(function* (check: Check) {
       () => release
     )
     const snapshot: Snapshot = {
-      serial: query.serial,
       version: stored.version,
       health: stored.health,
       pool,
@@ -470,5 +462,5 @@ const make = Effect.fnUntraced(function* (check: Check) {
     entry?.reservation.release()
   }
 
-  return Pools.of({ ...(yield* makeTurns), current, currentForKey, reread })
+  return Pools.of({ current, currentForKey, expire })
 })

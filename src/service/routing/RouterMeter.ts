@@ -1,34 +1,16 @@
 import { Effect, Exit, Option } from "effect"
 import { cooldownCauses } from "../../domain/routing/Health.ts"
-import type { Exclusion } from "../../domain/routing/Plan.ts"
+import type { Refusal } from "../../domain/routing/Past.ts"
+import { type Exclusion, exclusionReasons } from "../../domain/routing/Plan.ts"
+import { untrustedSeals } from "../../domain/routing/Pool.ts"
 import type { FamilyName } from "../../runtime/families.ts"
 import { makeMeter } from "../../runtime/Meter.ts"
 import { onEnd } from "../../runtime/onEnd.ts"
-import { sealStatusByError } from "./Pools.ts"
-import type {
-  ApiKeyMayNotRoute,
-  LeaseRefused,
-  PoolsUnavailable,
-  Refusal,
-  UnknownApiKey,
-  UnknownWorkspace
-} from "./RouterErrors.ts"
-
-const exclusionReasons = [
-  "disabled",
-  "api_key_not_allowed",
-  "user_not_allowed",
-  "no_token",
-  "model_not_allowed",
-  "region",
-  "zdr",
-  "seal",
-  "parked"
-] as const
+import type { AnotherAccount, PlanFailure } from "./RouterErrors.ts"
 
 /** Passes the answer or the typed error of an effect to a callback. */
-const onResult = <A, E>(
-  effect: Effect.Effect<A, E>,
+const onResult = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
   { onFailure, onSuccess }: { readonly onSuccess: (answer: A) => void; readonly onFailure: (error: E) => void }
 ) =>
   onEnd(effect, (exit) => {
@@ -36,15 +18,15 @@ const onResult = <A, E>(
     else Option.map(Exit.findErrorOption(exit), onFailure)
   })
 
-type PlanFailure = UnknownApiKey | ApiKeyMayNotRoute | UnknownWorkspace | PoolsUnavailable
-
-/** The counted result of each failure: a key whose role may not route counts as unknown. */
+/** The counted result of each failure: a key that may not route, or not for its request, counts as unknown. */
 const planFailures = {
   UnknownApiKey: "unknown_api_key",
   ApiKeyMayNotRoute: "unknown_api_key",
+  AnotherAccount: "unknown_api_key",
   UnknownWorkspace: "unknown_workspace",
+  TooManyCredentials: "too_many_credentials",
   PoolsUnavailable: "unavailable"
-} as const satisfies Record<PlanFailure["_tag"], string>
+} as const satisfies Record<(PlanFailure | AnotherAccount)["_tag"], string>
 
 /** Makes the metrics of the router. Every series begins at zero, so that rates include its first event. */
 export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
@@ -53,28 +35,25 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
     return (value: Value) => counters.get(value)?.()
   }
   const countPlan = makeCounters("byok.router.plans", "result", ["ok", "exhausted", ...Object.values(planFailures)])
-  const countLease = makeCounters<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", [
-    ...(["ok", "changed", "parked", "on_trial", "no_token", "pools_unavailable"] as const),
-    ...Object.values(sealStatusByError)
-  ])
+  const leaseResults = ["ok", "on_trial", "no_token", ...untrustedSeals] as const
+  const countLease = makeCounters<"ok" | Refusal>("byok.router.leases", "result", leaseResults)
   const countExclusion = makeCounters<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
   return {
     /** Counts the result of planning. */
-    plan: <A extends { readonly isEmpty: boolean }, E extends PlanFailure>(plan: Effect.Effect<A, E>) =>
+    plan: <A, E extends PlanFailure | AnotherAccount, R>(
+      plan: Effect.Effect<A, E, R>,
+      isEmpty: (answer: A) => boolean
+    ) =>
       onResult(plan, {
-        onSuccess: ({ isEmpty }) => countPlan(isEmpty ? "exhausted" : "ok"),
+        onSuccess: (answer) => countPlan(isEmpty(answer) ? "exhausted" : "ok"),
         onFailure: ({ _tag }) => countPlan(planFailures[_tag])
       }),
-    /** Counts the reasons why a search excluded one credential. */
+    /** Counts the reasons why a plan excludes one credential. */
     countExclusions: (exclusions: ReadonlyArray<Exclusion>) => {
       for (const { reason } of exclusions) countExclusion(reason)
     },
-    /** Counts the result of a lease. */
-    lease: <A>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable>) =>
-      onResult(lease, {
-        onSuccess: () => countLease("ok"),
-        onFailure: (error) => countLease(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
-      }),
+    /** Counts the result of opening a key. */
+    countLease,
     /** Counts a cooldown that began or grew. */
     countParking: makeCounters("byok.router.parkings", "cause", cooldownCauses),
     /** Counts a change of the health or the last use of a key that was not stored and never will be. */

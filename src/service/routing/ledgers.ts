@@ -46,9 +46,9 @@ const makeHealthLedger = Effect.fnUntraced(function* (onParked: (cause: Cooldown
 
   return {
     ...state,
-    /** Applies the outcome of a lease that began with health `atLease`. */
-    report: (key: LeasedKey, atLease: Health, outcome: Outcome): void => {
-      for (const pending of state.report(key, atLease, outcome, monotonicMillis(clock))) {
+    /** Applies the outcome of a lease that began with health `atLease`, as of a time of the monotonic clock. */
+    report: (key: LeasedKey, atLease: Health, outcome: Outcome, answered_at: number): void => {
+      for (const pending of state.report(key, atLease, outcome, answered_at, monotonicMillis(clock))) {
         if (pending.cooldown.cause !== null) onParked(pending.cooldown.cause)
         storeLater(pending)
       }
@@ -76,7 +76,7 @@ export const makeUseLedger = Effect.fnUntraced(function* (onLost: () => void) {
   return {
     recordLease: ({ account_id, credential_id, leased_at }: LeaseTerms): void =>
       storeLater({ account_id, credential_id, ...useFromLease(leased_at) }),
-    recordOutcome: ({ account_id, credential_id, key_version }: LeaseTerms, outcome: Outcome, at: number): void => {
+    recordOutcome: ({ account_id, credential_id, key_version }: LeasedKey, outcome: Outcome, at: number): void => {
       const use = useFromOutcome(outcome, at, key_version)
       if (use !== neverUsed) storeLater({ account_id, credential_id, ...use })
     }
@@ -96,3 +96,5 @@ export const makeLedgers = Effect.fnUntraced(function* (
   const health = yield* within(makeHealthLedger(onParked, () => onLost("health")))
   return { health, uses }
 })
+
+export type HealthLedger = Effect.Success<ReturnType<typeof makeHealthLedger>>

@@ -211,7 +211,10 @@ export const layer = Layer.effect(
       return Effect.map(workspaceVersions, Option.map(versionsOf))
     }
 
+    const time = sql<{ time: number }>`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS time`
+
     return {
+      time: Effect.map(ask(time, "pools.time"), ([row]) => row?.time ?? Number.NaN),
       versions,
       versionsOfKey: ({ api_key_hash, workspace_id }, providers) =>
         distributed

@@ -39,10 +39,9 @@ const connectTo = (path: string) => {
   }
 }
 
-interface Opened {
-  readonly route: string
-  readonly next: { readonly key: string } | null
-  readonly reports?: ReadonlyArray<null | object>
+interface Handed {
+  readonly next: { readonly attempt: string; readonly key: string } | null
+  readonly reports?: ReadonlyArray<{ readonly outcome?: string }>
 }
 
 const percentile = (sorted: Float64Array, part: number) => sorted[Math.floor(sorted.length * part)] ?? Number.NaN
@@ -54,7 +53,7 @@ const requestFor = (account_id: string) => ({
   targets: [{ provider: "azure", endpoint: { shared: false } }]
 })
 
-/** Opens routes of an account that are explained, or have no key, until the time is over. Returns their number. */
+/** Asks for attempts of an account that are explained, or have no key, until the time is over. Returns their number. */
 export const explainOver = async (
   path: string,
   account_id: string,
@@ -72,10 +71,10 @@ export const explainOver = async (
   const one = async () => {
     const { close, post } = connectTo(path)
     for (; performance.now() < until; n += 1) {
-      const { body: answer, status } = await post("/v1/routes", body)
+      const { body: answer, status } = await post("/v1/attempts", body)
       // Not parsed, because that would delay the measurement in this process.
-      if (status !== 201 || answer.slice(0, 200).includes('"next":null') === explain)
-        throw new Error(`A route was answered ${status}`)
+      if (status !== 200 || answer.slice(0, 200).includes('"next":null') === explain)
+        throw new Error(`A request was answered ${status}`)
     }
     close()
   }
@@ -84,8 +83,8 @@ export const explainOver = async (
 }
 
 /**
- * Routes requests over so many connections to a Unix socket: opens a route, checks that it has a key, and reports its attempt,
- * by itself or along with the next request. Latencies are those of opening.
+ * Routes requests over so many connections to a Unix socket: asks for an attempt, checks that it has a key, and reports it,
+ * by itself or along with the next request. Latencies are those of asking.
  */
 export const routeOver = async (
   path: string,
@@ -93,7 +92,6 @@ export const routeOver = async (
   { connections, rides, seconds }: { readonly connections: number; readonly rides: boolean; readonly seconds: number }
 ): Promise<Seen> => {
   const bodies = accounts.map((account_id) => JSON.stringify(requestFor(account_id)).slice(0, -1))
-  const report = JSON.stringify({ status: 200 })
   const latencies: Array<number> = []
   const began = performance.now()
   const until = began + seconds * 1000
@@ -104,19 +102,20 @@ export const routeOver = async (
     let riding = ""
     while (performance.now() < until) {
       const sent = performance.now()
-      const opened = await post("/v1/routes", `${bodies[n++ % bodies.length]}${riding}}`)
+      const handed = await post("/v1/attempts", `${bodies[n++ % bodies.length]}${riding}}`)
       latencies.push(performance.now() - sent)
-      const { data } = JSON.parse(opened.body) as { readonly data?: Opened }
+      const { data } = JSON.parse(handed.body) as { readonly data?: Handed }
       if (data?.next?.key.startsWith("sk-") !== true) {
         errors += 1
         continue
       }
-      if (riding !== "" && data.reports?.[0] !== null) errors += 1
+      if (riding !== "" && data.reports?.[0]?.outcome !== "succeeded") errors += 1
+      const report = `"reports":[{"attempt":"${data.next.attempt}","status":200}]`
       if (rides) {
-        riding = `,"reports":[{"route":"${data.route}","attempt":1,"status":200}]`
+        riding = `,${report}`
         continue
       }
-      const reported = await post(`/v1/routes/${data.route}/attempts/1`, report)
+      const reported = await post("/v1/reports", `{${report}}`)
       if (reported.status !== 200 || !reported.body.includes('"succeeded"')) errors += 1
     }
     close()

@@ -33,14 +33,14 @@ const body = {
     account_id: { type: "string", format: "uuid" },
     model: text,
     targets: { type: "array", items: { type: "object", required: ["provider"], properties: { provider: text } } },
-    reports: { type: "array", maxItems: 100, items: { type: "object", required: ["route", "attempt"] } }
+    reports: { type: "array", maxItems: 100, items: { type: "object", required: ["attempt"] } }
   }
 }
 const attempt = {
   type: "object",
   nullable: true,
   properties: {
-    attempt: { type: "integer" },
+    attempt: text,
     step: text,
     provider: text,
     credential_id: text,
@@ -64,33 +64,28 @@ interface Asked {
  * policies, workspaces, parkings or trials. Results of attempts are not stored.
  */
 const app = Fastify({ bodyLimit: 256 * 1024, logger: false })
+const outcomes = { type: "array", items: { type: "object", properties: { outcome: text } } }
 app.post<{ Body: Asked }>(
-  "/v1/routes",
-  {
-    schema: { body, response: { 201: answerOf({ route: text, reports: { type: "array", items: { type: "null" } } }) } }
-  },
+  "/v1/attempts",
+  { schema: { body, response: { 200: answerOf({ reports: outcomes }) } } },
   async ({ body: { account_id, reports, targets } }, reply) => {
     const provider = targets[0]?.provider
     const [first] = (await pool.query<Row>({ ...findKeys, values: [account_id, provider] })).rows
-    const next = first && { attempt: 1, step: "own", provider, credential_id: first.id, label: first.label }
-    const taken = reports?.map(() => null)
-    return reply.code(201).send({
-      data: {
-        route: randomUUID(),
-        next: first === undefined ? null : { ...next, key: open(first) },
-        ...(taken && { reports: taken })
-      }
+    const next = first && { attempt: randomUUID(), step: "own", provider, credential_id: first.id, label: first.label }
+    const taken = reports?.map(() => ({ outcome: "succeeded" }))
+    return reply.send({
+      data: { next: first === undefined ? null : { ...next, key: open(first) }, ...(taken && { reports: taken }) }
     })
   }
 )
-app.post(
-  "/v1/routes/:id/attempts/:n",
+app.post<{ Body: { readonly reports: ReadonlyArray<object> } }>(
+  "/v1/reports",
   {
     schema: {
-      body: { type: "object", properties: { status: { type: "integer" } } },
-      response: { 200: answerOf({ outcome: text }) }
+      body: { type: "object", properties: { reports: body.properties.reports } },
+      response: { 200: answerOf({ reports: outcomes }) }
     }
   },
-  () => ({ data: { outcome: "succeeded", next: null } })
+  ({ body: { reports } }) => ({ data: { reports: reports.map(() => ({ outcome: "succeeded" })) } })
 )
 await app.listen({ path: GATEWAY_SOCKET ?? "" })

@@ -6,7 +6,8 @@ import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
-import type { Freshness } from "../../../src/service/routing/PlannedRequest.ts"
+import type { Freshness } from "../../../src/service/routing/RouterRequest.ts"
+import type { Attempt } from "../../../src/service/routing/run.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import * as CredentialPoolsLive from "../../../src/sql/routing/CredentialPoolsLive.ts"
 import type { NewRow } from "../../../src/sql/rows/credentialRows.ts"
@@ -57,16 +58,13 @@ const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, 
   const one = Effect.suspend(() => {
     const request = requests[(asked += 1) % requests.length]
     if (request === undefined) return Effect.die("no request")
-    const planned = plan(request, freshness)
-    if (!leases) return Effect.asVoid(planned)
-    return Effect.flatMap(planned, (plan) =>
-      run(plan, (_step, lease) =>
-        Effect.sync(() => {
-          zeros += lease === undefined || lease.bytes[0] === 0 ? 1 : 0
-          return { outcome: { _tag: "Abandoned" }, value: undefined }
-        })
-      )
-    )
+    if (!leases) return Effect.asVoid(plan(request, freshness))
+    const attempt: Attempt<undefined, never, never> = (_step, lease) =>
+      Effect.sync(() => {
+        zeros += lease === undefined || lease.bytes[0] === 0 ? 1 : 0
+        return { outcome: { _tag: "Abandoned" }, value: undefined }
+      })
+    return run(request, attempt, freshness)
   })
   const { cpu, result: done, seconds } = yield* timed(repeatedly(milliseconds, concurrency, one))
   if (zeros > 0) return yield* Effect.die("an empty lease")

@@ -1,10 +1,11 @@
 import type { Credential } from "../../../src/domain/Credential.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
+import * as Pasts from "../../../src/domain/routing/Past.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { type Around, plainCase, plannerOf } from "./RoutingCase.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
-const plan = plannerOf({ ...Planning, ...Pooling })
+const plan = plannerOf({ ...Pasts, ...Planning, ...Pooling })
 
 const parked = { _tag: "Parked", cause: "rejected", until: 1 } as const
 const others = ["of another list"]

@@ -5,8 +5,11 @@ import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 
 const now = Date.UTC(2026, 10, 21, 12)
 
+const bodyWith = ([type, code]: ReadonlyArray<string>) =>
+  type === undefined ? null : JSON.stringify({ error: { type, code } })
+
 const outcome = (status: number | null, codes: ReadonlyArray<string> = [], retry_after: string | null = null) =>
-  outcomeOf({ status, codes, retry_after }, now)
+  outcomeOf({ status, body: bodyWith(codes), retry_after }, now)
 
 describe("an upstream's answer, classified for the key", () => {
   it.each<[number, Outcome["_tag"]]>([

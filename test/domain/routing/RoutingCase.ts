@@ -6,6 +6,7 @@ import { EndpointKind, type RoutingRequest } from "../../../src/domain/routing/R
 import type { Availability } from "../../../src/domain/routing/Health.ts"
 import type { Plan, Step } from "../../../src/domain/routing/Plan.ts"
 import type * as Planning from "../../../src/domain/routing/planFor.ts"
+import type * as Pasts from "../../../src/domain/routing/Past.ts"
 import type * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { integer } from "../../support/memory/arbitraries.ts"
@@ -26,74 +27,45 @@ export interface RoutingCase {
   readonly pick: number
 }
 
-/** The steps that a search finds one by one, and the number of exclusions that it meets. */
-interface Walked {
-  readonly steps: Plan["steps"]
-  readonly excluded: number
-}
-
-/** Plans a case by the code or a variant of it. `walk` searches the steps one by one. */
+/** Plans a case by the code or a variant of it. `walk` finds the steps one by one, each in a plan of its own. */
 export interface Planner {
   (routingCase: RoutingCase): Plan
-  readonly walk: (routingCase: RoutingCase) => Walked
+  readonly walk: (routingCase: RoutingCase) => Plan["steps"]
 }
-
-/** More than the steps and pauses of any case, so that an endless search fails. */
-const mostSearches = 200
 
 const partsOf = ({ request, rows }: RoutingCase, { poolOf }: Pick<typeof Pooling, "poolOf">) => {
   const availabilities = new Map(rows.map(({ credential, availability }) => [credential.id, availability]))
   return {
     request,
-    poolOfProvider: (provider: Provider) => poolOf(rows.filter(({ credential }) => credential.provider === provider)),
+    poolOf: (provider: Provider) => poolOf(rows.filter(({ credential }) => credential.provider === provider)),
     availabilityOf: ({ credential }: Pooling.PooledCredential) =>
       availabilities.get(credential.id) ?? ({ _tag: "Free" } as const)
   }
 }
 
 export const plannerOf = (
-  code: Pick<typeof Planning, "planFor" | "searchStart" | "nextStep"> & Pick<typeof Pooling, "poolOf">
+  code: Pick<typeof Planning, "planFor" | "decisionsOn"> &
+    Pick<typeof Pooling, "poolOf"> &
+    Pick<typeof Pasts, "remainingAfter">
 ): Planner =>
-  Object.assign(
-    (routingCase: RoutingCase) => {
-      const { availabilityOf, poolOfProvider, request } = partsOf(routingCase, code)
-      return code.planFor(request, poolOfProvider, availabilityOf)
-    },
-    {
-      walk: (routingCase: RoutingCase) => {
-        const done = new Set<string>()
-        const steps: Array<Step> = []
-        let [excluded, lookedAt] = [0, 0]
-        const { poolOfProvider, ...parts } = partsOf(routingCase, code)
-        const search: Planning.Search = {
-          ...parts,
-          poolOfProvider: (provider) =>
-            new Proxy(poolOfProvider(provider), {
-              get: (pool, name) => {
-                if (name !== "length" && Object.hasOwn(pool, name)) lookedAt += 1
-                return Reflect.get(pool, name) as unknown
-              }
-            }),
-          isWanted: (provider, credential_id) => !done.has(credential_id ?? provider),
-          onExcluded: ({ length }) => void (excluded += length)
-        }
-        let position = code.searchStart
-        const most = 1 + (routingCase.pick % 3)
-        for (let n = 0; n < mostSearches; n += 1) {
-          lookedAt = 0
-          const found = code.nextStep(search, position, most)
-          position = found.position
-          if (found.isPaused ? lookedAt !== most : lookedAt > most) throw new Error("rests at another time")
-          if (found.step === undefined && !found.isPaused) break
-          if (found.step === undefined) continue
-          steps.push(found.step)
-          done.add(found.step._tag === "Own" ? found.step.credential_id : found.step.provider)
-        }
-        if (code.nextStep(search, position, most).step !== undefined) throw new Error("goes on after its end")
-        return { steps, excluded }
+  Object.assign((routingCase: RoutingCase) => code.planFor(partsOf(routingCase, code)), {
+    walk: (routingCase: RoutingCase) => {
+      const inputs = partsOf(routingCase, code)
+      const steps: Array<Step> = []
+      const past: Array<Pasts.Tried> = []
+      for (;;) {
+        const isRemaining = code.remainingAfter(past)
+        const step = Array.from(code.decisionsOn(inputs)).find(
+          ({ step }) => step !== undefined && isRemaining(step)
+        )?.step
+        if (step === undefined || past.length > routingCase.rows.length + routingCase.request.targets.length)
+          return steps
+        steps.push(step)
+        const credential_id = step._tag === "Own" ? step.credential_id : null
+        past.push({ provider: step.provider, credential_id, result: "Rejected" })
       }
     }
-  )
+  })
 
 const workspace_id = WorkspaceId.make("019ad5a0-0000-7000-8000-000000000000")
 const providers: ReadonlyArray<Provider> = ["openai", "azure", "anthropic/2"]

@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto"
 import { Schema } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
+import * as Pasts from "../../../src/domain/routing/Past.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
-import { Explanation, explanationBody } from "../../../src/domain/routing/Explanation.ts"
+import { Explanation } from "../../../src/domain/routing/Explanation.ts"
 import { explanationOf, makeNearMiss } from "../../../src/domain/routing/explanationOf.ts"
 import {
   anyRoutingCase,
@@ -17,7 +18,7 @@ import {
 } from "./RoutingCase.ts"
 import { assert, describe, it } from "../../support/it.ts"
 
-const plan = plannerOf({ ...Planning, ...Pooling })
+const plan = plannerOf({ ...Pasts, ...Planning, ...Pooling })
 const encode = Schema.encodeSync(Explanation)
 
 const workspace_id = WorkspaceId.make("019ad5a0-0000-7000-8000-000000000020")
@@ -27,7 +28,7 @@ const explain = (routingCase: RoutingCase) => {
     Pooling.poolOf(routingCase.rows.filter(({ credential }) => credential.provider === provider))
   const explanation = explanationOf({ ...routingCase.request, workspace_id }, plan(routingCase), poolOfProvider)
   const encoded = encode(explanation)
-  const body: unknown = JSON.parse(Buffer.from(explanationBody(explanation)).toString())
+  const body: unknown = JSON.parse(JSON.stringify({ data: explanation }))
   assert.deepStrictEqual(body, { data: encoded }, "the body is what the contract's schema encodes")
   return encoded
 }

@@ -1,11 +1,12 @@
 import * as Planning from "../../../src/domain/routing/planFor.ts"
+import * as Pasts from "../../../src/domain/routing/Past.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { planLaws } from "./planLaws.ts"
 import { propertyRuns } from "./propertyRuns.ts"
 import { anyRoutingCase, plannerOf } from "./RoutingCase.ts"
 import { describe, it } from "../../support/it.ts"
 
-const plan = plannerOf({ ...Planning, ...Pooling })
+const plan = plannerOf({ ...Pasts, ...Planning, ...Pooling })
 const laws = Object.entries(planLaws)
 
 describe("a plan", () => {

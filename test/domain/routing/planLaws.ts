@@ -97,7 +97,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     law: (plan, routingCase) => {
       const made = plan(routingCase)
       deepStrictEqual(inWords(made), planByTheBook(routingCase))
-      deepStrictEqual(inWords({ ...made, steps: plan.walk(routingCase).steps }), planByTheBook(routingCase))
+      deepStrictEqual(inWords({ ...made, steps: plan.walk(routingCase) }), planByTheBook(routingCase))
     }
   },
   Q2: {
@@ -376,12 +376,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     }
   },
   Q32: {
-    title:
-      "has the steps and exclusions that a search finds one by one, however few credentials it examines before a pause",
-    law: (plan, routingCase) => {
-      const made = plan(routingCase)
-      const reasons = verdictsOf(made).flatMap(({ exclusions }) => exclusions)
-      deepStrictEqual(plan.walk(routingCase), { steps: made.steps, excluded: reasons.length })
-    }
+    title: "has the steps that planning again, without what was tried, finds one by one",
+    law: (plan, routingCase) => deepStrictEqual(plan.walk(routingCase), plan(routingCase).steps)
   }
 }

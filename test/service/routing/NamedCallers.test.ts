@@ -1,16 +1,14 @@
-import { DateTime, Effect, Layer } from "effect"
+import { DateTime, Duration, Effect, Layer } from "effect"
 import { InvalidParams } from "../../../src/domain/Errors.ts"
 import { CurrentPrincipal } from "../../../src/domain/Principal.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { Explanations } from "../../../src/port/Explanations.ts"
 import * as ExplanationsLive from "../../../src/service/routing/Explanations.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
-import { TestClock } from "effect/testing"
-import { LeaseRefused } from "../../../src/service/routing/RouterErrors.ts"
 import { addApiKey, newHash, newTenant } from "../../support/database/newTenant.ts"
 import { inMemory } from "../../support/memory/inMemory.ts"
 import { create } from "../../support/service/asTenant.ts"
-import { ownStep, planOf, requestOf } from "../../support/service/planning.ts"
+import { planOf, requestOf } from "../../support/service/planning.ts"
 import { assert, describe, itWith } from "../../support/it.ts"
 
 const inService = itWith(Layer.provideMerge(Layer.merge(ExplanationsLive.layer, Router.layer), inMemory()))
@@ -46,33 +44,32 @@ describe("an API key that a request names beside its account", () => {
 
   inService("is looked up for each explanation, which names the member at fault", function* () {
     const { allowed, owner, refused } = yield* restricted
-    const { explain, explainedBody } = yield* Explanations
-    const memory = { reserved: 0, admit: () => Effect.void }
+    const { explain } = yield* Explanations
     const asOwner = Effect.provideService(CurrentPrincipal, { kind: "in_process", account_id: owner.account_id })
     for (const [name, api_key_hash, tag] of refused) {
       const request = requestOf(owner, { api_key_hash })
-      for (const explaining of [explain(request), explainedBody(request, memory)]) {
-        const error = yield* Effect.flip<unknown, unknown, CurrentPrincipal>(explaining).pipe(asOwner)
-        assert(error instanceof InvalidParams, name)
-        const message =
-          tag === "UnknownApiKey"
-            ? "is not an API key of this account"
-            : "must be that of an ordinary API key: a management key or a viewer's cannot route"
-        assert.deepStrictEqual(error.error.metadata.issues, [{ path: ["api_key_hash"], message }], name)
-      }
+      const error = yield* Effect.flip<unknown, unknown, CurrentPrincipal>(explain(request)).pipe(asOwner)
+      assert(error instanceof InvalidParams, name)
+      const message =
+        tag === "UnknownApiKey"
+          ? "is not an API key of this account"
+          : "must be that of an ordinary API key: a management key or a viewer's cannot route"
+      assert.deepStrictEqual(error.error.metadata.issues, [{ path: ["api_key_hash"], message }], name)
     }
     const { steps } = yield* asOwner(explain(requestOf(owner, { api_key_hash: allowed })))
     assert.lengthOf(steps, 2, "control")
   })
 
-  inService("no longer leases once it is revoked, a second after it was last looked up", function* () {
-    const { allowed, owner } = yield* restricted
-    const { lease } = yield* Router
-    const plan = yield* planOf(owner, { api_key_hash: allowed })
-    const leasing = Effect.scoped(Effect.asVoid(lease(plan, ownStep(plan))))
-    yield* (yield* AccountRepository).revokeApiKey(allowed, yield* DateTime.now)
-    yield* leasing
-    yield* TestClock.adjust("1 second")
-    assert.deepStrictEqual(yield* Effect.flip(leasing), new LeaseRefused({ reason: "changed" }))
-  })
+  inService(
+    "is looked up for each attempt: it leases nothing once it is revoked, whatever the freshness",
+    function* () {
+      const { allowed, owner } = yield* restricted
+      const { nextAttempt } = yield* Router
+      const freshness = Duration.minutes(1)
+      const next = Effect.scoped(nextAttempt(requestOf(owner, { api_key_hash: allowed }), [], { freshness }))
+      assert.strictEqual((yield* next).attempt?.step._tag, "Own", "control")
+      yield* (yield* AccountRepository).revokeApiKey(allowed, yield* DateTime.now)
+      assert.strictEqual((yield* Effect.flip(next))._tag, "UnknownApiKey")
+    }
+  )
 })

@@ -44,11 +44,7 @@ const sealsIn = (owner: PoolOwner) => Effect.map(snapshotOf(owner), ({ pool }) =
 const planned = (owner: PoolOwner, freshness?: number, provider: Provider = "azure") =>
   Effect.map(snapshotOf(owner, freshness, provider), ({ pool }) => {
     const request = requestOf(owner, { targets: [{ provider }] })
-    const { steps } = planFor(
-      request,
-      () => pool,
-      () => ({ _tag: "Free" })
-    )
+    const { steps } = planFor({ request, poolOf: () => pool, availabilityOf: () => ({ _tag: "Free" }) })
     return {
       own: steps.filter(({ _tag }) => _tag === "Own").length,
       shared: steps.some(({ _tag }) => _tag === "Shared")
@@ -231,8 +227,8 @@ describe("pools", () => {
       yield* create(owner)
       yield* Effect.gen(function* () {
         keyring.isAnother = true
-        const { reread } = yield* Pools
-        assert.lengthOf((yield* reread(owner, "azure")).snapshots, 1)
+        const { expire } = yield* Pools
+        assert.lengthOf(yield* sealsIn(owner), 1)
         keyring.isAnother = false
         assert.deepStrictEqual(yield* sealsIn(owner), ["unknown_key"])
         for (const _ of ["first", "again"]) {
@@ -241,7 +237,8 @@ describe("pools", () => {
         }
         assert.deepStrictEqual(read(), { load: 1, parkings: 1, verify: 2 })
         for (const _ of ["a key did not open", "nor a moment later"]) {
-          yield* reread(owner, "azure")
+          expire(owner, "azure")
+          yield* sealsIn(owner)
           assert.deepStrictEqual(read(), { load: 2, parkings: 1, verify: 2 })
         }
       }).pipe(Effect.provide(layer))
@@ -375,6 +372,7 @@ describe("the cache of pools", () => {
     return Layer.provide(Pools.layerUnverified, [
       Layer.succeed(MemoryBudget, budget),
       Layer.succeed(CredentialPools, {
+        time: Effect.succeed(0),
         versions: ({ workspace_id = WorkspaceId.make(owners[0]?.workspace_id ?? "") }) =>
           Effect.succeedSome({ workspace_id, pools: [state] }),
         versionsOfKey: () => Effect.succeedNone,
@@ -450,6 +448,7 @@ describe("the cache of pools", () => {
       const state = () => ({ version: "1", health: String(health), members: 0, bytes: 0 })
       const rows = () => ({ ...state(), rows: [], parkings: new Map() })
       const pools = Layer.succeed(CredentialPools, {
+        time: Effect.succeed(0),
         versions: ({ workspace_id = WorkspaceId.make("") }) => Effect.succeedSome({ workspace_id, pools: [state()] }),
         versionsOfKey: () => Effect.succeedNone,
         load: (_owner, _provider, known, admit = () => Effect.void) =>

@@ -1,5 +1,5 @@
 import { inspect } from "node:util"
-import { Cause, Clock, DateTime, Deferred, Effect, Fiber, Layer, Result } from "effect"
+import { Cause, Clock, DateTime, Deferred, Effect, Exit, Fiber, Layer, Option, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { type CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
@@ -10,16 +10,15 @@ import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPoo
 import type { Credentials } from "../../../src/port/Credentials.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
-import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest.ts"
-import { Router } from "../../../src/service/routing/Router.ts"
-import { LeaseRefused, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
-import { makeWalk, runPlan } from "../../../src/service/routing/Walk.ts"
+import { type AttemptOptions, Router } from "../../../src/service/routing/Router.ts"
+import { type Exhausted, UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
+import type { PlannedRequest } from "../../../src/service/routing/RouterRequest.ts"
 import { addApiKey, newTenant } from "../../support/database/newTenant.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, update } from "../../support/service/asTenant.ts"
-import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
+import { attempt, leaseOf, planOf, requestOf } from "../../support/service/planning.ts"
 import { serviceAccount } from "../../support/keys/cloudKeys.ts"
 import { assert, describe, it, itWith } from "../../support/it.ts"
 
@@ -50,13 +49,11 @@ describe("a lease", () => {
   inService("holds the exact key in a buffer that is zeroed however its scope ends (Q21)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
-    const plan = yield* planOf(owner)
-    const { lease } = yield* Router
     const held: Array<Buffer> = []
     const leases: Array<Lease> = []
     const using = <A, E>(use: (leased: Lease) => Effect.Effect<A, E>) =>
       Effect.scoped(
-        Effect.flatMap(lease(plan, ownStep(plan)), (leased) => {
+        Effect.flatMap(leaseOf(owner), (leased) => {
           held.push(leased.bytes)
           leases.push(leased)
           assert.strictEqual(leased.bytes.toString(), key)
@@ -87,10 +84,8 @@ describe("a lease", () => {
   inService("does not show its key as text, as JSON or by inspect (Q22)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
-    const plan = yield* planOf(owner)
-    const { lease } = yield* Router
     yield* Effect.scoped(
-      Effect.map(lease(plan, ownStep(plan)), (leased) => {
+      Effect.map(leaseOf(owner), (leased) => {
         const shown = [String(leased), JSON.stringify({ leased }), inspect({ leased }, { depth: 9, showHidden: true })]
         for (const text of shown) {
           assert.include(text, "<lease>")
@@ -102,7 +97,7 @@ describe("a lease", () => {
   })
 })
 
-describe("a walk through a plan", () => {
+describe("a run of attempts", () => {
   /** The outcome of an attempt with each key, by number. */
   const answers: ReadonlyArray<Outcome> = [
     rejected,
@@ -119,12 +114,12 @@ describe("a walk through a plan", () => {
       for (let n = 0; n < dead; n++) yield* create(owner, { name: String(n) })
       if (isGood) yield* create(owner, { name: "good" })
       const { run } = yield* Router
-      const plan = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
-      const planned = stepsOf(plan)
+      const alone = { targets: [{ provider: "azure", endpoint: { shared: false } }] }
+      const planned = stepsOf(yield* planOf(owner, alone))
       const tried: Array<string> = []
       let discarded = 0
       const walked = yield* Effect.result(
-        run(plan, (step, lease) =>
+        run(requestOf(owner, alone), (step, lease) =>
           Effect.sync(() => {
             const { credential_id } = step._tag === "Own" ? step : assert.fail("no own step")
             assert.strictEqual(lease?.terms.credential_id, credential_id)
@@ -144,9 +139,9 @@ describe("a walk through a plan", () => {
       assert.isFalse(isGood)
       const error = walked.failure
       if (error._tag !== "Exhausted") return assert.fail("not exhausted")
-      assert.lengthOf(error.attempts, dead)
+      assert.lengthOf(error.past, dead)
       assert.strictEqual(error.retry_at === null, dead === 0)
-      const next = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
+      const next = yield* planOf(owner, alone)
       assert.lengthOf(next.steps, 0)
       assert.strictEqual(next.retry_at, error.retry_at)
     }
@@ -159,61 +154,38 @@ describe("a walk through a plan", () => {
     const { run } = yield* Router
     for (const outcome of [{ _tag: "RequestRefused" }, { _tag: "Abandoned" }] as const) {
       let tried = 0
-      const value = yield* run(yield* planOf(owner), () => Effect.sync(() => ({ outcome, value: (tried += 1) })))
+      const value = yield* run(requestOf(owner), () => Effect.sync(() => ({ outcome, value: (tried += 1) })))
       assert.strictEqual(value, 1)
       assert.lengthOf((yield* planOf(owner)).steps, 3)
     }
   })
 
-  /** The result of each step of a plan made before a change, with keys that upstreams reject. */
-  const attemptsAfter = (
-    change: (owner: PoolOwner, id: CredentialId) => Effect.Effect<unknown, unknown, Credentials>
-  ) =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      const { plan, run } = yield* Router
-      const old = yield* planOf(owner)
-      assert.deepStrictEqual(stepsOf(old), [id, "shared"])
-      yield* change(owner, id)
-      yield* plan(requestOf(owner))
-      const error = yield* Effect.flip(run(old, () => Effect.succeed({ outcome: rejected, value: "none" })))
-      assert(error._tag === "Exhausted")
-      return error.attempts.map(({ result, step }) => [
-        step._tag === "Own" ? "own" : "shared",
-        result._tag === "Refused" ? result.reason : result._tag
-      ])
-    }).pipe(Effect.provide(Layer.fresh(service)))
-
-  it.effect("tries a key that changed since the plan, then shared capacity unless forbidden (Q23, E4)", function* () {
+  it.effect("plans each attempt with what was changed meanwhile (Q19, E4)", function* () {
+    /** What a request tries whose first key is rejected, if somebody makes a change meanwhile. */
+    const triedDespite = (
+      change: (owner: PoolOwner, id: CredentialId) => Effect.Effect<unknown, unknown, Credentials>
+    ) =>
+      Effect.gen(function* () {
+        const owner = yield* newTenant
+        const { id } = yield* create(owner)
+        const { run } = yield* Router
+        let isChanged = false
+        const tried = run(requestOf(owner), () =>
+          Effect.gen(function* () {
+            if (!isChanged) yield* change(owner, id)
+            isChanged = true
+            return { outcome: rejected, value: "none" }
+          })
+        )
+        const error = yield* Effect.flip(tried)
+        assert(typeof error === "object" && error !== null && "past" in error)
+        const { past } = error as Exhausted
+        return past.map(({ credential_id, result }) => [credential_id === null ? "shared" : "own", result])
+      }).pipe(Effect.provide(Layer.fresh(service)))
     const own = [["own", "Rejected"]]
-    assert.deepStrictEqual(yield* attemptsAfter((owner, id) => update(owner, id, { is_required: true })), own)
-    const renamed = yield* attemptsAfter((owner, id) => update(owner, id, { name: "renamed" }))
+    assert.deepStrictEqual(yield* triedDespite((owner, id) => update(owner, id, { is_required: true })), own)
+    const renamed = yield* triedDespite((owner, id) => update(owner, id, { name: "renamed" }))
     assert.deepStrictEqual(renamed, [...own, ["shared", "Rejected"]])
-  })
-
-  inService("skips shared capacity if a key changes, is planned again and changes again", function* () {
-    const owner = yield* newTenant
-    const { id } = yield* create(owner)
-    const old = yield* planOf(owner)
-    const walk = makeWalk({
-      lease: () => Effect.fail(new LeaseRefused({ reason: "changed" })),
-      search: ({ steps }) => ({
-        restart: () => {},
-        next: (isWanted) =>
-          Effect.sync(() =>
-            steps.find((step) => isWanted(step.provider, step._tag === "Own" ? step.credential_id : undefined))
-          )
-      }),
-      retryAt: () => Effect.succeed(null),
-      end: () => assert.fail("no lease was made")
-    })
-    const refused = runPlan(walk)
-    const error = yield* Effect.flip(refused(old, () => Effect.succeed({ outcome: succeeded, value: "shared" })))
-    assert.deepStrictEqual(
-      error._tag === "Exhausted" && error.attempts.map(({ step }) => step._tag === "Own" && step.credential_id),
-      [id, id]
-    )
   })
 
   onMemory("skips shared capacity if a verified key of its provider does not open (E17)", function* () {
@@ -226,7 +198,7 @@ describe("a walk through a plan", () => {
       const { run } = yield* Router
       const attempted = Effect.gen(function* () {
         const tried: Array<string> = []
-        const attempt = run(yield* planOf(owner, change), (step) =>
+        const attempt = run(requestOf(owner, change), (step) =>
           Effect.sync(() => {
             tried.push(step._tag === "Own" ? step.credential_id : step.provider)
             return { outcome: rejected, value: "" }
@@ -250,7 +222,7 @@ describe("a walk through a plan", () => {
     )
   })
 
-  onMemory("uses a key that was rewrapped after the plan, even if its old KEK is gone", function* () {
+  onMemory("uses a key that was rewrapped since its pool was read, even if its old KEK is gone", function* () {
     const owner = yield* newTenant
     const { id } = yield* create(owner)
     const { credentials } = yield* Memory
@@ -266,11 +238,11 @@ describe("a walk through a plan", () => {
     }))
     yield* Effect.gen(function* () {
       const { run } = yield* Router
-      const old = yield* planOf(owner)
+      yield* planOf(owner)
       yield* TestClock.adjust("1 second")
       credentials.set(id, { ...row, sealed: { ...row.sealed, kek_id: rewrapped } })
       isRetired = true
-      const served = run(old, (step) => Effect.succeed({ outcome: succeeded, value: step._tag }))
+      const served = run(requestOf(owner), (step) => Effect.succeed({ outcome: succeeded, value: step._tag }))
       assert.strictEqual(yield* served, "Own")
     }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cipher))))
   })
@@ -278,17 +250,12 @@ describe("a walk through a plan", () => {
   inService("says when to retry if the only key is on trial", function* () {
     const owner = yield* newTenant
     yield* create(owner, { is_required: true })
-    const { lease, run } = yield* Router
-    yield* attempt(yield* planOf(owner), rejected)
+    const { run } = yield* Router
+    yield* attempt(owner, rejected)
     yield* TestClock.adjust("1 minute")
-    const plan = yield* planOf(owner)
     const now = yield* Clock.currentTimeMillis
-    const error = yield* Effect.scoped(
-      Effect.andThen(
-        lease(plan, ownStep(plan)),
-        Effect.flip(run(plan, () => Effect.succeed({ outcome: succeeded, value: "" })))
-      )
-    )
+    const served = run(requestOf(owner), () => Effect.succeed({ outcome: succeeded, value: "" }))
+    const error = yield* Effect.scoped(Effect.andThen(leaseOf(owner), Effect.flip(served)))
     assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
   })
 
@@ -298,11 +265,9 @@ describe("a walk through a plan", () => {
     let failure: OpenFailure | undefined
     yield* Effect.gen(function* () {
       const { run } = yield* Router
-      yield* attempt(yield* planOf(owner), rejected)
+      yield* attempt(owner, rejected)
       yield* TestClock.adjust("1 minute")
-      const served = Effect.flatMap(planOf(owner), (plan) =>
-        run(plan, ({ _tag }) => Effect.succeed({ outcome: succeeded, value: _tag }))
-      )
+      const served = run(requestOf(owner), ({ _tag }) => Effect.succeed({ outcome: succeeded, value: _tag }))
       failure = new AuthenticationFailed()
       assert.strictEqual((yield* Effect.flip(served))._tag, "Exhausted")
       failure = undefined
@@ -310,14 +275,28 @@ describe("a walk through a plan", () => {
     }).pipe(Effect.provide(routerOn(() => failure)))
   })
 
-  inService("fails with the error that an attempt returns, even LeaseRefused, and parks nothing (Q27)", function* () {
+  inService("fails with the error that an attempt returns, and parks nothing (Q27)", function* () {
     const owner = yield* newTenant
     yield* create(owner)
     const { run } = yield* Router
-    for (const failure of ["lost", new LeaseRefused({ reason: "parked" })]) {
-      assert.strictEqual(yield* Effect.flip(run(yield* planOf(owner), () => Effect.fail(failure))), failure)
+    for (const failure of ["lost", new UnknownWorkspace()]) {
+      assert.strictEqual(yield* Effect.flip(run(requestOf(owner), () => Effect.fail(failure))), failure)
       assert.lengthOf((yield* planOf(owner)).steps, 2)
     }
+  })
+
+  inService("gives a trial back however its scope ends, unless it is to be kept (Q24)", function* () {
+    const owner = yield* newTenant
+    yield* create(owner, { is_required: true })
+    yield* attempt(owner, rejected)
+    yield* TestClock.adjust("1 minute")
+    const tries = (options: AttemptOptions = {}) => Effect.exit(Effect.scoped(leaseOf(owner, {}, options)))
+    const trial = { keepTrial: true, request_id: "mine" }
+    for (const _ of ["first", "again"]) assert.isTrue(Exit.isSuccess(yield* tries()))
+    for (const _ of ["first", "repeated"]) assert.isTrue(Exit.isSuccess(yield* tries(trial)))
+    assert.isTrue(Exit.isFailure(yield* tries()), "another request")
+    yield* TestClock.adjust("30 seconds")
+    assert.isTrue(Exit.isSuccess(yield* tries()))
   })
 })
 
@@ -327,8 +306,7 @@ describe("redaction", () => {
     const secret = 'sk-"fake"/0123456789+0123456789='
     const material = JSON.stringify({ api_key: secret, region: "us" })
     const { id } = yield* create(owner, { provider: "openai", key: material })
-    const { lease, redact } = yield* Router
-    const plan = yield* planOf(owner, { targets: [{ provider: "openai" }] })
+    const { redact } = yield* Router
     const bytes = Buffer.from(secret)
     const percent = encodeURIComponent(secret)
     const basic = ["", "u", "us"].map((user) => Buffer.from(`${user}:${secret}:`).toString("base64"))
@@ -346,7 +324,10 @@ describe("redaction", () => {
     ]
     const text = forms.map((form) => `Incorrect API key provided: ${form}.`).join("\n")
     const [redacted, leased] = yield* Effect.scoped(
-      Effect.map(lease(plan, ownStep(plan)), (leased) => [redact(text, leased), leased] as const)
+      Effect.map(
+        leaseOf(owner, { targets: [{ provider: "openai" }] }),
+        (leased) => [redact(text, leased), leased] as const
+      )
     )
     assert.strictEqual(redacted.split(`<${id}>`).length - 1, forms.length)
     for (const form of forms) assert.notInclude(redacted, form)
@@ -357,13 +338,13 @@ describe("redaction", () => {
   inService("keeps other keys, public members of a key's JSON, and very short keys", function* () {
     const owner = yield* newTenant
     const { private_key_id: _, ...account } = serviceAccount
-    const { lease, redact } = yield* Router
+    const { redact } = yield* Router
     const text = `${JSON.stringify(account)} said sk-another-0123456789 - to ${account.token_uri}`
     const redactedOf = (key: string, provider: Provider) =>
       Effect.gen(function* () {
         const { id } = yield* create(owner, { provider, key })
-        const plan = yield* planOf(owner, { targets: [{ provider }] })
-        const redacted = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), (leased) => redact(text, leased)))
+        const lease = leaseOf(owner, { targets: [{ provider }] })
+        const redacted = yield* Effect.scoped(Effect.map(lease, (leased) => redact(text, leased)))
         return redacted.replaceAll(id, "id")
       })
     assert.strictEqual(yield* redactedOf("-", "xai"), text)
@@ -377,11 +358,10 @@ describe("redaction", () => {
     const owner = yield* newTenant
     const key = "sk-fake-0123456789-0123456789"
     yield* create(owner, { provider: "xai", key })
-    const { lease, redact } = yield* Router
-    const plan = yield* planOf(owner, { targets: [{ provider: "xai" }] })
+    const { redact } = yield* Router
     yield* Effect.scoped(
       Effect.gen(function* () {
-        const leases = yield* Effect.replicateEffect(lease(plan, ownStep(plan)), 100)
+        const leases = yield* Effect.replicateEffect(leaseOf(owner, { targets: [{ provider: "xai" }] }), 100)
         const text = `${"-".repeat(100_000)}${key}`
         assert.isAtMost(redact(text, leases[0]).length, text.length + 40)
       })
@@ -400,7 +380,7 @@ describe("the router", () => {
     assert.strictEqual((yield* Effect.flip(planned))._tag, "PoolsUnavailable")
   })
 
-  onMemory("looks up an API key and its pools each time that one planForKey effect runs (Q19)", function* () {
+  onMemory("looks up an API key and its pools for each plan and each attempt (Q19)", function* () {
     const owner = yield* newTenant
     const api_key_hash = yield* addApiKey(owner.account_id)
     let lookups = 0
@@ -413,36 +393,39 @@ describe("the router", () => {
         })
     }))
     yield* Effect.gen(function* () {
-      const { planForKey, run } = yield* Router
-      const planning = planForKey({ ...requestOf(owner), api_key_hash })
+      const { plan, run } = yield* Router
+      const { account_id: _, ...request } = { ...requestOf(owner), api_key_hash }
+      const planning = plan(request)
       assert.strictEqual(lookups, 0)
       assert.deepStrictEqual(stepsOf(yield* planning), ["shared"])
       const { id } = yield* create(owner)
-      yield* TestClock.adjust("1 minute")
-      const plan = yield* planning
-      assert.deepStrictEqual(stepsOf(plan), [id, "shared"])
-      yield* run(plan, () => Effect.succeed({ outcome: succeeded, value: "" }))
-      assert.strictEqual(lookups, 2, "the walk trusts the lookup of the plan for a second")
+      assert.deepStrictEqual(stepsOf(yield* planning), [id, "shared"])
+      yield* run(request, (step) => Effect.succeed({ outcome: step._tag === "Own" ? rejected : succeeded, value: "" }))
+      assert.strictEqual(lookups, 4)
       yield* (yield* AccountRepository).revokeApiKey(api_key_hash, yield* DateTime.now)
       assert.strictEqual((yield* Effect.flip(planning))._tag, "UnknownApiKey")
     }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, counted))))
   })
 
-  inService("computes the verdicts on one pool at a time, alternating between accounts (T9)", function* () {
-    const [one, another] = [yield* newTenant, yield* newTenant]
-    for (const owner of [one, another]) yield* create(owner)
-    const { verdicts } = yield* Router
-    const shown: Array<string> = []
-    const show = (owner: PoolOwner, name: string) =>
-      Effect.flatMap(planOf(owner), (plan) =>
-        Effect.forkChild(
-          verdicts(plan, ([first]) => void shown.push(`${name} ${first?.credentials.length}`)),
-          { startImmediately: true }
-        )
-      )
-    const waiting = [yield* show(one, "one"), yield* show(one, "one"), yield* show(one, "one")]
-    waiting.push(yield* show(another, "another"))
-    yield* Effect.forEach(waiting, Fiber.join)
-    assert.deepStrictEqual(shown, ["one 1", "one 1", "another 1", "one 1"])
+  onMemory("refuses providers with more than 5,000 credentials together, before it reads any", function* () {
+    const owner = yield* newTenant
+    yield* create(owner)
+    let reads = 0
+    const large = changing(CredentialPools, (pools) => ({
+      ...pools,
+      versions: (...wanted) =>
+        Effect.map(
+          pools.versions(...wanted),
+          Option.map((found) => ({ ...found, pools: found.pools.map((pool) => ({ ...pool, members: 2500 })) }))
+        ),
+      load: (...wanted) => Effect.tap(pools.load(...wanted), () => Effect.sync(() => void (reads += 1)))
+    }))
+    const planning = (...providers: ReadonlyArray<string>) =>
+      planOf(owner, { targets: providers.map((provider) => ({ provider })) })
+    yield* Effect.gen(function* () {
+      assert.strictEqual((yield* Effect.flip(planning("azure", "xai", "openai")))._tag, "TooManyCredentials")
+      assert.strictEqual(reads, 0)
+      yield* planning("azure", "xai")
+    }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, large))))
   })
 })

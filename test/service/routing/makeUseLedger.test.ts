@@ -29,6 +29,7 @@ const termsOf = (n: number, leased_at: number): LeaseTerms => ({
   model: "a/model",
   region: null,
   keys: "as_stored",
+  request_id: "a request",
   leased_at
 })
 

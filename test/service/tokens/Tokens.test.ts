@@ -15,7 +15,7 @@ import { accountId, elementOf, integer } from "../../support/memory/arbitraries.
 import { inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, remove, update } from "../../support/service/asTenant.ts"
-import { ownStep, planOf } from "../../support/service/planning.ts"
+import { leaseOf, planOf, requestOf } from "../../support/service/planning.ts"
 import { assert, describe, itWith } from "../../support/it.ts"
 
 const mebibyte = 1024 * 1024
@@ -36,11 +36,7 @@ type Owner = Effect.Success<typeof newTenant>
 
 /** Leases the only key of a provider, in the form that is asked for, for as long as `use` looks at it. */
 const leasing = <A>(owner: Owner, provider: string, use: (lease: Lease) => A, keys?: string) =>
-  Effect.gen(function* () {
-    const { lease } = yield* Router
-    const plan = yield* planOf(owner, { targets: [{ provider }], ...(keys === undefined ? {} : { keys }) })
-    return yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), use))
-  })
+  Effect.scoped(Effect.map(leaseOf(owner, { targets: [{ provider }], ...(keys === undefined ? {} : { keys }) }), use))
 const tokenOf = (owner: Owner, provider = "amazon-bedrock") =>
   leasing(owner, provider, (lease) => lease.text(), "tokens")
 const seen = (lease: Lease) => ({ text: lease.text(), ...lease.token })
@@ -131,6 +127,7 @@ describe("a cached token", () => {
     let failure: AuthenticationFailed | UnknownKeyId | undefined
     const cipher = changing(Cipher, (cipher) => ({
       ...cipher,
+      read: (...args) => (failure === undefined ? cipher.read(...args) : Result.fail(failure)),
       verify: (sealed, context) => (failure === undefined ? cipher.verify(sealed, context) : Result.fail(failure))
     }))
     yield* Effect.gen(function* () {
@@ -146,9 +143,13 @@ describe("a cached token", () => {
         yield* tokenOf(owner)
         assert.isTrue(isCached(signer))
         failure = error
-        const refused = yield* Effect.flip(tokenOf(owner))
-        assert(refused._tag === "LeaseRefused")
-        assert.strictEqual(refused.reason, reason)
+        const request = requestOf(owner, { targets: [{ provider: "amazon-bedrock" }], keys: "tokens" })
+        const { attempt, past } = yield* Effect.scoped((yield* Router).nextAttempt(request, []))
+        assert.isUndefined(attempt)
+        assert.deepStrictEqual(
+          past.map(({ result }) => result),
+          [reason]
+        )
         assert.isFalse(isCached(signer), "wiped")
       }
     }).pipe(Effect.provide(Layer.provideMerge(routing, cipher)))
@@ -233,12 +234,16 @@ describe("the keys of a provider with tokens", () => {
       yield* Effect.gen(function* () {
         const owner = yield* newTenant
         yield* create(owner, bedrock)
-        const { lease } = yield* Router
-        const plan = yield* planOf(owner, { targets: [{ provider: "amazon-bedrock" }] })
+        const { nextAttempt } = yield* Router
+        const change = { targets: [{ provider: "amazon-bedrock" }] }
+        yield* planOf(owner, change)
         isChanged = true
-        const refused = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
-        assert(refused._tag === "LeaseRefused")
-        assert.strictEqual(refused.reason, "no_token")
+        const { attempt, past } = yield* Effect.scoped(nextAttempt(requestOf(owner, change), []))
+        assert.isUndefined(attempt, "nor is shared capacity used")
+        assert.deepStrictEqual(
+          past.map(({ result }) => result),
+          ["no_token"]
+        )
       }).pipe(Effect.provide(Layer.provideMerge(routing, cipher)))
     }
   )

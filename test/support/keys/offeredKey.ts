@@ -12,13 +12,13 @@ export const offeredKey = Effect.fnUntraced(function* (account_id: AccountId, id
   const model = found.value.credential.allowed_models?.[0] ?? "a/model"
   const request = requestOf({ account_id, workspace_id }, { model, targets: [{ provider }] })
   const offered = Effect.gen(function* () {
-    const { lease, plan } = yield* Router
-    const planned = yield* plan(request)
-    const step = planned.steps.find((step) => step._tag === "Own" && step.credential_id === id)
-    if (step?._tag !== "Own") return Option.none<string>()
-    return yield* Effect.scoped(Effect.map(lease(planned, step), (leased) => Option.some(leased.text())))
+    const { nextAttempt, plan } = yield* Router
+    const { steps } = yield* plan(request)
+    if (!steps.some((step) => step._tag === "Own" && step.credential_id === id)) return Option.none<string>()
+    const { attempt } = yield* nextAttempt({ ...request, credential_id: id }, [])
+    return Option.map(Option.fromUndefinedOr(attempt?.lease), (lease) => lease.text())
   })
-  return yield* offered.pipe(
+  return yield* Effect.scoped(offered).pipe(
     Effect.catchTag("UnknownWorkspace", () => Effect.succeedNone),
     Effect.provide(Layer.fresh(Router.layer))
   )

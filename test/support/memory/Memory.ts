@@ -612,6 +612,7 @@ const credentialPools = Layer.effect(
         }))
       )
     return {
+      time: Effect.clockWith((clock) => Effect.succeed(clock.currentTimeMillisUnsafe())),
       versions,
       versionsOfKey: ({ api_key_hash, ...asked }, providers) =>
         Effect.suspend(() => {

@@ -10,12 +10,12 @@ export interface Finished {
   readonly stderr: string
 }
 
-/** None of the developer's own settings, room for many credentials, and a cache of compiled modules. */
+/** None of the developer's own settings, room for as many credentials as there may be, and a cache of compiled modules. */
 export const environment = {
   PATH: `${dirname(process.execPath)}:${process.env["PATH"] ?? "/usr/bin:/bin"}`,
   TMPDIR: tmpdir(),
   NODE_COMPILE_CACHE: join(import.meta.dirname, "../../../node_modules/.cache/compile"),
-  MAX_CREDENTIALS: "1000000"
+  MAX_CREDENTIALS: "1000"
 }
 
 /** Runs a program to its end. */

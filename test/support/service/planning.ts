@@ -3,8 +3,8 @@ import { Effect, Schema } from "effect"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
-import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest.ts"
-import { Router } from "../../../src/service/routing/Router.ts"
+import { type AttemptOptions, Router } from "../../../src/service/routing/Router.ts"
+import type { PlannedRequest } from "../../../src/service/routing/RouterRequest.ts"
 
 const model = "a/model"
 
@@ -26,8 +26,22 @@ export const ownStep = ({ steps }: PlannedRequest, index = 0) => {
   return step?._tag === "Own" ? step : assert.fail("no own step")
 }
 
-/** Leases a step and reports an outcome. */
-export const attempt = Effect.fnUntraced(function* (plan: PlannedRequest, outcome: Outcome) {
-  const { lease, report } = yield* Router
-  yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan)), (leased) => report(leased, outcome)))
+/** Leases the first key of a request until the scope closes. */
+export const leaseOf = Effect.fnUntraced(function* (
+  owner: PoolOwner,
+  change: object = {},
+  options: AttemptOptions = {}
+) {
+  const { nextAttempt } = yield* Router
+  const { attempt } = yield* nextAttempt(requestOf(owner, change), [], options)
+  return attempt?.lease ?? assert.fail("no lease")
 })
+
+/** Attempts a request once, and reports an outcome. */
+export const attempt = (owner: PoolOwner, outcome: Outcome, change: object = {}) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const { report } = yield* Router
+      yield* report(yield* leaseOf(owner, change), outcome)
+    })
+  )

@@ -1,0 +1,146 @@
+import { randomUUID } from "node:crypto"
+import { Context, Data, Effect, Layer, type Scope } from "effect"
+import { type Outcome, outcomeOf } from "../../domain/routing/Outcome.ts"
+import { isFinal, type Past } from "../../domain/routing/Past.ts"
+import { AttemptMac } from "../../port/AttemptMac.ts"
+import { decodeAttempt, encodeAttempt, type RecordedAttempt } from "./attemptText.ts"
+import { type AttemptOptions, type NextAttempt, Router } from "./Router.ts"
+import type { PlanFailure } from "./RouterErrors.ts"
+import type { Freshness, RouterRequest } from "./RouterRequest.ts"
+
+/**
+ * Hands out attempts to gateways, and takes back their results. The text of an attempt holds everything that its report
+ * and the next attempt need, so any instance takes it, also after a restart. Invariant: a report changes health as of
+ * the time at which the upstream answered, so neither repeating nor reordering reports changes what they do together.
+ */
+export class Attempts extends Context.Service<Attempts>()("byok/Attempts", {
+  make: Effect.gen(function* () {
+    const { nextAttempt, now, report: reportKey, synchronize } = yield* Router
+    const mac = yield* AttemptMac
+    const arrivals = makeArrivals(now)
+
+    /** Reads the attempt of a report, which was handed out within the hour. */
+    const read = Effect.fnUntraced(function* (report: Report) {
+      const attempt = decodeAttempt(mac, report.attempt)
+      if (attempt === undefined) return yield* new UnknownAttempt()
+      // No database is asked for a final result, because its time changes no health.
+      if (!isFinal(outcomeAt(report, now())._tag)) yield* synchronize
+      return now() > attempt.handed_out_at + validMillis ? yield* new UnknownAttempt() : attempt
+    })
+
+    const record = ({ handed_out_at, key }: RecordedAttempt, report: Report): Effect.Effect<Outcome> => {
+      const { took_ms } = report
+      const answered_at = took_ms === undefined ? arrivals.firstOf(report.attempt) : Math.min(handed_out_at + took_ms, now())
+      const outcome = outcomeAt(report, answered_at)
+      return key === undefined ? Effect.succeed(outcome) : Effect.as(reportKey(key, outcome, answered_at), outcome)
+    }
+
+    /** Opens the next attempt after the past of a request, and makes its text. */
+    const open = Effect.fnUntraced(function* (
+      request: RouterRequest,
+      past: Past,
+      options: AttemptOptions & { readonly request_id: string }
+    ) {
+      const opening = nextAttempt(request, past, { ...options, keepTrial: true })
+      const next = yield* Effect.catchTag(opening, "AnotherAccount", () => Effect.fail(new UnknownAttempt()))
+      if (next.attempt === undefined) return { next, text: undefined }
+      yield* synchronize
+      const { lease, step } = next.attempt
+      const text = encodeAttempt(mac, {
+        request_id: options.request_id,
+        account_id: next.request.account_id,
+        provider: step.provider,
+        key: lease,
+        handed_out_at: now(),
+        past: next.past
+      })
+      return { next, text }
+    })
+
+    return {
+      /**
+       * Records the result of a request's last attempt, if any, and opens the next one. Its key is wiped when the scope
+       * closes. A final result opens none and asks no database.
+       */
+      next: Effect.fnUntraced(function* (
+        request: RouterRequest,
+        { after, freshness = "now", request_id = randomUUID() }: AttemptCall
+      ): Effect.fn.Return<AttemptAnswer, PlanFailure | UnknownAttempt, Scope.Scope> {
+        if (after === undefined) return { outcome: undefined, ...(yield* open(request, [], { freshness, request_id })) }
+        const last = yield* read(after)
+        const { account_id, key, past, provider } = last
+        if ("account_id" in request && request.account_id !== account_id) return yield* new UnknownAttempt()
+        const outcome = yield* record(last, after)
+        if (isFinal(outcome._tag)) return { outcome, next: undefined, text: undefined }
+        const tried = { provider, credential_id: key?.terms.credential_id ?? null, result: outcome._tag }
+        const options = { freshness, request_id: last.request_id, account_id }
+        return { outcome, ...(yield* open(request, [...past, tried], options)) }
+      }),
+      /** Records the result of an attempt after which no other follows. */
+      report: (reported: Report): Effect.Effect<Outcome, UnknownAttempt> =>
+        Effect.flatMap(read(reported), (attempt) => record(attempt, reported))
+    }
+  })
+}) {
+  static readonly layer = Layer.effect(this, this.make)
+}
+
+/** The result of an attempt, as its gateway reports it. */
+export interface Report {
+  /** The text of the attempt. */
+  readonly attempt: string
+  /** The upstream's status, null if it did not answer; undefined if the attempt was abandoned. */
+  readonly status?: number | null
+  readonly retry_after?: string | null
+  /** The start of an error's body. */
+  readonly body?: string | null
+  /** Milliseconds from the answer of byok to that of the upstream. */
+  readonly took_ms?: number
+}
+
+interface AttemptCall {
+  /** The result of the request's last attempt. */
+  readonly after?: Report | undefined
+  readonly freshness?: Freshness
+  readonly request_id?: string | undefined
+}
+
+/** The outcome of the attempt before, if any; the next attempt, unless that outcome is final; and its text. */
+interface AttemptAnswer {
+  readonly outcome: Outcome | undefined
+  readonly next: NextAttempt | undefined
+  readonly text: string | undefined
+}
+
+/** No instance of this database handed out this attempt within the last hour, or it is of another account. */
+export class UnknownAttempt extends Data.TaggedError("UnknownAttempt") {}
+
+/** The outcome that a report describes, if the upstream answered at this time. */
+const outcomeAt = ({ body = null, retry_after = null, status }: Report, at: number): Outcome =>
+  status === undefined ? { _tag: "Abandoned" } : outcomeOf({ status, body, retry_after }, at)
+
+/** How long the text of an attempt is valid: the database keeps a cooldown for longer. */
+const validMillis = 3_600_000
+
+/** Maximum attempts whose first arrival is remembered. */
+const maxArrivals = 10_000
+
+/** The MAC of a text in base64url, which names the attempt. A copy, because a substring keeps the whole text in memory. */
+const nameOf = (text: string) => Buffer.from(text.slice(0, 22)).toString()
+
+/**
+ * Remembers when each attempt was first reported, for gateways that do not say how long the upstream took. Invariant:
+ * the last `maxArrivals` reported attempts are remembered; a repeated report of an older one counts from its arrival.
+ */
+const makeArrivals = (now: () => number) => {
+  const firsts = new Map<string, number>()
+  return {
+    firstOf: (attempt: string): number => {
+      const name = nameOf(attempt)
+      const first = firsts.get(name) ?? now()
+      firsts.set(name, first)
+      if (firsts.size > maxArrivals) firsts.delete(firsts.keys().next().value as string)
+      return first
+    }
+  }
+}
